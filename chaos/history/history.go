@@ -1,0 +1,145 @@
+// Package history is what happened, to whom, by whom and when: the one record that both worlds
+// write, that invariants judge and that reports draw.
+//
+// An event is written where the truth is, not where it is claimed: transitions by the database,
+// deaths by the broker, runs by the machine that runs them. The core cannot embellish it.
+package history
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// Kind is what happened.
+type Kind uint8
+
+// The kinds of events, with the fields that each one sets beside At, Step and Process.
+const (
+	NoKind Kind = iota
+
+	// ProcessStarted, ProcessCrashed, ProcessStopped (ended by itself), ProcessPaused,
+	// ProcessResumed, ProcessFrozen, ProcessThawed: Process.
+	ProcessStarted
+	ProcessCrashed
+	ProcessStopped
+	ProcessPaused
+	ProcessResumed
+	ProcessFrozen
+	ProcessThawed
+
+	// FaultBegan, FaultEnded, FaultTouched: Fault. FaultTouched is the evidence that a fault made a
+	// difference to something.
+	FaultBegan
+	FaultEnded
+	FaultTouched
+
+	// Created: Execution, Chain, Count (retry count), Due (a retry's earliest start, database
+	// clock, 0 for an original), Reason (of the retry), To, By.
+	Created
+	// Transition: Execution, Chain, Epoch (after), OldEpoch, From, To, By, Reason, Worker and
+	// Incarnation (of the row: the owner before a take-back, else after), Process (who wrote).
+	Transition
+	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
+	StaleWrite
+	// Orchestrated: Execution, Chain, From (its terminal status), Related (the retry, or 0): the
+	// terminal handling was committed.
+	Orchestrated
+	// PublishedMarked: Execution, Epoch.
+	PublishedMarked
+	// RefusedResult: Execution, Epoch, Incarnation, To.
+	RefusedResult
+	// DeadLetterStored: Execution, Epoch, Reason.
+	DeadLetterStored
+
+	// WorkerRegistered: Worker, Incarnation. WorkerLifecycle: Worker, Incarnation, Lifecycle.
+	// HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end, database clock).
+	WorkerRegistered
+	WorkerLifecycle
+	HeartbeatRenewed
+
+	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue.
+	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.
+	// Enqueued, Delivered (Process), Acked, Requeued, Expired, Rejected, DeadLettered (Queue: where it died; it was
+	// routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).
+	Published
+	PublishReturned
+	Enqueued
+	Delivered
+	Acked
+	Requeued
+	Expired
+	Rejected
+	DeadLettered
+	Dropped
+
+	// ActionStarted: Execution, Chain, Epoch, Worker, Incarnation, Process (the machine).
+	// ActionEnded: the same and To (outcome) and Reason.
+	ActionStarted
+	ActionEnded
+
+	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server.
+	DatabaseDown
+	DatabaseUp
+	BrokerDown
+	BrokerUp
+
+	// Logged: Text, a line of the core's own log; only in full records and never hashed.
+	Logged
+	// Quiescent: everything accepted is finished and every queue is empty.
+	Quiescent
+
+	kinds
+)
+
+// Kinds is how many values Kind has, NoKind included.
+const Kinds = int(kinds)
+
+// Event is one thing that happened. Fields that a kind does not name are zero.
+type Event struct {
+	// At is virtual (or, live, monotonic) time since the start of the run.
+	At time.Duration
+	// Step is the kernel's step, or the event's number in a live run.
+	Step uint64
+	Kind Kind
+
+	Execution execution.ID
+	Chain     execution.ID
+	Related   execution.ID
+	Epoch     execution.Epoch
+	OldEpoch  execution.Epoch
+	From, To  execution.Status
+	By        execution.Part
+	Reason    execution.Reason
+
+	Worker      execution.WorkerID
+	Incarnation execution.Incarnation
+	Lifecycle   execution.Lifecycle
+
+	Message uint64
+	Type    uint8
+	Count   int64
+	// Due is a moment on the database's clock, as time since the start of the run.
+	Due time.Duration
+
+	// Names; interned by the writer, so that comparing and copying them is cheap.
+	Process string
+	Queue   string
+	Fault   string
+	Text    string
+}
+
+// Sink receives the events of one run, in order. An event is only valid during the call.
+type Sink interface {
+	Observe(e *Event)
+}
+
+// Tee hands every event to several sinks, in their order.
+type Tee []Sink
+
+// Observe implements Sink.
+func (t Tee) Observe(e *Event) {
+	for _, s := range t {
+		s.Observe(e)
+	}
+}

@@ -1,0 +1,190 @@
+// Package broker declares what the core needs of a message broker, and the one place where its
+// exchanges, queues and messages are described.
+//
+// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to what is used: sessions that end,
+// mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one
+// connection; when it ends, everything that was received over it belongs to the broker again, and
+// acknowledging it over another session is impossible by construction (delivery tags are not
+// versioned: acknowledging across generations settles somebody else's message).
+//
+// Messages are hints. Nothing here promises that one arrives once, in order, or at all.
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/core/execution"
+)
+
+// Broker opens sessions.
+type Broker interface {
+	// Connect opens one session, or returns ErrUnavailable or the context's error.
+	Connect(ctx context.Context) (Session, error)
+}
+
+// Errors of sessions and consumers. Others are wrapped and mean that the request itself was wrong.
+var (
+	// ErrUnavailable: no connection could be opened; nothing was sent.
+	ErrUnavailable = errors.New("broker unavailable")
+	// ErrClosed: the session has ended; what was received over it is requeued.
+	ErrClosed = errors.New("broker session closed")
+	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved. The
+	// session lives on (RabbitMQ rule 32).
+	ErrCancelled = errors.New("consumer cancelled by the broker")
+	// ErrPrecondition: a queue or exchange exists with other settings (406, flaw D27).
+	ErrPrecondition = errors.New("queue or exchange exists with other settings")
+)
+
+// Session is one connection to the broker. Its methods may be used by several tasks.
+type Session interface {
+	// Declare declares exchanges, queues and bindings; repeating it is harmless. A queue that
+	// exists with other settings is ErrPrecondition.
+	Declare(ctx context.Context, t Topology) error
+	// Publish sends messages mandatory, persistent and confirmed, pipelined, and returns one
+	// outcome for each, in order. It returns when all are known, or unknown because the session or
+	// the context ended. It never returns fewer outcomes than messages.
+	Publish(ctx context.Context, ms []Message) []Outcome
+	// Consume subscribes to a queue. At most prefetch deliveries are unsettled at a time.
+	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
+	// Blocked says that the broker holds publishers back (memory or disk alarm): publishes stall.
+	Blocked() bool
+	// Closed says that the session has ended.
+	Closed() bool
+	// Close ends the session. What was received and not settled goes back to its queues.
+	Close()
+}
+
+// Consumer is one subscription of one session.
+type Consumer interface {
+	// Receive waits for the next delivery. It returns ErrClosed, ErrCancelled or the context's
+	// error.
+	Receive(ctx context.Context) (Delivery, error)
+	// Ack settles a delivery. It is sent, not confirmed: it may be lost with the session, so an
+	// acknowledgement is never a proof.
+	Ack(d Delivery)
+	// Reject settles a delivery negatively: back into the queue at its old place, or, without
+	// requeue, to the dead letter exchange.
+	Reject(d Delivery, requeue bool)
+	// Cancel ends new deliveries; those received before can still be settled.
+	Cancel(ctx context.Context) error
+}
+
+// Outcome is what became of one publish.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// Unknown: the session ended first; the message may have been stored, once or not at all.
+	Unknown Outcome = iota
+	// Confirmed: every queue that it was routed to has stored it.
+	Confirmed
+	// Returned: no queue was bound to its key (312 NO_ROUTE); nothing was stored.
+	Returned
+	// Nacked: the broker refused it (queue length limit, internal error); nothing was stored.
+	Nacked
+)
+
+// String names the outcome for logs.
+func (o Outcome) String() string {
+	return [...]string{"unknown", "confirmed", "returned", "nacked"}[o]
+}
+
+// Message is something to publish.
+type Message struct {
+	Exchange   string
+	RoutingKey string
+	Envelope   Envelope
+}
+
+// Delivery is a message as a consumer receives it.
+type Delivery struct {
+	// Tag identifies the delivery within its consumer's session.
+	Tag         uint64
+	RoutingKey  string
+	Redelivered bool
+	Envelope    Envelope
+	// Malformed is why the body could not be read, nil if it could. Body is kept then.
+	Malformed error
+	Body      []byte
+	// Deaths is the x-death header, newest first; empty if the message never died.
+	Deaths []Death
+}
+
+// Death is one entry of x-death: how often a message died in one queue for one reason.
+type Death struct {
+	Queue  string
+	Reason DeathReason
+	Count  int
+	// Time is when it died there first, on the broker's clock.
+	Time time.Time
+}
+
+// DeathReason is x-death's reason (RabbitMQ rule 15).
+type DeathReason uint8
+
+// The reasons for which a message is dead-lettered.
+const (
+	DeathUnknown DeathReason = iota
+	DeathExpired
+	DeathRejected
+	DeathMaxLength
+	DeathDeliveryLimit
+)
+
+// String is the header's value.
+func (r DeathReason) String() string {
+	return [...]string{"unknown", "expired", "rejected", "maxlen", "delivery_limit"}[r]
+}
+
+// Type is the message type of an envelope.
+type Type uint8
+
+// The message types of the contract. Only Dispatch has to be one message for each execution.
+const (
+	NoType Type = iota
+	ExecutionRequested
+	ExecutionScheduled
+	ExecutionStatusChanged
+	ExecutionCompleted
+)
+
+// Types is how many values Type has, NoType included.
+const Types = int(ExecutionCompleted) + 1
+
+// String is the name on the wire.
+func (t Type) String() string {
+	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed"}[t]
+}
+
+// Envelope wraps every payload. Exactly the payload that Type names is set.
+type Envelope struct {
+	MessageID     string
+	Type          Type
+	CorrelationID string
+	// Timestamp is the publisher's wall clock; for readers, never for decisions.
+	Timestamp time.Time
+	Version   int
+
+	// Dispatch belongs to ExecutionScheduled.
+	Dispatch *Dispatch
+	// Changes belongs to ExecutionRequested (only the keys), ExecutionStatusChanged and
+	// ExecutionCompleted: hints that may carry many executions.
+	Changes []Change
+}
+
+// Dispatch hands one epoch of one execution to one incarnation of one worker.
+type Dispatch struct {
+	Key         execution.Key
+	Worker      execution.WorkerID
+	Incarnation execution.Incarnation
+	Action      execution.Action
+	Parameters  []byte
+}
+
+// Change says that an execution changed its status.
+type Change struct {
+	Key      execution.Key
+	From, To execution.Status
+}

@@ -1,0 +1,130 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Names of exchanges, queues and keys. They stand here and nowhere else: two services that declare
+// different topologies crash nowhere and receive nothing (flaw D31).
+const (
+	ExchangeExecutions = "attune.executions"
+
+	QueueRequested     = "attune.executor.requested"
+	QueueStatusChanged = "attune.executor.status_changed"
+	QueueCompleted     = "attune.executor.completed"
+
+	KeyRequested     = "execution.requested"
+	KeyStatusChanged = "execution.status_changed"
+	KeyCompleted     = "execution.completed"
+
+	workerQueuePrefix = "worker."
+	workerQueueSuffix = ".executions"
+)
+
+// WorkerQueue is the queue of one worker; it survives the worker's restarts.
+func WorkerQueue(id execution.WorkerID) string {
+	return fmt.Sprintf("%s%d%s", workerQueuePrefix, id, workerQueueSuffix)
+}
+
+// IsWorkerQueue says that a queue belongs to some worker: only their messages mean a dispatch that
+// died (flaw D18).
+func IsWorkerQueue(queue string) bool {
+	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
+}
+
+// DispatchKey is the routing key of a worker's dispatches.
+func DispatchKey(id execution.WorkerID) string {
+	return fmt.Sprintf("execution.dispatch.worker.%d", id)
+}
+
+// DeadLetterQueue is the queue behind the dead letter exchange.
+func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
+
+// ExchangeKind is how an exchange routes.
+type ExchangeKind string
+
+// The kinds that are used. On a direct exchange "#" is an ordinary character, which is why the
+// dead letter exchange is a topic (flaw D17).
+const (
+	Topic  ExchangeKind = "topic"
+	Direct ExchangeKind = "direct"
+)
+
+// Topology is a set of durable exchanges, queues and bindings.
+type Topology struct {
+	Exchanges []Exchange
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// Exchange is a durable exchange.
+type Exchange struct {
+	Name string
+	Kind ExchangeKind
+}
+
+// Queue is a durable queue.
+type Queue struct {
+	Name string
+	// Type is "quorum" or "classic".
+	Type string
+	// TTL is x-message-ttl; zero means messages do not expire.
+	TTL time.Duration
+	// DeadLetterExchange is x-dead-letter-exchange; empty means that dead messages are gone. A
+	// quorum queue with one dead-letters at least once and overflows by refusing publishes.
+	DeadLetterExchange string
+}
+
+// Binding routes a key pattern of an exchange to a queue.
+type Binding struct{ Exchange, Pattern, Queue string }
+
+// ExecutorTopology is what every executor declares at start.
+func ExecutorTopology(c config.RabbitMQ) Topology {
+	t := Topology{
+		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
+		Queues: []Queue{
+			{Name: QueueRequested, Type: c.QueueType},
+			{Name: QueueStatusChanged, Type: c.QueueType},
+			{Name: QueueCompleted, Type: c.QueueType},
+		},
+		Bindings: []Binding{
+			{ExchangeExecutions, KeyRequested, QueueRequested},
+			{ExchangeExecutions, KeyStatusChanged, QueueStatusChanged},
+			{ExchangeExecutions, KeyCompleted, QueueCompleted},
+		},
+	}
+	return t.withDeadLetters(c)
+}
+
+// WorkerTopology is what a worker declares before it becomes active.
+func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
+	q := Queue{Name: WorkerQueue(id), Type: c.QueueType}
+	if c.DeadLetter.Enabled {
+		q.TTL = c.WorkerQueueTTL()
+		q.DeadLetterExchange = c.DeadLetter.Exchange
+	}
+	t := Topology{
+		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
+		Queues:    []Queue{q},
+		Bindings:  []Binding{{ExchangeExecutions, DispatchKey(id), q.Name}},
+	}
+	return t.withDeadLetters(c)
+}
+
+// withDeadLetters adds the dead letter path. Both sides declare it, because a message that dies
+// before anybody has declared it is gone.
+func (t Topology) withDeadLetters(c config.RabbitMQ) Topology {
+	if !c.DeadLetter.Enabled {
+		return t
+	}
+	queue := DeadLetterQueue(c.DeadLetter.Exchange)
+	t.Exchanges = append(t.Exchanges, Exchange{c.DeadLetter.Exchange, Topic})
+	t.Queues = append(t.Queues, Queue{Name: queue, Type: c.QueueType})
+	t.Bindings = append(t.Bindings, Binding{c.DeadLetter.Exchange, "#", queue})
+	return t
+}

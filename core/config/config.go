@@ -1,0 +1,187 @@
+// Package config is the configuration of executor and worker: the keys and defaults of the two
+// profiles, and the rules by which settings make sense together.
+//
+// The same structs configure the daemons and, in a scenario's `config:`, the simulated ones. How
+// long anything may take to be detected is computed from them and from nothing else.
+package config
+
+import "time"
+
+// Profile names a set of defaults and policies.
+type Profile string
+
+// The two profiles. Documented keeps the constants and policies of the source documents: work that
+// was never claimed fails. Hardened, the default, dispatches it again. Both keep every invariant.
+const (
+	Documented Profile = "documented"
+	Hardened   Profile = "hardened"
+)
+
+// Profiles lists both, the default first.
+func Profiles() []Profile { return []Profile{Hardened, Documented} }
+
+// Unclaimed says what a reclaim does to work that no worker ever claimed.
+type Unclaimed string
+
+// The two policies of executor.unclaimed.
+const (
+	Fail       Unclaimed = "fail"
+	Reschedule Unclaimed = "reschedule"
+)
+
+// Config is the whole configuration.
+type Config struct {
+	Profile      Profile      `yaml:"profile"`
+	Executor     Executor     `yaml:"executor"`
+	Worker       Worker       `yaml:"worker"`
+	MessageQueue MessageQueue `yaml:"message_queue"`
+	Retry        Retry        `yaml:"retry"`
+}
+
+// Executor configures the executor's parts.
+type Executor struct {
+	// DispatchTimeout is the deadline of a claim: from then on a claim of this epoch is refused.
+	DispatchTimeout time.Duration `yaml:"dispatch_timeout"`
+	// ScheduledTimeout is when the timeout monitor, the backstop, takes back what stayed unclaimed.
+	ScheduledTimeout time.Duration `yaml:"scheduled_timeout"`
+	// TimeoutCheckInterval is the period of the timeout monitor.
+	TimeoutCheckInterval time.Duration `yaml:"timeout_check_interval"`
+	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails.
+	UnschedulableGrace time.Duration `yaml:"unschedulable_grace"`
+	// Unclaimed is the policy for work that was never claimed.
+	Unclaimed Unclaimed `yaml:"unclaimed"`
+	// MaxDispatches is how many dispatches may stay unclaimed at workers that stayed active.
+	MaxDispatches int `yaml:"max_dispatches"`
+	// ReconcileInterval is the period of every reconciler loop.
+	ReconcileInterval time.Duration `yaml:"reconcile_interval"`
+	// DispatchAhead is how much more than its capacity a worker may hold.
+	DispatchAhead int `yaml:"dispatch_ahead"`
+	// ClaimExpiry ends the scheduling claim of an executor that died.
+	ClaimExpiry time.Duration `yaml:"claim_expiry"`
+	// ReapGrace is added to a lease, and to a run deadline, before the work is taken away.
+	ReapGrace time.Duration `yaml:"reap_grace"`
+	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
+	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
+	// StatementTimeout bounds every database call of the executor.
+	StatementTimeout time.Duration `yaml:"statement_timeout"`
+	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
+	BatchSize int `yaml:"batch_size"`
+}
+
+// Worker configures the worker.
+type Worker struct {
+	// HeartbeatInterval is the period of the lease's renewal.
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval"`
+	// HeartbeatStalenessMultiplier times the interval is the lease.
+	HeartbeatStalenessMultiplier int `yaml:"heartbeat_staleness_multiplier"`
+	// Concurrency is how many actions run at a time: the capacity, and the prefetch.
+	Concurrency int `yaml:"concurrency"`
+	// ShutdownTimeout is how long a graceful stop waits for running actions.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+	// FenceMargin is how long before the end of its lease a worker ends its actions.
+	FenceMargin time.Duration `yaml:"fence_margin"`
+	// KillGrace is the time between SIGTERM and SIGKILL.
+	KillGrace time.Duration `yaml:"kill_grace"`
+	// StatementTimeout bounds every database call of the worker.
+	StatementTimeout time.Duration `yaml:"statement_timeout"`
+}
+
+// Lease is how long one heartbeat keeps a worker alive.
+func (w Worker) Lease() time.Duration {
+	return w.HeartbeatInterval * time.Duration(w.HeartbeatStalenessMultiplier)
+}
+
+// MessageQueue configures the broker; the level exists because the source documents have it.
+type MessageQueue struct {
+	RabbitMQ RabbitMQ `yaml:"rabbitmq"`
+}
+
+// RabbitMQ configures the topology and the connections.
+type RabbitMQ struct {
+	// QueueType is "quorum" or "classic".
+	QueueType string `yaml:"queue_type"`
+	// WorkerQueueTTLMS is the x-message-ttl of worker queues, in milliseconds.
+	WorkerQueueTTLMS int64 `yaml:"worker_queue_ttl_ms"`
+	// DeadLetter configures the dead letter path.
+	DeadLetter DeadLetter `yaml:"dead_letter"`
+	// Heartbeat is the AMQP heartbeat; a silent peer is dead after about three of them.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+	// ReconnectMin and ReconnectMax bound the backoff between two attempts to connect.
+	ReconnectMin time.Duration `yaml:"reconnect_min"`
+	ReconnectMax time.Duration `yaml:"reconnect_max"`
+}
+
+// WorkerQueueTTL is WorkerQueueTTLMS as a duration.
+func (r RabbitMQ) WorkerQueueTTL() time.Duration {
+	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
+}
+
+// DeadLetter configures the dead letter path. Disabled, worker queues have neither TTL nor dead
+// letter exchange, and the timeout monitor is the only detection (flaw D28).
+type DeadLetter struct {
+	Enabled  bool   `yaml:"enabled"`
+	Exchange string `yaml:"exchange"`
+	// TTLMS is how long a stored dead letter is kept, in milliseconds.
+	TTLMS int64 `yaml:"ttl_ms"`
+}
+
+// Retry configures the backoff of retries and of take-backs.
+type Retry struct {
+	Enabled           bool    `yaml:"enabled"`
+	BaseBackoffSecs   int64   `yaml:"base_backoff_secs"`
+	MaxBackoffSecs    int64   `yaml:"max_backoff_secs"`
+	BackoffMultiplier float64 `yaml:"backoff_multiplier"`
+	JitterFactor      float64 `yaml:"jitter_factor"`
+}
+
+// Default returns the defaults of a profile; of Hardened for any other name.
+func Default(p Profile) Config {
+	c := Config{
+		Profile: Hardened,
+		Executor: Executor{
+			DispatchTimeout:      120 * time.Second,
+			ScheduledTimeout:     300 * time.Second,
+			TimeoutCheckInterval: 10 * time.Second,
+			UnschedulableGrace:   60 * time.Second,
+			Unclaimed:            Reschedule,
+			MaxDispatches:        3,
+			ReconcileInterval:    5 * time.Second,
+			DispatchAhead:        2,
+			ClaimExpiry:          15 * time.Second,
+			ReapGrace:            10 * time.Second,
+			ConfirmTimeout:       10 * time.Second,
+			StatementTimeout:     5 * time.Second,
+			BatchSize:            100,
+		},
+		Worker: Worker{
+			HeartbeatInterval:            10 * time.Second,
+			HeartbeatStalenessMultiplier: 3,
+			Concurrency:                  10,
+			ShutdownTimeout:              30 * time.Second,
+			FenceMargin:                  5 * time.Second,
+			KillGrace:                    2 * time.Second,
+			StatementTimeout:             2 * time.Second,
+		},
+		MessageQueue: MessageQueue{RabbitMQ: RabbitMQ{
+			QueueType:        "quorum",
+			WorkerQueueTTLMS: 180_000,
+			DeadLetter:       DeadLetter{Enabled: true, Exchange: "attune.dlx", TTLMS: 86_400_000},
+			Heartbeat:        5 * time.Second,
+			ReconnectMin:     250 * time.Millisecond,
+			ReconnectMax:     5 * time.Second,
+		}},
+		Retry: Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2},
+	}
+	if p == Documented {
+		c.Profile = Documented
+		c.Executor.DispatchTimeout = 300 * time.Second
+		c.Executor.TimeoutCheckInterval = 60 * time.Second
+		c.Executor.UnschedulableGrace = 0
+		c.Executor.Unclaimed = Fail
+		c.Executor.MaxDispatches = 1
+		c.Executor.ReconcileInterval = 10 * time.Second
+		c.Executor.DispatchAhead = 0
+		c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 300_000
+	}
+	return c
+}

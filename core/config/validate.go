@@ -1,0 +1,146 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Problem is one setting that makes no sense, alone or beside another.
+type Problem struct {
+	// Key is the dotted path of the setting to change.
+	Key string
+	// Why says what is wrong and what would be right.
+	Why string
+}
+
+// Error is Key and Why in one line.
+func (p Problem) Error() string { return p.Key + ": " + p.Why }
+
+// Validate returns every problem at once, in the order of the keys; none means the configuration
+// can be run.
+func (c Config) Validate() []Problem {
+	v := validation{}
+	if c.Profile != Hardened && c.Profile != Documented {
+		v.refuse("profile", "%q is not a profile; allowed: hardened, documented", c.Profile)
+	}
+	v.executor(c)
+	v.worker(c.Worker)
+	v.queue(c)
+	v.retry(c.Retry)
+	return v.problems
+}
+
+type validation struct{ problems []Problem }
+
+func (v *validation) refuse(key, why string, args ...any) {
+	v.problems = append(v.problems, Problem{key, fmt.Sprintf(why, args...)})
+}
+
+func (v *validation) positive(key string, d time.Duration) {
+	if d <= 0 {
+		v.refuse(key, "is %v, must be longer than 0s", d)
+	}
+}
+
+func (v *validation) executor(c Config) {
+	e := c.Executor
+	v.positive("executor.dispatch_timeout", e.DispatchTimeout)
+	v.positive("executor.scheduled_timeout", e.ScheduledTimeout)
+	v.positive("executor.timeout_check_interval", e.TimeoutCheckInterval)
+	v.positive("executor.reconcile_interval", e.ReconcileInterval)
+	v.positive("executor.claim_expiry", e.ClaimExpiry)
+	v.positive("executor.confirm_timeout", e.ConfirmTimeout)
+	v.positive("executor.statement_timeout", e.StatementTimeout)
+	if e.UnschedulableGrace < 0 {
+		v.refuse("executor.unschedulable_grace", "is %v, must not be negative", e.UnschedulableGrace)
+	}
+	if e.Unclaimed != Fail && e.Unclaimed != Reschedule {
+		v.refuse("executor.unclaimed", "%q is not a policy; allowed: fail, reschedule", e.Unclaimed)
+	}
+	if e.MaxDispatches < 1 {
+		v.refuse("executor.max_dispatches", "is %d, must be at least 1", e.MaxDispatches)
+	}
+	if e.DispatchAhead < 0 {
+		v.refuse("executor.dispatch_ahead", "is %d, must not be negative", e.DispatchAhead)
+	}
+	if e.BatchSize < 1 || e.BatchSize > 1000 {
+		v.refuse("executor.batch_size", "is %d, must be between 1 and 1000", e.BatchSize)
+	}
+	if e.ReapGrace < c.Worker.KillGrace {
+		v.refuse("executor.reap_grace", "is %v, must be at least worker.kill_grace (%v): an action may still be ending",
+			e.ReapGrace, c.Worker.KillGrace)
+	}
+	if e.ScheduledTimeout < e.DispatchTimeout {
+		v.refuse("executor.scheduled_timeout", "is %v, must not be shorter than executor.dispatch_timeout (%v): the backstop would act before the deadline",
+			e.ScheduledTimeout, e.DispatchTimeout)
+	}
+	if e.ClaimExpiry <= 2*e.StatementTimeout {
+		v.refuse("executor.claim_expiry", "is %v, must be longer than two statement timeouts (%v): a slow executor would lose its claims",
+			e.ClaimExpiry, 2*e.StatementTimeout)
+	}
+}
+
+func (v *validation) worker(w Worker) {
+	v.positive("worker.heartbeat_interval", w.HeartbeatInterval)
+	v.positive("worker.statement_timeout", w.StatementTimeout)
+	if w.HeartbeatStalenessMultiplier < 3 {
+		v.refuse("worker.heartbeat_staleness_multiplier", "is %d, must be at least 3: with fewer, one late heartbeat costs the lease",
+			w.HeartbeatStalenessMultiplier)
+	}
+	if w.Concurrency < 1 || w.Concurrency > 2000 {
+		v.refuse("worker.concurrency", "is %d, must be between 1 and 2000: it is the prefetch", w.Concurrency)
+	}
+	if w.ShutdownTimeout < 0 {
+		v.refuse("worker.shutdown_timeout", "is %v, must not be negative", w.ShutdownTimeout)
+	}
+	if w.KillGrace < 0 {
+		v.refuse("worker.kill_grace", "is %v, must not be negative", w.KillGrace)
+	}
+	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout; w.FenceMargin < least {
+		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout", w.FenceMargin, least)
+	}
+	if w.FenceMargin >= w.Lease()-w.HeartbeatInterval {
+		v.refuse("worker.fence_margin", "is %v, leaves no room between two heartbeats in a lease of %v", w.FenceMargin, w.Lease())
+	}
+}
+
+func (v *validation) queue(c Config) {
+	q := c.MessageQueue.RabbitMQ
+	if q.QueueType != "quorum" && q.QueueType != "classic" {
+		v.refuse("message_queue.rabbitmq.queue_type", "%q is not a queue type; allowed: quorum, classic", q.QueueType)
+	}
+	v.positive("message_queue.rabbitmq.heartbeat", q.Heartbeat)
+	v.positive("message_queue.rabbitmq.reconnect_min", q.ReconnectMin)
+	if q.ReconnectMax < q.ReconnectMin {
+		v.refuse("message_queue.rabbitmq.reconnect_max", "is %v, must not be shorter than reconnect_min (%v)", q.ReconnectMax, q.ReconnectMin)
+	}
+	if !q.DeadLetter.Enabled {
+		return
+	}
+	if q.DeadLetter.Exchange == "" {
+		v.refuse("message_queue.rabbitmq.dead_letter.exchange", "is empty; name the dead letter exchange")
+	}
+	if q.WorkerQueueTTL() < c.Executor.DispatchTimeout {
+		v.refuse("message_queue.rabbitmq.worker_queue_ttl_ms", "is %v, must not be shorter than executor.dispatch_timeout (%v): a message would die while it can still be claimed",
+			q.WorkerQueueTTL(), c.Executor.DispatchTimeout)
+	}
+	if q.WorkerQueueTTL() > c.Executor.ScheduledTimeout {
+		v.refuse("message_queue.rabbitmq.worker_queue_ttl_ms", "is %v, must not be longer than executor.scheduled_timeout (%v), the backstop",
+			q.WorkerQueueTTL(), c.Executor.ScheduledTimeout)
+	}
+}
+
+func (v *validation) retry(r Retry) {
+	if r.BaseBackoffSecs < 0 {
+		v.refuse("retry.base_backoff_secs", "is %d, must not be negative", r.BaseBackoffSecs)
+	}
+	if r.MaxBackoffSecs < r.BaseBackoffSecs {
+		v.refuse("retry.max_backoff_secs", "is %d, must be at least base_backoff_secs (%d)", r.MaxBackoffSecs, r.BaseBackoffSecs)
+	}
+	if !(r.BackoffMultiplier >= 1) {
+		v.refuse("retry.backoff_multiplier", "is %v, must be at least 1", r.BackoffMultiplier)
+	}
+	if !(r.JitterFactor >= 0 && r.JitterFactor < 1) {
+		v.refuse("retry.jitter_factor", "is %v, must be at least 0 and less than 1", r.JitterFactor)
+	}
+}

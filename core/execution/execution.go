@@ -1,0 +1,128 @@
+package execution
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ID identifies one row: one attempt of a chain.
+type ID int64
+
+// WorkerID identifies a worker by its name. It survives restarts; the Incarnation does not.
+type WorkerID int64
+
+// Incarnation identifies one registration of one worker. It grows with every registration of any
+// worker, so it can be compared for "newer", and no two processes ever share one (flaw D14).
+type Incarnation int64
+
+// Epoch is the fencing token of an execution: 0 at creation, one more at every dispatch and every
+// take-back.
+type Epoch int64
+
+// Key names one epoch of one execution: what a message, a claim or a result is about.
+type Key struct {
+	ID    ID
+	Epoch Epoch
+}
+
+// Action is something that can be run.
+type Action struct {
+	Ref        string
+	Runtime    string
+	Entrypoint string
+	// Timeout ends a run; 0 means DefaultTimeout.
+	Timeout time.Duration
+	// DispatchTimeout is how long a dispatch may wait for its claim; 0 means the configuration's.
+	DispatchTimeout time.Duration
+	// MaxRetries is how many new rows may follow a claimed run that failed for a retriable reason.
+	MaxRetries int
+}
+
+// DefaultTimeout is the run timeout of an action that names none.
+const DefaultTimeout = 5 * time.Minute
+
+// RunTimeout is Timeout, or the default where the action names none.
+func (a Action) RunTimeout() time.Duration {
+	if a.Timeout > 0 {
+		return a.Timeout
+	}
+	return DefaultTimeout
+}
+
+// Result is what a terminal execution leaves behind.
+type Result struct {
+	// Error is the short text of a failure, empty for success; Message is its detail.
+	Error   string `json:"error,omitempty"`
+	Message string `json:"message,omitempty"`
+	// FailedBy is the part that decided the failure.
+	FailedBy Part `json:"-"`
+	// Output is what the action returned.
+	Output json.RawMessage `json:"output,omitempty"`
+}
+
+// Execution is one row. A zero time is null. Every step has a timestamp of its own, because one
+// that several writes share restarts every timeout that is measured on it (flaw D55). All
+// timestamps are the database's clock.
+type Execution struct {
+	ID         ID
+	Action     Action
+	Parameters json.RawMessage
+	Status     Status
+
+	// Worker and Incarnation name the owner from the dispatch on; zero before it and after a
+	// take-back.
+	Worker      WorkerID
+	Incarnation Incarnation
+	Epoch       Epoch
+
+	// Dispatches counts the dispatches that stayed unclaimed past their deadline at a worker that
+	// stayed active; only those count against max_dispatches.
+	Dispatches int
+	// Avoid is the worker that failed this execution or its predecessor last; another one is
+	// preferred while one fits.
+	Avoid WorkerID
+
+	DispatchDeadline time.Time
+	RunDeadline      time.Time
+
+	Result        Result
+	FailureReason Reason
+
+	// Original is the first row of the retry chain, zero for the first row itself.
+	Original    ID
+	RetryCount  int
+	RetryReason Reason
+	// NotBefore is when a requested row is due, null for at once: the backoff of a retry
+	// (`retry_at`) or of a take-back.
+	NotBefore time.Time
+	// RetryAfter, on a terminal row, is the earliest moment at which a retry may start: the end of
+	// the lease under which its action may still be running, plus grace. Null: at once.
+	RetryAfter time.Time
+
+	IdempotencyKey string
+
+	Created             time.Time
+	UnschedulableSince  time.Time
+	SchedulingAt        time.Time
+	SchedulingBy        string
+	SchedulingExpiresAt time.Time
+	ScheduledAt         time.Time
+	PublishedAt         time.Time
+	StartedAt           time.Time
+	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim; a
+	// later heartbeat that does not list the row proves that the worker does not run it.
+	ClaimBeat      uint64
+	Ended          time.Time
+	OrchestratedAt time.Time
+}
+
+// Key names the execution's present epoch.
+func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
+
+// Chain is the first row of the retry chain that e belongs to: its own ID if it is the first.
+func (e *Execution) Chain() ID {
+	if e.Original != 0 {
+		return e.Original
+	}
+	return e.ID
+}

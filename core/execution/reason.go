@@ -1,0 +1,78 @@
+package execution
+
+import "fmt"
+
+// Reason says why an execution failed, was taken back or is retried. It is decided where the
+// failure is seen and never searched for in an error text (flaw D48).
+type Reason uint8
+
+// The reasons of the contract. Those up to Connection can be retried.
+const (
+	NoReason Reason = iota
+	WorkerUnavailable
+	NoWorkers
+	QueueTimeout
+	DispatchTimeout
+	Unroutable
+	WorkerLost
+	WorkerShutdown
+	HeartbeatStale
+	RunTimeout
+	Transient
+	Connection
+	Validation
+	Permission
+	ActionNotFound
+	InvalidParameters
+	Rejected
+	CancelRequested
+	ParentFailed
+	Unknown
+)
+
+// Retriable says that a later attempt may succeed where this one failed.
+func (r Reason) Retriable() bool { return r >= WorkerUnavailable && r <= Connection }
+
+var reasonNames = [...]string{ //detlint:ok a constant table, never written
+	NoReason:          "",
+	WorkerUnavailable: "worker_unavailable",
+	NoWorkers:         "no_workers",
+	QueueTimeout:      "queue_timeout",
+	DispatchTimeout:   "dispatch_timeout",
+	Unroutable:        "unroutable",
+	WorkerLost:        "worker_lost",
+	WorkerShutdown:    "worker_shutdown",
+	HeartbeatStale:    "heartbeat_stale",
+	RunTimeout:        "run_timeout",
+	Transient:         "transient",
+	Connection:        "connection",
+	Validation:        "validation",
+	Permission:        "permission",
+	ActionNotFound:    "action_not_found",
+	InvalidParameters: "invalid_parameters",
+	Rejected:          "rejected",
+	CancelRequested:   "cancelled",
+	ParentFailed:      "parent_failed",
+	Unknown:           "unknown",
+}
+
+// String is the name in the database and in messages; empty for NoReason.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("reason(%d)", uint8(r))
+}
+
+// ParseReason is the inverse of String. The empty name is NoReason; unknown names are an error.
+func ParseReason(name string) (Reason, error) {
+	for i, n := range reasonNames {
+		if n == name {
+			return Reason(i), nil
+		}
+	}
+	return NoReason, fmt.Errorf("unknown failure reason %q", name)
+}
+
+// Reasons lists the names of all reasons in their order, for schemas and error texts.
+func Reasons() []string { return append([]string(nil), reasonNames[1:]...) }

@@ -1,0 +1,70 @@
+package execution
+
+import "fmt"
+
+// Status is where an execution stands. The zero value is no status at all: the "from" of a
+// creation.
+type Status uint8
+
+// The ten statuses. From Completed on they are terminal: no row ever leaves them (flaw D16).
+const (
+	None Status = iota
+	Requested
+	Scheduling
+	Scheduled
+	Running
+	Canceling
+	Completed
+	Failed
+	Cancelled
+	Timeout
+	Abandoned
+)
+
+// Statuses is how many values Status has, None included: the length of a table indexed by it.
+const Statuses = int(Abandoned) + 1
+
+// Terminal says that nothing may change the status any more.
+func (s Status) Terminal() bool { return s >= Completed }
+
+// Claimed says that a worker owns the execution.
+func (s Status) Claimed() bool { return s == Running || s == Canceling }
+
+// String is the name in the database, in messages and in scenario files; "none" for None.
+func (s Status) String() string {
+	switch s {
+	case None:
+		return "none"
+	case Requested:
+		return "requested"
+	case Scheduling:
+		return "scheduling"
+	case Scheduled:
+		return "scheduled"
+	case Running:
+		return "running"
+	case Canceling:
+		return "canceling"
+	case Completed:
+		return "completed"
+	case Failed:
+		return "failed"
+	case Cancelled:
+		return "cancelled"
+	case Timeout:
+		return "timeout"
+	case Abandoned:
+		return "abandoned"
+	}
+	return fmt.Sprintf("status(%d)", uint8(s))
+}
+
+// ParseStatus is the inverse of String. Unknown names are an error that names them.
+func ParseStatus(name string) (Status, error) {
+	for s := Requested; s <= Abandoned; s++ {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return None, fmt.Errorf("unknown execution status %q", name)
+}

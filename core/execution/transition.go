@@ -1,0 +1,85 @@
+package execution
+
+// Transition is one lawful change of status and the part that may make it.
+type Transition struct {
+	From, To Status
+	By       Part
+}
+
+// Transitions lists every lawful change: the table of the domain, row by row. What is not here is
+// a violation whoever does it, and the checkers and the database's trigger read the same list.
+func Transitions() []Transition {
+	return []Transition{
+		{None, Requested, API},
+		{None, Requested, RetryManager},
+
+		// The executor owns it until the handoff.
+		{Requested, Scheduling, Scheduler},
+		{Scheduling, Scheduled, Scheduler},
+		{Scheduling, Requested, Scheduler}, // parked: no worker fits yet
+		{Scheduling, Failed, Scheduler},    // no worker fits and the grace is over
+		{Scheduling, Requested, Reconciler},
+		{Requested, Cancelled, API},
+		{Scheduling, Cancelled, API},
+		{Scheduled, Cancelled, API},
+
+		// Handed off and not claimed: the executor may only take it back.
+		{Scheduled, Requested, Scheduler}, // returned as unroutable, or refused by the broker
+		{Scheduled, Failed, Scheduler},
+		{Scheduled, Requested, TimeoutMonitor},
+		{Scheduled, Failed, TimeoutMonitor},
+		{Scheduled, Requested, DeadLetterHandler},
+		{Scheduled, Failed, DeadLetterHandler},
+		{Scheduled, Requested, Reconciler},
+		{Scheduled, Failed, Reconciler},
+		{Scheduled, Requested, Worker}, // release while draining
+
+		// The worker owns it from its claim on.
+		{Scheduled, Running, Worker},
+		{Running, Completed, Worker},
+		{Running, Failed, Worker},
+		{Running, Timeout, Worker},
+		{Running, Cancelled, Worker},
+		{Canceling, Completed, Worker},
+		{Canceling, Failed, Worker},
+		{Canceling, Timeout, Worker},
+		{Canceling, Cancelled, Worker},
+		{Running, Canceling, API},
+
+		// The worker's right to it is over: lease and grace, incarnation, or run deadline and grace.
+		{Running, Abandoned, Reconciler},
+		{Running, Failed, Reconciler},
+		{Running, Abandoned, TimeoutMonitor},
+		{Running, Failed, TimeoutMonitor},
+		{Running, Timeout, TimeoutMonitor},
+		{Canceling, Cancelled, Reconciler},
+		{Canceling, Cancelled, TimeoutMonitor},
+	}
+}
+
+// Law answers questions about Transitions in constant time.
+type Law struct {
+	by [Statuses][Statuses][Parts]bool
+}
+
+// NewLaw builds the table.
+func NewLaw() *Law {
+	l := new(Law)
+	for _, t := range Transitions() {
+		l.by[t.From][t.To][t.By] = true
+	}
+	return l
+}
+
+// Legal says that some part may make this change. Staying in a status is no change and not legal.
+func (l *Law) Legal(from, to Status) bool {
+	for _, ok := range l.by[from][to] {
+		if ok {
+			return true
+		}
+	}
+	return false
+}
+
+// May says that this part may make this change.
+func (l *Law) May(by Part, from, to Status) bool { return l.by[from][to][by] }
