@@ -1,0 +1,285 @@
+package store
+
+import (
+	"encoding/json"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// NewExecution is a request to run an action.
+type NewExecution struct {
+	ActionRef  string
+	Parameters json.RawMessage
+	// IdempotencyKey makes repeating the request harmless; empty means that it is not.
+	IdempotencyKey string
+}
+
+// Created is the outcome of one NewExecution.
+type Created struct {
+	ID execution.ID
+	// Existed says that the idempotency key had been used before.
+	Existed bool
+	// UnknownAction says that nothing was created, because no such action exists.
+	UnknownAction bool
+}
+
+// WorkerKey names one incarnation of one worker.
+type WorkerKey struct {
+	ID          execution.WorkerID
+	Incarnation execution.Incarnation
+}
+
+// WorkerRow is a worker as the database's clock judges it at the moment of the call.
+type WorkerRow struct {
+	WorkerKey
+	Name          string
+	Lifecycle     execution.Lifecycle
+	Runtimes      []string
+	Capacity      int
+	ConsumerAlive bool
+	// Beat is the number of its latest heartbeat.
+	Beat uint64
+	// LeaseOverFor is how long ago the lease ended: zero or less while it is valid.
+	LeaseOverFor time.Duration
+	// Load counts the rows that are scheduled at this incarnation or run on it.
+	Load int
+}
+
+// LeaseValid says that now ≤ lease_expires_at (flaw D34).
+func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
+
+// Fits says whether the worker may be given an execution of this runtime now.
+func (w *WorkerRow) Fits(runtime string) bool {
+	if w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive {
+		return false
+	}
+	return w.Runs(runtime)
+}
+
+// Runs says whether the worker offers a runtime.
+func (w *WorkerRow) Runs(runtime string) bool {
+	for _, r := range w.Runtimes {
+		if r == runtime {
+			return true
+		}
+	}
+	return false
+}
+
+// SchedulingClaim asks for due rows to schedule.
+type SchedulingClaim struct {
+	Executor string
+	Expiry   time.Duration
+	// Demands says how many rows of which runtime are wanted, in the order in which they are
+	// served.
+	Demands []Demand
+	// Others is how many rows are wanted of runtimes that Demands does not name: those that no
+	// worker offers, so that somebody can say so.
+	Others int
+}
+
+// Demand is how many rows of a runtime can be placed.
+type Demand struct {
+	Runtime string
+	Limit   int
+}
+
+// Dispatch hands one claimed row to a worker. Key is the epoch of the scheduling claim.
+type Dispatch struct {
+	Key    execution.Key
+	Worker WorkerKey
+	// Timeout is how long the dispatch may wait for its claim.
+	Timeout time.Duration
+}
+
+// DispatchResult says what became of a Dispatch.
+type DispatchResult struct {
+	Outcome
+	// WorkerUnfit says that the claim still stands but the worker did not fit any more.
+	WorkerUnfit bool
+}
+
+// Outcome says what became of a guarded write. When it was refused, Row is what stands there now,
+// which is how a writer whose earlier attempt had an unknown outcome recognises its own write.
+type Outcome struct {
+	Applied bool
+	// Row is the row after the step; its ID is zero if no such row exists.
+	Row execution.Execution
+}
+
+// Park gives up scheduling a row for now.
+type Park struct {
+	Key execution.Key
+	// Delay is how long the row waits before it is due again.
+	Delay time.Duration
+	// Unschedulable says that no worker fits at all, as opposed to all of them being full; only
+	// then the grace runs.
+	Unschedulable bool
+	// Grace is how long a row may be unschedulable in a row before it fails with Result.
+	Grace  time.Duration
+	Result execution.Result
+}
+
+// Ground is why rows need attention, and why a reclaim of them is lawful.
+type Ground uint8
+
+// The grounds. Each names the statuses that it covers and when the database finds it given.
+const (
+	NoGround Ground = iota
+	// Unclaimed: scheduled for at least Age.
+	Unclaimed
+	// DeadLettered: scheduled, and its message died. Only for Reclaim: the dead letter is the
+	// evidence, the epoch the guard.
+	DeadLettered
+	// Undeliverable: scheduled, and its message was returned or refused. Only for Reclaim.
+	Undeliverable
+	// Unpublished: scheduled for at least Age and never confirmed by the broker.
+	Unpublished
+	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
+	// scheduled at one that is draining. A running row needs in addition that the lease of that
+	// incarnation ended at least Age ago, so that its actions have ended (flaw D15).
+	OwnerGone
+	// Overrun: running, and its run deadline passed at least Age ago.
+	Overrun
+	// ClaimExpired: scheduling, and the claim has expired.
+	ClaimExpired
+	// Unorchestrated: terminal for at least Age without terminal handling. Only for Find.
+	Unorchestrated
+	// Due: requested and due. Only for Find.
+	Due
+)
+
+// Finding asks for rows that need attention on one ground.
+type Finding struct {
+	Ground Ground
+	Age    time.Duration
+	Limit  int
+}
+
+// Reclaim takes one epoch of one row back.
+type Reclaim struct {
+	Key    execution.Key
+	Ground Ground
+	// Age is the Finding's, where the ground has one: it is judged again in the guard.
+	Age    time.Duration
+	By     execution.Part
+	Reason execution.Reason
+	// Result is what a failed row is left with.
+	Result execution.Result
+
+	// Policy, for rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up.
+	Policy        config.Unclaimed
+	MaxDispatches int
+	// Counts says that this take-back counts as a used dispatch if the worker, at the moment of the
+	// step, is still the same active incarnation: a worker that went away is not the execution's
+	// fault.
+	Counts bool
+	// Delay is how long a rescheduled row waits before it is due.
+	Delay time.Duration
+
+	// To is the terminal status of a row that was claimed.
+	To execution.Status
+	// Grace is added to the end of the lease before a retry may start.
+	Grace time.Duration
+}
+
+// Reap marks one incarnation lost.
+type Reap struct {
+	WorkerKey
+	// Beat is the heartbeat number that the caller has seen unchanged for a full lease.
+	Beat uint64
+	// Grace is how long the lease must have been over.
+	Grace time.Duration
+}
+
+// Orchestration is the terminal handling of one row.
+type Orchestration struct {
+	ID execution.ID
+	// Retry is the new row to create, nil for none.
+	Retry *Retry
+}
+
+// Retry is the next row of a chain.
+type Retry struct {
+	Count  int
+	Reason execution.Reason
+	// Delay is the backoff; the row is due after it and never before the lease under which the
+	// previous run may still be alive has ended (Execution.RetryAfter).
+	Delay time.Duration
+}
+
+// Orchestrated is the outcome of one Orchestration.
+type Orchestrated struct {
+	// Applied is false when somebody else had done it.
+	Applied bool
+	// Retry is the row that was created, 0 for none.
+	Retry execution.ID
+}
+
+// DeadLetter is a message that died, kept for inspection.
+type DeadLetter struct {
+	// Key is zero when the message could not be read.
+	Key    execution.Key
+	Queue  string
+	Reason string
+	Body   []byte
+	// Outcome says in a word what the handler did with it.
+	Outcome string
+}
+
+// Registration is a worker process announcing itself.
+type Registration struct {
+	Name     string
+	Runtimes []string
+	Capacity int
+	Lease    time.Duration
+}
+
+// Registered is the answer to a Registration.
+type Registered struct {
+	WorkerKey
+}
+
+// Beat is a heartbeat.
+type Beat struct {
+	WorkerKey
+	// Number grows by one with every attempt of this incarnation, from 1.
+	Number uint64
+	Lease  time.Duration
+	// ConsumerAlive says that the worker would receive a dispatch (a deaf worker that heartbeats is
+	// the worst kind, flaw D32).
+	ConsumerAlive bool
+	// Held is the registry: everything from before its claim to after its end.
+	Held []execution.Key
+}
+
+// BeatReply is the answer to a heartbeat.
+type BeatReply struct {
+	// Lost lists what the worker holds but does not own any more; it kills those actions.
+	Lost []execution.Key
+}
+
+// Claim takes ownership of one dispatched epoch.
+type Claim struct {
+	Key execution.Key
+	// Beat is the number of the latest heartbeat that was begun when this claim entered the
+	// worker's registry.
+	Beat uint64
+}
+
+// ClaimResult says what became of a Claim.
+type ClaimResult struct {
+	Outcome
+	// DeadlinePassed says that the row is still scheduled at this epoch, but too late to be claimed.
+	DeadlinePassed bool
+}
+
+// Finish is the end of one run.
+type Finish struct {
+	Key    execution.Key
+	To     execution.Status
+	Reason execution.Reason
+	Result execution.Result
+}

@@ -1,0 +1,138 @@
+// Package store declares the database as the core sees it: a set of atomic steps.
+//
+// Every method is one step that PostgreSQL can do in one guarded statement or one short
+// transaction, for many rows at a time. The guard stands inside the step: a row is only changed if
+// it still is what the caller believes (id, status, epoch, and what else the step names), judged
+// on the newest version of the row. That is what makes every handler idempotent and every race
+// harmless: of two writers at one epoch one finds a row and the other finds none, and the loser
+// is told what stands there now.
+//
+// Every moment is the database's clock. Callers give durations and get durations or verdicts back;
+// they never compare a database time with a clock of their own (flaw D35).
+//
+// # Why epochs fence
+//
+// Each dispatch and each take-back raises the epoch in the same step that changes the status. A
+// claim, a result, a reclaim names the epoch it was decided on. So a decision takes effect only if
+// no dispatch and no take-back came between it and its write: a late worker's result finds another
+// epoch, a late dead letter finds another epoch, and a status that has come round to "scheduled"
+// again (the ABA of flaw D3) has a higher epoch. Terminal rows never change status, so a write that
+// finds its row terminal is refused whatever its epoch.
+package store
+
+import (
+	"context"
+	"errors"
+
+	"handoff/core/execution"
+)
+
+// Errors of every method. All others mean that the request itself was wrong and are not retried.
+var (
+	// ErrUnavailable: the database was not reached, or refused for now; nothing was applied.
+	ErrUnavailable = errors.New("database unavailable")
+	// ErrUnknownOutcome: the connection or the deadline ended before the reply; the step was
+	// applied wholly or not at all, and the caller can't know which.
+	ErrUnknownOutcome = errors.New("database outcome unknown")
+	// ErrSuperseded: a newer incarnation of the same worker name has registered.
+	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
+	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register anew.
+	ErrLost = errors.New("worker incarnation is gone")
+)
+
+// Retriable says that err is a passing fault: the same call may succeed later.
+func Retriable(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrUnknownOutcome)
+}
+
+// Store is everything that the core asks of the database. It is the union of what each kind of
+// process uses, so that each can be handed only its part.
+type Store interface {
+	Client
+	Executor
+	Worker
+}
+
+// Reader reads rows.
+type Reader interface {
+	// Executions returns the rows that exist among ids, ordered by id.
+	Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error)
+}
+
+// Client is what the API needs.
+type Client interface {
+	Reader
+	// PutActions inserts or replaces actions by their ref.
+	PutActions(ctx context.Context, actions []execution.Action) error
+	// Create inserts requested executions. An item whose idempotency key exists returns the row
+	// that it created before; an unknown action is an outcome of that item alone.
+	Create(ctx context.Context, items []NewExecution) ([]Created, error)
+}
+
+// Executor is what the executor's parts need.
+type Executor interface {
+	Reader
+
+	// Workers returns every worker with its live load, ordered by id.
+	Workers(ctx context.Context) ([]WorkerRow, error)
+
+	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
+	// expires: per runtime at most the demand's limit, oldest due first. Rows that another
+	// executor is claiming at the same time are skipped.
+	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
+	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
+	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
+	// with a valid lease and a live consumer.
+	Dispatch(ctx context.Context, executor string, ds []Dispatch) ([]DispatchResult, error)
+	// MarkPublished records the broker's confirm for epochs that are still current. Others are
+	// passed over in silence: a worker may have been faster than the confirm.
+	MarkPublished(ctx context.Context, keys []execution.Key) error
+	// Park gives scheduling rows back: to requested, or to failed when no worker has fitted for
+	// longer than the grace. Guard: claimed by this executor at this epoch.
+	Park(ctx context.Context, executor string, ps []Park) ([]Outcome, error)
+
+	// Find returns at most f.Limit rows that need a part's attention, oldest first. What it finds
+	// is a candidate; the guard of the write that follows decides.
+	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
+	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its ground, at
+	// this epoch; a ground that can pass away is judged again.
+	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
+	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it
+	// did. Guard: this incarnation, not gone, its lease over, and still at the beat that the caller
+	// has watched.
+	Reap(ctx context.Context, rs []Reap) ([]bool, error)
+	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and,
+	// with it, the retry. Guard: not orchestrated yet; a retry is unique by (original, count).
+	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
+	// StoreDeadLetter keeps a dead letter for inspection.
+	StoreDeadLetter(ctx context.Context, d DeadLetter) error
+}
+
+// Worker is what a worker needs. Its methods name the incarnation that acts, and refuse one that
+// is gone with ErrLost or ErrSuperseded.
+type Worker interface {
+	Reader
+
+	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease.
+	// In the same step an older incarnation that is not gone becomes lost, so that its renewals
+	// stop to count and its work is reclaimed like that of any lost worker (flaw D14).
+	Register(ctx context.Context, r Registration) (Registered, error)
+	// SetLifecycle moves an incarnation forward: active, draining, stopped. Repeating it is
+	// harmless. Guard: this incarnation, not gone.
+	SetLifecycle(ctx context.Context, w WorkerKey, to execution.Lifecycle) error
+	// Heartbeat renews the lease from now on and compares what the worker runs with what the
+	// database says. Running rows of this incarnation that were claimed before this beat and are
+	// not listed are ended as worker_lost. Guard: this incarnation, not gone.
+	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
+	// Claim moves scheduled rows to running. Guard: at this epoch, dispatched to this incarnation,
+	// which is not gone and whose lease is valid; dispatch deadline not reached (now < deadline).
+	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
+	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
+	// incarnation.
+	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
+	// Release gives every scheduled row of a draining incarnation back to requested at the next
+	// epoch, and returns the epochs that were released.
+	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
+	// KeepRefusedResult stores the result of a worker that had lost the execution.
+	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error
+}

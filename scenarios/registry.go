@@ -1,0 +1,108 @@
+package scenarios
+
+// FaultKind is what a fault does.
+type FaultKind string
+
+// The kinds of faults.
+const (
+	Crash            FaultKind = "crash"
+	Pause            FaultKind = "pause"
+	Freeze           FaultKind = "freeze"
+	Stop             FaultKind = "stop"
+	Partition        FaultKind = "partition"
+	Latency          FaultKind = "latency"
+	Reset            FaultKind = "reset"
+	BrokerRestart    FaultKind = "broker_restart"
+	BrokerKill       FaultKind = "broker_kill"
+	DatabaseRestart  FaultKind = "database_restart"
+	DatabaseKill     FaultKind = "database_kill"
+	DropMessages     FaultKind = "drop_messages"
+	DelayMessages    FaultKind = "delay_messages"
+	DuplicateMessage FaultKind = "duplicate_messages"
+	CorruptMessages  FaultKind = "corrupt_messages"
+)
+
+// FaultInfo describes a kind for lists, the schema and error texts.
+type FaultInfo struct {
+	Kind  FaultKind
+	About string
+	// Example is a line of YAML that uses it.
+	Example string
+}
+
+// Faults lists every kind of fault.
+func Faults() []FaultInfo {
+	return []FaultInfo{
+		{Crash, "a process dies at once, as by SIGKILL; its actions are ended by their shim", "crash: shell-1, restart_after: 90s"},
+		{Pause, "a process stands still, as by SIGSTOP; clocks and actions go on", "pause: shell-1, for: 45s"},
+		{Freeze, "a whole machine stands still, its clocks and actions too", "freeze: shell-1, for: 45s"},
+		{Stop, "a process is asked to stop gracefully, as by SIGTERM", "stop: shell-1, restart_after: 60s"},
+		{Partition, "the link between a process and other ends is cut, one way or both", "partition: {cut: shell-1, from: [broker], direction: both}, for: 45s"},
+		{Latency, "messages between a process and other ends take longer", "latency: {of: shell-1, to: [database], adds: [100ms, 2s]}, for: 30s"},
+		{Reset, "calls between a process and other ends lose their connection, before or after they took effect", "reset: {of: executor-1, to: [database], rate: 5%}, for: 30s"},
+		{BrokerRestart, "the broker stops, and is back after a while", "broker: restart, for: 10s"},
+		{BrokerKill, "the broker is killed, and is back after a while", "broker: kill, for: 10s"},
+		{DatabaseRestart, "the database stops, and is back after a while", "database: restart, for: 5s"},
+		{DatabaseKill, "the database is killed, and is back after a while", "database: kill, for: 5s"},
+		{DropMessages, "messages of one type are routed, confirmed and lost", "messages: {drop: execution.completed, rate: 100%}, for: 60s"},
+		{DelayMessages, "messages of one type arrive late", "messages: {delay: execution.status_changed, by: [1s, 30s], rate: 50%}, for: 60s"},
+		{DuplicateMessage, "messages of one type arrive twice", "messages: {duplicate: execution.scheduled, rate: 20%}, for: 60s"},
+		{CorruptMessages, "messages of one type arrive unreadable", "messages: {corrupt: execution.scheduled, rate: 5%}, for: 60s"},
+	}
+}
+
+// TriggerInfo describes an event that a fault can wait for.
+type TriggerInfo struct {
+	Name  string
+	About string
+}
+
+// Triggers lists every event that `when: {after: …}` may name.
+func Triggers() []TriggerInfo {
+	return []TriggerInfo{
+		{"heartbeat", "a worker's lease was renewed"},
+		{"registered", "a worker has registered"},
+		{"scheduled", "an execution was dispatched to a worker (`of` names the worker)"},
+		{"delivered", "a dispatch reached a worker"},
+		{"claimed", "a worker has claimed an execution"},
+		{"action_started", "a worker has started an action"},
+		{"action_ended", "an action has ended"},
+		{"completed", "an execution has completed"},
+		{"expired", "a message's time to live ended in a queue"},
+	}
+}
+
+// SometimesInfo describes a situation that a sweep should reach.
+type SometimesInfo struct {
+	Name  string
+	About string
+}
+
+// Sometimes lists every situation that `sometimes` may name.
+func Sometimes() []SometimesInfo {
+	return []SometimesInfo{
+		{"lost_worker_detected", "the executor marked a worker as lost"},
+		{"work_abandoned", "a claimed execution was taken from a worker that lost its right to it"},
+		{"unclaimed_rescheduled", "an execution that was never claimed was taken back for another dispatch"},
+		{"unclaimed_failed", "an execution that was never claimed was failed"},
+		{"retry_scheduled", "a retry was created"},
+		{"dead_lettered_by_ttl", "a dispatch expired in a worker's queue and reached the dead letter queue"},
+		{"reclaimed_by_dead_letter_handler", "the dead letter handler took an execution back"},
+		{"reclaimed_by_timeout_monitor", "the timeout monitor took an unclaimed execution back"},
+		{"stale_write_refused", "a guarded write matched no row"},
+		{"claim_refused", "a worker's claim was refused"},
+		{"late_result_refused", "a result was refused because its worker had lost the execution"},
+		{"fenced_itself", "a worker ended an action because it could not renew its lease"},
+		{"registered_again", "a worker name was registered a second time"},
+		{"redelivered", "a message was delivered a second time"},
+		{"republished", "a dispatch was published a second time at the same epoch"},
+		{"returned_unroutable", "a dispatch was returned because no queue was bound"},
+		{"no_workers_failed", "an execution failed because no worker fitted"},
+		{"parked", "an execution waited for a worker to fit"},
+		{"released_on_drain", "a draining worker gave unclaimed work back"},
+		{"drained_with_running_work", "a stopping worker finished what was running"},
+		{"orchestrated_without_message", "terminal handling was done by the reconciler because no message came"},
+		{"scheduling_claim_expired", "the claim of a dead executor was taken back"},
+		{"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect"},
+	}
+}

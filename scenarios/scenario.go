@@ -1,0 +1,181 @@
+// Package scenarios is the scenario library and its language: what a YAML file may say, how it is
+// read, and what is wrong with it when it can't be.
+//
+// A scenario names a cluster, a workload, the faults that strike it and what must be true
+// afterwards. It knows no world: the simulator and the live lane both run it.
+package scenarios
+
+import (
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// World is where a scenario can run.
+type World string
+
+// The two worlds.
+const (
+	Sim  World = "sim"
+	Live World = "live"
+)
+
+// Scenario is one file, read and checked.
+type Scenario struct {
+	Name     string
+	About    string
+	Worlds   []World
+	Cluster  Cluster
+	Profiles []config.Profile
+	Actions  []Action
+	Workload []Load
+	Faults   []Fault
+	// Settle bounds the time from the end of the last fault and the last submission to the end of
+	// the last execution; zero means that it is computed from the configuration.
+	Settle time.Duration
+
+	// File is where it was read from, and Digest a hash of its bytes.
+	File   string
+	Digest string
+
+	configs map[config.Profile]config.Config
+	expects map[config.Profile]Expect
+}
+
+// Config is the effective configuration under a profile: its defaults, then the scenario's keys.
+func (s *Scenario) Config(p config.Profile) config.Config { return s.configs[p] }
+
+// Expect is what the scenario expects under a profile.
+func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
+
+// Cluster is what runs. Executors are named executor-1 … executor-n.
+type Cluster struct {
+	Executors int
+	Workers   []Worker
+}
+
+// Worker is one worker process on a machine of its own.
+type Worker struct {
+	Name     string
+	Runtimes []string
+	// Concurrency overrides the configuration's; zero keeps it.
+	Concurrency int
+	// Starts is when the process is started; zero means with the cluster. Never is expressed by
+	// leaving the worker out.
+	Starts time.Duration
+}
+
+// Action is an action and, because a simulated run has no real program, how it behaves.
+type Action struct {
+	execution.Action
+	// Takes is how long a run lasts, drawn uniformly.
+	TakesMin, TakesMax time.Duration
+	// FailPerMillion of the runs fail, for FailReason.
+	FailPerMillion uint64
+	FailReason     execution.Reason
+}
+
+// Load submits Count executions of an action, one every Every, from From on.
+type Load struct {
+	Action string
+	Count  int
+	Every  time.Duration
+	From   time.Duration
+}
+
+// Fault is something that goes wrong: when, what, to whom, for how long.
+type Fault struct {
+	// Index is the position in the file, from 0, and Name how reports call it: the kind, its target
+	// and, where two would be alike, the index.
+	Index int
+	Name  string
+	When  When
+	Kind  FaultKind
+	// Target is the process or server that it strikes, or a selector ("any worker").
+	Target string
+	// From lists the other ends of a partition, latency or reset.
+	From []string
+	// Direction of a partition or latency.
+	Direction Direction
+	// For is how long it lasts; RestartAfter when a crashed or stopped process comes back (zero:
+	// never).
+	For          time.Duration
+	RestartAfter time.Duration
+	// Messages is the message type that a message fault strikes, "*" for every one.
+	Messages string
+	// PerMillion is the share that a message fault or reset strikes; 1,000,000 for all.
+	PerMillion uint64
+	// DelayMin and DelayMax are what a latency or a message delay adds.
+	DelayMin, DelayMax time.Duration
+}
+
+// When says when a fault begins: at a time, at a drawn time, or after something has happened.
+type When struct {
+	// Min and Max bound a drawn time; equal for a fixed one. Unused with After.
+	Min, Max time.Duration
+	// After is the trigger's name, empty for a time; Of the process that it is about (empty: any);
+	// Nth which one (from 1); Plus a delay after it.
+	After string
+	Of    string
+	Nth   int
+	Plus  time.Duration
+}
+
+// Direction is which way a link is cut, seen from the fault's target.
+type Direction string
+
+// The directions.
+const (
+	Both     Direction = "both"
+	Outgoing Direction = "outgoing" // what the target sends is lost
+	Incoming Direction = "incoming" // what is sent to the target is lost
+)
+
+// Expect is what must hold at the end of every run, beside the invariants, and, over a sweep, what
+// must have been seen.
+type Expect struct {
+	// Invariants lists numbers; nil means all.
+	Invariants []int
+	// Executions bounds how chains end: by last status, and "stuck" for those that never do.
+	Executions []Bound
+	// Rows bounds how rows end.
+	Rows []Bound
+	// Sometimes lists situations that at least one run of a sweep must reach.
+	Sometimes []string
+	// Texts lists error texts that at least one run of a sweep must leave on a failed execution.
+	Texts []string
+}
+
+// Bound compares a count, or a share of all, with a number.
+type Bound struct {
+	// Of is a status name or "stuck".
+	Of string
+	// Op is one of "=", "<=", ">=", "<", ">".
+	Op string
+	// Value is a count, or a percentage when Percent.
+	Value   int64
+	Percent bool
+	// Source is the bound as it was written.
+	Source string
+}
+
+// Holds says whether count of total satisfies b. A percentage of nothing holds.
+func (b Bound) Holds(count, total int64) bool {
+	left, right := count, b.Value
+	if b.Percent {
+		left, right = count*100, b.Value*total
+	}
+	switch b.Op {
+	case "<=":
+		return left <= right
+	case ">=":
+		return left >= right
+	case "<":
+		return left < right
+	case ">":
+		return left > right
+	default:
+		return left == right
+	}
+}
