@@ -84,11 +84,13 @@ const (
 	Returned
 	// Nacked: the broker refused it (queue length limit, internal error); nothing was stored.
 	Nacked
+	// NotSent: no session was open; nothing was sent.
+	NotSent
 )
 
 // String names the outcome for logs.
 func (o Outcome) String() string {
-	return [...]string{"unknown", "confirmed", "returned", "nacked"}[o]
+	return [...]string{"unknown", "confirmed", "returned", "nacked", "not sent"}[o]
 }
 
 // Message is something to publish.

@@ -95,9 +95,6 @@ type Execution struct {
 	// NotBefore is when a requested row is due, null for at once: the backoff of a retry
 	// (`retry_at`) or of a take-back.
 	NotBefore time.Time
-	// RetryAfter, on a terminal row, is the earliest moment at which a retry may start: the end of
-	// the lease under which its action may still be running, plus grace. Null: at once.
-	RetryAfter time.Time
 
 	IdempotencyKey string
 

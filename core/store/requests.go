@@ -181,8 +181,6 @@ type Reclaim struct {
 
 	// To is the terminal status of a row that was claimed.
 	To execution.Status
-	// Grace is added to the end of the lease before a retry may start.
-	Grace time.Duration
 }
 
 // Reap marks one incarnation lost.
@@ -190,8 +188,6 @@ type Reap struct {
 	WorkerKey
 	// Beat is the heartbeat number that the caller has seen unchanged for a full lease.
 	Beat uint64
-	// Grace is how long the lease must have been over.
-	Grace time.Duration
 }
 
 // Orchestration is the terminal handling of one row.
@@ -205,8 +201,7 @@ type Orchestration struct {
 type Retry struct {
 	Count  int
 	Reason execution.Reason
-	// Delay is the backoff; the row is due after it and never before the lease under which the
-	// previous run may still be alive has ended (Execution.RetryAfter).
+	// Delay is the backoff, from the moment of the step.
 	Delay time.Duration
 }
 

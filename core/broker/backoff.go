@@ -1,0 +1,32 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/host"
+)
+
+// Backoff spaces attempts out: doubling from min to max, with full jitter in the upper half, so
+// that a fleet that lost its broker at one moment does not return at one moment.
+type Backoff struct {
+	host     host.Host
+	min, max time.Duration
+	next     time.Duration
+}
+
+// NewBackoff returns a backoff that starts at min.
+func NewBackoff(h host.Host, minimum, maximum time.Duration) *Backoff {
+	return &Backoff{host: h, min: minimum, max: maximum, next: minimum}
+}
+
+// Reset starts again at min: call it after a success.
+func (b *Backoff) Reset() { b.next = b.min }
+
+// Wait sleeps for the next delay, or returns ctx's error.
+func (b *Backoff) Wait(ctx context.Context) error {
+	half := b.next / 2
+	d := half + time.Duration(b.host.Uint64N(uint64(half)+1))
+	b.next = min(2*b.next, b.max)
+	return b.host.Sleep(ctx, d)
+}

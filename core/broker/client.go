@@ -1,0 +1,191 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/host"
+)
+
+// Client keeps one session open for a process: it connects, declares the topology, and does both
+// again for ever, with backoff and jitter, whenever the session ends (flaw D32: a consumer whose
+// connection died in silence is a deaf worker that looks healthy).
+type Client struct {
+	host     host.Host
+	broker   Broker
+	topology Topology
+	min, max time.Duration
+	log      *slog.Logger
+	broken   host.Signal
+
+	mu      sync.Mutex
+	session Session
+	waiting []host.Signal
+}
+
+// NewClient returns a client that is not connected; Run connects it.
+func NewClient(h host.Host, b Broker, t Topology, c config.RabbitMQ, log *slog.Logger) *Client {
+	return &Client{host: h, broker: b, topology: t, min: c.ReconnectMin, max: c.ReconnectMax, log: log, broken: h.NewSignal()}
+}
+
+// Run keeps the client connected until ctx ends, then closes the session.
+func (c *Client) Run(ctx context.Context) {
+	backoff := NewBackoff(c.host, c.min, c.max)
+	for ctx.Err() == nil {
+		s, err := c.connect(ctx)
+		if err != nil {
+			c.log.LogAttrs(ctx, slog.LevelWarn, "broker connection failed, trying again", slog.Any("error", err))
+			if backoff.Wait(ctx) != nil {
+				break
+			}
+			continue
+		}
+		backoff.Reset()
+		c.publishSession(s)
+		for !s.Closed() {
+			if _, err := c.broken.Wait(ctx, host.Forever); err != nil {
+				break
+			}
+		}
+		c.publishSession(nil)
+		s.Close()
+	}
+}
+
+func (c *Client) connect(ctx context.Context) (Session, error) {
+	s, err := c.broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Declare(ctx, c.topology); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (c *Client) publishSession(s Session) {
+	c.mu.Lock()
+	c.session = s
+	waiting := c.waiting
+	if s != nil {
+		c.waiting = nil
+	} else {
+		waiting = nil
+	}
+	c.mu.Unlock()
+	for _, w := range waiting {
+		w.Set()
+	}
+}
+
+// Session waits for an open session, or for ctx to end.
+func (c *Client) Session(ctx context.Context) (Session, error) {
+	var arrived host.Signal
+	for {
+		c.mu.Lock()
+		s := c.session
+		open := s != nil && !s.Closed()
+		if !open {
+			if arrived == nil {
+				arrived = c.host.NewSignal()
+			}
+			c.waiting = append(c.waiting, arrived)
+		}
+		c.mu.Unlock()
+		if open {
+			return s, nil
+		}
+		c.broken.Set()
+		if _, err := arrived.Wait(ctx, host.Forever); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// Ready says that a publish would be taken: a session is open and the broker holds nobody back.
+func (c *Client) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session != nil && !c.session.Closed() && !c.session.Blocked()
+}
+
+// Publish publishes over the open session. Without one every outcome is NotSent.
+func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil || s.Closed() {
+		out := make([]Outcome, len(ms))
+		for i := range out {
+			out[i] = NotSent
+		}
+		return out
+	}
+	out := s.Publish(ctx, ms)
+	if s.Closed() {
+		c.broken.Set()
+	}
+	return out
+}
+
+// Consume subscribes to a queue and hands every delivery to handle, one after the other, until ctx
+// ends or handle returns false. It subscribes again over every new session and after every
+// cancellation by the broker. The alive callback is told when the subscription begins and ends.
+func (c *Client) Consume(ctx context.Context, queue string, prefetch int, alive func(bool), handle func(Consumer, Delivery) bool) {
+	backoff := NewBackoff(c.host, c.min, c.max)
+	for ctx.Err() == nil {
+		s, err := c.Session(ctx)
+		if err != nil {
+			return
+		}
+		consumer, err := s.Consume(ctx, queue, prefetch)
+		if err != nil {
+			if !errors.Is(err, ErrClosed) {
+				c.log.LogAttrs(ctx, slog.LevelWarn, "consuming failed, trying again", slog.String("queue", queue), slog.Any("error", err))
+				// The queue may have been deleted: a new session declares it again.
+				s.Close()
+			}
+			c.broken.Set()
+			if backoff.Wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		backoff.Reset()
+		alive(true)
+		again := c.deliver(ctx, consumer, handle)
+		alive(false)
+		if !again {
+			return
+		}
+		c.broken.Set()
+	}
+}
+
+// deliver hands deliveries over until the consumer ends. It returns false when the caller wants no
+// more.
+func (c *Client) deliver(ctx context.Context, consumer Consumer, handle func(Consumer, Delivery) bool) bool {
+	for {
+		d, err := consumer.Receive(ctx)
+		if err != nil {
+			if errors.Is(err, ErrCancelled) {
+				c.log.LogAttrs(ctx, slog.LevelWarn, "consumer cancelled by the broker, subscribing again")
+				c.mu.Lock()
+				s := c.session
+				c.mu.Unlock()
+				if s != nil {
+					s.Close()
+				}
+			}
+			return ctx.Err() == nil
+		}
+		if !handle(consumer, d) {
+			return false
+		}
+	}
+}

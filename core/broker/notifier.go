@@ -1,0 +1,132 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// Notifier publishes hints: many changes in one message, a few attempts with backoff, and then no
+// more. A hint that is lost costs time and nothing else, because reconcilers find in the database
+// whatever it would have said.
+type Notifier struct {
+	host   host.Host
+	client *Client
+	source string
+	log    *slog.Logger
+	wake   host.Signal
+
+	mu      sync.Mutex
+	pending [Types][]Change
+	seq     uint64
+}
+
+// notifyBatch bounds the changes of one message; notifyAttempts the attempts for one message.
+const (
+	notifyBatch    = 100
+	notifyAttempts = 4
+)
+
+// NewNotifier returns a notifier whose message ids begin with source.
+func NewNotifier(h host.Host, c *Client, source string, log *slog.Logger) *Notifier {
+	return &Notifier{host: h, client: c, source: source, log: log, wake: h.NewSignal()}
+}
+
+// Requested hints that executions wait for a scheduler.
+func (n *Notifier) Requested(keys ...execution.Key) {
+	if len(keys) == 0 {
+		return
+	}
+	n.mu.Lock()
+	for _, k := range keys {
+		n.pending[ExecutionRequested] = append(n.pending[ExecutionRequested], Change{Key: k, To: execution.Requested})
+	}
+	n.mu.Unlock()
+	n.wake.Set()
+}
+
+// Changed hints that statuses were written; those that became terminal are announced as completed
+// as well.
+func (n *Notifier) Changed(changes ...Change) {
+	if len(changes) == 0 {
+		return
+	}
+	n.mu.Lock()
+	n.pending[ExecutionStatusChanged] = append(n.pending[ExecutionStatusChanged], changes...)
+	for _, c := range changes {
+		if c.To.Terminal() {
+			n.pending[ExecutionCompleted] = append(n.pending[ExecutionCompleted], c)
+		}
+	}
+	n.mu.Unlock()
+	n.wake.Set()
+}
+
+// Run publishes what is pending until ctx ends.
+func (n *Notifier) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		n.Flush(ctx)
+		if _, err := n.wake.Wait(ctx, host.Forever); err != nil {
+			return
+		}
+	}
+}
+
+// Flush publishes what is pending before it returns; a stopping process calls it last, so that
+// nobody has to wait for a reconciler.
+func (n *Notifier) Flush(ctx context.Context) {
+	for ms := n.take(); len(ms) > 0; ms = n.take() {
+		n.send(ctx, ms)
+	}
+}
+
+// take removes at most one message of each type from what is pending.
+func (n *Notifier) take() []Message {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var ms []Message
+	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {
+		changes := n.pending[t]
+		if len(changes) == 0 {
+			continue
+		}
+		count := min(len(changes), notifyBatch)
+		n.seq++
+		ms = append(ms, Message{
+			Exchange:   ExchangeExecutions,
+			RoutingKey: t.String(),
+			Envelope: Envelope{
+				MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: n.host.Now(), Version: 1,
+				Changes: changes[:count:count],
+			},
+		})
+		n.pending[t] = changes[count:]
+	}
+	return ms
+}
+
+func (n *Notifier) send(ctx context.Context, ms []Message) {
+	backoff := NewBackoff(n.host, 100*time.Millisecond, 2*time.Second)
+	for attempt := 1; len(ms) > 0; attempt++ {
+		left := ms[:0:0]
+		for i, o := range n.client.Publish(ctx, ms) {
+			// A hint that may have arrived is not sent again.
+			if o != Confirmed && o != Unknown {
+				left = append(left, ms[i])
+			}
+		}
+		ms = left
+		if len(ms) == 0 {
+			return
+		}
+		if attempt == notifyAttempts || backoff.Wait(ctx) != nil {
+			n.log.LogAttrs(ctx, slog.LevelWarn, "notification given up, a reconciler will find it", slog.Int("messages", len(ms)))
+			return
+		}
+	}
+}

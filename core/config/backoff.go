@@ -1,0 +1,36 @@
+package config
+
+import (
+	"math"
+	"time"
+)
+
+// Backoff is the delay before attempt n + 1: base × multiplierⁿ, jitter, then the cap, in
+// milliseconds and in integers, so that it is the same on every machine. Whole seconds would make
+// about half of the first delays zero, and jitter after the cap would exceed it (flaw D52).
+// The draw returns a number in [0, n).
+func (r Retry) Backoff(n int, draw func(n uint64) uint64) time.Duration {
+	ceiling := r.MaxBackoffSecs * 1000
+	multiplier := permille(r.BackoffMultiplier)
+	ms := r.BaseBackoffSecs * 1000
+	// Beyond the cap and its jitter more growth changes nothing, and could overflow.
+	for i := 0; i < n && ms < 2*ceiling; i++ {
+		ms = ms * multiplier / 1000
+	}
+	spread := ms * permille(r.JitterFactor) / 1000
+	if spread > 0 {
+		ms += int64(draw(uint64(2*spread+1))) - spread
+	}
+	return time.Duration(min(ms, ceiling)) * time.Millisecond
+}
+
+// BackoffBounds are the smallest and the largest delay that Backoff can return for n.
+func (r Retry) BackoffBounds(n int) (lowest, highest time.Duration) {
+	lowest = r.Backoff(n, func(uint64) uint64 { return 0 })
+	highest = r.Backoff(n, func(n uint64) uint64 { return n - 1 })
+	return lowest, highest
+}
+
+// permille turns a configured factor into an integer, once and rounded, before anything is computed
+// with it.
+func permille(f float64) int64 { return int64(math.Round(f * 1000)) } //detlint:ok one rounding, the same everywhere

@@ -1,0 +1,107 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// reclaim takes rows back, announces what that changed, and returns how many it took.
+func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
+	if len(rs) == 0 {
+		return 0, nil
+	}
+	var outcomes []store.Outcome
+	if err := s.db(func(ctx context.Context) (err error) {
+		outcomes, err = s.store.Reclaim(ctx, rs)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	var changes []broker.Change
+	for i := range outcomes {
+		o := &outcomes[i]
+		if !o.Applied {
+			s.recorder.Add(telemetry.StaleWrites, 1)
+			s.log.LogAttrs(context.Background(), slog.LevelInfo, "stale write rejected", slog.Int64("execution", int64(rs[i].Key.ID)),
+				slog.Int64("epoch", int64(rs[i].Key.Epoch)), slog.String("now", o.Row.Status.String()), slog.Int64("at", int64(o.Row.Epoch)))
+			continue
+		}
+		taken++
+		if o.Row.Status == execution.Requested {
+			s.scheduler.wakeIn(rs[i].Delay)
+			continue
+		}
+		from := execution.Scheduled
+		if rs[i].To != execution.None {
+			from = execution.Running
+		}
+		changes = append(changes, broker.Change{Key: o.Row.Key(), From: from, To: o.Row.Status})
+	}
+	s.notifier.Changed(changes...)
+	return taken, nil
+}
+
+// sweep reclaims everything that is found on a ground, batch by batch, until a batch is not full.
+// Each batch asks anew, so a row that could not be reclaimed does not stop the others.
+func (s *Service) sweep(ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+	ground.Limit = s.config.Executor.BatchSize
+	for {
+		var rows []execution.Execution
+		if err := s.db(func(ctx context.Context) (err error) {
+			rows, err = s.store.Find(ctx, ground)
+			return err
+		}); err != nil {
+			return err
+		}
+		var rs []store.Reclaim
+		for i := range rows {
+			r := decide(&rows[i])
+			r.Ground, r.Age = ground.Ground, ground.Age
+			rs = append(rs, r)
+		}
+		taken, err := s.reclaim(rs)
+		if err != nil || taken == 0 || len(rows) < ground.Limit {
+			return err
+		}
+	}
+}
+
+// unclaimed is the reclaim of a row that no worker ever claimed: failed or dispatched again, as
+// the configuration says.
+func (s *Service) unclaimed(row *execution.Execution, by execution.Part, reason execution.Reason, text string) store.Reclaim {
+	return store.Reclaim{
+		Key: row.Key(), By: by, Reason: reason,
+		Result:        execution.Result{Error: text, FailedBy: by},
+		Policy:        s.config.Executor.Unclaimed,
+		MaxDispatches: s.config.Executor.MaxDispatches,
+		Delay:         s.config.Retry.Backoff(row.Dispatches, s.host.Uint64N),
+	}
+}
+
+// undeliverable is the reclaim of a row whose message the broker returned or refused.
+func (s *Service) undeliverable(row *execution.Execution, reason execution.Reason) store.Reclaim {
+	r := s.unclaimed(row, execution.Scheduler, reason, "Dispatch could not be delivered to the worker's queue")
+	r.Ground = store.Undeliverable
+	return r
+}
+
+// lost is the reclaim of a row whose worker is gone.
+func (s *Service) lost(row *execution.Execution, by execution.Part) store.Reclaim {
+	if row.Status == execution.Scheduled {
+		return s.unclaimed(row, by, execution.WorkerUnavailable, "Worker became unavailable before it picked up the task")
+	}
+	to := execution.Abandoned
+	if s.config.Profile == config.Documented {
+		to = execution.Failed
+	}
+	return store.Reclaim{
+		Key: row.Key(), By: by, Reason: execution.WorkerLost, To: to,
+		Result: execution.Result{Error: "Worker lost", Message: "the worker's lease ended while it ran the execution", FailedBy: by},
+	}
+}

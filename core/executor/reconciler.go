@@ -1,0 +1,77 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// The reconciler finds whatever a lost message or a dead executor left behind, one loop a kind. It
+// is what makes messages hints: each loop's question is about rows, and its answer is a guarded
+// write that is safe on every replica. Requested rows that are due are the scheduler's own poll.
+
+// reconcileClaims takes back what an executor claimed for scheduling and then died (flaw D8).
+func (s *Service) reconcileClaims() error {
+	return s.sweep(store.Finding{Ground: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
+		return store.Reclaim{
+			Key: row.Key(), By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule,
+		}
+	})
+}
+
+// reconcileOwners takes back what is scheduled at, or runs on, an incarnation that is gone.
+func (s *Service) reconcileOwners() error {
+	return s.sweep(store.Finding{Ground: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		return s.lost(row, execution.Reconciler)
+	})
+}
+
+// reconcileUnpublished publishes again, at the same epoch, what the broker never confirmed: the
+// executor died between commit and publish, or the confirm was lost (flaws D7, D9). What is past
+// half of its time is dispatched anew instead, and never failed for a message that nobody sent.
+func (s *Service) reconcileUnpublished() error {
+	if !s.client.Ready() {
+		return nil
+	}
+	c := s.config.Executor
+	err := s.sweep(store.Finding{Ground: store.Unpublished, Age: c.DispatchTimeout / 2}, func(row *execution.Execution) store.Reclaim {
+		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
+		r.Policy = config.Reschedule
+		return r
+	})
+	if err != nil {
+		return err
+	}
+	var rows []execution.Execution
+	if err := s.db(func(ctx context.Context) (err error) {
+		rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unpublished, Age: c.ConfirmTimeout, Limit: c.BatchSize})
+		return err
+	}); err != nil {
+		return err
+	}
+	s.recorder.Add(telemetry.DispatchesRepublished, len(rows))
+	return s.publish(rows)
+}
+
+// reconcileTerminal finds terminal executions that nobody has handled, because no message came.
+func (s *Service) reconcileTerminal() error {
+	c := s.config.Executor
+	for {
+		var rows []execution.Execution
+		if err := s.db(func(ctx context.Context) (err error) {
+			rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unorchestrated, Age: c.ReconcileInterval, Limit: c.BatchSize})
+			return err
+		}); err != nil || len(rows) == 0 {
+			return err
+		}
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
+		done, err := s.completion.orchestrate(rows)
+		if err != nil || done == 0 || len(rows) < c.BatchSize {
+			return err
+		}
+	}
+}

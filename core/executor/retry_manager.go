@@ -1,0 +1,24 @@
+package executor
+
+import (
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// retry decides on the failure reason whether a terminal row is followed by another one; never by
+// its status alone and never by an error text (flaws D48, D49). It returns nil where it is not.
+func (s *Service) retry(row *execution.Execution) *store.Retry {
+	if !s.config.Retry.Enabled || !row.FailureReason.Retriable() || row.RetryCount >= row.Action.MaxRetries {
+		return nil
+	}
+	switch row.Status {
+	case execution.Failed, execution.Timeout, execution.Abandoned:
+	default:
+		return nil
+	}
+	return &store.Retry{
+		Count:  row.RetryCount + 1,
+		Reason: row.FailureReason,
+		Delay:  s.config.Retry.Backoff(row.RetryCount, s.host.Uint64N),
+	}
+}

@@ -1,0 +1,283 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// scheduler claims due executions, chooses a worker for each, and hands them off.
+type scheduler struct {
+	*Service
+	hints *hints
+
+	mu sync.Mutex
+	// next is the earliest moment, on the monotonic clock, at which something is known to be due;
+	// host.Forever when nothing is.
+	next time.Duration
+}
+
+func newScheduler(s *Service) *scheduler {
+	return &scheduler{Service: s, hints: newHints(s), next: host.Forever}
+}
+
+// wakeIn asks for a pass after d. It is only a memory of this process: if it dies, a poll finds
+// what is due.
+func (s *scheduler) wakeIn(d time.Duration) {
+	s.mu.Lock()
+	s.next = min(s.next, s.host.Monotonic()+d)
+	s.mu.Unlock()
+	s.hints.wake.Set()
+}
+
+// pause is how long to wait for the next pass: until something is known to be due, at most until
+// the next poll.
+func (s *scheduler) pause() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.config.Executor.ReconcileInterval
+	if s.next != host.Forever {
+		d = max(0, min(d, s.next-s.host.Monotonic()))
+	}
+	return d
+}
+
+func (s *scheduler) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		held := s.hints.take()
+		err := s.drain(ctx)
+		s.hints.settle(held, err == nil)
+		if err != nil {
+			s.log.LogAttrs(ctx, slog.LevelWarn, "scheduling pass failed, the next one starts anew", slog.Any("error", err))
+			if s.host.Sleep(ctx, s.config.Executor.ReconcileInterval) != nil {
+				return
+			}
+			continue
+		}
+		if _, err := s.hints.wake.Wait(ctx, s.pause()); err != nil {
+			return
+		}
+	}
+}
+
+// drain makes passes until one places nothing. Nothing is scheduled while the broker is away or
+// holds publishers back: a dispatch that can't be published only burns its deadline.
+func (s *scheduler) drain(ctx context.Context) error {
+	s.mu.Lock()
+	s.next = host.Forever
+	s.mu.Unlock()
+	for ctx.Err() == nil && s.client.Ready() {
+		placed, err := s.pass()
+		if err != nil || placed == 0 {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass claims one batch, and dispatches or parks every row of it. It returns how many it
+// dispatched.
+func (s *scheduler) pass() (placed int, err error) {
+	var workers []store.WorkerRow
+	if err := s.db(func(ctx context.Context) (err error) {
+		workers, err = s.store.Workers(ctx)
+		return err
+	}); err != nil {
+		return 0, err
+	}
+	c := s.config.Executor
+	fleet := newFleet(workers, c.DispatchAhead, s.host.Uint64N)
+	var rows []execution.Execution
+	if err := s.db(func(ctx context.Context) (err error) {
+		rows, err = s.store.ClaimForScheduling(ctx, store.SchedulingClaim{
+			Executor: s.id, Expiry: c.ClaimExpiry, Demands: fleet.demands(c.BatchSize), Others: c.BatchSize,
+		})
+		return err
+	}); err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	var dispatches []store.Dispatch
+	var parks []store.Park
+	for i := range rows {
+		row := &rows[i]
+		if w := fleet.choose(row); w != nil {
+			dispatches = append(dispatches, s.dispatch(row, w))
+		} else {
+			parks = append(parks, s.park(row, fleet))
+		}
+	}
+	if err := s.giveBack(parks); err != nil {
+		return 0, err
+	}
+	return s.handOff(dispatches)
+}
+
+func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store.Dispatch {
+	timeout := s.config.Executor.DispatchTimeout
+	if row.Action.DispatchTimeout > 0 {
+		timeout = row.Action.DispatchTimeout
+	}
+	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout}
+}
+
+// park decides what becomes of a row that no worker can take now. Being overloaded is not a
+// failure: while fitting workers are only full, the grace does not run.
+func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
+	c := s.config.Executor
+	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
+	if f.fitting(row.Action.Runtime) > 0 {
+		return p
+	}
+	p.Unschedulable = true
+	p.Grace = c.UnschedulableGrace
+	p.Result = execution.Result{
+		Error: "No workers available", Message: f.explain(row.Action.Runtime), FailedBy: execution.Scheduler,
+	}
+	return p
+}
+
+func (s *scheduler) giveBack(parks []store.Park) error {
+	if len(parks) == 0 {
+		return nil
+	}
+	var outcomes []store.Outcome
+	if err := s.db(func(ctx context.Context) (err error) {
+		outcomes, err = s.store.Park(ctx, s.id, parks)
+		return err
+	}); err != nil {
+		return err
+	}
+	var changes []broker.Change
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Applied && o.Row.Status.Terminal() {
+			changes = append(changes, broker.Change{Key: o.Row.Key(), From: execution.Scheduling, To: o.Row.Status})
+		}
+	}
+	s.notifier.Changed(changes...)
+	return nil
+}
+
+// handOff commits the dispatches, publishes them, and records what the broker confirmed.
+func (s *scheduler) handOff(ds []store.Dispatch) (placed int, err error) {
+	if len(ds) == 0 {
+		return 0, nil
+	}
+	results, err := s.commit(ds)
+	if err != nil {
+		return 0, err
+	}
+	var rows []execution.Execution
+	var unfit []store.Park
+	for i := range results {
+		r := &results[i]
+		switch {
+		case r.Applied:
+			rows = append(rows, r.Row)
+		case r.WorkerUnfit:
+			// The worker went away between the look and the dispatch: look again at once.
+			unfit = append(unfit, store.Park{Key: ds[i].Key})
+		default:
+			s.recorder.Add(telemetry.StaleWrites, 1)
+		}
+	}
+	if err := s.giveBack(unfit); err != nil {
+		return 0, err
+	}
+	return len(rows) + len(unfit), s.publish(rows)
+}
+
+// commit writes the dispatches. After an unknown outcome it asks again, and recognises its own
+// write by epoch, incarnation and claim.
+func (s *scheduler) commit(ds []store.Dispatch) ([]store.DispatchResult, error) {
+	uncertain := false
+	for attempt := 1; ; attempt++ {
+		var results []store.DispatchResult
+		err := s.db(func(ctx context.Context) (err error) {
+			results, err = s.store.Dispatch(ctx, s.id, ds)
+			return err
+		})
+		if err == nil {
+			if uncertain {
+				for i := range results {
+					r := &results[i]
+					r.Applied = r.Applied || s.isOurs(&r.Row, ds[i])
+				}
+			}
+			return results, nil
+		}
+		if !store.Retriable(err) || attempt == 2 {
+			return nil, err
+		}
+		uncertain = true
+	}
+}
+
+func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
+	return row.Status == execution.Scheduled && row.Epoch == d.Key.Epoch+1 &&
+		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
+}
+
+// publish hands rows over to their workers and acts on every outcome: confirmed is recorded,
+// returned and refused are taken back at once, and unknown stays unknown: it is published again at
+// the same epoch later, and the duplicate dies at the claim (flaw D9).
+func (s *Service) publish(rows []execution.Execution) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	messages := make([]broker.Message, len(rows))
+	for i := range rows {
+		messages[i] = s.dispatchMessage(&rows[i])
+	}
+	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.ConfirmTimeout)
+	outcomes := s.client.Publish(ctx, messages)
+	cancel()
+	var confirmed []execution.Key
+	var undeliverable []store.Reclaim
+	for i, o := range outcomes {
+		switch o {
+		case broker.Confirmed:
+			s.recorder.Add(telemetry.DispatchesConfirmed, 1)
+			confirmed = append(confirmed, rows[i].Key())
+		case broker.Returned:
+			s.recorder.Add(telemetry.DispatchesReturned, 1)
+			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.Unroutable))
+		case broker.Nacked:
+			s.recorder.Add(telemetry.DispatchesRefused, 1)
+			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.WorkerUnavailable))
+		case broker.Unknown, broker.NotSent:
+			s.recorder.Add(telemetry.DispatchesUnknown, 1)
+		}
+	}
+	if _, err := s.reclaim(undeliverable); err != nil {
+		return err
+	}
+	if len(confirmed) == 0 {
+		return nil
+	}
+	return s.db(func(ctx context.Context) error { return s.store.MarkPublished(ctx, confirmed) })
+}
+
+func (s *Service) dispatchMessage(row *execution.Execution) broker.Message {
+	return broker.Message{
+		Exchange:   broker.ExchangeExecutions,
+		RoutingKey: broker.DispatchKey(row.Worker),
+		Envelope: broker.Envelope{
+			MessageID:     fmt.Sprintf("%d.%d", row.ID, row.Epoch),
+			Type:          broker.ExecutionScheduled,
+			CorrelationID: fmt.Sprint(row.ID),
+			Timestamp:     s.host.Now(),
+			Version:       1,
+			Dispatch: &broker.Dispatch{
+				Key: row.Key(), Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action, Parameters: row.Parameters,
+			},
+		},
+	}
+}

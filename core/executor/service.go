@@ -1,0 +1,140 @@
+// Package executor is the executor: it finds workers for executions, hands them off, takes them
+// back when their worker is gone, and does what follows their end.
+//
+// Every part is safe on every replica, because no part trusts what it read: it proposes a guarded
+// step, and the database lets one of several proposers win. No part depends on a message. Each
+// listens to hints to be fast, and polls to be right.
+//
+// An unknown outcome is treated as a crash at that point would be: whatever the step may have left
+// behind, some reconciler loop finds by its status and age. So no part carries a memory that
+// matters beyond one pass, and an executor can die anywhere.
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// Service is one executor process.
+type Service struct {
+	id       string
+	host     host.Host
+	store    store.Executor
+	config   config.Config
+	client   *broker.Client
+	notifier *broker.Notifier
+	log      *slog.Logger
+	recorder telemetry.Recorder
+
+	scheduler  *scheduler
+	completion *completionListener
+}
+
+// Options are what a Service is made of.
+type Options struct {
+	// Name is the process's name; its claims carry the name and a drawn number, so that a restarted
+	// process never takes its predecessor's claims for its own.
+	Name     string
+	Host     host.Host
+	Store    store.Executor
+	Broker   broker.Broker
+	Config   config.Config
+	Log      *slog.Logger
+	Recorder telemetry.Recorder
+	// Topology overrides what the configuration implies; nil for that. Planted flaws use it.
+	Topology *broker.Topology
+}
+
+// New returns a service that Run starts.
+func New(o Options) *Service {
+	topology := broker.ExecutorTopology(o.Config.MessageQueue.RabbitMQ)
+	if o.Topology != nil {
+		topology = *o.Topology
+	}
+	s := &Service{
+		id:       fmt.Sprintf("%s/%08x", o.Name, o.Host.Uint64N(1<<32)),
+		host:     o.Host,
+		store:    o.Store,
+		config:   o.Config,
+		log:      o.Log.With(slog.String("executor", o.Name)),
+		recorder: o.Recorder,
+	}
+	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
+	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.log)
+	s.scheduler = newScheduler(s)
+	s.completion = newCompletionListener(s)
+	return s
+}
+
+// Run runs every part until ctx ends, lets passes that have begun come to their end, publishes the
+// last hints and returns.
+func (s *Service) Run(ctx context.Context) {
+	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
+			slog.Duration("after", s.config.Executor.ScheduledTimeout))
+	}
+	c := s.config.Executor
+	parts := []host.Task{
+		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
+		s.host.Go("completion listener", func() { s.completion.run(ctx) }),
+		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
+		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
+		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
+		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
+		s.every(ctx, "lease monitor", c.ReconcileInterval, newLeaseMonitor(s).pass),
+		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
+		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
+		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
+		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
+	}
+	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))
+	}
+	// The connection outlives the parts, so that their last hints can still be sent.
+	connected, disconnect := s.host.WithCancel(context.Background())
+	parting := []host.Task{
+		s.host.Go("broker client", func() { s.client.Run(connected) }),
+		s.host.Go("notifier", func() { s.notifier.Run(connected) }),
+	}
+	for _, p := range parts {
+		_ = p.Wait(context.Background())
+	}
+	flushing, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
+	s.notifier.Flush(flushing)
+	cancel()
+	disconnect()
+	for _, p := range parting {
+		_ = p.Wait(context.Background())
+	}
+}
+
+// db makes one database call, bounded by the statement timeout. A call that has begun is not
+// broken off by a stop: its outcome would be unknown for nothing.
+func (s *Service) db(f func(ctx context.Context) error) error {
+	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// every runs pass at once and then every interval, until ctx ends. Errors are logged: the next pass
+// starts from what the database says then.
+func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func() error) host.Task {
+	return s.host.Go(name, func() {
+		for {
+			if err := pass(); err != nil {
+				s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))
+			}
+			if s.host.Sleep(ctx, interval) != nil {
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,34 @@
+package executor
+
+import (
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// The texts of the contract.
+const (
+	textNotPickedUp = "Execution timeout: worker did not pick up task within timeout"
+	textTTLExpired  = "Worker queue TTL expired"
+	textRunTimeout  = "Execution timeout: run deadline passed"
+)
+
+// monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
+// finds by the age of one step's own timestamp, and its writes repeat the ground in their guard, so
+// a claim that comes between is never overwritten (flaw D1).
+func (s *Service) monitorTimeouts() error {
+	c := s.config.Executor
+	err := s.sweep(store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
+		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
+		r.Counts = true
+		return r
+	})
+	if err != nil {
+		return err
+	}
+	return s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		return store.Reclaim{
+			Key: row.Key(), By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
+			Result: execution.Result{Error: textRunTimeout, FailedBy: execution.TimeoutMonitor},
+		}
+	})
+}

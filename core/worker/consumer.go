@@ -1,0 +1,124 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// consume takes deliveries until ctx ends or the tenure does.
+func (t *tenure) consume(ctx context.Context) {
+	t.client.Consume(ctx, broker.WorkerQueue(t.key.ID), t.config.Worker.Concurrency, t.setConsuming,
+		func(c broker.Consumer, d broker.Delivery) bool {
+			t.mu.Lock()
+			t.consumer = c
+			t.mu.Unlock()
+			return t.receive(ctx, delivery{c, d})
+		})
+}
+
+// receive takes one delivery. It waits here, unacknowledged, for a free run slot; nothing expires
+// it meanwhile, which is why a claim has a deadline of its own (flaw D20). It returns false when the
+// tenure is over.
+func (t *tenure) receive(ctx context.Context, d delivery) bool {
+	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil {
+		t.log.LogAttrs(ctx, slog.LevelError, "unreadable dispatch sent to the dead letter exchange", slog.Any("error", d.Malformed))
+		d.consumer.Reject(d.Delivery, false)
+		return true
+	}
+	key := d.Envelope.Dispatch.Key
+	for {
+		if t.held.holds(key) {
+			d.consumer.Ack(d.Delivery)
+			return true
+		}
+		t.mu.Lock()
+		over, draining := t.over != endNone, t.draining
+		if draining && !over {
+			t.leftover = append(t.leftover, d)
+		}
+		t.mu.Unlock()
+		if over {
+			return false
+		}
+		if draining {
+			return true
+		}
+		if e := t.held.add(key, t.config.Worker.Concurrency); e != nil {
+			t.host.Go("execution", func() { t.execute(d, e) })
+			return true
+		}
+		if _, err := t.held.freed.Wait(ctx, host.Forever); err != nil {
+			return false
+		}
+	}
+}
+
+// execute takes one delivery from the claim to the end of its execution.
+func (t *tenure) execute(d delivery, e *entry) {
+	defer t.held.remove(e)
+	row, claimed := t.claim(d, e)
+	if !claimed {
+		return
+	}
+	t.notifier.Changed(broker.Change{Key: e.key, From: execution.Scheduled, To: execution.Running})
+	t.finish(t.run(e, row))
+}
+
+// claim makes the worker the owner, or settles the message for what it found instead. After an
+// unknown outcome it asks again, and recognises its own claim by epoch and incarnation.
+func (t *tenure) claim(d delivery, e *entry) (row *execution.Execution, claimed bool) {
+	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
+	uncertain := false
+	for !t.lease.fence() && t.ended() == endNone {
+		var results []store.ClaimResult
+		err := t.db(func(ctx context.Context) (err error) {
+			results, err = t.store.Claim(ctx, t.key, []store.Claim{{Key: e.key, Beat: e.beat}})
+			return err
+		})
+		if err == nil {
+			r := &results[0]
+			return &r.Row, t.settle(d, r, uncertain)
+		}
+		if why := gone(err); why != endNone {
+			t.endEarly(why)
+			break
+		}
+		if !store.Retriable(err) {
+			t.log.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
+			d.consumer.Reject(d.Delivery, false)
+			return nil, false
+		}
+		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		_ = backoff.Wait(context.Background())
+	}
+	// The message stays unsettled: it goes back to the queue with the session.
+	return nil, false
+}
+
+// settle acknowledges or rejects the message of a claim that was answered.
+func (t *tenure) settle(d delivery, r *store.ClaimResult, uncertain bool) (claimed bool) {
+	row, key := &r.Row, d.Envelope.Dispatch.Key
+	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
+	switch {
+	case r.Applied || ours:
+		d.consumer.Ack(d.Delivery)
+		return true
+	case r.DeadlinePassed:
+		// Too late: the dead letter handler shall act at once.
+		d.consumer.Reject(d.Delivery, false)
+	default:
+		t.recorder.Add(telemetry.StaleWrites, 1)
+		d.consumer.Ack(d.Delivery)
+	}
+	t.log.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
+		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
+	return false
+}

@@ -1,0 +1,129 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// run runs a claimed execution's action and returns what to write about its end.
+func (t *tenure) run(e *entry, row *execution.Execution) store.Finish {
+	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
+	if t.lease.fence() || !t.held.begin(e) {
+		// The right ended between claim and start: nothing has run.
+		f.Reason = execution.HeartbeatStale
+		f.Result.Error = "Worker could not renew its lease before the action began"
+		return f
+	}
+	timeout, grace := row.Action.RunTimeout(), t.config.Worker.KillGrace
+	_, fence := t.lease.deadline()
+	limit := t.host.Monotonic() + timeout + grace
+	action, err := t.runner.Start(context.Background(), Spec{
+		Key: e.key, Worker: t.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
+	})
+	if err != nil {
+		t.held.stopped(e)
+		f.Reason = execution.Transient
+		f.Result.Error, f.Result.Message = "Action could not be started", err.Error()
+		return f
+	}
+	if t.held.started(e, action) {
+		action.Kill(0)
+	}
+	// A renewal may have come while the action was started.
+	_, fence = t.lease.deadline()
+	action.Extend(fence)
+
+	ctx, cancel := t.host.WithTimeout(context.Background(), timeout)
+	exit, err := action.Wait(ctx)
+	cancel()
+	timedOut := err != nil
+	if timedOut {
+		action.Kill(grace)
+		exit, _ = action.Wait(context.Background())
+	}
+	why := t.held.stopped(e)
+	timedOut = timedOut || why == execution.NoReason && t.host.Monotonic() >= limit
+	return t.verdict(f, exit, why, timedOut)
+}
+
+// verdict turns an exit into a terminal status. An action that ended by itself counts as it ended,
+// whatever was asked of it meanwhile.
+func (t *tenure) verdict(f store.Finish, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+	switch {
+	case !exit.Killed && exit.Reason == execution.NoReason:
+		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
+	case !exit.Killed:
+		f.Reason = exit.Reason
+		f.Result.Error, f.Result.Message, f.Result.Output = "Action failed", exit.Message, exit.Output
+	case why == execution.WorkerShutdown:
+		f.Reason = why
+		f.Result.Error = "worker shutting down"
+	case timedOut:
+		f.To, f.Reason = execution.Timeout, execution.RunTimeout
+		f.Result.Error = "Action exceeded its timeout and was killed"
+	case why != execution.NoReason:
+		f.Reason = why
+		f.Result.Error = "Action was ended: " + why.String()
+	default:
+		// The shim killed it at the last fence it knew.
+		f.Reason = execution.HeartbeatStale
+		f.Result.Error = "Action was ended at the worker's fence"
+	}
+	return f
+}
+
+// finish writes the end of a run, as often as it takes to get an answer: until then the result is
+// nowhere else. It goes on after the tenure has ended, because the row may still be this
+// incarnation's; if not, the write is refused, and the result is kept for inspection.
+func (t *tenure) finish(f store.Finish) {
+	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
+	uncertain := false
+	for {
+		var outcomes []store.Outcome
+		err := t.db(func(ctx context.Context) (err error) {
+			outcomes, err = t.store.Finish(ctx, t.key, []store.Finish{f})
+			return err
+		})
+		if err == nil {
+			row := &outcomes[0].Row
+			ours := uncertain && row.Key() == f.Key && row.Status == f.To && row.Incarnation == t.key.Incarnation
+			if !outcomes[0].Applied && !ours {
+				t.keepRefused(f, row)
+				return
+			}
+			t.notifier.Changed(broker.Change{Key: f.Key, From: execution.Running, To: f.To})
+			return
+		}
+		if !store.Retriable(err) {
+			t.log.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Any("error", err))
+			return
+		}
+		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		if backoff.Wait(t.closing) != nil {
+			return
+		}
+	}
+}
+
+// keepRefused keeps the result of an execution that was lost, for whoever wants to know what it
+// did. It is best effort: a few attempts.
+func (t *tenure) keepRefused(f store.Finish, row *execution.Execution) {
+	t.recorder.Add(telemetry.RefusedResults, 1)
+	t.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",
+		slog.Int64("execution", int64(f.Key.ID)), slog.Int64("epoch", int64(f.Key.Epoch)), slog.String("result", f.To.String()),
+		slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
+	backoff := broker.NewBackoff(t.host, 200*time.Millisecond, 2*time.Second)
+	for range 3 {
+		err := t.db(func(ctx context.Context) error { return t.store.KeepRefusedResult(ctx, t.key, f) })
+		if err == nil || !store.Retriable(err) || backoff.Wait(t.closing) != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// beat renews the lease until ctx ends or the incarnation is gone. After a failure it tries again
+// sooner than the interval: what counts is the time since the last success.
+func (t *tenure) beat(ctx context.Context) {
+	interval := t.config.Worker.HeartbeatInterval
+	active := false
+	for {
+		next := interval
+		consuming := t.consuming()
+		err := t.beatOnce(consuming)
+		if err == nil && consuming && !active {
+			// Only a worker that would receive a dispatch asks for one.
+			err = t.setLifecycle(execution.Active)
+			active = err == nil
+		}
+		if err != nil {
+			if why := gone(err); why != endNone {
+				t.endEarly(why)
+				return
+			}
+			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
+			next = max(interval/10, 100*time.Millisecond)
+		}
+		if _, err := t.beatNow.Wait(ctx, next); err != nil {
+			return
+		}
+	}
+}
+
+func (t *tenure) beatOnce(consuming bool) error {
+	number, held := t.held.nextBeat()
+	sent := t.host.Monotonic()
+	var reply store.BeatReply
+	err := t.db(func(ctx context.Context) (err error) {
+		reply, err = t.store.Heartbeat(ctx, store.Beat{
+			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if t.lease.renew(sent) {
+		_, kill := t.lease.deadline()
+		t.held.extend(kill)
+	}
+	for _, key := range reply.Lost {
+		t.log.LogAttrs(context.Background(), slog.LevelWarn, "execution lost, ending its action",
+			slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
+		t.held.end(execution.WorkerLost, 0, func(k execution.Key) bool { return k == key })
+	}
+	return nil
+}
+
+func (t *tenure) setLifecycle(to execution.Lifecycle) error {
+	return t.db(func(ctx context.Context) error { return t.store.SetLifecycle(ctx, t.key, to) })
+}
+
+func (t *tenure) consuming() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.consumerAlive
+}
+
+// setConsuming tells the database, with a heartbeat out of turn, that dispatches would be received
+// or would not.
+func (t *tenure) setConsuming(alive bool) {
+	t.mu.Lock()
+	t.consumerAlive = alive
+	t.mu.Unlock()
+	t.beatNow.Set()
+}

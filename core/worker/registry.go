@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// registry is everything that one incarnation holds, from before the claim to after the end. It
+// answers four questions: is this delivery a duplicate, is a run slot free, what do I tell the
+// database that I run, and whom do I have to kill.
+type registry struct {
+	// changed wakes whoever waits for the end of work, freed whoever waits for a run slot.
+	changed host.Signal
+	freed   host.Signal
+
+	mu      sync.Mutex
+	entries []*entry
+	beat    uint64
+	// closed is why nothing may start any more.
+	closed execution.Reason
+}
+
+// entry is one held epoch.
+type entry struct {
+	key execution.Key
+	// beat is the number of the latest heartbeat begun when the entry was made.
+	beat uint64
+	// alive says that an action is running, or being started.
+	alive bool
+	run   Run
+	// why is set when the worker ends the run: the reason that the result will carry.
+	why execution.Reason
+}
+
+func newRegistry(h host.Host) *registry { return &registry{changed: h.NewSignal(), freed: h.NewSignal()} }
+
+// holds says whether key is held, which makes another delivery of it a duplicate.
+func (r *registry) holds(key execution.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// add holds a key if less than capacity are held and nothing has closed the registry; else nil.
+func (r *registry) add(key execution.Key, capacity int) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries) >= capacity || r.closed != execution.NoReason {
+		return nil
+	}
+	e := &entry{key: key, beat: r.beat}
+	r.entries = append(r.entries, e)
+	return e
+}
+
+// remove forgets an entry.
+func (r *registry) remove(e *entry) {
+	r.mu.Lock()
+	for i := range r.entries {
+		if r.entries[i] == e {
+			r.entries = append(r.entries[:i], r.entries[i+1:]...)
+			break
+		}
+	}
+	r.mu.Unlock()
+	r.changed.Set()
+	r.freed.Set()
+}
+
+// counts says how many epochs are held, and how many actions are alive.
+func (r *registry) counts() (held, alive int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.alive {
+			alive++
+		}
+	}
+	return len(r.entries), alive
+}
+
+// nextBeat numbers a heartbeat and takes the snapshot that it reports, in one step: every entry
+// made before has a smaller number, every entry made after has this one.
+func (r *registry) nextBeat() (number uint64, held []execution.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.beat++
+	held = make([]execution.Key, len(r.entries))
+	for i, e := range r.entries {
+		held[i] = e.key
+	}
+	return r.beat, held
+}
+
+// begin says whether an action may be started for e, and counts it as alive if so.
+func (r *registry) begin(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.alive = e.why == execution.NoReason && r.closed == execution.NoReason
+	if !e.alive && e.why == execution.NoReason {
+		e.why = r.closed
+	}
+	return e.alive
+}
+
+// started connects an entry with its run, and says whether the run was ended meanwhile.
+func (r *registry) started(e *entry, run Run) (ended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.run = run
+	return e.why != execution.NoReason
+}
+
+// stopped says that the action of e is not alive any more, and returns why the worker ended it:
+// NoReason if it did not.
+func (r *registry) stopped(e *entry) execution.Reason {
+	r.mu.Lock()
+	e.alive, e.run = false, nil
+	why := e.why
+	r.mu.Unlock()
+	r.changed.Set()
+	return why
+}
+
+// close ends everything and lets nothing start any more.
+func (r *registry) close(why execution.Reason, grace time.Duration) {
+	r.mu.Lock()
+	if r.closed == execution.NoReason {
+		r.closed = why
+	}
+	r.mu.Unlock()
+	r.end(why, grace, func(execution.Key) bool { return true })
+	r.changed.Set()
+	r.freed.Set()
+}
+
+// end kills those entries that match, for a reason; the first reason stays.
+func (r *registry) end(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
+	r.mu.Lock()
+	var runs []Run
+	for _, e := range r.entries {
+		if !match(e.key) {
+			continue
+		}
+		if e.why == execution.NoReason {
+			e.why = why
+		}
+		if e.run != nil {
+			runs = append(runs, e.run)
+		}
+	}
+	r.mu.Unlock()
+	for _, run := range runs {
+		run.Kill(grace)
+	}
+}
+
+// extend gives every run a later fence.
+func (r *registry) extend(fence time.Duration) {
+	r.mu.Lock()
+	runs := make([]Run, 0, len(r.entries))
+	for _, e := range r.entries {
+		if e.run != nil {
+			runs = append(runs, e.run)
+		}
+	}
+	r.mu.Unlock()
+	for _, run := range runs {
+		run.Extend(fence)
+	}
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// drain is the graceful stop: the database hears of it first, so that nothing new is dispatched
+// here; then the consumer ends; then what was dispatched and not claimed is given back, so that it
+// runs elsewhere at once. What runs may finish within the shutdown timeout, while the heartbeat goes
+// on: a worker that drains is alive (flaws D36 to D40). The rest is ended as worker_shutdown.
+func (t *tenure) drain() {
+	c := t.config.Worker
+	deadline := t.host.Monotonic() + c.ShutdownTimeout
+	t.mu.Lock()
+	t.draining = true
+	consumer := t.consumer
+	t.mu.Unlock()
+	t.held.freed.Set()
+
+	told := t.persist(deadline, func() error { return t.setLifecycle(execution.Draining) })
+	if consumer != nil {
+		ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)
+		_ = consumer.Cancel(ctx)
+		cancel()
+	}
+	if told {
+		t.release(deadline)
+	}
+	idle := func(held, _ int) bool { return held == 0 }
+	if !t.await(deadline-t.host.Monotonic(), idle) {
+		held, _ := t.held.counts()
+		t.log.LogAttrs(context.Background(), slog.LevelWarn, "shutdown timeout over, ending what still runs", slog.Int("executions", held))
+		t.held.close(execution.WorkerShutdown, c.KillGrace)
+		t.await(c.KillGrace+3*c.StatementTimeout, idle)
+	}
+	t.persist(t.host.Monotonic()+2*c.StatementTimeout, func() error { return t.setLifecycle(execution.Stopped) })
+	ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)
+	t.notifier.Flush(ctx)
+	cancel()
+}
+
+// release gives unclaimed epochs back and then settles their messages; in this order, because a
+// message that is settled first would leave an epoch that nobody works on.
+func (t *tenure) release(deadline time.Duration) {
+	var keys []execution.Key
+	released := t.persist(deadline, func() error {
+		return t.db(func(ctx context.Context) (err error) {
+			keys, err = t.store.Release(ctx, t.key)
+			return err
+		})
+	})
+	if !released {
+		return
+	}
+	t.notifier.Requested(keys...)
+	t.mu.Lock()
+	leftover := t.leftover
+	t.leftover = nil
+	t.mu.Unlock()
+	for _, d := range leftover {
+		d.consumer.Ack(d.Delivery)
+	}
+}
+
+// persist repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
+// The first attempt is always made.
+func (t *tenure) persist(deadline time.Duration, write func() error) bool {
+	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, time.Second)
+	for {
+		err := write()
+		if err == nil {
+			return true
+		}
+		if !store.Retriable(err) || t.host.Monotonic() >= deadline {
+			t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
+			return false
+		}
+		_ = backoff.Wait(context.Background())
+	}
+}

@@ -1,0 +1,151 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// end is why a tenure ended.
+type end uint8
+
+const (
+	endNone end = iota
+	endStopped
+	endSuperseded
+	endLost
+	endFenced
+)
+
+// String names it for logs.
+func (e end) String() string {
+	return [...]string{"not ended", "stopped", "superseded", "marked lost", "lease not renewed"}[e]
+}
+
+// tenure is the life of one incarnation.
+type tenure struct {
+	*Service
+	key    store.WorkerKey
+	lease  *lease
+	held   *registry
+	client *broker.Client
+	// ending wakes serve when the tenure ends early or a stop is asked for, beatNow the heartbeat
+	// when it has something to tell.
+	ending  host.Signal
+	beatNow host.Signal
+
+	mu            sync.Mutex
+	over          end
+	draining      bool
+	consumerAlive bool
+	consumer      broker.Consumer
+	// leftover was received while draining: its epochs are given back before it is acknowledged.
+	leftover []delivery
+}
+
+type delivery struct {
+	consumer broker.Consumer
+	broker.Delivery
+}
+
+func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
+	return &tenure{
+		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host),
+		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.log),
+		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(),
+	}
+}
+
+// serve runs the tenure to its end. When it returns, no action of this incarnation is alive.
+func (t *tenure) serve(ctx context.Context) end {
+	work, stopWork := t.host.WithCancel(context.Background())
+	watching, stopWatching := t.host.WithCancel(ctx)
+	tasks := []host.Task{
+		t.host.Go("broker client", func() { t.client.Run(work) }),
+		t.host.Go("heartbeat", func() { t.beat(work) }),
+		t.host.Go("fence", func() { t.guard(work) }),
+		t.host.Go("consumer", func() { t.consume(work) }),
+		t.host.Go("stop watcher", func() {
+			// A signal that nobody sets: this waits for the context alone.
+			_, _ = t.host.NewSignal().Wait(watching, host.Forever)
+			t.ending.Set()
+		}),
+	}
+	_, _ = t.ending.Wait(context.Background(), host.Forever)
+	why := t.ended()
+	if why == endNone {
+		t.drain()
+		why = endStopped
+	}
+	t.await(host.Forever, func(_, alive int) bool { return alive == 0 })
+	stopWatching()
+	stopWork()
+	for _, task := range tasks {
+		_ = task.Wait(context.Background())
+	}
+	return why
+}
+
+// endEarly ends the tenure for a reason, and with it every action; the first reason stays. Past the
+// fence there is only as much grace as the margin has left.
+func (t *tenure) endEarly(why end) {
+	t.mu.Lock()
+	first := t.over == endNone
+	if first {
+		t.over = why
+	}
+	t.mu.Unlock()
+	if !first {
+		return
+	}
+	reason, grace := execution.WorkerLost, time.Duration(0)
+	if why == endFenced {
+		_, kill := t.lease.deadline()
+		reason, grace = execution.HeartbeatStale, max(0, min(t.config.Worker.KillGrace, kill-t.host.Monotonic()))
+	}
+	t.held.close(reason, grace)
+	t.ending.Set()
+}
+
+func (t *tenure) ended() end {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.over
+}
+
+// guard fences the worker: when its lease can't be trusted any longer, the tenure ends.
+func (t *tenure) guard(ctx context.Context) {
+	for !t.lease.fence() {
+		at, _ := t.lease.deadline()
+		if t.host.Sleep(ctx, at-t.host.Monotonic()) != nil {
+			return
+		}
+	}
+	t.recorder.Add(telemetry.LeasesFenced, 1)
+	t.log.LogAttrs(ctx, slog.LevelWarn, "lease not renewed in time, ending every action")
+	t.endEarly(endFenced)
+}
+
+// await waits until done, looked at whenever the registry changes, or until d has passed. It returns
+// whether it was done.
+func (t *tenure) await(d time.Duration, done func(held, alive int) bool) bool {
+	deadline := t.host.Monotonic() + min(d, host.Forever/2)
+	for !done(t.held.counts()) {
+		left := deadline - t.host.Monotonic()
+		if left <= 0 {
+			return false
+		}
+		if d == host.Forever {
+			left = host.Forever
+		}
+		_, _ = t.held.changed.Wait(context.Background(), left)
+	}
+	return true
+}
