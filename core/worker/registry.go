@@ -35,7 +35,9 @@ type entry struct {
 	why execution.Reason
 }
 
-func newRegistry(h host.Host) *registry { return &registry{changed: h.NewSignal(), freed: h.NewSignal()} }
+func newRegistry(h host.Host) *registry {
+	return &registry{changed: h.NewSignal(), freed: h.NewSignal()}
+}
 
 // holds says whether key is held, which makes another delivery of it a duplicate.
 func (r *registry) holds(key execution.Key) bool {
