@@ -28,17 +28,19 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault. FaultTouched is the evidence that a fault made a
-	// difference to something.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind), Count (1 if it can hinder an
+	// executor). FaultTouched is the evidence that a fault made a difference to something.
 	FaultBegan
 	FaultEnded
 	FaultTouched
 
-	// Created: Execution, Chain, Count (retry count), Due (a retry's earliest start, database
-	// clock, 0 for an original), Reason (of the retry), To, By.
+	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
+	// start, 0 for an original), Reason (of the retry), To, By.
 	Created
-	// Transition: Execution, Chain, Epoch (after), OldEpoch, From, To, By, Reason, Worker and
-	// Incarnation (of the row: the owner before a take-back, else after), Process (who wrote).
+	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
+	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
+	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
+	// running: run deadline), Text (the error of a failure).
 	Transition
 	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
 	StaleWrite
@@ -108,17 +110,22 @@ type Event struct {
 	Related   execution.ID
 	Epoch     execution.Epoch
 	OldEpoch  execution.Epoch
-	From, To  execution.Status
-	By        execution.Part
-	Reason    execution.Reason
+	// Named is the epoch that a writer named in its guard; it is OldEpoch unless a guard is missing.
+	Named    execution.Epoch
+	From, To execution.Status
+	By       execution.Part
+	Reason   execution.Reason
 
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
-	Lifecycle   execution.Lifecycle
+	// Writer is the incarnation that wrote, 0 where no worker did.
+	Writer    execution.Incarnation
+	Lifecycle execution.Lifecycle
 
 	Message uint64
 	Type    uint8
 	Count   int64
+	Limit   int64
 	// Due is a moment on the database's clock, as time since the start of the run.
 	Due time.Duration
 

@@ -85,15 +85,12 @@ func (c *Client) publishSession(s Session) {
 
 // Session waits for an open session, or for ctx to end.
 func (c *Client) Session(ctx context.Context) (Session, error) {
-	var arrived host.Signal
+	arrived := c.host.NewSignal()
 	for {
 		c.mu.Lock()
 		s := c.session
 		open := s != nil && !s.Closed()
 		if !open {
-			if arrived == nil {
-				arrived = c.host.NewSignal()
-			}
 			c.waiting = append(c.waiting, arrived)
 		}
 		c.mu.Unlock()

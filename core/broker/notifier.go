@@ -87,6 +87,7 @@ func (n *Notifier) Flush(ctx context.Context) {
 
 // take removes at most one message of each type from what is pending.
 func (n *Notifier) take() []Message {
+	now := n.host.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var ms []Message
@@ -101,7 +102,7 @@ func (n *Notifier) take() []Message {
 			Exchange:   ExchangeExecutions,
 			RoutingKey: t.String(),
 			Envelope: Envelope{
-				MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: n.host.Now(), Version: 1,
+				MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: now, Version: 1,
 				Changes: changes[:count:count],
 			},
 		})

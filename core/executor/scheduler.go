@@ -32,8 +32,9 @@ func newScheduler(s *Service) *scheduler {
 // wakeIn asks for a pass after d. It is only a memory of this process: if it dies, a poll finds
 // what is due.
 func (s *scheduler) wakeIn(d time.Duration) {
+	at := s.host.Monotonic() + d
 	s.mu.Lock()
-	s.next = min(s.next, s.host.Monotonic()+d)
+	s.next = min(s.next, at)
 	s.mu.Unlock()
 	s.hints.wake.Set()
 }
@@ -41,11 +42,12 @@ func (s *scheduler) wakeIn(d time.Duration) {
 // pause is how long to wait for the next pass: until something is known to be due, at most until
 // the next poll.
 func (s *scheduler) pause() time.Duration {
+	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.config.Executor.ReconcileInterval
 	if s.next != host.Forever {
-		d = max(0, min(d, s.next-s.host.Monotonic()))
+		d = max(0, min(d, s.next-now))
 	}
 	return d
 }

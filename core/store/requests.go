@@ -226,6 +226,12 @@ type DeadLetter struct {
 
 // Registration is a worker process announcing itself.
 type Registration struct {
+	// Process is a number that the process drew at its start, and Attempt grows with its every
+	// attempt to register: an attempt that arrives after a later one has no effect. Without them a
+	// request that the network held back would supersede the very process that sent it.
+	Process uint64
+	Attempt uint64
+
 	Name     string
 	Runtimes []string
 	Capacity int

@@ -115,7 +115,8 @@ type Worker interface {
 
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease.
 	// In the same step an older incarnation that is not gone becomes lost, so that its renewals
-	// stop to count and its work is reclaimed like that of any lost worker (flaw D14).
+	// stop to count and its work is reclaimed like that of any lost worker (flaw D14). An attempt
+	// that is older than one of the same process that was applied is ErrLost.
 	Register(ctx context.Context, r Registration) (Registered, error)
 	// SetLifecycle moves an incarnation forward: active, draining, stopped. Repeating it is
 	// harmless. Guard: this incarnation, not gone.

@@ -55,9 +55,10 @@ func (l *lease) deadline() (fence, kill time.Duration) {
 
 // fence ends the right if its time has come, and says whether it is ended.
 func (l *lease) fence() bool {
+	now := l.host.Monotonic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.host.Monotonic() >= l.renewed+l.length-l.margin {
+	if now >= l.renewed+l.length-l.margin {
 		l.fenced = true
 	}
 	return l.fenced

@@ -38,6 +38,8 @@ type Service struct {
 	recorder telemetry.Recorder
 	topology func(execution.WorkerID) broker.Topology
 
+	// process and attempt number the registrations.
+	process, attempt uint64
 	// notifier publishes over a connection of its own, which outlives the tenures. It is made with
 	// the first registration, because the topology is the worker's.
 	notifier *broker.Notifier
@@ -73,6 +75,7 @@ func New(o Options) *Service {
 	return &Service{
 		name: o.Name, runtimes: o.Runtimes, host: o.Host, store: o.Store, broker: o.Broker, runner: o.Runner,
 		config: o.Config, log: o.Log.With(slog.String("worker", o.Name)), recorder: o.Recorder, topology: topology,
+		process: o.Host.Uint64N(1<<63) + 1,
 	}
 }
 
@@ -121,10 +124,11 @@ func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		sent = s.host.Monotonic()
+		s.attempt++
 		var registered store.Registered
 		err := s.db(func(ctx context.Context) (err error) {
 			registered, err = s.store.Register(ctx, store.Registration{
-				Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
+				Process: s.process, Attempt: s.attempt, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
 			})
 			return err
 		})

@@ -1,0 +1,64 @@
+package history
+
+import "fmt"
+
+var kindNames = [...]string{ //detlint:ok a constant table, never written
+	NoKind:           "",
+	ProcessStarted:   "process_started",
+	ProcessCrashed:   "process_crashed",
+	ProcessStopped:   "process_stopped",
+	ProcessPaused:    "process_paused",
+	ProcessResumed:   "process_resumed",
+	ProcessFrozen:    "process_frozen",
+	ProcessThawed:    "process_thawed",
+	FaultBegan:       "fault_began",
+	FaultEnded:       "fault_ended",
+	FaultTouched:     "fault_touched",
+	Created:          "created",
+	Transition:       "transition",
+	StaleWrite:       "stale_write",
+	Orchestrated:     "orchestrated",
+	PublishedMarked:  "published_marked",
+	RefusedResult:    "refused_result",
+	DeadLetterStored: "dead_letter_stored",
+	WorkerRegistered: "worker_registered",
+	WorkerLifecycle:  "worker_lifecycle",
+	HeartbeatRenewed: "heartbeat_renewed",
+	Published:        "published",
+	PublishReturned:  "publish_returned",
+	Enqueued:         "enqueued",
+	Delivered:        "delivered",
+	Acked:            "acked",
+	Requeued:         "requeued",
+	Expired:          "expired",
+	Rejected:         "rejected",
+	DeadLettered:     "dead_lettered",
+	Dropped:          "dropped",
+	ActionStarted:    "action_started",
+	ActionEnded:      "action_ended",
+	DatabaseDown:     "database_down",
+	DatabaseUp:       "database_up",
+	BrokerDown:       "broker_down",
+	BrokerUp:         "broker_up",
+	Logged:           "logged",
+	Quiescent:        "quiescent",
+}
+
+// String is the kind's name in recorded histories; empty for NoKind.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind is the inverse of String. An event without a kind says nothing, so the empty name is
+// unknown like any other.
+func ParseKind(name string) (Kind, error) {
+	for k := NoKind + 1; k < kinds; k++ {
+		if k.String() == name {
+			return k, nil
+		}
+	}
+	return NoKind, fmt.Errorf("unknown kind of event %q", name)
+}

@@ -1,0 +1,158 @@
+// Package verdict says what a run of a scenario, and a sweep of many, amounts to.
+//
+// There are three verdicts. A fail is a violated invariant, an unmet expectation, or a panic of the
+// product. An inconclusive one means that the run proves nothing: a fault did not strike, a
+// situation that the scenario is about was never reached, nothing completed before the faults or
+// nothing after them, or a checker gave up. Only what is neither is a pass.
+package verdict
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Verdict is what a run or a sweep amounts to; the larger value is the worse one to have hidden.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Pass Verdict = iota
+	Inconclusive
+	Fail
+)
+
+// String is the verdict's name in results.
+func (v Verdict) String() string { return [...]string{"pass", "inconclusive", "fail"}[v] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Violation is one broken invariant or expectation.
+type Violation struct {
+	// Invariant is its number; 0 for an unmet expectation of the scenario.
+	Invariant int
+	// Name and Statement are the invariant's.
+	Name      string
+	Statement string
+	Seed      uint64
+	// Execution is 0 where the violation is about none in particular.
+	Execution execution.ID
+	Step      uint64
+	At        time.Duration
+	// Message says what happened, to whom, by whom.
+	Message string
+	// Causes are the last events that led to it, oldest first.
+	Causes []history.Event
+	// Reproduce is the command that shows it again.
+	Reproduce string
+}
+
+// FaultCount is what became of one fault of the scenario over the runs: in how many it was planned,
+// fired, and touched something.
+type FaultCount struct {
+	Fault   string
+	Planned int
+	Fired   int
+	Touched int
+}
+
+// Run is the result of one seed.
+type Run struct {
+	Scenario string
+	Profile  config.Profile
+	Seed     uint64
+	Flaw     string
+
+	Violations []Violation
+	// Panic is a panic of the product, with its stack; empty for none.
+	Panic string
+	// GaveUp says why a checker or the harness could not judge the run; empty if it could.
+	GaveUp string
+
+	Faults    []FaultCount
+	Sometimes map[string]int
+	// Texts are the error texts of failed executions that the scenario asks for.
+	Texts map[string]int
+
+	// Chains counts how chains of executions ended, by last status; index None counts the stuck.
+	Chains [execution.Statuses]int64
+	// Rows counts rows the same way.
+	Rows [execution.Statuses]int64
+	// CompletedBefore and CompletedAfter count completions before the first fault fired and after
+	// the last one ended.
+	CompletedBefore int
+	CompletedAfter  int
+
+	Steps   uint64
+	Virtual time.Duration
+	Hash    uint64
+}
+
+// Scenario is the result of a scenario under one profile, over its seeds.
+type Scenario struct {
+	Name     string
+	About    string
+	World    string
+	Strategy string
+	Profile  config.Profile
+	Flaw     string
+	Digest   string
+	Seeds    int
+	// FirstSeed is the smallest seed of the sweep.
+	FirstSeed uint64
+
+	Verdict    Verdict
+	Why        []string
+	Violations []Violation
+	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
+	Failing      int
+	FirstFailing uint64
+
+	Faults    []FaultCount
+	Sometimes map[string]int
+	Texts     map[string]int
+	Chains    [execution.Statuses]int64
+	Rows      [execution.Statuses]int64
+
+	CompletedBefore int
+	CompletedAfter  int
+	GaveUp          int
+	Panics          int
+
+	Steps   uint64
+	Virtual time.Duration
+	Hash    uint64
+	// Wall is how long it took; it stands in a file of its own, because results are compared.
+	Wall time.Duration
+}
+
+// Sweep is everything that one invocation ran.
+type Sweep struct {
+	Scenarios []*Scenario
+	Verdict   Verdict
+	Go        string
+	Commit    string
+	// Interrupted says that it was stopped before every seed had run.
+	Interrupted bool
+}
+
+// Record is the full story of one run, for replays and reports.
+type Record struct {
+	Run
+	Events []history.Event
+	// Workers names the workers by id.
+	Workers map[execution.WorkerID]string
+	// Bands are the faults as they happened.
+	Bands []Band
+}
+
+// Band is the time during which a fault lasted.
+type Band struct {
+	Fault string
+	Begin time.Duration
+	// End is the end of the run where the fault never ended.
+	End time.Duration
+}

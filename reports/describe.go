@@ -1,0 +1,351 @@
+package reports
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Describe puts one event into one line of plain English: when, who, what.
+//
+//	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
+func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
+	t := newTeller(workers)
+	return FormatTime(e.At) + "  " + t.who(e) + " " + t.what(e)
+}
+
+// teller puts events into words. It knows the workers' names, by id and as names of processes.
+type teller struct {
+	workers map[execution.WorkerID]string
+	named   map[string]bool
+}
+
+func newTeller(workers map[execution.WorkerID]string) teller {
+	t := teller{workers: workers, named: make(map[string]bool, len(workers))}
+	for _, name := range workers {
+		t.named[name] = true
+	}
+	return t
+}
+
+// who is the subject of the sentence, what its predicate.
+func (t teller) who(e *history.Event) string {
+	switch e.Kind {
+	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
+		return "the fault “" + e.Fault + "”"
+	case history.Created, history.Transition, history.StaleWrite:
+		return t.writer(e)
+	case history.Orchestrated, history.PublishedMarked:
+		return t.or(e.Process, "the executor")
+	case history.RefusedResult:
+		return "the database"
+	case history.DeadLetterStored:
+		return of("the dead letter handler", e.Process)
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed,
+		history.ActionStarted, history.ActionEnded:
+		return t.worker(e.Worker, e.Incarnation)
+	case history.Published, history.PublishReturned, history.Delivered, history.Acked:
+		return t.or(e.Process, "someone")
+	case history.Enqueued, history.Requeued:
+		return t.queue(e.Queue)
+	case history.Expired, history.Rejected, history.DeadLettered, history.Dropped:
+		return t.message(e)
+	case history.DatabaseDown, history.DatabaseUp:
+		return "the database"
+	case history.BrokerDown, history.BrokerUp:
+		return "the broker"
+	case history.Quiescent:
+		return "everything accepted"
+	}
+	return t.or(e.Process, "someone")
+}
+
+func (t teller) what(e *history.Event) string {
+	switch e.Kind {
+	case history.ProcessStarted:
+		return "started"
+	case history.ProcessCrashed:
+		return "crashed"
+	case history.ProcessStopped:
+		return "stopped by itself"
+	case history.ProcessPaused:
+		return "was paused: it stands still while clocks and actions go on"
+	case history.ProcessResumed:
+		return "goes on after its pause"
+	case history.ProcessFrozen:
+		return "was frozen with its whole machine, clocks and actions too"
+	case history.ProcessThawed:
+		return "was thawed"
+	case history.FaultBegan:
+		return "began" + toProcess(e.Process)
+	case history.FaultEnded:
+		return "ended" + toProcess(e.Process)
+	case history.FaultTouched:
+		return "made a difference" + t.touched(e)
+	case history.DatabaseDown, history.BrokerDown:
+		return "went down"
+	case history.DatabaseUp, history.BrokerUp:
+		return "is up again"
+	case history.Logged:
+		return "logged: " + e.Text
+	case history.Quiescent:
+		return "is finished and every queue is empty"
+	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
+		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
+		return t.row(e)
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed,
+		history.ActionStarted, history.ActionEnded:
+		return work(e)
+	}
+	return t.transport(e)
+}
+
+// row tells what happened to an execution's row.
+func (t teller) row(e *history.Event) string {
+	switch e.Kind {
+	case history.Created:
+		return created(e)
+	case history.Transition:
+		return t.transition(e)
+	case history.StaleWrite:
+		return fmt.Sprintf("tried to write %s to execution %d under epoch %d, which is no longer its epoch or status: nothing was written",
+			e.To, e.Execution, e.Epoch)
+	case history.Orchestrated:
+		s := fmt.Sprintf("finished the handling of execution %d (%s)", e.Execution, e.From)
+		if e.Related != 0 {
+			s += fmt.Sprintf(": its retry is execution %d", e.Related)
+		}
+		return s
+	case history.PublishedMarked:
+		return fmt.Sprintf("noted that the dispatch of execution %d at epoch %d is published", e.Execution, e.Epoch)
+	case history.RefusedResult:
+		return fmt.Sprintf("refused the result %s of execution %d from epoch %d (incarnation %d), which does not own it",
+			e.To, e.Execution, e.Epoch, e.Incarnation)
+	}
+	return fmt.Sprintf("stored the dead letter of execution %d at epoch %d%s", e.Execution, e.Epoch, because(e.Reason))
+}
+
+func created(e *history.Event) string {
+	s := fmt.Sprintf("created execution %d", e.Execution)
+	if e.Count > 0 || (e.Chain != 0 && e.Chain != e.Execution) {
+		s += fmt.Sprintf(" as retry %d of execution %d", e.Count, e.Chain)
+	}
+	s += because(e.Reason)
+	if e.Due > 0 {
+		s += ", due at " + FormatTime(e.Due)
+	}
+	return fmt.Sprintf("%s: %s", s, e.To)
+}
+
+// transition tells a change of status with a verb of its own, so that a reader need not know the
+// table of statuses, and with the statuses, so that one who does can check.
+func (t teller) transition(e *history.Event) string {
+	owner := t.worker(e.Worker, e.Incarnation)
+	x := fmt.Sprintf("execution %d", e.Execution)
+	epoch := fmt.Sprintf(" at epoch %d", e.Epoch)
+	var s string
+	switch {
+	case e.To == execution.Scheduling:
+		s = "took up " + x + " to find a worker"
+	case e.To == execution.Scheduled:
+		s = "dispatched " + x + " to " + owner + epoch
+	case e.To == execution.Running:
+		s = "claimed " + x + epoch
+	case e.From == execution.Scheduling && e.To == execution.Requested:
+		s = "put " + x + " back: no dispatch yet"
+	case e.To == execution.Requested && e.By == execution.Worker:
+		s = "handed " + x + " back unclaimed"
+	case e.To == execution.Requested:
+		s = "took " + x + " back from " + owner
+	case e.To == execution.Canceling:
+		s = "asked " + owner + " to cancel " + x
+	default:
+		s = map[execution.Status]string{
+			execution.Completed: "completed ", execution.Failed: "failed ", execution.Cancelled: "cancelled ",
+			execution.Timeout: "ended on its run deadline ", execution.Abandoned: "gave up as abandoned ",
+		}[e.To] + x + epoch
+	}
+	s += because(e.Reason)
+	s += fmt.Sprintf(": %s → %s", e.From, e.To)
+	if e.From.Claimed() && e.By != execution.Worker && e.To.Terminal() {
+		s += ", while it belonged to " + owner
+	}
+	if name := t.workers[e.Worker]; e.By == execution.Worker && e.Process != "" && name != "" && e.Process != name {
+		s += ", though it belongs to " + owner
+	}
+	return s
+}
+
+// work tells what a worker does apart from writing statuses.
+func work(e *history.Event) string {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		return "registered"
+	case history.WorkerLifecycle:
+		if e.Lifecycle == execution.Lost {
+			return "was declared lost"
+		}
+		return "became " + e.Lifecycle.String()
+	case history.HeartbeatRenewed:
+		return fmt.Sprintf("renewed its lease by heartbeat %d until %s of the database's clock", e.Count, FormatTime(e.Due))
+	case history.ActionStarted:
+		return fmt.Sprintf("started the action of execution %d at epoch %d", e.Execution, e.Epoch)
+	}
+	return fmt.Sprintf("ended the action of execution %d at epoch %d: %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
+}
+
+// transport tells what happens to a message.
+func (t teller) transport(e *history.Event) string {
+	m, q := t.message(e), t.queue(e.Queue)
+	switch e.Kind {
+	case history.Published:
+		return fmt.Sprintf("published %s to %s", m, plural(e.Count, "queue"))
+	case history.PublishReturned:
+		return "published " + m + ", but no queue takes it: it was returned"
+	case history.Enqueued:
+		return "stored " + m
+	case history.Delivered:
+		return "received " + m + " from " + q
+	case history.Acked:
+		return "acknowledged " + m
+	case history.Requeued:
+		return "took back " + m
+	case history.Expired:
+		return "expired in " + q
+	case history.Rejected:
+		return "was rejected in " + q
+	case history.DeadLettered:
+		return fmt.Sprintf("went from %s to %s", q, plural(e.Count, "dead letter queue"))
+	case history.Dropped:
+		if e.Fault == "" {
+			return "was dropped by the broker's rules in " + q
+		}
+		return "was lost in " + q + " by the fault “" + e.Fault + "”"
+	}
+	return "did something unknown: " + e.Kind.String()
+}
+
+// message names a message by what it is about, and by its number, which tells copies apart.
+func (t teller) message(e *history.Event) string {
+	name := messageType(e.Type)
+	if name == "" {
+		name = "message"
+	}
+	s := fmt.Sprintf("%s #%d", name, e.Message)
+	if e.Execution != 0 {
+		s += fmt.Sprintf(" for execution %d at epoch %d", e.Execution, e.Epoch)
+	}
+	return s
+}
+
+func (t teller) writer(e *history.Event) string {
+	if e.By != execution.Worker {
+		return of(partName(e.By), e.Process)
+	}
+	name := t.workers[e.Worker]
+	if e.Process == "" || e.Process == name {
+		return t.worker(e.Worker, e.Incarnation)
+	}
+	return t.or(e.Process, "a worker")
+}
+
+func (t teller) worker(id execution.WorkerID, incarnation execution.Incarnation) string {
+	if id == 0 {
+		return "no worker"
+	}
+	name := t.workers[id]
+	if name == "" {
+		name = "#" + strconv.FormatInt(int64(id), 10)
+	}
+	if incarnation == 0 {
+		return "worker " + name
+	}
+	return fmt.Sprintf("worker %s (incarnation %d)", name, incarnation)
+}
+
+func (t teller) or(process, otherwise string) string {
+	switch {
+	case process == "":
+		return otherwise
+	case t.named[process]:
+		return "worker " + process
+	}
+	return process
+}
+
+// queue names a queue, and its worker where it is a worker's: "worker.3.executions" alone would
+// make the reader look the number up.
+func (t teller) queue(name string) string {
+	if worker := t.queueOwner(name); worker != "" {
+		return "the queue of worker " + worker
+	}
+	if name == "" {
+		return "a queue"
+	}
+	return "queue " + name
+}
+
+func (t teller) queueOwner(queue string) string {
+	number, ok := strings.CutPrefix(queue, "worker.")
+	if !ok {
+		return ""
+	}
+	number, ok = strings.CutSuffix(number, ".executions")
+	if !ok {
+		return ""
+	}
+	id, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return ""
+	}
+	return t.workers[execution.WorkerID(id)]
+}
+
+func (t teller) touched(e *history.Event) string {
+	switch {
+	case e.Message != 0:
+		return " to " + t.message(e)
+	case e.Execution != 0:
+		return fmt.Sprintf(" to execution %d", e.Execution)
+	case e.Queue != "":
+		return " to " + t.queue(e.Queue)
+	}
+	return toProcess(e.Process)
+}
+
+func toProcess(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " for " + name
+}
+
+func of(part, process string) string {
+	if process == "" {
+		return part
+	}
+	return part + " of " + process
+}
+
+// partName is a part in a sentence.
+func partName(p execution.Part) string {
+	switch p {
+	case execution.API:
+		return "the API"
+	case execution.TimeoutMonitor:
+		return "the timeout monitor"
+	case execution.NoPart:
+		return "someone"
+	}
+	return "the " + strings.ReplaceAll(p.String(), "_", " ")
+}
+
+func because(r execution.Reason) string {
+	if r == execution.NoReason {
+		return ""
+	}
+	return " (" + r.String() + ")"
+}

@@ -1,0 +1,256 @@
+package reports
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// HistorySchema is the version of the format that WriteHistory writes and ReadHistory reads.
+const HistorySchema = 1
+
+// historyHeader is the first line of a history.
+type historyHeader struct {
+	Schema   int                           `json:"schema"`
+	Scenario string                        `json:"scenario"`
+	Profile  config.Profile                `json:"profile"`
+	Seed     uint64                        `json:"seed"`
+	Flaw     string                        `json:"flaw"`
+	Workers  map[execution.WorkerID]string `json:"workers"`
+}
+
+// historyLine is every other line: one event.
+type historyLine struct {
+	At          int64                 `json:"at_ns"`
+	Step        uint64                `json:"step,omitempty"`
+	Kind        string                `json:"kind"`
+	Execution   execution.ID          `json:"execution,omitempty"`
+	Chain       execution.ID          `json:"chain,omitempty"`
+	Related     execution.ID          `json:"related,omitempty"`
+	Epoch       execution.Epoch       `json:"epoch,omitempty"`
+	OldEpoch    execution.Epoch       `json:"old_epoch,omitempty"`
+	From        string                `json:"from,omitempty"`
+	To          string                `json:"to,omitempty"`
+	By          string                `json:"by,omitempty"`
+	Reason      string                `json:"reason,omitempty"`
+	Worker      execution.WorkerID    `json:"worker,omitempty"`
+	Incarnation execution.Incarnation `json:"incarnation,omitempty"`
+	Lifecycle   string                `json:"lifecycle,omitempty"`
+	Message     uint64                `json:"message,omitempty"`
+	Type        string                `json:"type,omitempty"`
+	Count       int64                 `json:"count,omitempty"`
+	Due         int64                 `json:"due_ns,omitempty"`
+	Process     string                `json:"process,omitempty"`
+	Queue       string                `json:"queue,omitempty"`
+	Fault       string                `json:"fault,omitempty"`
+	Text        string                `json:"text,omitempty"`
+}
+
+// WriteHistory writes a record's events as JSON lines (one object a line, UTF-8).
+//
+// The first line is a header:
+//
+//	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"flaw":"","workers":{"1":"shell-1"}}
+//
+// Every other line is one event, in the order in which they happened:
+//
+//	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,
+//	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"process":"shell-1"}
+//
+// (on one line). at_ns is always there: nanoseconds of virtual, or live monotonic, time since the
+// start of the run; due_ns is a moment of the database's clock in the same unit. Enumerations are
+// names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
+// message type on the wire). execution, chain, related, epoch, old_epoch, worker, incarnation,
+// message, count and step are numbers; process, queue, fault and text are free text. A field that
+// is zero is left out. Which kind sets which field, history.Kind says.
+//
+// What is judged, violations and faults' bands, is not written: it can be computed again from the
+// events, and that is what reading a history back is for.
+func WriteHistory(w io.Writer, r *verdict.Record) error {
+	out := bufio.NewWriter(w)
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	workers := r.Workers
+	if workers == nil {
+		workers = map[execution.WorkerID]string{}
+	}
+	header := historyHeader{HistorySchema, r.Scenario, r.Profile, r.Seed, r.Flaw, workers}
+	if err := enc.Encode(header); err != nil {
+		return fmt.Errorf("writing the history's header: %w", err)
+	}
+	for i := range r.Events {
+		if err := enc.Encode(lineOf(&r.Events[i])); err != nil {
+			return fmt.Errorf("writing event %d of the history: %w", i+1, err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("writing the history: %w", err)
+	}
+	return nil
+}
+
+func lineOf(e *history.Event) historyLine {
+	l := historyLine{
+		At: int64(e.At), Step: e.Step, Kind: e.Kind.String(),
+		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch,
+		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Lifecycle: e.Lifecycle.String(),
+		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Due: int64(e.Due),
+		Process: e.Process, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
+	}
+	// These two have names for their zero values, which say nothing here.
+	if e.From != execution.None {
+		l.From = e.From.String()
+	}
+	if e.To != execution.None {
+		l.To = e.To.String()
+	}
+	if e.By != execution.NoPart {
+		l.By = e.By.String()
+	}
+	return l
+}
+
+// event is the inverse of lineOf.
+func (l *historyLine) event() (history.Event, error) {
+	e := history.Event{
+		At: time.Duration(l.At), Step: l.Step,
+		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch,
+		Worker: l.Worker, Incarnation: l.Incarnation,
+		Message: l.Message, Count: l.Count, Due: time.Duration(l.Due),
+		Process: l.Process, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
+	}
+	var err error
+	// No event is without a kind, so the empty name goes to the parser too.
+	if e.Kind, err = history.ParseKind(l.Kind); err != nil {
+		return e, fmt.Errorf("kind: %w", err)
+	}
+	err = errors.Join(
+		parseName("from", l.From, execution.ParseStatus, &e.From),
+		parseName("to", l.To, execution.ParseStatus, &e.To),
+		parseName("by", l.By, parsePart, &e.By),
+		parseName("reason", l.Reason, execution.ParseReason, &e.Reason),
+		parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle),
+		parseName("type", l.Type, parseMessageType, &e.Type),
+	)
+	return e, err
+}
+
+// parseName parses one enumeration; a field that was left out keeps its zero value.
+func parseName[T any](field, name string, parse func(string) (T, error), into *T) error {
+	if name == "" {
+		return nil
+	}
+	v, err := parse(name)
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	*into = v
+	return nil
+}
+
+// ReadHistory reads what WriteHistory wrote. Bands are computed from the events. An error names the
+// line, and the column where there is one.
+func ReadHistory(r io.Reader) (*verdict.Record, error) {
+	in := bufio.NewReader(r)
+	record := new(verdict.Record)
+	for number := 1; ; number++ {
+		text, err := in.ReadBytes('\n')
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if line := bytes.TrimSpace(text); len(line) > 0 {
+			if problem := readLine(record, number, text); problem != nil {
+				return nil, problem
+			}
+		}
+		if err == io.EOF {
+			if number == 1 && len(text) == 0 {
+				return nil, errors.New("line 1: the history is empty, not even a header")
+			}
+			break
+		}
+	}
+	record.Bands = bandsOf(record.Events)
+	return record, nil
+}
+
+func readLine(record *verdict.Record, number int, text []byte) error {
+	if number == 1 {
+		var h historyHeader
+		if err := decodeLine(number, text, &h); err != nil {
+			return err
+		}
+		if h.Schema != HistorySchema {
+			return fmt.Errorf("line 1: the history has schema %d, this program reads schema %d", h.Schema, HistorySchema)
+		}
+		record.Scenario, record.Profile, record.Seed, record.Flaw, record.Workers = h.Scenario, h.Profile, h.Seed, h.Flaw, h.Workers
+		return nil
+	}
+	var l historyLine
+	if err := decodeLine(number, text, &l); err != nil {
+		return err
+	}
+	e, err := l.event()
+	if err != nil {
+		return fmt.Errorf("line %d: %w", number, err)
+	}
+	record.Events = append(record.Events, e)
+	return nil
+}
+
+// decodeLine decodes one line strictly: a misspelt key of an export must not read as a field that
+// is not there.
+func decodeLine(number int, text []byte, into any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(into)
+	if err == nil && len(bytes.TrimSpace(text[dec.InputOffset():])) > 0 {
+		return fmt.Errorf("line %d, column %d: one object a line, and here is more", number, dec.InputOffset()+1)
+	}
+	if err == nil {
+		return nil
+	}
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return fmt.Errorf("line %d, column %d: %w", number, syntax.Offset, err)
+	case errors.As(err, &kind):
+		return fmt.Errorf("line %d, column %d: %s can't be a %s", number, kind.Offset, kind.Field, kind.Value)
+	}
+	return fmt.Errorf("line %d: %w", number, err)
+}
+
+// bandsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.
+func bandsOf(events []history.Event) []verdict.Band {
+	var bands []verdict.Band
+	open := make(map[string][]int)
+	for i := range events {
+		e := &events[i]
+		switch e.Kind {
+		case history.FaultBegan:
+			open[e.Fault] = append(open[e.Fault], len(bands))
+			bands = append(bands, verdict.Band{Fault: e.Fault, Begin: e.At, End: -1})
+		case history.FaultEnded:
+			if since := open[e.Fault]; len(since) > 0 {
+				bands[since[0]].End = e.At
+				open[e.Fault] = since[1:]
+			}
+		}
+	}
+	for i := range bands {
+		if bands[i].End < 0 {
+			bands[i].End = events[len(events)-1].At
+		}
+	}
+	return bands
+}

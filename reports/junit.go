@@ -1,0 +1,178 @@
+package reports
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"handoff/chaos/verdict"
+)
+
+type junitSuites struct {
+	XMLName  xml.Name      `xml:"testsuites"`
+	Name     string        `xml:"name,attr"`
+	Tests    int           `xml:"tests,attr"`
+	Failures int           `xml:"failures,attr"`
+	Errors   int           `xml:"errors,attr"`
+	Suites   []*junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name     string       `xml:"name,attr"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Time     string       `xml:"time,attr"`
+	Cases    []*junitCase `xml:"testcase"`
+
+	seconds float64
+}
+
+type junitCase struct {
+	Name    string        `xml:"name,attr"`
+	Class   string        `xml:"classname,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitProblem `xml:"failure,omitempty"`
+	Error   *junitProblem `xml:"error,omitempty"`
+}
+
+type junitProblem struct {
+	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr"`
+	Text    string `xml:",chardata"`
+}
+
+// junitViolations bounds the text of one failure; result.json has them all.
+const junitViolations = 20
+
+// WriteJUnit writes JUnit XML: a testsuite for each scenario, a testcase for each of its profiles.
+//
+// A run that proves nothing is an error, not a skip: CI servers count skipped tests as green, and
+// that is the one reading which must not happen. For the same reason an interrupted sweep adds a
+// testcase of its own.
+func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
+	all := &junitSuites{Name: "handoff chaos"}
+	var suite *junitSuite
+	for _, sc := range sortedScenarios(s) {
+		if suite == nil || suite.Name != clean(sc.Name) {
+			suite = &junitSuite{Name: clean(sc.Name)}
+			all.Suites = append(all.Suites, suite)
+		}
+		suite.add(caseOf(sc), sc.Wall.Seconds())
+	}
+	if s.Interrupted {
+		suite = &junitSuite{Name: "sweep"}
+		all.Suites = append(all.Suites, suite)
+		suite.add(&junitCase{Name: "complete", Class: "sweep", Error: &junitProblem{
+			Message: "interrupted before every seed had run", Type: verdict.Inconclusive.String(),
+		}}, 0)
+	}
+	for _, suite := range all.Suites {
+		suite.Time = seconds(suite.seconds)
+		all.Tests += suite.Tests
+		all.Failures += suite.Failures
+		all.Errors += suite.Errors
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return fmt.Errorf("writing JUnit XML: %w", err)
+	}
+	enc := xml.NewEncoder(w)
+	enc.Indent("", "  ")
+	if err := enc.Encode(all); err != nil {
+		return fmt.Errorf("writing JUnit XML: %w", err)
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return fmt.Errorf("writing JUnit XML: %w", err)
+	}
+	return nil
+}
+
+func (s *junitSuite) add(c *junitCase, wall float64) {
+	c.Time = seconds(wall)
+	s.seconds += wall
+	s.Tests++
+	if c.Failure != nil {
+		s.Failures++
+	}
+	if c.Error != nil {
+		s.Errors++
+	}
+	s.Cases = append(s.Cases, c)
+}
+
+func caseOf(sc *verdict.Scenario) *junitCase {
+	c := &junitCase{Name: clean(caseName(sc)), Class: clean(sc.Name)}
+	switch sc.Verdict {
+	case verdict.Fail:
+		c.Failure = failureOf(sc)
+	case verdict.Inconclusive:
+		why := clean(strings.Join(sc.Why, "\n"))
+		c.Error = &junitProblem{Message: firstLines(why, 1)[0], Type: verdict.Inconclusive.String(), Text: why}
+	}
+	return c
+}
+
+// caseName is the profile, and what else tells two results of one scenario apart.
+func caseName(sc *verdict.Scenario) string {
+	name := string(sc.Profile)
+	if sc.Flaw != "" {
+		name += " with flaw " + sc.Flaw
+	}
+	return name
+}
+
+func failureOf(sc *verdict.Scenario) *junitProblem {
+	violations := sortedViolations(sc.Violations)
+	if len(violations) == 0 {
+		why := clean(strings.Join(sc.Why, "\n"))
+		return &junitProblem{Message: firstLines(why, 1)[0], Type: verdict.Fail.String(), Text: why}
+	}
+	var text strings.Builder
+	for i, v := range violations {
+		if i == junitViolations {
+			fmt.Fprintf(&text, "… and %s more\n", plural(len(violations)-i, "violation"))
+			break
+		}
+		fmt.Fprintf(&text, "%s, seed %d, at %s (step %d)\n%s\n", violationTitle(v), v.Seed, FormatTime(v.At), v.Step, v.Message)
+		if v.Statement != "" {
+			fmt.Fprintf(&text, "Rule: %s\n", v.Statement)
+		}
+		fmt.Fprintf(&text, "Reproduce: %s\n\n", v.Reproduce)
+	}
+	first := violations[0]
+	return &junitProblem{
+		Message: clean(firstLines(first.Message, 1)[0] + " — reproduce: " + first.Reproduce),
+		Type:    clean(violationTitle(first)),
+		Text:    clean(text.String()),
+	}
+}
+
+// violationTitle is "invariant 2 (ownership)" or "expectation (stuck)".
+func violationTitle(v *verdict.Violation) string {
+	title := "expectation"
+	if v.Invariant > 0 {
+		title = fmt.Sprintf("invariant %d", v.Invariant)
+	}
+	if v.Name != "" {
+		title += " (" + v.Name + ")"
+	}
+	return title
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.3f", s) }
+
+// clean removes what XML 1.0 has no way to write, escaped or not: the control characters that a
+// product's own error text can contain, the two non-characters, and broken UTF-8.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\t', r == '\n':
+			return r
+		case r < 0x20, r == utf8.RuneError, r >= 0xFFFE && r <= 0xFFFF, r >= 0x7F && r <= 0x9F:
+			return -1
+		}
+		return r
+	}, s)
+}

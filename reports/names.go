@@ -1,0 +1,111 @@
+package reports
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"handoff/core/execution"
+)
+
+// messageTypes names Event.Type as the broker's envelopes do. The table is repeated here because
+// a report must not depend on the broker; a test compares the two.
+var messageTypes = [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed"}
+
+func messageType(t uint8) string {
+	if int(t) < len(messageTypes) {
+		return messageTypes[t]
+	}
+	return fmt.Sprintf("type(%d)", t)
+}
+
+func parseMessageType(name string) (uint8, error) {
+	for i, n := range messageTypes {
+		if n == name {
+			return uint8(i), nil
+		}
+	}
+	return 0, fmt.Errorf("unknown message type %q", name)
+}
+
+// parsePart is the inverse of Part.String for the parts that write.
+func parsePart(name string) (execution.Part, error) {
+	for p := execution.NoPart + 1; int(p) < execution.Parts; p++ {
+		if p.String() == name {
+			return p, nil
+		}
+	}
+	return execution.NoPart, fmt.Errorf("unknown part %q", name)
+}
+
+func parseLifecycle(name string) (execution.Lifecycle, error) {
+	for l := execution.Starting; l <= execution.Lost; l++ {
+		if l.String() == name {
+			return l, nil
+		}
+	}
+	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
+}
+
+// rule is one invariant as the coverage table prints it.
+type rule struct {
+	Number    int
+	Statement string
+}
+
+// rules lists every invariant with its statement, also those that nothing broke: a reader wants to
+// know what was looked at. A violation brings its own statement, which then takes precedence.
+func rules() []rule {
+	return []rule{
+		{1, "Only legal transitions happen, and a terminal status is final."},
+		{2, "Every status is written by the owner of that stage, or by a lawful reclaim."},
+		{3, "A write under an old epoch never takes effect."},
+		{4, "One claim an epoch, and no two actions of one chain run at a time."},
+		{5, "Every accepted execution becomes terminal within the bound after the faults end."},
+		{6, "Every published message is acknowledged, dead-lettered, expired, dropped by a fault, or still queued."},
+		{7, "A terminal execution is orchestrated once: one slot released, one retry, one set of children."},
+		{8, "Retries stay within max_retries, their chain, the retriable reasons and the backoff window."},
+		{9, "Nothing is dispatched to a worker that the executor could know to be unfit."},
+		{10, "A graceful stop claims nothing more, and finishes or hands back what it has."},
+		{11, "Concurrency limits hold."},
+		{12, "Each kind of stuck execution is detected within its own bound."},
+		{13, "The stored result is the one computed by the run that owned the execution."},
+		{14, "At the end all queues are drained, nothing is unacknowledged, no slot is held."},
+		{15, "The alerts that should fire do fire, and resolve."},
+	}
+}
+
+// FormatTime writes a moment of a run as people read it, to the millisecond: 12.402s, 1m02.345s,
+// 1h00m02.345s.
+func FormatTime(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	ms := d.Milliseconds()
+	h, m, s, ms := ms/3_600_000, ms/60_000%60, ms/1000%60, ms%1000
+	switch {
+	case h > 0:
+		return fmt.Sprintf("%s%dh%02dm%02d.%03ds", sign, h, m, s, ms)
+	case m > 0:
+		return fmt.Sprintf("%s%dm%02d.%03ds", sign, m, s, ms)
+	}
+	return fmt.Sprintf("%s%d.%03ds", sign, s, ms)
+}
+
+// plural is "1 queue", "2 queues".
+func plural[N int | int64 | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// firstLines keeps at most n lines of a text and says how many it left out.
+func firstLines(text string, n int) []string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) <= n {
+		return lines
+	}
+	return append(lines[:n:n], fmt.Sprintf("… %s more", plural(len(lines)-n, "line")))
+}

@@ -1,0 +1,107 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+)
+
+// sortedScenarios returns the scenarios in the order of every output, so that neither the order in
+// which they ran nor the way they were sharded shows.
+func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
+	list := slices.Clone(s.Scenarios)
+	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.Flaw, b.Flaw),
+			cmp.Compare(a.World, b.World), cmp.Compare(a.Strategy, b.Strategy))
+	})
+	return list
+}
+
+// sortedViolations returns violations by seed, then as they happened.
+func sortedViolations(vs []verdict.Violation) []*verdict.Violation {
+	list := make([]*verdict.Violation, len(vs))
+	for i := range vs {
+		list[i] = &vs[i]
+	}
+	slices.SortStableFunc(list, func(a, b *verdict.Violation) int {
+		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.At, b.At),
+			cmp.Compare(a.Invariant, b.Invariant), cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Message, b.Message))
+	})
+	return list
+}
+
+func sortedFaults(fs []verdict.FaultCount) []verdict.FaultCount {
+	list := slices.Clone(fs)
+	slices.SortStableFunc(list, func(a, b verdict.FaultCount) int { return cmp.Compare(a.Fault, b.Fault) })
+	return list
+}
+
+// failure is one violation with what is known about it.
+type failure struct {
+	scenario  *verdict.Scenario
+	violation *verdict.Violation
+	// record is the full story of its run, nil where it was not kept.
+	record *verdict.Record
+}
+
+// firstFailure chooses what a report opens with: the first violation of the first failed scenario,
+// but rather one whose story was recorded, because that one can be shown. It is nil if nothing was
+// violated.
+func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
+	var first *failure
+	for _, sc := range sortedScenarios(s) {
+		for _, v := range sortedViolations(sc.Violations) {
+			f := &failure{scenario: sc, violation: v}
+			for _, r := range records {
+				if isOf(r, sc) && r.Seed == v.Seed {
+					f.record = r
+				}
+			}
+			if f.record != nil {
+				return f
+			}
+			if first == nil {
+				first = f
+			}
+		}
+	}
+	return first
+}
+
+// isOf says that a record belongs to a scenario's result.
+func isOf(r *verdict.Record, sc *verdict.Scenario) bool {
+	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Flaw == sc.Flaw
+}
+
+// culprit finds the event by which a violation happened, and the names needed to tell of it. An
+// unfinished execution, say, is nobody's act: then there is none.
+func (f *failure) culprit() (*history.Event, teller) {
+	t := newTeller(nil)
+	if f.record != nil {
+		t = newTeller(f.record.Workers)
+		if i := eventOf(f.record.Events, f.violation); i >= 0 {
+			return &f.record.Events[i], t
+		}
+	}
+	if n := len(f.violation.Causes); n > 0 && f.violation.Causes[n-1].Step == f.violation.Step {
+		return &f.violation.Causes[n-1], t
+	}
+	return nil, t
+}
+
+// eventOf finds the event that a violation happened at: the last of its step that is about its
+// execution, or -1.
+func eventOf(events []history.Event, v *verdict.Violation) int {
+	for i := len(events) - 1; i >= 0; i-- {
+		e := &events[i]
+		if e.Step < v.Step {
+			break
+		}
+		if e.Step == v.Step && e.Kind != history.Logged && (v.Execution == 0 || e.Execution == v.Execution) {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,167 @@
+package reports
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"handoff/chaos/verdict"
+)
+
+// Bounds of the summary: CI pages cut what is longer than they like, and always the end of it.
+const (
+	summaryFailures = 10
+	summaryLines    = 4
+)
+
+// WriteSummary writes Markdown for the summary page of a CI run.
+func WriteSummary(w io.Writer, s *verdict.Sweep) error {
+	var b strings.Builder
+	list := sortedScenarios(s)
+	fmt.Fprintf(&b, "## %s Chaos: %s\n\n%s\n\n", sign(s.Verdict), s.Verdict, overall(s))
+	summaryTable(&b, list)
+	summaryFailed(&b, list)
+	summaryCoverage(&b, list)
+	if s.Go != "" || s.Commit != "" {
+		fmt.Fprintf(&b, "%s, commit %s\n", cell(s.Go), cell(s.Commit))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("writing the summary: %w", err)
+	}
+	return nil
+}
+
+// sign is the verdict for whoever looks from afar; it never stands without the word.
+func sign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
+
+// overall says in one sentence what a sweep amounts to.
+func overall(s *verdict.Sweep) string {
+	var count [3]int
+	seeds := 0
+	for _, sc := range s.Scenarios {
+		count[sc.Verdict]++
+		seeds += sc.Seeds
+	}
+	text := fmt.Sprintf("%d passed, %d failed, %d inconclusive of %s, %s.",
+		count[verdict.Pass], count[verdict.Fail], count[verdict.Inconclusive], plural(len(s.Scenarios), "result"), plural(seeds, "run"))
+	if s.Interrupted {
+		text += " Interrupted before every seed had run."
+	}
+	return text
+}
+
+func summaryTable(b *strings.Builder, list []*verdict.Scenario) {
+	b.WriteString("| | Verdict | Scenario | Profile | Seeds | Executions | Outcomes | Failing seeds | Why |\n")
+	b.WriteString("|---|---|---|---|--:|--:|---|---|---|\n")
+	for _, sc := range list {
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | %d | %s | %s | %s |\n",
+			sign(sc.Verdict), sc.Verdict, cell(sc.Name), cell(caseName(sc)), sc.Seeds, executions(sc),
+			cell(outcomeText(sc)), cell(failingText(sc)), cell(strings.Join(sc.Why, "; ")))
+	}
+	b.WriteString("\n")
+}
+
+func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
+	shown, more := 0, 0
+	for _, sc := range list {
+		if sc.Verdict != verdict.Fail {
+			continue
+		}
+		if shown == summaryFailures {
+			more++
+			continue
+		}
+		if shown == 0 {
+			b.WriteString("### What failed\n\n")
+		}
+		shown++
+		violations := sortedViolations(sc.Violations)
+		if len(violations) == 0 {
+			fmt.Fprintf(b, "**%s, %s**\n\n%s\n", cell(sc.Name), cell(caseName(sc)), fenced(strings.Join(sc.Why, "\n")))
+			continue
+		}
+		v := violations[0]
+		fmt.Fprintf(b, "**%s, %s: %s**, seed %d, at %s", cell(sc.Name), cell(caseName(sc)), cell(violationTitle(v)), v.Seed, FormatTime(v.At))
+		if v.Execution != 0 {
+			fmt.Fprintf(b, ", execution %d", v.Execution)
+		}
+		if n := len(violations) - 1; n > 0 {
+			fmt.Fprintf(b, " (and %s more)", plural(n, "violation"))
+		}
+		fmt.Fprintf(b, "\n\n%s\nReproduce:\n\n%s\n", fenced(strings.Join(firstLines(v.Message, summaryLines), "\n")), fenced(v.Reproduce))
+	}
+	if more > 0 {
+		fmt.Fprintf(b, "… and %s more; see the report.\n\n", plural(more, "failed result"))
+	}
+}
+
+// summaryCoverage lists only what is missing: what was covered needs no reader.
+func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
+	var lines []string
+	for _, sc := range list {
+		where := cell(sc.Name) + ", " + cell(caseName(sc))
+		for _, f := range sortedFaults(sc.Faults) {
+			if f.Touched == 0 {
+				lines = append(lines, fmt.Sprintf("- Fault not touched: `%s` (%s): planned %d, fired %d, touched 0", code(f.Fault), where, f.Planned, f.Fired))
+			}
+		}
+		for _, name := range sortedNames(sc.Sometimes) {
+			if sc.Sometimes[name] == 0 {
+				lines = append(lines, fmt.Sprintf("- Never reached: `%s` (%s)", code(name), where))
+			}
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "### Not covered\n\n%s\n\n", strings.Join(lines, "\n"))
+	}
+}
+
+func executions(sc *verdict.Scenario) int64 {
+	var sum int64
+	for _, n := range sc.Chains {
+		sum += n
+	}
+	return sum
+}
+
+func outcomeText(sc *verdict.Scenario) string {
+	var parts []string
+	for _, o := range outcomes(sc) {
+		parts = append(parts, fmt.Sprintf("%d %s", o.Count, o.Name))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func failingText(sc *verdict.Scenario) string {
+	if sc.Failing == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d, first %d", sc.Failing, sc.FirstFailing)
+}
+
+func sortedNames(m map[string]int) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// cell makes a text safe inside a line and a table of Markdown.
+func cell(s string) string {
+	return strings.NewReplacer("\n", " ", "\r", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "'").Replace(s)
+}
+
+// code makes a text safe between single backticks.
+func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
+
+// fenced is a block of code whose fence the text can't close.
+func fenced(s string) string {
+	fence := "```"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + "\n" + s + "\n" + fence + "\n"
+}

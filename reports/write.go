@@ -1,0 +1,111 @@
+package reports
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"handoff/chaos/verdict"
+)
+
+// Write writes the whole report into dir, which is made if missing: index.html, result.json,
+// timing.json, junit.xml and summary.md, and for each record with a violation or a panic the
+// history, as SCENARIO-PROFILE-SEED/history.jsonl.
+//
+// Each file is complete or absent: it is written beside its name and then renamed, so that neither
+// a full disk nor Ctrl-C leaves half a result that CI reads as a whole one. index.html comes last,
+// because whoever sees it expects the rest to be there.
+func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("making the report's folder: %w", err)
+	}
+	taken := make(map[string]bool)
+	for _, r := range records {
+		if len(r.Violations) == 0 && r.Panic == "" {
+			continue
+		}
+		folder := filepath.Join(dir, folderOf(r, taken))
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return fmt.Errorf("making a failure's folder: %w", err)
+		}
+		err := writeFile(filepath.Join(folder, "history.jsonl"), func(w io.Writer) error { return WriteHistory(w, r) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{
+		{"result.json", func(w io.Writer) error { return WriteJSON(w, sweep) }},
+		{"timing.json", func(w io.Writer) error { return writeTiming(w, sweep) }},
+		{"junit.xml", func(w io.Writer) error { return WriteJUnit(w, sweep) }},
+		{"summary.md", func(w io.Writer) error { return WriteSummary(w, sweep) }},
+		{"index.html", func(w io.Writer) error { return WriteHTML(w, sweep, records) }},
+	} {
+		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folderOf names the folder of a failure. The flaw is only part of it where two records would
+// otherwise share one.
+func folderOf(r *verdict.Record, taken map[string]bool) string {
+	name := fileName(fmt.Sprintf("%s-%s-%d", r.Scenario, r.Profile, r.Seed))
+	if taken[name] && r.Flaw != "" {
+		name += "-" + fileName(r.Flaw)
+	}
+	for base, n := name, 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d", base, n)
+	}
+	taken[name] = true
+	return name
+}
+
+// fileName keeps a name inside its folder, whatever a scenario file calls itself.
+func fileName(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '_'
+	}, s)
+	if strings.Trim(s, ".") == "" {
+		return "_" + s
+	}
+	return s
+}
+
+func writeFile(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), ".handoff-report-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+			err = fmt.Errorf("writing %s: %w", path, err)
+		}
+	}()
+	out := bufio.NewWriter(f)
+	err = write(out)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		err = f.Chmod(0o644) // a temporary file is private, a report is read by others
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

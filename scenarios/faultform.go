@@ -1,0 +1,165 @@
+package scenarios
+
+import "go.yaml.in/yaml/v4"
+
+// form is one way to write a fault: its key in the file and what belongs to it.
+type form struct {
+	key   string
+	about string
+	value schema
+	// lasts says that it needs `for`; otherwise the process may come back after `restart_after`.
+	lasts bool
+	// inside says that its value is a mapping, in which `for` may stand too.
+	inside bool
+	read   func(*loader, *yaml.Node, *Fault)
+}
+
+// forms lists the keys of which a fault has exactly one.
+func forms() []form {
+	process := schema{"type": "string"}
+	server := enum([]string{"restart", "kill"})
+	return []form{
+		{string(Crash), faultAbout(Crash), process, false, false, strikesProcess(Crash)},
+		{string(Pause), faultAbout(Pause), process, true, false, strikesProcess(Pause)},
+		{string(Freeze), faultAbout(Freeze), process, true, false, strikesProcess(Freeze)},
+		{string(Stop), faultAbout(Stop), process, false, false, strikesProcess(Stop)},
+		{string(Partition), faultAbout(Partition), partitionShape().object(), true, true, (*loader).partition},
+		{string(Latency), faultAbout(Latency), latencyShape().object(), true, true, (*loader).latency},
+		{string(Reset), faultAbout(Reset), resetShape().object(), true, true, (*loader).reset},
+		{Broker, "restart: " + faultAbout(BrokerRestart) + "; kill: " + faultAbout(BrokerKill), server, true, false, strikesServer(Broker, BrokerRestart, BrokerKill)},
+		{Database, "restart: " + faultAbout(DatabaseRestart) + "; kill: " + faultAbout(DatabaseKill), server, true, false, strikesServer(Database, DatabaseRestart, DatabaseKill)},
+		{"messages", "messages of one type are lost, late, doubled or unreadable", messagesSchema(), true, true, (*loader).messages},
+	}
+}
+
+func faultAbout(k FaultKind) string {
+	for _, f := range Faults() {
+		if f.Kind == k {
+			return f.About
+		}
+	}
+	return ""
+}
+
+func faultShape() shape {
+	s := shape{"the fault", []key{{"when", "when it begins", true, whenSchema()}}}
+	for _, f := range forms() {
+		s.keys = append(s.keys, key{f.key, f.about, false, f.value})
+	}
+	s.keys = append(s.keys,
+		key{"for", "how long it lasts", false, durationSchema()},
+		key{"restart_after", "when a crashed or stopped process comes back; left out: never", false, durationSchema()})
+	return s
+}
+
+// faultSchema says in JSON Schema what a shape can't: exactly one kind, and what belongs to it.
+func faultSchema() schema {
+	var kinds []any
+	for _, f := range forms() {
+		kind := schema{"required": []string{f.key}}
+		switch {
+		case !f.lasts:
+			kind["properties"] = schema{"for": false}
+		case f.inside:
+			kind["properties"] = schema{"restart_after": false}
+			kind["oneOf"] = []any{
+				schema{"required": []string{"for"}},
+				schema{"properties": schema{f.key: schema{"required": []string{"for"}}}},
+			}
+		default:
+			kind["properties"] = schema{"restart_after": false}
+			kind["required"] = []string{f.key, "for"}
+		}
+		kinds = append(kinds, kind)
+	}
+	out := faultShape().object()
+	out["oneOf"] = kinds
+	return out
+}
+
+func whenSchema() schema {
+	out := whenShape().object()
+	out["oneOf"] = []any{
+		schema{"required": []string{"at"}}, schema{"required": []string{"between"}}, schema{"required": []string{"after"}},
+	}
+	return out
+}
+
+func messagesSchema() schema {
+	out := messagesShape().object()
+	var verbs []any
+	for _, v := range messageVerbs() {
+		verbs = append(verbs, schema{"required": []string{v.name}})
+	}
+	out["oneOf"] = verbs
+	return out
+}
+
+func whenShape() shape {
+	return shape{"when", []key{
+		{"at", "at a time after the start", false, durationSchema()},
+		{"between", "at a time that is drawn: the earliest and the latest", false, spanSchema()},
+		{"after", "when something has happened", false, described(triggersAbout())},
+		{"of", "the worker that it happened to; left out: any", false, schema{"type": "string"}},
+		{"nth", "the how-manieth time; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
+		{"plus", "how long after it; left out: at once", false, durationSchema()},
+	}}
+}
+
+func partitionShape() shape {
+	return shape{"partition", []key{
+		{"cut", "the process that is cut off", true, schema{"type": "string"}},
+		{"from", "the other ends", true, someSetOf(enum(otherEnds()))},
+		{"direction", "which way, seen from the process: outgoing loses what it sends, incoming what is sent to it; left out: both", false, enum(directionNames())},
+		{"for", "how long it lasts", false, durationSchema()},
+	}}
+}
+
+func latencyShape() shape {
+	return shape{"latency", []key{
+		{"of", "the process whose link is slow", true, schema{"type": "string"}},
+		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
+		{"adds", "what each message takes longer, or the least and the most", true, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
+		{"direction", "which way, seen from the process; left out: both", false, enum(directionNames())},
+		{"for", "how long it lasts", false, durationSchema()},
+	}}
+}
+
+func resetShape() shape {
+	return shape{"reset", []key{
+		{"of", "the process whose calls lose their connection", true, schema{"type": "string"}},
+		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
+		{"rate", "the share of the calls; left out: all", false, shareSchema()},
+		{"for", "how long it lasts", false, durationSchema()},
+	}}
+}
+
+func messagesShape() shape {
+	s := shape{where: "messages"}
+	types := enum(append(MessageTypes(), EveryMessage))
+	for _, v := range messageVerbs() {
+		s.keys = append(s.keys, key{v.name, faultAbout(v.kind) + `; "*" for every type`, false, types})
+	}
+	s.keys = append(s.keys,
+		key{"by", "how late delayed messages are, or the least and the most", false, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
+		key{"rate", "the share of the messages; left out: all", false, shareSchema()},
+		key{"for", "how long it lasts", false, durationSchema()})
+	return s
+}
+
+type messageVerb struct {
+	name string
+	kind FaultKind
+}
+
+func messageVerbs() []messageVerb {
+	return []messageVerb{
+		{"drop", DropMessages}, {"delay", DelayMessages}, {"duplicate", DuplicateMessage}, {"corrupt", CorruptMessages},
+	}
+}
+
+func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
+
+// otherEnds are what a process has links to. Executors and workers talk through these two only, so
+// cutting the link between two processes would touch nothing.
+func otherEnds() []string { return []string{Broker, Database} }

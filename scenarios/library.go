@@ -1,0 +1,60 @@
+package scenarios
+
+import (
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+)
+
+//go:embed *.yaml
+var library embed.FS
+
+// Library reads every scenario of this folder, as embedded in the program, in the order of their
+// names.
+func Library() ([]*Scenario, error) {
+	files, err := fs.Glob(library, "*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("listing the scenario library: %w", err)
+	}
+	var list []*Scenario
+	for _, file := range files {
+		data, err := library.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the scenario library: %w", err)
+		}
+		s, err := Parse("scenarios/"+file, data)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// Names lists the library without reading it: a file is called like its scenario.
+func Names() []string {
+	files, err := fs.Glob(library, "*.yaml")
+	if err != nil {
+		return nil // only a malformed pattern fails
+	}
+	names := make([]string, len(files))
+	for i, file := range files {
+		names[i] = strings.TrimSuffix(file, ".yaml")
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Find reads one scenario of the library.
+func Find(name string) (*Scenario, error) {
+	data, err := library.ReadFile(name + ".yaml")
+	if err != nil {
+		p := Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
+		p.Nearest = nearest(name, p.Allowed)
+		return nil, fmt.Errorf("%s", p.Text())
+	}
+	return Parse("scenarios/"+name+".yaml", data)
+}

@@ -1,0 +1,81 @@
+package scenarios
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/core/config"
+)
+
+func TestLibrary(t *testing.T) {
+	list, err := Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name)
+		if path.Base(s.File) != s.Name+".yaml" {
+			t.Errorf("%s is called %s", s.File, s.Name)
+		}
+		if !regexp.MustCompile(`\(D\d+`).MatchString(s.About) {
+			t.Errorf("%s doesn't say which flaws it guards against: %s", s.Name, s.About)
+		}
+		data, err := library.ReadFile(s.Name + ".yaml")
+		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=./schema.json\n") {
+			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
+		}
+		if len(s.Faults) == 0 || len(s.Profiles) != 2 {
+			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)
+		}
+		for _, p := range s.Profiles {
+			if !slices.ContainsFunc(s.Expect(p).Executions, func(b Bound) bool { return b.Of == Stuck && b.Holds(0, 1) && !b.Holds(1, 1) }) {
+				t.Errorf("%s may leave executions stuck under %s", s.Name, p)
+			}
+		}
+	}
+	if !slices.IsSorted(names) || !slices.Equal(names, Names()) {
+		t.Errorf("names %v, want %v", names, Names())
+	}
+	for _, want := range []string{
+		"crash-after-heartbeat", "network-partition", "ttl-race", "dropped-status-messages",
+		"worker-stops-mid-execution", "worker-never-picks-up", "all-workers-down", "worker-stops-gracefully", "message-expires-in-queue",
+	} {
+		if !slices.Contains(names, want) {
+			t.Errorf("the library lacks %s", want)
+		}
+	}
+}
+
+// Under documented, claimed work that is lost fails; under hardened it is abandoned. A scenario
+// that expects it the other way round has mixed them up.
+func TestLibraryKnowsItsProfiles(t *testing.T) {
+	s, err := Find("worker-stops-mid-execution")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := func(p config.Profile, of string) bool {
+		return !slices.ContainsFunc(s.Expect(p).Executions, func(b Bound) bool { return b.Of == of && !b.Holds(1, 16) })
+	}
+	if !may(config.Hardened, "abandoned") || may(config.Documented, "abandoned") || !may(config.Documented, "failed") {
+		t.Errorf("hardened %+v, documented %+v", s.Expect(config.Hardened), s.Expect(config.Documented))
+	}
+}
+
+func TestFind(t *testing.T) {
+	s, err := Find("ttl-race")
+	if err != nil || s.Name != "ttl-race" {
+		t.Errorf("Find(ttl-race) = %v, %v", s, err)
+	}
+	for _, name := range []string{"ttl-rac", "../scenarios/ttl-race", ""} {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), "allowed: all-workers-down, ") {
+			t.Errorf("Find(%q): %v", name, err)
+		}
+	}
+	if _, err := Find("ttl-rac"); !strings.Contains(err.Error(), `did you mean "ttl-race"?`) {
+		t.Errorf("no near name in: %v", err)
+	}
+}

@@ -1,0 +1,127 @@
+package scenarios
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"handoff/core/execution"
+)
+
+// Stuck is the name, in a Bound, of what never ends.
+const Stuck = "stuck"
+
+// Invariants is how many there are; they are numbered from 1.
+const Invariants = 15
+
+// The servers, as targets.
+const (
+	Broker   = "broker"
+	Database = "database"
+)
+
+// The selectors: targets that stand for some or all processes of a kind. Which ones "any" and
+// "half" mean is drawn when the fault begins.
+const (
+	AnyWorker     = "any worker"
+	AnyExecutor   = "any executor"
+	HalfWorkers   = "half the workers"
+	EveryExecutor = "every executor"
+	EveryWorker   = "every worker"
+)
+
+// EveryMessage is Fault.Messages for a message fault that strikes all types.
+const EveryMessage = "*"
+
+// MessageTypes lists the types that a message fault can strike.
+func MessageTypes() []string {
+	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed"}
+}
+
+// ExecutorNames lists executor-1 … executor-n.
+func (c Cluster) ExecutorNames() []string {
+	names := make([]string, c.Executors)
+	for i := range names {
+		names[i] = "executor-" + strconv.Itoa(i+1)
+	}
+	return names
+}
+
+// WorkerNames lists the workers in their order in the file.
+func (c Cluster) WorkerNames() []string {
+	names := make([]string, len(c.Workers))
+	for i, w := range c.Workers {
+		names[i] = w.Name
+	}
+	return names
+}
+
+// Candidates says which processes a fault's target may mean and how many of them it strikes: one
+// of one for a name, one of all for "any", half of them rounded up, or all. None for a server.
+func (c Cluster) Candidates(target string) (names []string, count int) {
+	switch target {
+	case Broker, Database:
+		return nil, 0
+	case AnyWorker:
+		return c.WorkerNames(), 1
+	case AnyExecutor:
+		return c.ExecutorNames(), 1
+	case HalfWorkers:
+		return c.WorkerNames(), (len(c.Workers) + 1) / 2
+	case EveryWorker:
+		return c.WorkerNames(), len(c.Workers)
+	case EveryExecutor:
+		return c.ExecutorNames(), c.Executors
+	}
+	return []string{target}, 1
+}
+
+// targets lists what a fault on a process may name.
+func (c Cluster) targets() []string {
+	names := append(c.ExecutorNames(), c.WorkerNames()...)
+	names = append(names, AnyExecutor, EveryExecutor)
+	if len(c.Workers) > 0 {
+		names = append(names, AnyWorker, HalfWorkers, EveryWorker)
+	}
+	return names
+}
+
+// In says whether a world can do a fault. A machine whose clocks stand still exists only in the
+// simulator: the live world's processes share one machine.
+func (k FaultKind) In(w World) bool { return w == Sim || k != Freeze }
+
+// reasonAliases are the words in which people say a reason.
+func reasonAliases() map[string]execution.Reason {
+	return map[string]execution.Reason{
+		"connection reset":   execution.Connection,
+		"connection refused": execution.Connection,
+		"connection lost":    execution.Connection,
+		"transient error":    execution.Transient,
+		"temporary":          execution.Transient,
+		"validation error":   execution.Validation,
+		"permission denied":  execution.Permission,
+		"invalid parameters": execution.InvalidParameters,
+		"action not found":   execution.ActionNotFound,
+		"worker lost":        execution.WorkerLost,
+		"run timeout":        execution.RunTimeout,
+	}
+}
+
+// reasonNames lists the contract's names, then the friendly ones.
+func reasonNames() []string {
+	var friendly []string
+	for alias := range reasonAliases() {
+		friendly = append(friendly, alias)
+	}
+	slices.Sort(friendly)
+	return append(execution.Reasons(), friendly...)
+}
+
+// reason finds a reason by either name.
+func reason(name string) (execution.Reason, bool) {
+	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
+		return r, true
+	}
+	r, err := execution.ParseReason(name)
+	return r, err == nil && r != execution.NoReason
+}

@@ -1,0 +1,117 @@
+package kernel
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+)
+
+// Chooser is asked whenever something could go another way. Choose returns a number in [0, n); n is
+// at least 2, because what can go only one way is not asked.
+//
+// The numbers have a meaning that search and shrinking may rely on: 0 is the plain way (the task that
+// waits longest, the shortest delay, no fault), n-1 the other extreme (the longest delay, the fault).
+// A search that can't try all of a large n tries these two first.
+type Chooser interface {
+	Choose(s *Stream, n uint64) uint64
+}
+
+// Stream is a labelled sub-stream of choices.
+type Stream struct {
+	chooser Chooser
+	label   string
+	id      uint64
+
+	// The random chooser keeps its generator here, to find it without a map.
+	owner *random
+	pcg   rand.PCG
+}
+
+// NewStream returns a stream outside of any kernel, to try a chooser with.
+func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, label: label} }
+
+// Label returns the label of the stream.
+func (s *Stream) Label() string { return s.label }
+
+// ID returns the stream's place in the order in which the run's streams were first asked for.
+func (s *Stream) ID() uint64 { return s.id }
+
+// Uint64N returns a number in [0, n). It panics when n is 0 and does not draw when n is 1.
+func (s *Stream) Uint64N(n uint64) uint64 {
+	if n <= 1 {
+		if n == 0 {
+			panic("kernel: choice among nothing on stream " + s.label)
+		}
+		return 0
+	}
+	v := s.chooser.Choose(s, n)
+	if v >= n {
+		panic(fmt.Sprintf("kernel: chooser returned %d of %d on stream %s", v, n, s.label))
+	}
+	return v
+}
+
+// Duration returns a duration in [lo, hi], in microseconds from lo. If hi is not above lo it returns
+// lo and does not draw.
+func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	n := uint64(hi-lo)/uint64(time.Microsecond) + 1
+	return lo + time.Duration(s.Uint64N(n))*time.Microsecond
+}
+
+// Chance returns true perMillion times in a million. At 0 and from 1,000,000 on it does not draw. A
+// draw of 0 is false.
+func (s *Stream) Chance(perMillion uint64) bool {
+	const million = 1_000_000
+	switch {
+	case perMillion == 0:
+		return false
+	case perMillion >= million:
+		return true
+	}
+	return s.Uint64N(million) >= million-perMillion
+}
+
+type random struct{ seed uint64 }
+
+// NewRandom returns a chooser that draws every stream from a generator of its own, seeded from seed
+// and the stream's label. The same seed gives the same numbers in every process and Go version: the
+// generator is PCG and the bounded draw is ours.
+func NewRandom(seed uint64) Chooser { return &random{seed: seed} }
+
+func (r *random) Choose(s *Stream, n uint64) uint64 {
+	if s.owner != r {
+		h := hashLabel(r.seed, s.label)
+		s.pcg.Seed(h, mix(h+0x9e3779b97f4a7c15))
+		s.owner = r
+	}
+	// Lemire's multiplication: unbiased, and a division only in rare cases.
+	hi, lo := bits.Mul64(s.pcg.Uint64(), n)
+	if lo < n {
+		for threshold := -n % n; lo < threshold; {
+			hi, lo = bits.Mul64(s.pcg.Uint64(), n)
+		}
+	}
+	return hi
+}
+
+// hashLabel is FNV-1a over the label, with the seed mixed in.
+func hashLabel(seed uint64, label string) uint64 {
+	h := uint64(14695981039346656037) ^ mix(seed)
+	for i := range len(label) {
+		h ^= uint64(label[i])
+		h *= 1099511628211
+	}
+	return mix(h)
+}
+
+// mix is the finalizer of SplitMix64.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,185 @@
+package kernel
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+)
+
+const maxDrift = 500_000 // parts per million
+
+// machine is the oscillator behind the clocks of the processes of one name. Its reading follows true
+// virtual time, but for drift and freezes.
+type machine struct {
+	k         *Kernel
+	base      time.Duration // reading at since
+	since     time.Duration // true time
+	drift     int64         // parts per million
+	offset    time.Duration // of the wall clock
+	frozen    bool
+	processes []*Process
+	held      []*timer // of its processes, while it is frozen
+}
+
+func (m *machine) reading() time.Duration {
+	if m.frozen {
+		return m.base
+	}
+	return m.base + m.scaled(m.k.now-m.since)
+}
+
+// scaled is how far the reading moves in d of true time, rounded down, so that it never goes backwards
+// and never shows a moment before it has come. The parts are multiplied apart for fear of overflow.
+func (m *machine) scaled(d time.Duration) time.Duration {
+	if m.drift == 0 {
+		return d
+	}
+	n, rate := int64(d), 1e6+m.drift
+	return time.Duration(n/1e6*rate + n%1e6*rate/1e6)
+}
+
+// due returns the first true time, from now on, at which the reading has reached target.
+func (m *machine) due(target time.Duration) time.Duration {
+	now := m.k.now
+	left := target - m.reading()
+	if left <= 0 {
+		return now
+	}
+	if m.drift == 0 {
+		return addSaturated(now, left)
+	}
+	need := target - m.base
+	hi, lo := bits.Mul64(uint64(need), 1e6)
+	rate := uint64(1e6 + m.drift)
+	if hi >= rate {
+		return maxDuration
+	}
+	quotient, _ := bits.Div64(hi, lo, rate)
+	if quotient >= uint64(maxDuration)/4 { // centuries away; scaled must not overflow
+		return maxDuration
+	}
+	d := time.Duration(quotient)
+	for m.scaled(d) < need {
+		d++
+	}
+	for d > 0 && m.scaled(d-1) >= need {
+		d--
+	}
+	return addSaturated(m.since, d)
+}
+
+// settle makes now the point that the reading is counted from, so that a change of the rate does not
+// make it jump.
+func (m *machine) settle() {
+	m.base = m.reading()
+	m.since = m.k.now
+}
+
+// rearm moves the timers to where they are due at the present rate.
+func (m *machine) rearm() {
+	if len(m.processes) == 0 {
+		return
+	}
+	m.k.timers.filter(func(t *timer) bool {
+		if t.process != nil && t.process.machine == m {
+			t.at = m.due(t.target)
+		}
+		return true
+	})
+}
+
+func (m *machine) freeze() {
+	m.settle()
+	m.frozen = true
+	m.k.timers.filter(func(t *timer) bool {
+		if t.process == nil || t.process.machine != m {
+			return true
+		}
+		t.pos = timerHeld
+		m.held = append(m.held, t)
+		return false
+	})
+	slices.SortFunc(m.held, func(a, b *timer) int {
+		if a.seq < b.seq {
+			return -1
+		}
+		return 1
+	})
+}
+
+func (m *machine) unfreeze() {
+	m.since = m.k.now
+	m.frozen = false
+	held := m.held
+	m.held = nil
+	for _, t := range held {
+		t.at = m.due(t.target)
+		m.k.timers.push(t)
+	}
+	for _, p := range m.processes {
+		p.unstall()
+	}
+}
+
+// Clock is a wall clock and a monotonic clock over one oscillator. Setting either is a fault or the
+// end of one; the program under test only reads.
+type Clock struct {
+	m      *machine
+	origin time.Duration
+}
+
+// NewClock returns clocks of something that is not a process, such as a database server. They stand
+// for no machine that could be frozen. The same name gives clocks that share their faults only with
+// each other, never with a process of that name.
+func (k *Kernel) NewClock(name string) *Clock {
+	key := "clock\x00" + name
+	m := k.machines[key]
+	if m == nil {
+		m = &machine{k: k}
+		k.machines[key] = m
+	}
+	return &Clock{m: m, origin: monotonicOrigin(key, 0)}
+}
+
+// Monotonic returns the time since an arbitrary origin. The origin differs from process to process
+// and from start to start, so that whoever compares readings of two processes is found out. It never
+// goes backwards; it drifts, and stands while the machine is frozen.
+func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.reading() }
+
+// Wall returns what the wall clock shows, in UTC: true time, plus drift, offset and steps, minus the
+// time that the machine was frozen.
+func (c *Clock) Wall() time.Time {
+	return c.m.k.start.Add(c.m.reading() + c.m.offset)
+}
+
+// SetOffset sets how far the wall clock is off, beside its drift. The monotonic clock is not touched.
+func (c *Clock) SetOffset(d time.Duration) { c.m.offset = d }
+
+// Offset returns what SetOffset and Step have made of the offset.
+func (c *Clock) Offset() time.Duration { return c.m.offset }
+
+// Step moves the wall clock by d, backwards when d is negative. The monotonic clock is not touched.
+func (c *Clock) Step(d time.Duration) { c.m.offset += d }
+
+// SetDrift sets how much faster than true time both clocks run, in parts per million; negative is
+// slower. Readings stay continuous, and timers on this clock move to where they are now due. More
+// than 500,000 either way panics: no clock does that.
+func (c *Clock) SetDrift(ppm int64) {
+	if ppm < -maxDrift || ppm > maxDrift {
+		panic(fmt.Sprintf("kernel: a drift of %d ppm is out of range (±%d)", ppm, maxDrift))
+	}
+	c.m.settle()
+	c.m.drift = ppm
+	if !c.m.frozen {
+		c.m.rearm()
+	}
+}
+
+// Drift returns the drift in parts per million.
+func (c *Clock) Drift() int64 { return c.m.drift }
+
+// monotonicOrigin lies between one hour and about 50 days.
+func monotonicOrigin(name string, start uint64) time.Duration {
+	return time.Hour + time.Duration(hashLabel(start, name)>>12)
+}

@@ -1,0 +1,148 @@
+package kernel
+
+import (
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Crash ends the process at the yield points where its tasks stand. Their deferred functions run
+// inside this call, oldest task first, with every effect suppressed. It may be called in kernel
+// context and by any task; a task of this very process does not return from it. Crashing a frozen
+// process thaws its machine, as a reset does. Crashing an ended one does nothing.
+func (p *Process) Crash() {
+	k := p.k
+	k.CheckAlive()
+	if p.state != processAlive {
+		return
+	}
+	p.state = processCrashed
+	p.stalled = nil
+	k.queue.extract(p, nil)
+	if p.machine.frozen {
+		p.machine.unfreeze()
+	}
+	for t := p.first; t != nil; {
+		next := t.next
+		if t != k.running { // it is below us on the stack
+			k.kill(t)
+		}
+		t = next
+	}
+	if p.first == nil {
+		p.finish()
+	}
+	k.CheckAlive()
+}
+
+// kill ends a task that stands at a yield point or has not run yet.
+func (k *Kernel) kill(t *Task) {
+	if t.ended {
+		return
+	}
+	if t.wait != nil {
+		t.wait.release()
+		t.wait = nil
+	}
+	if c := t.coro; c != nil {
+		current := k.current
+		k.current = t
+		t.killing = true
+		go func() {
+			// stop ends this goroutine with the Goexit that ended the task.
+			defer func() { k.stopped <- struct{}{} }()
+			c.stop()
+		}()
+		<-k.stopped
+		k.current = current
+		t.coro = nil
+	}
+	k.taskEnded(t)
+}
+
+// Dying reports whether the current task is being ended by a crash or by Close.
+func (k *Kernel) Dying() bool {
+	return k.current != nil && k.current.process.state == processCrashed
+}
+
+// CheckAlive stands at the entry of everything that has an effect outside of the calling task: if
+// that task is dying it does not return, and the task's next deferred function runs.
+func (k *Kernel) CheckAlive() {
+	if k.current != nil && k.current.process.state == processCrashed {
+		k.endCurrent()
+	}
+}
+
+func (k *Kernel) endCurrent() {
+	t := k.current
+	if !t.killing {
+		// Goexit would go on to the caller of Run. The kernel must stop the coroutine from outside.
+		t.park()
+	}
+	runtime.Goexit()
+}
+
+// CrashPoint names a yield point of a process: its N-th (from 1), counted by process name, over
+// restarts.
+type CrashPoint struct {
+	Process string
+	N       uint64
+
+	// After chooses the phase. False: the process dies inside Point, before the call has had any
+	// effect. True: it dies when the wait that follows this Point would be resumed with its
+	// outcome: the effect has happened and the caller never learns it. A call that does not wait,
+	// or whose context ends first, has no such moment, and nothing is crashed.
+	After bool
+}
+
+type pointCounter struct {
+	process string
+	n       uint64
+}
+
+func (k *Kernel) counter(process string) *pointCounter {
+	c := k.points[process]
+	if c == nil {
+		c = &pointCounter{process: process}
+		k.points[process] = c
+	}
+	return c
+}
+
+// Point counts a yield point of the current process and crashes it there when that is what
+// Options.CrashAt says. Models call it at the very start of every blocking call, before any effect.
+func (k *Kernel) Point() {
+	k.CheckAlive()
+	t := k.mustCurrent("Point")
+	t.crashNext = false
+	c := t.process.points
+	c.n++
+	if c != k.crashPoint || c.n != k.opts.CrashAt.N {
+		return
+	}
+	if k.opts.CrashAt.After {
+		t.crashNext = true
+		return
+	}
+	k.crashFired = true
+	t.process.Crash()
+}
+
+// CrashFired reports whether the crash of Options.CrashAt has happened.
+func (k *Kernel) CrashFired() bool { return k.crashFired }
+
+// PointCount says how many yield points a process has passed, over all its restarts.
+type PointCount struct {
+	Process string
+	N       uint64
+}
+
+// Points returns the counts of all processes, sorted by name.
+func (k *Kernel) Points() []PointCount {
+	counts := make([]PointCount, 0, len(k.points))
+	for _, c := range k.points {
+		counts = append(counts, PointCount{Process: c.process, N: c.n})
+	}
+	slices.SortFunc(counts, func(a, b PointCount) int { return strings.Compare(a.Process, b.Process) })
+	return counts
+}

@@ -1,0 +1,298 @@
+package kernel
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+const maxDuration = time.Duration(math.MaxInt64)
+
+// Options say how a run goes. The zero value is a run with the random chooser of seed 0, without
+// limits and faults.
+type Options struct {
+	// Chooser decides everything that could go another way. Nil means NewRandom(0).
+	Chooser Chooser
+
+	// MaxSteps ends Run after that many steps of the kernel's life; 0 means no limit. A program that
+	// sleeps for no time over and over never lets time move, so a search should set a limit.
+	MaxSteps uint64
+
+	// Start is what a wall clock without faults shows at virtual time 0. The zero time means
+	// 2026-01-01 00:00 UTC.
+	Start time.Time
+
+	// TimeIsChoice makes "let time pass to the next timer" one more alternative (the last) beside
+	// the runnable tasks. Without it time moves only when no task is runnable.
+	TimeIsChoice bool
+
+	// CrashAt crashes one process at one of its yield points; nil means nowhere.
+	CrashAt *CrashPoint
+
+	// OnStep is called at every step, after it was chosen and before it happens: with the task that
+	// is switched to, or with nil when a timer fires. It must not call back into the kernel, except
+	// to read.
+	OnStep func(t *Task)
+
+	// OnPanic is called with the first panic of product code, on the panicking stack.
+	OnPanic func(p *Panic)
+}
+
+// Kernel is one run. It is not safe for use by several goroutines.
+type Kernel struct {
+	opts     Options
+	maxSteps uint64
+	start    time.Time
+
+	now     time.Duration
+	step    uint64
+	horizon time.Duration
+
+	queue     runQueue
+	timers    timerHeap
+	timerSeq  uint64
+	timerPool []*timer
+	waitPool  []*wait
+	coroPool  []*coroutine
+	taskSeq   uint64
+
+	current *Task // whose code runs, nil in kernel context
+	running *Task // whose coroutine the loop has switched into; under current on the stack
+
+	processes []*Process // those that have not ended, by creation
+	machines  map[string]*machine
+	starts    map[string]uint64
+	streams   map[string]*Stream
+	streamSeq uint64
+	schedule  *Stream
+
+	points     map[string]*pointCounter
+	crashPoint *pointCounter // the counter of CrashAt's process, nil when none
+	crashFired bool
+
+	failure *Panic
+	inRun   bool
+	closed  bool
+	stopped chan struct{}
+
+	probing bool           // see contexts.go
+	probed  *kernelContext // see contexts.go
+
+	progress atomic.Uint64 // for the watchdog
+	active   atomic.Bool   // for the watchdog
+}
+
+// New returns a kernel at virtual time 0 without processes. It must be closed.
+func New(opts Options) *Kernel {
+	if opts.Chooser == nil {
+		opts.Chooser = NewRandom(0)
+	}
+	k := &Kernel{
+		opts:     opts,
+		maxSteps: opts.MaxSteps,
+		start:    opts.Start,
+		machines: make(map[string]*machine),
+		starts:   make(map[string]uint64),
+		streams:  make(map[string]*Stream),
+		points:   make(map[string]*pointCounter),
+		stopped:  make(chan struct{}),
+	}
+	if k.maxSteps == 0 {
+		k.maxSteps = math.MaxUint64
+	}
+	if k.start.IsZero() {
+		k.start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	k.schedule = k.Stream("kernel/schedule")
+	if c := opts.CrashAt; c != nil {
+		k.crashPoint = k.counter(c.Process)
+	}
+	return k
+}
+
+// Now returns the true virtual time since the start. No process can see it; clocks show it with
+// their faults.
+func (k *Kernel) Now() time.Duration { return k.now }
+
+// Step returns how many steps have been made, the one under way included.
+func (k *Kernel) Step() uint64 { return k.step }
+
+// Current returns the task whose code runs, or nil in kernel context. While a task dies it is that
+// task.
+func (k *Kernel) Current() *Task { return k.current }
+
+// Failure returns the first panic of product code, or nil.
+func (k *Kernel) Failure() *Panic { return k.failure }
+
+// Stream returns the sub-stream of that label; the same label gives the same stream.
+func (k *Kernel) Stream(label string) *Stream {
+	if s := k.streams[label]; s != nil {
+		return s
+	}
+	s := NewStream(k.opts.Chooser, label)
+	s.id = k.streamSeq
+	k.streamSeq++
+	k.streams[label] = s
+	return s
+}
+
+// Stop says why Run returned.
+type Stop uint8
+
+// The reasons. After every one but StopPanic, Run may be called again, to go on.
+const (
+	StopDone     Stop = iota + 1 // done returned true
+	StopHorizon                  // the next thing to do lies beyond the horizon; Now is the horizon
+	StopMaxSteps                 // Options.MaxSteps steps were made
+	StopIdle                     // no task is runnable and no timer is armed: nothing can ever happen
+	StopPanic                    // product code panicked; Failure says where
+)
+
+// String returns the reason as a lower-case word.
+func (s Stop) String() string {
+	switch s {
+	case StopDone:
+		return "done"
+	case StopHorizon:
+		return "horizon"
+	case StopMaxSteps:
+		return "max-steps"
+	case StopIdle:
+		return "idle"
+	case StopPanic:
+		return "panic"
+	}
+	return "unknown"
+}
+
+// Run makes steps until done returns true (asked before every step; nil means never), until virtual
+// time would pass the horizon (counted from the kernel's start, not from now), until MaxSteps,
+// until nothing is left to do, or until product code panics. Tasks of paused and frozen processes
+// and timers of frozen machines are not something to do.
+func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
+	if k.closed {
+		panic("kernel: Run after Close")
+	}
+	if k.inRun {
+		panic("kernel: Run inside Run")
+	}
+	k.inRun = true
+	k.horizon = horizon
+	k.progress.Add(1)
+	k.active.Store(true)
+	defer func() {
+		k.active.Store(false)
+		k.inRun = false
+	}()
+	for {
+		switch {
+		case k.failure != nil:
+			return StopPanic
+		case done != nil && done():
+			return StopDone
+		case k.step >= k.maxSteps:
+			return StopMaxSteps
+		}
+		if stop := k.next(); stop != 0 {
+			return stop
+		}
+	}
+}
+
+// next makes one step, or says why there is none.
+func (k *Kernel) next() Stop {
+	n := uint64(k.queue.len())
+	timer := len(k.timers) > 0 && k.timers[0].at <= k.horizon
+	alternatives := n
+	if timer && k.opts.TimeIsChoice {
+		alternatives++
+	}
+	if n == 0 {
+		if timer {
+			k.beginStep(nil)
+			k.fireTimer()
+			return 0
+		}
+		if len(k.timers) == 0 {
+			return StopIdle
+		}
+		if k.horizon > k.now {
+			k.now = k.horizon
+		}
+		return StopHorizon
+	}
+	i := k.schedule.Uint64N(alternatives)
+	if i == n {
+		k.beginStep(nil)
+		k.fireTimer()
+		return 0
+	}
+	t := k.queue.take(int(i))
+	k.beginStep(t)
+	if t.crashNext && t.resumedDone() {
+		t.crashNext = false
+		k.crashFired = true
+		t.process.Crash()
+		return 0
+	}
+	k.switchTo(t)
+	return 0
+}
+
+func (k *Kernel) beginStep(t *Task) {
+	k.step++
+	if k.step&63 == 0 {
+		k.progress.Add(1)
+	}
+	if k.opts.OnStep != nil {
+		k.opts.OnStep(t)
+	}
+}
+
+// Runnable returns the i-th alternative while the chooser is asked on the stream "kernel/schedule":
+// a task, or nil for the alternative of letting time pass.
+func (k *Kernel) Runnable(i uint64) *Task {
+	if i >= uint64(k.queue.len()) {
+		return nil
+	}
+	return k.queue.at(int(i))
+}
+
+// NextTimer returns when the next timer is due; false when there is none.
+func (k *Kernel) NextTimer() (time.Duration, bool) {
+	if len(k.timers) == 0 {
+		return 0, false
+	}
+	return k.timers[0].at, true
+}
+
+// Close ends every task, with all effects suppressed and without OnEnd callbacks. Afterwards no
+// goroutine of the kernel is left, but for the one that ended the last task, which may still be on its
+// last instruction. A second call does nothing.
+func (k *Kernel) Close() {
+	if k.closed {
+		return
+	}
+	// running is stale when product code left Run by runtime.Goexit (as t.FailNow does).
+	if k.running != nil && !k.running.ended {
+		panic("kernel: Close inside a task")
+	}
+	k.closed = true
+	k.current, k.running = nil, nil
+	for _, p := range k.processes {
+		p.state = processCrashed
+		p.stalled = nil
+	}
+	k.queue.clear()
+	for _, p := range k.processes {
+		for t := p.first; t != nil; {
+			next := t.next
+			k.kill(t)
+			t = next
+		}
+	}
+	for _, c := range k.coroPool {
+		c.stop() // idle: it returns, without Goexit
+	}
+	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, nil, nil, nil
+}

@@ -1,0 +1,307 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSameSeedSameTrace(t *testing.T) {
+	seen := map[uint64]uint64{}
+	for seed := range uint64(50) {
+		for _, timeIsChoice := range []bool{false, true} {
+			opts := Options{TimeIsChoice: timeIsChoice}
+			opts.Chooser = NewRandom(seed)
+			first, stop := newToy(opts).run()
+			if stop != StopIdle && stop != StopHorizon {
+				t.Fatalf("seed %d: stopped with %v", seed, stop)
+			}
+			opts.Chooser = NewRandom(seed)
+			if second, _ := newToy(opts).run(); second != first {
+				t.Errorf("seed %d, TimeIsChoice %v: %x, then %x", seed, timeIsChoice, first, second)
+			}
+			if other, ok := seen[first]; ok {
+				t.Errorf("seeds %d and %d have the same trace", seed, other)
+			}
+			seen[first] = seed
+		}
+	}
+}
+
+// The figure pins the meaning of a seed: if it changes, every recorded seed means another run.
+func TestTraceIsThatOfEarlierBuilds(t *testing.T) {
+	got, _ := newToy(Options{Chooser: NewRandom(7)}).run()
+	if want := uint64(pinnedTrace); got != want {
+		t.Errorf("the trace of seed 7 is %#x, want %#x", got, want)
+	}
+}
+
+func TestTraceUnderOneProcessor(t *testing.T) {
+	many, _ := newToy(Options{Chooser: NewRandom(3)}).run()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	one, _ := newToy(Options{Chooser: NewRandom(3)}).run()
+	if one != many {
+		t.Errorf("%x under GOMAXPROCS=1, else %x", one, many)
+	}
+}
+
+func TestRunsSideBySide(t *testing.T) {
+	want, _ := newToy(Options{Chooser: NewRandom(3)}).run()
+	got := make(chan uint64)
+	for range 4 {
+		go func() {
+			sum, _ := newToy(Options{Chooser: NewRandom(3)}).run()
+			got <- sum
+		}()
+	}
+	for range 4 {
+		if sum := <-got; sum != want {
+			t.Errorf("%x side by side, %x alone", sum, want)
+		}
+	}
+}
+
+func TestReplayGivesTheSameTrace(t *testing.T) {
+	for seed := range uint64(20) {
+		r := NewRecorder(NewRandom(seed))
+		want, _ := newToy(Options{Chooser: r, TimeIsChoice: true}).run()
+		if len(r.Choices()) < 50 {
+			t.Fatalf("only %d choices: the toy has become too tame", len(r.Choices()))
+		}
+		replay := NewReplay(r.Choices())
+		got, _ := newToy(Options{Chooser: replay, TimeIsChoice: true}).run()
+		if got != want {
+			t.Errorf("seed %d: recorded %x, replayed %x", seed, want, got)
+		}
+		if i, text, bad := replay.Diverged(); bad {
+			t.Errorf("seed %d: diverged at %d: %s", seed, i, text)
+		}
+		if replay.Used() != len(r.Choices()) || replay.Asked() != replay.Used() {
+			t.Errorf("seed %d: used %d, asked %d of %d", seed, replay.Used(), replay.Asked(), len(r.Choices()))
+		}
+	}
+}
+
+func TestReplayReportsDivergence(t *testing.T) {
+	r := NewRecorder(NewRandom(1))
+	newToy(Options{Chooser: r}).run()
+	at := len(r.Choices()) / 2
+	for name, change := range map[string]func(c *Choice){
+		"other stream": func(c *Choice) { c.Stream = "elsewhere" },
+		"among":        func(c *Choice) { c.N++ },
+		"is not one":   func(c *Choice) { c.Value = c.N },
+	} {
+		choices := slices.Clone(r.Choices())
+		change(&choices[at])
+		replay := NewReplay(choices)
+		newToy(Options{Chooser: replay}).run()
+		i, text, bad := replay.Diverged()
+		if !bad || i != at || text == "" {
+			t.Errorf("%s: Diverged() = %d, %q, %v, want index %d", name, i, text, bad, at)
+		}
+		if replay.Used() != at {
+			t.Errorf("%s: %d answers used after a divergence at %d", name, replay.Used(), at)
+		}
+	}
+	short := NewReplay(r.Choices()[:at])
+	newToy(Options{Chooser: short}).run()
+	if _, _, bad := short.Diverged(); bad || short.Used() != at || short.Asked() <= at {
+		t.Errorf("a short list: diverged %v, used %d, asked %d", bad, short.Used(), short.Asked())
+	}
+}
+
+func TestStops(t *testing.T) {
+	k := New(Options{MaxSteps: 30})
+	defer k.Close()
+	p := k.NewProcess("p")
+	n := 0
+	p.Go("loop", func() {
+		for n = 1; n < 100; n++ {
+			k.NewWait().AwaitFor(context.Background(), time.Second)
+		}
+	})
+	if got := k.Run(func() bool { return n == 3 }, time.Hour); got != StopDone || n != 3 {
+		t.Errorf("Run = %v with n = %d, want done with 3", got, n)
+	}
+	if got := k.Run(nil, 4500*time.Millisecond); got != StopHorizon || k.Now() != 4500*time.Millisecond {
+		t.Errorf("Run = %v at %v, want horizon at 4.5s", got, k.Now())
+	}
+	if got := k.Run(nil, time.Hour); got != StopMaxSteps || k.Step() != 30 {
+		t.Errorf("Run = %v at step %d, want max-steps at 30", got, k.Step())
+	}
+	idle := New(Options{})
+	defer idle.Close()
+	if got := idle.Run(nil, time.Hour); got != StopIdle {
+		t.Errorf("Run of nothing = %v, want idle", got)
+	}
+}
+
+func TestTimersFireInOrderOfTimeThenCreation(t *testing.T) {
+	k := New(Options{})
+	defer k.Close()
+	var got []string
+	add := func(d time.Duration, name string) Timer {
+		return k.After(d, func() { got = append(got, fmt.Sprintf("%s@%d", name, k.Now().Milliseconds())) })
+	}
+	add(ms(2), "b")
+	add(ms(1), "a")
+	add(ms(2), "c")
+	stopped := add(ms(1), "never")
+	add(-1, "now")
+	if !stopped.Stop() || stopped.Stop() {
+		t.Error("Stop must be true once")
+	}
+	reused := add(ms(3), "d") // takes the pooled timer
+	if stopped.Stop() {
+		t.Error("a stale handle stopped another timer")
+	}
+	k.Run(nil, time.Second)
+	if want := "now@0 a@1 b@2 c@2 d@3"; strings.Join(got, " ") != want {
+		t.Errorf("fired %v, want %s", got, want)
+	}
+	if reused.Stop() || (Timer{}).Stop() {
+		t.Error("a fired timer was stopped")
+	}
+}
+
+func TestTimerHeapAgainstSorting(t *testing.T) {
+	s := NewStream(NewRandom(1), "heap")
+	for range 200 {
+		var h timerHeap
+		var all []*timer
+		for i := range 1 + s.Uint64N(200) {
+			tm := &timer{at: time.Duration(s.Uint64N(20)), seq: i}
+			all = append(all, tm)
+			h.push(tm)
+		}
+		keep := all[:0:0]
+		for _, tm := range all {
+			switch s.Uint64N(3) {
+			case 0:
+				h.remove(tm.pos)
+			default:
+				keep = append(keep, tm)
+			}
+		}
+		all = keep[:0:0]
+		h.filter(func(tm *timer) bool {
+			if tm.seq%7 == 0 {
+				return false
+			}
+			tm.at = time.Duration(s.Uint64N(20))
+			all = append(all, tm)
+			return true
+		})
+		slices.SortFunc(all, func(a, b *timer) int {
+			if (timerSlot{at: a.at, seq: a.seq}).before(timerSlot{at: b.at, seq: b.seq}) {
+				return -1
+			}
+			return 1
+		})
+		for i, want := range all {
+			if h[0].t != want || h[0].t.pos != 0 {
+				t.Fatalf("timer %d of %d: got (%d, %d), want (%d, %d)", i, len(all), h[0].at, h[0].seq, want.at, want.seq)
+			}
+			h.remove(0)
+		}
+		if len(h) != 0 {
+			t.Fatalf("%d left", len(h))
+		}
+	}
+}
+
+func TestRunQueueAgainstSlice(t *testing.T) {
+	s := NewStream(NewRandom(1), "queue")
+	p, other := &Process{}, &Process{}
+	var q runQueue
+	var want []*Task
+	for i := range 20_000 {
+		if n := len(want); n > 0 && s.Uint64N(100) < 50 {
+			j := int(s.Uint64N(uint64(n)))
+			if got := q.take(j); got != want[j] {
+				t.Fatalf("operation %d: wrong task", i)
+			}
+			want = slices.Delete(want, j, j+1)
+		} else {
+			task := &Task{process: p}
+			if s.Uint64N(4) == 0 {
+				task.process = other
+			}
+			q.push(task)
+			want = append(want, task)
+		}
+		if i%1000 == 999 {
+			gone := q.extract(other, nil)
+			n := len(want)
+			want = slices.DeleteFunc(want, func(t *Task) bool { return t.process == other })
+			if len(gone) != n-len(want) {
+				t.Fatalf("extracted %d, want %d", len(gone), n-len(want))
+			}
+		}
+		if q.len() != len(want) {
+			t.Fatalf("operation %d: length %d, want %d", i, q.len(), len(want))
+		}
+	}
+}
+
+// With TimeIsChoice a task that is runnable can be overtaken by a timer; without it never.
+func TestTimeIsChoice(t *testing.T) {
+	overtaken := func(timeIsChoice bool, seed uint64) bool {
+		k := New(Options{Chooser: NewRandom(seed), TimeIsChoice: timeIsChoice})
+		defer k.Close()
+		fired, late := false, false
+		k.After(time.Second, func() { fired = true })
+		k.NewProcess("p").Go("main", func() { late = fired })
+		k.Run(nil, time.Hour)
+		return late
+	}
+	count := 0
+	for seed := range uint64(20) {
+		if overtaken(false, seed) {
+			t.Error("time passed although a task was runnable")
+		}
+		if overtaken(true, seed) {
+			count++
+		}
+	}
+	if count == 0 || count == 20 {
+		t.Errorf("overtaken in %d of 20 runs", count)
+	}
+}
+
+func TestChooserSeesTheAlternatives(t *testing.T) {
+	var seen []string
+	c := &spy{}
+	k := New(Options{Chooser: c, TimeIsChoice: true})
+	defer k.Close()
+	c.choose = func(s *Stream, n uint64) uint64 {
+		for i := range n {
+			name := "time"
+			if task := k.Runnable(i); task != nil {
+				name = task.Name()
+			}
+			seen = append(seen, name)
+		}
+		seen = append(seen, s.Label())
+		return n - 1
+	}
+	k.After(time.Second, func() {})
+	p := k.NewProcess("p")
+	p.Go("one", func() {})
+	p.Go("two", func() {})
+	k.Run(nil, time.Hour)
+	want := "one two time kernel/schedule one two kernel/schedule"
+	if got := strings.Join(seen, " "); got != want {
+		t.Errorf("asked %q, want %q", got, want)
+	}
+}
+
+type spy struct {
+	choose func(s *Stream, n uint64) uint64
+}
+
+func (c *spy) Choose(s *Stream, n uint64) uint64 { return c.choose(s, n) }

@@ -1,0 +1,211 @@
+package kernel
+
+import "time"
+
+type processState uint8
+
+const (
+	processAlive processState = iota
+	processCrashed
+	processEnded
+)
+
+// EndReason says how a process ended.
+type EndReason uint8
+
+// The reasons.
+const (
+	Exited  EndReason = iota + 1 // its last task returned
+	Crashed                      // Crash ended it
+)
+
+// String returns the reason as a lower-case word.
+func (r EndReason) String() string {
+	switch r {
+	case Exited:
+		return "exited"
+	case Crashed:
+		return "crashed"
+	}
+	return "unknown"
+}
+
+// Process is a set of tasks that live and die together, on a machine with clocks. The machine is
+// known by the process's name: a process that is started under the name of an earlier one runs on
+// the same machine, so faults of its clock outlive a restart.
+type Process struct {
+	k       *Kernel
+	name    string
+	state   processState
+	paused  bool
+	machine *machine
+	clock   Clock
+	points  *pointCounter
+
+	first, last *Task // by creation
+	stalled     []*Task
+	onEnd       []func(EndReason)
+}
+
+// NewProcess starts a process without tasks. It exits when the last of its tasks has returned; until
+// the first one is started it just stands there. If its machine is frozen it starts on it frozen.
+func (k *Kernel) NewProcess(name string) *Process {
+	k.CheckAlive()
+	if k.closed {
+		panic("kernel: NewProcess after Close")
+	}
+	m := k.machines[name]
+	if m == nil {
+		m = &machine{k: k}
+		k.machines[name] = m
+	}
+	k.starts[name]++
+	p := &Process{k: k, name: name, machine: m, points: k.counter(name)}
+	p.clock = Clock{m: m, origin: monotonicOrigin(name, k.starts[name])}
+	m.processes = append(m.processes, p)
+	k.processes = append(k.processes, p)
+	return p
+}
+
+// Name returns the name that the process was started under.
+func (p *Process) Name() string { return p.name }
+
+// Kernel returns the kernel that the process runs in.
+func (p *Process) Kernel() *Kernel { return p.k }
+
+// Alive reports whether the process has neither crashed nor exited. Paused and frozen ones are alive.
+func (p *Process) Alive() bool { return p.state == processAlive }
+
+// Paused reports whether the process is between Pause and Resume.
+func (p *Process) Paused() bool { return p.paused }
+
+// Frozen reports whether the process's machine is between Freeze and Thaw.
+func (p *Process) Frozen() bool { return p.machine.frozen }
+
+// Clock returns the process's clocks.
+func (p *Process) Clock() *Clock { return &p.clock }
+
+// OnEnd registers a callback for the end of the process. Callbacks run in kernel context, in the
+// order of registration, after the last task has ended; they may start a successor.
+func (p *Process) OnEnd(fn func(EndReason)) { p.onEnd = append(p.onEnd, fn) }
+
+// Go starts a task, which runs when the scheduler picks it. In a process that has ended nothing is
+// started and the task returned has ended already.
+func (p *Process) Go(name string, fn func()) *Task {
+	k := p.k
+	k.CheckAlive()
+	k.taskSeq++
+	t := &Task{k: k, process: p, id: k.taskSeq, name: name, fn: fn}
+	if p.state != processAlive {
+		t.ended = true
+		return t
+	}
+	t.prev = p.last
+	if p.last != nil {
+		p.last.next = t
+	} else {
+		p.first = t
+	}
+	p.last = t
+	k.makeRunnable(t)
+	return t
+}
+
+// Pause is SIGSTOP: the tasks of the process are not picked any more. Both its clocks run on, its
+// timers fire and replies reach it, so that everything that became due is found at Resume, at once
+// and in order. A task that pauses its own process stops inside the call.
+func (p *Process) Pause() {
+	p.k.CheckAlive()
+	if p.paused || p.state != processAlive {
+		return
+	}
+	p.paused = true
+	p.stall()
+	p.k.yieldIfStalled()
+}
+
+// Resume is SIGCONT.
+func (p *Process) Resume() {
+	p.k.CheckAlive()
+	p.paused = false
+	p.unstall()
+}
+
+// Freeze stops the machine of the process, as when a virtual machine is suspended: its tasks are not
+// picked, its monotonic clock stands and its timers with it. The wall clock stands too, and is
+// behind by the time of the freeze after Thaw, as on a guest that nobody sets right. Whatever runs
+// under the same name is on that machine. A task that freezes its own machine stops inside the call.
+func (p *Process) Freeze() {
+	p.k.CheckAlive()
+	if p.machine.frozen || p.state != processAlive {
+		return
+	}
+	p.machine.freeze()
+	for _, q := range p.machine.processes {
+		q.stall()
+	}
+	p.k.yieldIfStalled()
+}
+
+// Thaw lets the machine go on. A timer that had d to go at Freeze has d to go now.
+func (p *Process) Thaw() {
+	p.k.CheckAlive()
+	if !p.machine.frozen {
+		return
+	}
+	p.machine.unfreeze()
+}
+
+// AfterMonotonic runs fn in kernel context when the process's monotonic clock has moved on by d. It
+// follows drift and freezes exactly, fires while the process is paused, and never after the process
+// has ended.
+func (p *Process) AfterMonotonic(d time.Duration, fn func()) Timer {
+	p.k.CheckAlive()
+	return p.k.arm(p, d, funcEvent(fn), Wait{})
+}
+
+func (p *Process) isStalled() bool { return p.paused || p.machine.frozen }
+
+func (p *Process) stall() { p.stalled = p.k.queue.extract(p, p.stalled) }
+
+func (p *Process) unstall() {
+	if p.isStalled() {
+		return
+	}
+	for _, t := range p.stalled {
+		p.k.queue.push(t)
+	}
+	p.stalled = nil
+}
+
+// finish is the end of the process, when no task is left.
+func (p *Process) finish() {
+	if p.state == processEnded {
+		return
+	}
+	reason := Exited
+	if p.state == processCrashed {
+		reason = Crashed
+	}
+	k := p.k
+	p.state = processEnded
+	p.paused = false
+	k.dropTimers(p)
+	k.processes = without(k.processes, p)
+	p.machine.processes = without(p.machine.processes, p)
+	current := k.current
+	k.current = nil
+	for _, fn := range p.onEnd {
+		fn(reason)
+	}
+	k.current = current
+}
+
+func without(list []*Process, p *Process) []*Process {
+	for i, q := range list {
+		if q == p {
+			return append(list[:i:i], list[i+1:]...)
+		}
+	}
+	return list
+}

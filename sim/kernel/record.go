@@ -1,0 +1,80 @@
+package kernel
+
+import "fmt"
+
+// Choice is one answer of a chooser.
+type Choice struct {
+	Stream string // its label
+	N      uint64
+	Value  uint64
+}
+
+// Recorder is a chooser that notes what another one answers.
+type Recorder struct {
+	inner   Chooser
+	choices []Choice
+}
+
+// NewRecorder returns a recorder around inner.
+func NewRecorder(inner Chooser) *Recorder { return &Recorder{inner: inner} }
+
+// Choose asks the inner chooser and notes its answer.
+func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
+	v := r.inner.Choose(s, n)
+	r.choices = append(r.choices, Choice{Stream: s.label, N: n, Value: v})
+	return v
+}
+
+// Choices returns what was answered so far, in order. The slice is the recorder's own.
+func (r *Recorder) Choices() []Choice { return r.choices }
+
+// Replay is a chooser that gives recorded answers. When the list is exhausted, or from the first
+// question on that differs from the recorded one, it answers 0, the plain way.
+type Replay struct {
+	choices  []Choice
+	next     int
+	asked    int
+	diverged bool
+	at       int
+	text     string
+}
+
+// NewReplay returns a chooser that repeats choices.
+func NewReplay(choices []Choice) *Replay { return &Replay{choices: choices} }
+
+// Choose returns the next recorded answer.
+func (r *Replay) Choose(s *Stream, n uint64) uint64 {
+	r.asked++
+	if r.diverged || r.next >= len(r.choices) {
+		return 0
+	}
+	c := r.choices[r.next]
+	switch {
+	case c.Stream != s.label:
+		r.diverge(fmt.Sprintf("recorded a choice of stream %q, the run asks stream %q", c.Stream, s.label))
+	case c.N != n:
+		r.diverge(fmt.Sprintf("recorded a choice among %d of stream %q, the run asks among %d", c.N, c.Stream, n))
+	case c.Value >= n:
+		r.diverge(fmt.Sprintf("recorded value %d is not one of %d of stream %q", c.Value, n, c.Stream))
+	default:
+		r.next++
+		return c.Value
+	}
+	return 0
+}
+
+func (r *Replay) diverge(text string) {
+	r.diverged, r.at, r.text = true, r.next, text
+}
+
+// Diverged returns the index of the first recorded choice whose question differed, and how; false
+// when there was none. That the list ended early is no divergence; see Used and Asked.
+func (r *Replay) Diverged() (index int, description string, diverged bool) {
+	return r.at, r.text, r.diverged
+}
+
+// Used returns how many recorded answers were given.
+func (r *Replay) Used() int { return r.next }
+
+// Asked returns how many questions came, answered from the list or not.
+func (r *Replay) Asked() int { return r.asked }

@@ -1,0 +1,218 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"runtime"
+	"runtime/debug"
+	"time"
+)
+
+// Task is a coroutine of a process.
+type Task struct {
+	k          *Kernel
+	process    *Process
+	id         uint64
+	name       string
+	fn         func()
+	ended      bool
+	killing    bool // stop is under way: the next yield returns false
+	crashNext  bool // see Point
+	coro       *coroutine
+	wait       *wait // which it is parked on
+	joiners    []Wait
+	prev, next *Task
+}
+
+// ID returns a number that no other task of the run has; it counts in the order of Go.
+func (t *Task) ID() uint64 { return t.id }
+
+// Name returns the name that the task was started under.
+func (t *Task) Name() string { return t.name }
+
+// Process returns the process that the task belongs to.
+func (t *Task) Process() *Process { return t.process }
+
+// Ended reports whether the task has returned or was ended by a crash.
+func (t *Task) Ended() bool { return t.ended }
+
+// Join parks the current task until t has ended: nil then, or ctx.Err() when ctx ends first.
+func (t *Task) Join(ctx context.Context) error {
+	t.k.CheckAlive()
+	if t.ended {
+		return nil
+	}
+	w := t.k.NewWait()
+	t.joiners = append(t.joiners, w)
+	err := w.Await(ctx)
+	if err != nil {
+		for i, j := range t.joiners {
+			if j == w {
+				t.joiners = append(t.joiners[:i], t.joiners[i+1:]...)
+				break
+			}
+		}
+	}
+	return err
+}
+
+// Panic is a panic in product code: a named failure of the run.
+type Panic struct {
+	Process string
+	Task    string
+	Value   any
+	Stack   []byte // of the panicking task
+	Step    uint64
+	Time    time.Duration // true virtual time
+}
+
+// Error returns where and when it happened and the value, without the stack.
+func (p *Panic) Error() string {
+	return fmt.Sprintf("panic in %s/%s at step %d, time %s: %v", p.Process, p.Task, p.Step, p.Time, p.Value)
+}
+
+// coroutine runs tasks, one after the other: after a task has returned it is kept for the next one,
+// which saves the price of a new one and of growing its stack.
+type coroutine struct {
+	next  func() (struct{}, bool)
+	stop  func()
+	yield func(struct{}) bool
+	task  *Task
+}
+
+func (k *Kernel) takeCoroutine() *coroutine {
+	if n := len(k.coroPool); n > 0 {
+		c := k.coroPool[n-1]
+		k.coroPool[n-1] = nil
+		k.coroPool = k.coroPool[:n-1]
+		return c
+	}
+	c := &coroutine{}
+	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
+		c.yield = yield
+		for {
+			c.task.run()
+			if !yield(struct{}{}) {
+				return
+			}
+		}
+	})
+	return c
+}
+
+// run is the whole life of a task on its coroutine.
+func (t *Task) run() {
+	defer t.over()
+	t.fn()
+}
+
+// over is the last deferred function of a task; it sees every way out.
+func (t *Task) over() {
+	k := t.k
+	value := recover()
+	t.ended = true
+	if value == nil {
+		return
+	}
+	if k.current != t {
+		// A kernel-context function that ran on top of this task: not the product's fault. The
+		// panic goes on to the caller of Run.
+		panic(value)
+	}
+	if k.failure == nil {
+		k.failure = &Panic{
+			Process: t.process.name, Task: t.name, Value: value, Stack: debug.Stack(),
+			Step: k.step, Time: k.now,
+		}
+		if k.opts.OnPanic != nil {
+			k.opts.OnPanic(k.failure)
+		}
+	}
+}
+
+// switchTo lets t run until it parks or ends.
+func (k *Kernel) switchTo(t *Task) {
+	if t.coro == nil {
+		t.coro = k.takeCoroutine()
+		t.coro.task = t
+	}
+	k.current, k.running = t, t
+	t.coro.next()
+	k.current, k.running = nil, nil
+	switch {
+	case t.ended:
+		c := t.coro
+		t.coro = nil
+		c.task = nil
+		k.coroPool = append(k.coroPool, c)
+		k.taskEnded(t)
+	case t.process.state == processCrashed:
+		k.kill(t)
+	}
+}
+
+// park gives up control until the kernel switches back; when the task is ended instead, it does not
+// return.
+func (t *Task) park() {
+	if !t.coro.yield(struct{}{}) {
+		runtime.Goexit()
+	}
+}
+
+// makeRunnable puts t in line, or aside while its process is stalled.
+func (k *Kernel) makeRunnable(t *Task) {
+	if t.process.isStalled() {
+		t.process.stalled = append(t.process.stalled, t)
+		return
+	}
+	k.queue.push(t)
+}
+
+// mustCurrent returns the current task; calls that block make no sense without one.
+func (k *Kernel) mustCurrent(call string) *Task {
+	if k.current == nil {
+		panic("kernel: " + call + " outside of a task: kernel context must not block")
+	}
+	return k.current
+}
+
+// Yield parks the current task and makes it runnable again at once, behind all others.
+func (k *Kernel) Yield() {
+	k.CheckAlive()
+	t := k.mustCurrent("Yield")
+	k.makeRunnable(t)
+	t.park()
+}
+
+// yieldIfStalled stops a task inside the very call by which it stalled its own process.
+func (k *Kernel) yieldIfStalled() {
+	if k.current != nil && k.current.process.isStalled() {
+		k.Yield()
+	}
+}
+
+// taskEnded does what follows from the end of a task, however it ended.
+func (k *Kernel) taskEnded(t *Task) {
+	t.ended = true
+	t.fn = nil
+	p := t.process
+	if t.prev != nil {
+		t.prev.next = t.next
+	} else {
+		p.first = t.next
+	}
+	if t.next != nil {
+		t.next.prev = t.prev
+	} else {
+		p.last = t.prev
+	}
+	t.prev, t.next = nil, nil
+	for _, w := range t.joiners {
+		w.resolve(waitDone)
+	}
+	t.joiners = nil
+	if p.first == nil && !k.closed {
+		p.finish()
+	}
+}

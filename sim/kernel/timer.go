@@ -1,0 +1,257 @@
+package kernel
+
+import "time"
+
+// Event is what a timer fires, in kernel context: it must not block. A model that pools its own
+// events arms timers without garbage.
+type Event interface{ Fire() }
+
+type funcEvent func()
+
+func (f funcEvent) Fire() { f() }
+
+const (
+	timerFree = -1 // in the pool
+	timerHeld = -2 // of a frozen machine
+)
+
+// timer is pooled. Its generation moves on whenever it is freed, which makes old handles inert.
+type timer struct {
+	k       *Kernel
+	gen     uint64
+	at      time.Duration // true virtual time
+	seq     uint64
+	pos     int
+	process *Process      // nil: measured on true time
+	target  time.Duration // reading of the process's machine at which it is due
+	event   Event
+	wait    Wait // used when event is nil
+}
+
+// Timer is a handle of a timer. It is a value and may be copied; the zero Timer is one that is over.
+type Timer struct {
+	t   *timer
+	gen uint64
+}
+
+// Stop disarms the timer and reports whether it did: false when it has fired, was stopped before, or
+// its process has ended.
+func (h Timer) Stop() bool {
+	if h.t == nil || h.t.gen != h.gen {
+		return false
+	}
+	k := h.t.k
+	k.CheckAlive()
+	k.disarm(h.t)
+	return true
+}
+
+// After runs fn in kernel context after d of true virtual time; at the earliest opportunity when d is
+// zero or less.
+func (k *Kernel) After(d time.Duration, fn func()) Timer {
+	k.CheckAlive()
+	return k.arm(nil, d, funcEvent(fn), Wait{})
+}
+
+// AfterEvent is After without a closure.
+func (k *Kernel) AfterEvent(d time.Duration, e Event) Timer {
+	k.CheckAlive()
+	return k.arm(nil, d, e, Wait{})
+}
+
+// WakeAfter calls w.Done after d of true virtual time.
+func (k *Kernel) WakeAfter(d time.Duration, w Wait) Timer {
+	k.CheckAlive()
+	return k.arm(nil, d, nil, w)
+}
+
+func (k *Kernel) arm(p *Process, d time.Duration, e Event, w Wait) Timer {
+	if p != nil && p.state != processAlive || k.closed {
+		return Timer{}
+	}
+	var t *timer
+	if n := len(k.timerPool); n > 0 {
+		t = k.timerPool[n-1]
+		k.timerPool = k.timerPool[:n-1]
+	} else {
+		t = &timer{k: k}
+	}
+	k.timerSeq++
+	t.seq = k.timerSeq
+	t.process, t.event, t.wait = p, e, w
+	d = max(d, 0)
+	switch {
+	case p == nil:
+		t.at = addSaturated(k.now, d)
+	default:
+		m := p.machine
+		t.target = addSaturated(m.reading(), d)
+		if m.frozen {
+			t.pos = timerHeld
+			m.held = append(m.held, t)
+			return Timer{t: t, gen: t.gen}
+		}
+		t.at = m.due(t.target)
+	}
+	k.timers.push(t)
+	return Timer{t: t, gen: t.gen}
+}
+
+func (k *Kernel) disarm(t *timer) {
+	if t.pos == timerHeld {
+		m := t.process.machine
+		for i, h := range m.held {
+			if h == t {
+				m.held = append(m.held[:i], m.held[i+1:]...)
+				break
+			}
+		}
+	} else {
+		k.timers.remove(t.pos)
+	}
+	k.free(t)
+}
+
+func (k *Kernel) free(t *timer) {
+	t.gen++
+	t.pos = timerFree
+	t.process, t.event, t.wait = nil, nil, Wait{}
+	k.timerPool = append(k.timerPool, t)
+}
+
+// fireTimer moves time to the earliest timer and fires it. The timer is free by then, so that its
+// own event may arm the next one in its place.
+func (k *Kernel) fireTimer() {
+	t := k.timers[0].t
+	k.timers.remove(0)
+	if t.at > k.now {
+		k.now = t.at
+	}
+	event, w, timeout := t.event, t.wait, t.process != nil
+	k.free(t)
+	switch {
+	case event != nil:
+		event.Fire()
+	case timeout:
+		w.resolve(waitTimeout)
+	default:
+		w.resolve(waitDone)
+	}
+}
+
+// dropTimers frees the timers of a process that has ended.
+func (k *Kernel) dropTimers(p *Process) {
+	k.timers.filter(func(t *timer) bool {
+		if t.process != p {
+			return true
+		}
+		k.free(t)
+		return false
+	})
+	held := p.machine.held[:0]
+	for _, t := range p.machine.held {
+		if t.process == p {
+			k.free(t)
+		} else {
+			held = append(held, t)
+		}
+	}
+	p.machine.held = held
+}
+
+func addSaturated(a, b time.Duration) time.Duration {
+	if c := a + b; c >= a {
+		return c
+	}
+	return maxDuration
+}
+
+// timerHeap is a heap with four children a node, ordered by (at, seq). The keys stand in the slots so
+// that comparing does not follow pointers.
+type timerHeap []timerSlot
+
+type timerSlot struct {
+	at  time.Duration
+	seq uint64
+	t   *timer
+}
+
+func (a timerSlot) before(b timerSlot) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+
+func (h *timerHeap) push(t *timer) {
+	*h = append(*h, timerSlot{at: t.at, seq: t.seq, t: t})
+	h.up(len(*h) - 1)
+}
+
+func (h *timerHeap) remove(i int) {
+	s := *h
+	last := len(s) - 1
+	moved := s[last]
+	s[last] = timerSlot{}
+	*h = s[:last]
+	if i == last {
+		return
+	}
+	s[i] = moved
+	moved.t.pos = i
+	h.down(i)
+	h.up(moved.t.pos)
+}
+
+func (h timerHeap) up(i int) {
+	slot := h[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !slot.before(h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		h[i].t.pos = i
+		i = parent
+	}
+	h[i] = slot
+	slot.t.pos = i
+}
+
+func (h timerHeap) down(i int) {
+	slot := h[i]
+	for {
+		first := 4*i + 1
+		if first >= len(h) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, len(h)); c++ {
+			if h[c].before(h[least]) {
+				least = c
+			}
+		}
+		if !h[least].before(slot) {
+			break
+		}
+		h[i] = h[least]
+		h[i].t.pos = i
+		i = least
+	}
+	h[i] = slot
+	slot.t.pos = i
+}
+
+// filter drops the timers for which keep returns false, and orders the rest anew: keep may have
+// changed when they are due.
+func (h *timerHeap) filter(keep func(t *timer) bool) {
+	kept := (*h)[:0]
+	for _, slot := range *h {
+		if keep(slot.t) {
+			kept = append(kept, timerSlot{at: slot.t.at, seq: slot.seq, t: slot.t})
+		}
+	}
+	clear((*h)[len(kept):])
+	*h = kept
+	for i := range kept {
+		kept[i].t.pos = i
+	}
+	for i := (len(kept) - 2) / 4; i >= 0 && len(kept) > 1; i-- {
+		kept.down(i)
+	}
+}

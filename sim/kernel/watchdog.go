@@ -1,0 +1,104 @@
+package kernel
+
+import (
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see,
+// or loops without a kernel call. One serves any number of kernels on any number of goroutines. It
+// only reports; who made it decides what to do, usually to print the stacks with the seed and exit.
+type Watchdog struct {
+	limit   time.Duration
+	onStuck func(k *Kernel, stacks []byte)
+	quit    chan struct{}
+	over    chan struct{}
+
+	mu      sync.Mutex
+	watched map[*Kernel]*watch
+}
+
+type watch struct {
+	progress uint64
+	since    time.Time
+	reported bool
+}
+
+// NewWatchdog starts a watchdog. onStuck is called once, on the watchdog's goroutine, for every
+// kernel that is in Run and makes no progress for limit of real time, with the stacks of all
+// goroutines. Progress is noted every 64 steps, so limit should be seconds.
+func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *Watchdog {
+	wd := &Watchdog{
+		limit:   limit,
+		onStuck: onStuck,
+		quit:    make(chan struct{}),
+		over:    make(chan struct{}),
+		watched: make(map[*Kernel]*watch),
+	}
+	go wd.loop()
+	return wd
+}
+
+// Watch starts watching k and returns what stops it.
+func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
+	wd.mu.Lock()
+	defer wd.mu.Unlock()
+	wd.watched[k] = &watch{progress: k.progress.Load(), since: time.Now()}
+	return func() {
+		wd.mu.Lock()
+		defer wd.mu.Unlock()
+		delete(wd.watched, k)
+	}
+}
+
+// Close ends the watchdog, after a report that is under way. It must not be called from onStuck.
+func (wd *Watchdog) Close() {
+	close(wd.quit)
+	<-wd.over
+}
+
+func (wd *Watchdog) loop() {
+	defer close(wd.over)
+	ticker := time.NewTicker(max(wd.limit/4, time.Millisecond))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-wd.quit:
+			return
+		case now := <-ticker.C:
+			for _, k := range wd.stuck(now) {
+				wd.onStuck(k, allStacks())
+			}
+		}
+	}
+}
+
+func (wd *Watchdog) stuck(now time.Time) []*Kernel {
+	wd.mu.Lock()
+	defer wd.mu.Unlock()
+	var found []*Kernel
+	for k, w := range wd.watched {
+		progress := k.progress.Load()
+		if progress != w.progress || !k.active.Load() {
+			*w = watch{progress: progress, since: now}
+			continue
+		}
+		if !w.reported && now.Sub(w.since) >= wd.limit {
+			w.reported = true
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+func allStacks() []byte {
+	buf := make([]byte, 1<<16)
+	for {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			return buf[:n]
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+}

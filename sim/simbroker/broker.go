@@ -1,0 +1,247 @@
+package simbroker
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+	"handoff/sim/kernel"
+	"handoff/sim/simnet"
+)
+
+// Names of the faults that the broker's own methods are, as Dropped events and simnet's OnTouch name
+// them.
+const (
+	// FaultStop: the broker was shut down in order while it had sessions.
+	FaultStop = "broker-stop"
+	// FaultKill: the broker was killed while it had sessions; what it had not stored may be lost.
+	FaultKill = "broker-kill"
+	// FaultAlarm: a publish was held back.
+	FaultAlarm = "broker-alarm"
+	// FaultQueueDeleted: a queue was deleted with what it held.
+	FaultQueueDeleted = "queue-deleted"
+)
+
+// Options are the broker's settings. The zero value is the broker that was measured.
+type Options struct {
+	// Name is the server's node in the network; empty means "broker".
+	Name string
+	// ConnectTimeout is how long Connect waits for an answer at most; 0 means 30 s.
+	ConnectTimeout time.Duration
+	// DiskLow and DiskHigh bound how long a message takes to be stored, before it is confirmed; both
+	// 0 means 200 µs to 3 ms.
+	DiskLow, DiskHigh time.Duration
+	// Lateness bounds how late an expired message is removed; 0 means 22 ms, negative means never
+	// late.
+	Lateness time.Duration
+	// DeadLetterRetry is after what time a quorum queue tries a dead letter again that had no route;
+	// 0 means 180 s.
+	DeadLetterRetry time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	if o.Name == "" {
+		o.Name = "broker"
+	}
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = 30 * time.Second
+	}
+	if o.DiskLow == 0 && o.DiskHigh == 0 {
+		o.DiskLow, o.DiskHigh = 200*time.Microsecond, 3*time.Millisecond
+	}
+	if o.Lateness == 0 {
+		o.Lateness = 22 * time.Millisecond
+	}
+	if o.DeadLetterRetry == 0 {
+		o.DeadLetterRetry = 180 * time.Second
+	}
+	return o
+}
+
+// Broker is the server. Its methods are for the harness: they run in kernel context or between runs,
+// and must not be called from inside a history sink.
+type Broker struct {
+	k     *kernel.Kernel
+	net   *simnet.Network
+	sink  history.Sink
+	opts  Options
+	clock *kernel.Clock
+
+	disk, lateness, loss, late *kernel.Stream
+
+	up    bool
+	alarm bool
+
+	exchanges []*exchange // sorted by name
+	queues    []*queue    // sorted by name
+	peers     []*peer     // open sessions, oldest first
+	stalled   []*publish  // held back by the alarm, oldest first
+	delayed   []*delayed  // held back by a filter, oldest first
+	filters   []filter    // sorted by id
+
+	lastMessage uint64
+
+	// Events are reused; a sink that makes the broker report something while it is being told
+	// something gets the next one.
+	events []*history.Event
+	depth  int
+}
+
+// New returns a broker that is up and empty. Events go to sink; nil drops them.
+func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options) *Broker {
+	opts = opts.withDefaults()
+	return &Broker{
+		k:        k,
+		net:      net,
+		sink:     sink,
+		opts:     opts,
+		clock:    k.NewClock(opts.Name),
+		disk:     k.Stream("broker/disk"),
+		lateness: k.Stream("broker/lateness"),
+		loss:     k.Stream("broker/loss"),
+		late:     k.Stream("broker/late-reads"),
+		up:       true,
+	}
+}
+
+// Clock is the broker's own clock; x-death shows its wall time. Expiry goes by true time.
+func (b *Broker) Clock() *kernel.Clock { return b.clock }
+
+// Up says whether the broker is up.
+func (b *Broker) Up() bool { return b.up }
+
+// Stop takes the broker down: its sessions end, what they had not settled is requeued, and nothing
+// happens until Start but the passing of time, in which messages expire. With kill, each message
+// that was not stored yet is kept or lost by a draw. Stopping twice does nothing.
+func (b *Broker) Stop(kill bool) {
+	if !b.up {
+		return
+	}
+	fault := FaultStop
+	if kill {
+		fault = FaultKill
+	}
+	if len(b.peers) > 0 {
+		b.net.Touch(fault)
+	}
+	b.up = false
+	b.observe(history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
+	for _, p := range slices.Clone(b.peers) {
+		p.close()
+	}
+	b.stalled = nil
+	for _, q := range b.queues {
+		q.goDown(kill)
+	}
+	b.net.SetServer(b.opts.Name, false)
+}
+
+// Start brings the broker up again with what its queues hold. What expired in the meantime dies at
+// once (rule 13). Starting a broker that is up does nothing.
+func (b *Broker) Start() {
+	if b.up {
+		return
+	}
+	b.up = true
+	b.net.SetServer(b.opts.Name, true)
+	b.observe(history.Event{Kind: history.BrokerUp, Process: b.opts.Name})
+	for _, q := range slices.Clone(b.queues) {
+		q.retryHeld()
+		q.serve()
+	}
+	b.flushDelayed()
+}
+
+// SetAlarm raises or clears the memory alarm: while it is on, publishes are taken but neither stored
+// nor confirmed, and the clients are told (rule 35). It outlasts a restart.
+func (b *Broker) SetAlarm(on bool) {
+	if b.alarm == on {
+		return
+	}
+	b.alarm = on
+	for _, p := range b.peers {
+		p.tellBlocked(on)
+	}
+	if on {
+		return
+	}
+	stalled := b.stalled
+	b.stalled = nil
+	for _, p := range stalled {
+		p.arrive()
+	}
+}
+
+// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone and
+// its consumers are cancelled (rules 15 and 32). It returns false when there is none of that name.
+func (b *Broker) DeleteQueue(name string) bool {
+	q := b.queue(name)
+	if q == nil {
+		return false
+	}
+	b.net.Touch(FaultQueueDeleted)
+	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
+	for _, e := range b.exchanges {
+		e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+	}
+	q.delete()
+	return true
+}
+
+// queue returns the queue of that name, or nil.
+func (b *Broker) queue(name string) *queue {
+	i, ok := slices.BinarySearchFunc(b.queues, name, func(q *queue, name string) int {
+		return strings.Compare(q.decl.Name, name)
+	})
+	if !ok {
+		return nil
+	}
+	return b.queues[i]
+}
+
+// exchange returns the exchange of that name, or nil. The default exchange is not among them.
+func (b *Broker) exchange(name string) *exchange {
+	i, ok := slices.BinarySearchFunc(b.exchanges, name, func(e *exchange, name string) int {
+		return strings.Compare(e.name, name)
+	})
+	if !ok {
+		return nil
+	}
+	return b.exchanges[i]
+}
+
+// observe reports an event, with time and step filled in.
+func (b *Broker) observe(e history.Event) {
+	if b.sink == nil {
+		return
+	}
+	if b.depth == len(b.events) {
+		b.events = append(b.events, new(history.Event))
+	}
+	slot := b.events[b.depth]
+	*slot = e
+	slot.At = b.k.Now()
+	slot.Step = b.k.Step()
+	b.depth++
+	b.sink.Observe(slot)
+	b.depth--
+}
+
+// tell reports what happened to one message.
+func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
+	if b.sink == nil {
+		return
+	}
+	e := history.Event{
+		Kind: kind, Message: m.id, Type: uint8(m.envelope.Type),
+		Queue: queue, Process: process, Fault: fault, Count: int64(count),
+	}
+	if d := m.envelope.Dispatch; d != nil {
+		e.Execution, e.Epoch = d.Key.ID, d.Key.Epoch
+	}
+	b.observe(e)
+}
+
+var _ broker.Broker = (*client)(nil)

@@ -1,0 +1,245 @@
+package simbroker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/sim/kernel"
+	"handoff/sim/simnet"
+)
+
+// errMalformed is what a consumer is told of a corrupted body.
+var errMalformed = errors.New("the body is not an envelope: invalid character '\\xff'")
+
+// client is the broker as one process sees it.
+type client struct {
+	b         *Broker
+	p         *kernel.Process
+	heartbeat time.Duration
+}
+
+// Client returns the broker for one process. Its sessions send heartbeats; 0 means none, so that a
+// silent peer is never found out.
+func (b *Broker) Client(p *kernel.Process, heartbeat time.Duration) broker.Broker {
+	return &client{b: b, p: p, heartbeat: heartbeat}
+}
+
+// session is the client's end of one connection.
+type session struct {
+	b         *Broker
+	p         *kernel.Process
+	conn      *simnet.Conn // nil until the broker has accepted
+	peer      *peer
+	heartbeat time.Duration
+
+	batches   []*batch   // publishes without an outcome, oldest first
+	requests  []*request // without a reply, oldest first
+	subs      []*subscription
+	sent      uint64 // publishes
+	lastHeard time.Duration
+	blocked   bool
+	closed    bool
+	// readOn: what lay in the buffers when the session was lost can still be received, as when the
+	// connection's last frames are read at once.
+	readOn bool
+}
+
+// request is one question to the broker.
+type request struct {
+	wait kernel.Wait
+	err  error
+}
+
+// Connect implements broker.Broker. A broker that accepted a connection whose client gave up learns
+// so by its end.
+func (c *client) Connect(ctx context.Context) (broker.Session, error) {
+	b := c.b
+	within, cancel := b.k.WithTimeout(ctx, b.opts.ConnectTimeout)
+	defer cancel()
+	s := &session{b: b, p: c.p, heartbeat: c.heartbeat, lastHeard: b.k.Now()}
+	err := b.net.Call(within, c.p, b.opts.Name, func() {
+		if !s.closed && c.p.Alive() {
+			b.accept(s)
+		}
+	})
+	if err == nil {
+		return s, nil
+	}
+	s.closed = true
+	if s.conn != nil {
+		s.conn.CloseClient()
+	}
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return nil, ctxErr
+	}
+	return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
+}
+
+// Closed implements broker.Session.
+func (s *session) Closed() bool { return s.closed }
+
+// Blocked implements broker.Session.
+func (s *session) Blocked() bool { return s.blocked && !s.closed }
+
+// Close implements broker.Session.
+func (s *session) Close() {
+	s.b.k.CheckAlive()
+	if s.closed {
+		return
+	}
+	s.conn.CloseClient()
+	s.over()
+}
+
+// end is the client's learning that the session is over: from the broker, or from its silence.
+func (s *session) end() {
+	if s.closed {
+		return
+	}
+	s.readOn = s.b.late.Uint64N(2) == 1
+	s.over()
+}
+
+// over wakes everybody who waits for something of the session.
+func (s *session) over() {
+	s.closed = true
+	s.conn.CloseClient()
+	for _, r := range s.requests {
+		r.err = broker.ErrClosed
+		r.wait.Done()
+	}
+	for _, p := range s.batches {
+		p.wait.Done()
+	}
+	for _, sub := range s.subs {
+		if !s.readOn {
+			sub.buffer = nil
+		}
+		sub.wake()
+	}
+	s.requests, s.batches, s.subs = nil, nil, nil
+}
+
+// ask makes one request of the broker: do runs there and its error comes back; then runs after the
+// reply was sent.
+func (s *session) ask(ctx context.Context, do func() error, then func()) error {
+	k := s.b.k
+	k.CheckAlive()
+	k.Point()
+	if s.closed {
+		return broker.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r := &request{wait: k.NewWait()}
+	s.requests = append(s.requests, r)
+	s.conn.SendToServer(func() {
+		err := do()
+		s.conn.SendToClient(func() {
+			r.err = err
+			r.wait.Done()
+		})
+		if err == nil && then != nil {
+			then()
+		}
+	})
+	err := r.wait.Await(ctx)
+	s.requests = slices.DeleteFunc(s.requests, func(other *request) bool { return other == r })
+	if err != nil {
+		return err
+	}
+	return r.err
+}
+
+// Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
+func (s *session) Declare(ctx context.Context, t broker.Topology) error {
+	return s.ask(ctx, func() error { return s.b.declare(t) }, nil)
+}
+
+// batch is one call of Publish.
+type batch struct {
+	outcomes []broker.Outcome
+	left     int
+	wait     kernel.Wait
+	over     bool // the caller has its outcomes and they are its own
+}
+
+// settle notes an outcome.
+func (t *batch) settle(i int, o broker.Outcome) {
+	if t.over {
+		return
+	}
+	t.outcomes[i] = o
+	t.left--
+	if t.left == 0 {
+		t.wait.Done()
+	}
+}
+
+// Publish implements broker.Session. Between any two messages of a batch the process can crash. What a
+// session or a context that is over kept from being sent is NotSent.
+func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	k := s.b.k
+	t := &batch{outcomes: make([]broker.Outcome, len(ms)), left: len(ms)}
+	for i := range ms {
+		k.CheckAlive()
+		k.Point()
+		if s.closed || ctx.Err() != nil {
+			for ; i < len(ms); i++ {
+				t.outcomes[i] = broker.NotSent
+			}
+			t.over = true
+			return t.outcomes
+		}
+		envelope := ms[i].Envelope
+		p := &publish{
+			peer: s.peer, batch: t, index: i,
+			exchange: ms[i].Exchange, key: ms[i].RoutingKey, envelope: &envelope,
+		}
+		s.sent++
+		s.conn.SendToServer(p.arrive)
+	}
+	if len(ms) == 0 {
+		return t.outcomes
+	}
+	t.wait = k.NewWait()
+	s.batches = append(s.batches, t)
+	// Whatever ended the wait, what is not known now stays unknown.
+	_ = t.wait.Await(ctx)
+	t.over = true
+	s.batches = slices.DeleteFunc(s.batches, func(other *batch) bool { return other == t })
+	return t.outcomes
+}
+
+// Consume implements broker.Session. When ctx ends before the broker has answered, the subscription is
+// cancelled and what arrives for it goes back.
+func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	sub := &subscription{s: s, queue: queue}
+	s.subs = append(s.subs, sub)
+	err := s.ask(ctx, func() error {
+		c, err := s.peer.consume(sub, prefetch)
+		sub.consumer = c
+		return err
+	}, func() { sub.consumer.q.serve() })
+	if err == nil {
+		return sub, nil
+	}
+	sub.abandoned = true
+	s.subs = slices.DeleteFunc(s.subs, func(other *subscription) bool { return other == sub })
+	if !s.closed {
+		s.conn.SendToServer(func() {
+			if sub.consumer != nil {
+				s.peer.cancel(sub.consumer)
+			}
+		})
+		for _, d := range sub.buffer {
+			sub.giveBack(d)
+		}
+	}
+	return nil, err
+}

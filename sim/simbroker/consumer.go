@@ -1,0 +1,107 @@
+package simbroker
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/broker"
+	"handoff/sim/kernel"
+)
+
+// subscription is the client's end of a consumer.
+type subscription struct {
+	s        *session
+	queue    string
+	consumer *consumer // at the broker; nil until it has accepted
+
+	buffer    []broker.Delivery // received from the network, not yet by the program; oldest first
+	waiters   []kernel.Wait
+	cancelled bool
+	abandoned bool // nobody will ever read it
+}
+
+// receive is a delivery's arrival at the client.
+func (sub *subscription) receive(d broker.Delivery) {
+	if sub.abandoned {
+		sub.giveBack(d)
+		return
+	}
+	sub.buffer = append(sub.buffer, d)
+	sub.wake()
+}
+
+// wake lets all that wait look again; who finds nothing goes on waiting.
+func (sub *subscription) wake() {
+	waiters := sub.waiters
+	sub.waiters = nil
+	for _, w := range waiters {
+		w.Done()
+	}
+}
+
+// cancelledByServer is basic.cancel's arrival at the client.
+func (sub *subscription) cancelledByServer() {
+	sub.cancelled = true
+	sub.wake()
+}
+
+// Receive implements broker.Consumer. What is in the buffer comes before ErrCancelled, and, by a draw
+// for each session that was lost, before ErrClosed.
+func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
+	k := sub.s.b.k
+	k.CheckAlive()
+	k.Point()
+	for {
+		switch {
+		case len(sub.buffer) > 0:
+			d := sub.buffer[0]
+			sub.buffer[0] = broker.Delivery{}
+			sub.buffer = sub.buffer[1:]
+			return d, nil
+		case sub.s.closed:
+			return broker.Delivery{}, broker.ErrClosed
+		case sub.cancelled:
+			return broker.Delivery{}, broker.ErrCancelled
+		}
+		w := k.NewWait()
+		sub.waiters = append(sub.waiters, w)
+		if err := w.Await(ctx); err != nil {
+			sub.waiters = slices.DeleteFunc(sub.waiters, func(other kernel.Wait) bool { return other == w })
+			return broker.Delivery{}, err
+		}
+	}
+}
+
+// Ack implements broker.Consumer. After the session has ended it does nothing.
+func (sub *subscription) Ack(d broker.Delivery) {
+	s := sub.s
+	s.b.k.CheckAlive()
+	if !s.closed {
+		s.conn.SendToServer(func() { s.peer.ack(d.Tag) })
+	}
+}
+
+// Reject implements broker.Consumer. After the session has ended it does nothing.
+func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
+	s := sub.s
+	s.b.k.CheckAlive()
+	if !s.closed {
+		s.conn.SendToServer(func() { s.peer.reject(d.Tag, requeue) })
+	}
+}
+
+// giveBack requeues what nobody will read.
+func (sub *subscription) giveBack(d broker.Delivery) {
+	s := sub.s
+	s.conn.SendToServer(func() { s.peer.reject(d.Tag, true) })
+}
+
+// Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
+// ErrCancelled.
+func (sub *subscription) Cancel(ctx context.Context) error {
+	return sub.s.ask(ctx, func() error {
+		sub.s.peer.cancel(sub.consumer)
+		sub.s.conn.SendToClient(sub.cancelledByServer)
+		return nil
+	}, nil)
+}

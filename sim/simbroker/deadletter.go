@@ -1,0 +1,109 @@
+package simbroker
+
+import (
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+)
+
+// die takes a message that is no longer in the queue to the dead letter exchange, or drops it.
+func (q *queue) die(m *message, reason broker.DeathReason) {
+	b := q.b
+	m.reason = reason
+	if reason == broker.DeathRejected {
+		b.tell(history.Rejected, m, q.decl.Name, "", "", 0)
+	} else {
+		b.tell(history.Expired, m, q.decl.Name, "", "", 0)
+	}
+	if q.decl.DeadLetterExchange == "" {
+		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
+		return
+	}
+	m.deaths = b.recordDeath(m.deaths, q.decl.Name, reason)
+	if q.deadLetter(m) {
+		return
+	}
+	q.held = append(q.held, m)
+	q.watchHeld()
+}
+
+// deadLetter routes a dead message. It returns false when the message has to stay: a quorum queue
+// dead-letters at least once, so without a route it keeps the message (rule 41). A classic queue drops
+// it without a word (rule 17).
+func (q *queue) deadLetter(m *message) bool {
+	b := q.b
+	routed, _ := b.route(q.decl.DeadLetterExchange, m.key)
+	targets := slices.DeleteFunc(slices.Clone(routed), func(t *queue) bool {
+		return isCycle(m.deaths, t.decl.Name)
+	})
+	if len(targets) == 0 {
+		if len(routed) == 0 && q.decl.Type == typeQuorum {
+			return false
+		}
+		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
+		return true
+	}
+	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
+	for _, t := range targets {
+		t.push(&message{
+			id: m.id, envelope: m.envelope, key: m.key,
+			deaths: m.deaths, corrupt: m.corrupt, stored: true,
+		})
+	}
+	return true
+}
+
+// watchHeld arms the next attempt for the dead letters without a route.
+func (q *queue) watchHeld() {
+	if q.retrying || len(q.held) == 0 {
+		return
+	}
+	q.retrying = true
+	q.retry = q.b.k.After(q.b.opts.DeadLetterRetry, func() {
+		q.retrying = false
+		q.retryHeld()
+	})
+}
+
+// retryHeld tries the dead letters without a route again, oldest first.
+func (q *queue) retryHeld() {
+	held := q.held
+	q.held = nil
+	for _, m := range held {
+		if !q.deadLetter(m) {
+			q.held = append(q.held, m)
+		}
+	}
+	q.watchHeld()
+}
+
+// recordDeath returns x-death with one more death: one entry for each queue and reason, the newest
+// first, the time being that of the first death there (rule 18).
+func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
+	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall()}
+	all := make([]broker.Death, 1, len(deaths)+1)
+	for _, d := range deaths {
+		if d.Queue == queue && d.Reason == reason {
+			newest = d
+			continue
+		}
+		all = append(all, d)
+	}
+	newest.Count++
+	all[0] = newest
+	return all
+}
+
+// isCycle is rule 19: the message has died in the target before, and nobody rejected it since.
+func isCycle(deaths []broker.Death, target string) bool {
+	for _, d := range deaths {
+		if d.Reason == broker.DeathRejected {
+			return false
+		}
+		if d.Queue == target {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,96 @@
+// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10 was measured to behave.
+// It implements broker.Broker for each simulated process, over simnet, so that everything a client is
+// told can be late, lost or wrong.
+//
+// # Which rules are modelled
+//
+// The numbers are those of the list of rules that were reproduced on the real broker.
+//
+//	 1  topic and direct routing; "#" is a word like any other on a direct exchange
+//	 2  the default exchange routes by queue name
+//	 4  a mandatory publish without a route is returned, and stored nowhere
+//	 5  a publish to a missing exchange closes the session; what it had not confirmed is unknown
+//	 6  a confirm comes after every routed queue has stored the message, in no promised order
+//	 7  a nack, as a fault of a filter only: queues have no limits
+//	 8  a session that ends before the confirm leaves the outcome unknown, stored or not
+//	 9  x-message-ttl of a queue (a message has no expiration of its own in this project)
+//	10  expired messages are never delivered, and leave at the head only
+//	11  a delivered message does not expire
+//	12  requeueing keeps the expiry; what is past it dies at once, a waiting consumer or not
+//	13  expiry runs on while the broker is down
+//	15  dead letters come from rejection and expiry; deleting a queue makes none
+//	16  a dead letter keeps its routing key
+//	17  a classic queue drops a dead letter whose exchange is missing or has no route
+//	18  x-death: newest first, one entry for a queue and reason, with count and time of the first
+//	19  a dead letter that comes back to a queue without a rejection on its way is dropped
+//	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
+//	22  a redeclaration with other settings is refused
+//	25  prefetch for each consumer, 0 being no limit; consumers take turns
+//	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
+//	27  cancelling a consumer leaves what it holds with the session
+//	28  the end of a session requeues all it held, at its old places, redelivered
+//	29  redelivered says "maybe seen": the delivery may never have reached the program
+//	30  the delivery count of quorum queues, without a limit (the default before 4.0)
+//	32  deleting a queue cancels its consumers and leaves their sessions open
+//	34  heartbeats of both ends; until they miss, a silent client keeps what it holds
+//	35  the alarm: publishes are held without an error, consumers go on
+//	36  persistent messages outlast a restart; a classic queue marks all of them redelivered
+//	38  publishes of one session keep their order
+//	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
+//	43  expiry is never early and at most 22 ms late
+//
+// Not modelled, because nothing in this project can reach it: non-mandatory publishes (3), TTL 0 (14),
+// length limits (21), queues that expire, are exclusive or delete themselves (23, 24), delivery limits,
+// single active consumers (33), transactions (37), alternate exchanges (39), transient messages (part
+// of 36 and 40), taps (42). Not modelled although it exists: the consumer timeout of 30 minutes (31),
+// which the core stays far below by acknowledging at the claim; acknowledgements that a kill makes the
+// broker forget; that an alarm stops all reading from a connection that publishes, so that
+// acknowledgements on that connection wait too; clusters, and with them the loss of a majority. After a
+// restart a held dead letter is tried at once; on the real broker it was not measured.
+//
+// # A session
+//
+// One session is one connection with as many channels as it needs: a refused declaration or a consumer
+// of a missing queue is an error and leaves the session open, while errors that RabbitMQ answers by
+// closing the channel of publishes or deliveries (rules 5 and 26) end the session. When the process
+// ends, its operating system closes the connection and the broker learns it after one leg, or never
+// when that leg is cut: then by the heartbeat. A client that learns that its session is over may, by
+// a draw, still hand out the deliveries that it had received: they are somebody else's by then.
+//
+// # What a message writes into the history
+//
+// A message's number is that of its publish, and its copies share it: in several queues, as a
+// duplicate, and as a dead letter. Conservation is judged for each pair of message and queue, and for
+// each pair
+//
+//	Enqueued = Acked + DeadLettered + Dropped + what Depths still counts (ready, unacked, held)
+//
+// at any moment. No other event adds or removes a copy. The sequences are:
+//
+//	publish without a route      PublishReturned
+//	publish with n routes        Published (Count n), then Enqueued in each of the n queues at once;
+//	                             a filter's delay moves its Enqueued, a duplicate adds one more
+//	refused by a filter (nack)   nothing; so does a publish that never arrived or found no exchange
+//	delivery                     Delivered, any number of times, then one of Acked, Requeued, Rejected
+//	back into the queue          Requeued, after the Delivered of the same process
+//	expiry                       Expired, then one end
+//	rejection without requeue    Rejected, then one end
+//	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
+//	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a classic
+//	                             queue, no route there, or a cycle
+//	  end of a quorum queue      none at first when there is no route: the copy is held, and
+//	                             DeadLettered or Dropped follow at a later attempt
+//	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once
+//	lost by a kill               Dropped with FaultKill, after a Requeued if it was unsettled
+//	queue deleted                Dropped with FaultQueueDeleted for every copy, unsettled ones included;
+//	                             settling those later writes nothing
+//
+// The broker going down writes BrokerDown, then Requeued for all that was unsettled, then Dropped for
+// what a kill lost. Process is the publisher of Published and PublishReturned, the consumer of
+// Delivered, Acked and Requeued, and empty elsewhere.
+//
+// # Choices
+//
+// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
+// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase). A draw of 0 is the plain way.
+package simbroker

@@ -1,0 +1,124 @@
+package simbroker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+)
+
+// Tamper is what a filter does to one publish. The zero value leaves it alone.
+type Tamper struct {
+	// Drop: routed, confirmed and lost.
+	Drop bool
+	// Duplicate: put into each queue twice.
+	Duplicate bool
+	// Delay: confirmed at once, but it enters its queues so much later; different delays reorder.
+	Delay time.Duration
+	// Corrupt: delivered with Malformed set and no envelope.
+	Corrupt bool
+	// Nack: refused, nothing stored.
+	Nack bool
+	// Silent: stored, but its confirm never comes.
+	Silent bool
+	// Fault names whoever does it; it should not be empty.
+	Fault string
+}
+
+// Filter looks at a publish and says what is done to it. It may draw.
+type Filter func(t broker.Type, routingKey string) Tamper
+
+type filter struct {
+	id int
+	fn Filter
+}
+
+// tampering is what all filters do together; each field names the fault behind it, empty for none.
+type tampering struct {
+	drop, duplicate, corrupt, nack, silent string
+	delay                                  time.Duration
+	delays                                 []string
+}
+
+// unnamed stands for a filter without a name, because an empty fault means the broker's own rules.
+const unnamed = "filter"
+
+// SetFilter adds a filter, or replaces the one with that id, or takes it away when f is nil. Filters
+// are asked in the order of their ids, and all of them are: each sees every publish that has a route
+// or is returned, and what they say adds up. Dead letters pass unseen, being moved inside the broker.
+func (b *Broker) SetFilter(id int, f Filter) {
+	b.filters = slices.DeleteFunc(b.filters, func(old filter) bool { return old.id == id })
+	if f != nil {
+		b.filters = append(b.filters, filter{id: id, fn: f})
+		slices.SortFunc(b.filters, func(x, y filter) int { return cmp.Compare(x.id, y.id) })
+	}
+}
+
+func (b *Broker) tampering(t broker.Type, key string) tampering {
+	var all tampering
+	for _, f := range b.filters {
+		one := f.fn(t, key)
+		name := one.Fault
+		if name == "" {
+			name = unnamed
+		}
+		note := func(field *string, on bool) {
+			if on && *field == "" {
+				*field = name
+			}
+		}
+		note(&all.drop, one.Drop)
+		note(&all.duplicate, one.Duplicate)
+		note(&all.corrupt, one.Corrupt)
+		note(&all.nack, one.Nack)
+		note(&all.silent, one.Silent)
+		if one.Delay > 0 {
+			all.delay += one.Delay
+			all.delays = append(all.delays, name)
+		}
+	}
+	return all
+}
+
+// delayed is a message that a filter holds back.
+type delayed struct {
+	m     *message
+	queue string
+	due   bool
+}
+
+func (b *Broker) delay(m *message, queue string, d time.Duration) {
+	held := &delayed{m: m, queue: queue}
+	b.delayed = append(b.delayed, held)
+	b.k.After(d, func() {
+		held.due = true
+		if b.up {
+			b.flushDelayed()
+		}
+	})
+}
+
+// flushDelayed enqueues what is due, in the order in which it was published.
+func (b *Broker) flushDelayed() {
+	var due []*delayed
+	kept := b.delayed[:0]
+	for _, d := range b.delayed {
+		if d.due {
+			due = append(due, d)
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	clear(b.delayed[len(kept):])
+	b.delayed = kept
+	for _, d := range due {
+		if q := b.queue(d.queue); q != nil {
+			q.push(d.m)
+			continue
+		}
+		b.tell(history.Enqueued, d.m, d.queue, "", "", 0)
+		b.tell(history.Dropped, d.m, d.queue, "", FaultQueueDeleted, 0)
+	}
+}

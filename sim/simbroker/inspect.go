@@ -1,0 +1,92 @@
+package simbroker
+
+import (
+	"time"
+
+	"handoff/core/broker"
+)
+
+// Depth is how much one queue holds.
+type Depth struct {
+	Queue string
+	// Ready can be delivered, Unacked was delivered and is not settled, Held are dead letters that
+	// have no route and wait for one (rule 41).
+	Ready, Unacked, Held int
+}
+
+// Total is everything the queue answers for.
+func (d Depth) Total() int { return d.Ready + d.Unacked + d.Held }
+
+// Depths returns all queues, sorted by name.
+func (b *Broker) Depths() []Depth {
+	all := make([]Depth, 0, len(b.queues))
+	for _, q := range b.queues {
+		all = append(all, q.depth())
+	}
+	return all
+}
+
+// Depth returns one queue's; false when there is none of that name.
+func (b *Broker) Depth(queue string) (Depth, bool) {
+	q := b.queue(queue)
+	if q == nil {
+		return Depth{Queue: queue}, false
+	}
+	return q.depth(), true
+}
+
+func (q *queue) depth() Depth {
+	return Depth{Queue: q.decl.Name, Ready: q.length(), Unacked: q.unacked, Held: len(q.held)}
+}
+
+// Idle says that nothing is left to do: every queue is empty, no publish is on its way or held back,
+// and no filter delays a message. A session whose end the broker does not know of yet may still
+// count as one with a publish on its way.
+func (b *Broker) Idle() bool {
+	for _, q := range b.queues {
+		if q.depth().Total() > 0 {
+			return false
+		}
+	}
+	for _, p := range b.peers {
+		if p.s.sent != p.received {
+			return false
+		}
+	}
+	return len(b.delayed) == 0
+}
+
+// Sessions is how many sessions the broker believes to be open.
+func (b *Broker) Sessions() int { return len(b.peers) }
+
+// Stored is one message that is ready in a queue.
+type Stored struct {
+	Message     uint64
+	RoutingKey  string
+	Envelope    *broker.Envelope // must not be changed
+	Redelivered bool
+	Deliveries  int
+	Deaths      []broker.Death // must not be changed
+	// Expires is when it dies, in true time; 0 when it does not.
+	Expires time.Duration
+}
+
+// Ready returns what is ready in a queue, in order; nothing when there is no such queue.
+func (b *Broker) Ready(queue string) []Stored {
+	q := b.queue(queue)
+	if q == nil {
+		return nil
+	}
+	all := make([]Stored, 0, q.length())
+	for _, m := range q.ready[q.head:] {
+		expires := m.expires
+		if expires == never {
+			expires = 0
+		}
+		all = append(all, Stored{
+			Message: m.id, RoutingKey: m.key, Envelope: m.envelope, Redelivered: m.redelivered,
+			Deliveries: m.deliveries, Deaths: m.deaths, Expires: expires,
+		})
+	}
+	return all
+}

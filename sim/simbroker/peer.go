@@ -1,0 +1,185 @@
+package simbroker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+	"handoff/sim/simnet"
+)
+
+// peer is the broker's end of a session.
+type peer struct {
+	b       *Broker
+	conn    *simnet.Conn
+	s       *session
+	process string
+
+	consumers []*consumer
+	unacked   []unsettled // by tag
+	lastTag   uint64
+	received  uint64 // publishes
+	lastHeard time.Duration
+	closed    bool
+}
+
+// unsettled is a delivery that the client has not acknowledged.
+type unsettled struct {
+	tag uint64
+	m   *message
+	c   *consumer
+}
+
+// consumer is the broker's end of a subscription.
+type consumer struct {
+	p        *peer
+	q        *queue
+	sub      *subscription
+	prefetch int
+	unacked  int
+}
+
+// accept opens the broker's end of a session.
+func (b *Broker) accept(s *session) {
+	s.conn = b.net.Stream(s.p, b.opts.Name)
+	p := &peer{b: b, conn: s.conn, s: s, process: s.p.Name(), lastHeard: b.k.Now()}
+	s.peer = p
+	s.conn.OnServerClosed(p.close)
+	s.conn.OnClientClosed(s.end)
+	b.peers = append(b.peers, p)
+	if b.alarm {
+		p.tellBlocked(true)
+	}
+	s.startHeartbeat()
+}
+
+func (p *peer) tellBlocked(on bool) {
+	p.conn.SendToClient(func() { p.s.blocked = on })
+}
+
+// close ends the session at the broker, for whatever reason: everything unsettled goes back to its
+// place, and only then do other consumers, or death, get it (rules 12 and 28).
+func (p *peer) close() {
+	if p.closed {
+		return
+	}
+	p.closed = true
+	p.conn.CloseServer()
+	b := p.b
+	b.peers = slices.DeleteFunc(b.peers, func(other *peer) bool { return other == p })
+	b.stalled = slices.DeleteFunc(b.stalled, func(s *publish) bool { return s.peer == p })
+	for _, c := range p.consumers {
+		c.q.drop(c)
+	}
+	p.consumers = nil
+	var queues []*queue
+	for _, u := range p.unacked {
+		q := u.m.queue
+		if q.deleted {
+			continue
+		}
+		q.putBack(u.m, p.process)
+		if !slices.Contains(queues, q) {
+			queues = append(queues, q)
+		}
+	}
+	p.unacked = nil
+	for _, q := range queues {
+		q.serve()
+	}
+}
+
+// consume adds a consumer; the caller serves the queue once the client was told.
+func (p *peer) consume(sub *subscription, prefetch int) (*consumer, error) {
+	q := p.b.queue(sub.queue)
+	if q == nil {
+		return nil, fmt.Errorf("consume: queue %s %w", sub.queue, errNotFound)
+	}
+	c := &consumer{p: p, q: q, sub: sub, prefetch: prefetch}
+	p.consumers = append(p.consumers, c)
+	q.consumers = append(q.consumers, c)
+	return c, nil
+}
+
+// cancel ends new deliveries; what is unsettled stays with the session (rule 27).
+func (p *peer) cancel(c *consumer) {
+	p.consumers = slices.DeleteFunc(p.consumers, func(other *consumer) bool { return other == c })
+	c.q.drop(c)
+}
+
+func (q *queue) drop(c *consumer) {
+	q.consumers = slices.DeleteFunc(q.consumers, func(other *consumer) bool { return other == c })
+}
+
+// cancelledByServer is basic.cancel from the broker: the session lives on (rule 32).
+func (c *consumer) cancelledByServer() {
+	c.p.consumers = slices.DeleteFunc(c.p.consumers, func(other *consumer) bool { return other == c })
+	c.p.conn.SendToClient(c.sub.cancelledByServer)
+}
+
+// deliver sends a message to the consumer. From here on it can't expire (rule 11).
+func (c *consumer) deliver(m *message) {
+	p := c.p
+	p.lastTag++
+	p.unacked = append(p.unacked, unsettled{tag: p.lastTag, m: m, c: c})
+	c.unacked++
+	c.q.unacked++
+	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
+	d := broker.Delivery{
+		Tag: p.lastTag, RoutingKey: m.key, Redelivered: m.redelivered,
+		Envelope: *m.envelope, Deaths: m.deaths,
+	}
+	if m.corrupt {
+		d.Envelope = broker.Envelope{}
+		d.Malformed = errMalformed
+		d.Body = []byte("{\"message_type\": \xff")
+	}
+	p.conn.SendToClient(func() { c.sub.receive(d) })
+}
+
+// settle is an acknowledgement's or a rejection's arrival. A tag that is not open closes the session:
+// settling twice, or what another session received, is a violation (rule 26).
+func (p *peer) settle(tag uint64, settled func(u unsettled)) {
+	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettled, tag uint64) int {
+		switch {
+		case u.tag < tag:
+			return -1
+		case u.tag > tag:
+			return 1
+		}
+		return 0
+	})
+	if !ok {
+		p.close()
+		return
+	}
+	u := p.unacked[i]
+	p.unacked = slices.Delete(p.unacked, i, i+1)
+	u.c.unacked--
+	if u.m.queue.deleted {
+		return
+	}
+	settled(u)
+	u.m.queue.serve()
+}
+
+func (p *peer) ack(tag uint64) {
+	p.settle(tag, func(u unsettled) {
+		u.m.queue.unacked--
+		p.b.tell(history.Acked, u.m, u.m.queue.decl.Name, p.process, "", 0)
+	})
+}
+
+func (p *peer) reject(tag uint64, requeue bool) {
+	p.settle(tag, func(u unsettled) {
+		q := u.m.queue
+		if requeue {
+			q.putBack(u.m, p.process)
+			return
+		}
+		q.unacked--
+		q.die(u.m, broker.DeathRejected)
+	})
+}

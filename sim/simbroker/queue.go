@@ -1,0 +1,213 @@
+package simbroker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+	"handoff/sim/kernel"
+)
+
+// The queue types.
+const (
+	typeQuorum  = "quorum"
+	typeClassic = "classic"
+)
+
+// message is one copy of a message: in one queue, or unsettled at a consumer of it.
+type message struct {
+	id       uint64
+	envelope *broker.Envelope // shared, never changed
+	key      string
+	queue    *queue
+	// place orders the messages of a queue; a requeued one returns to its own (rule 28).
+	place uint64
+	// expires is when it dies, in true time, or never. Neither requeueing nor a restart moves it.
+	expires     time.Duration
+	redelivered bool
+	// deliveries counts the times that a quorum queue got it back.
+	deliveries int
+	deaths     []broker.Death // shared, never changed; newest first
+	reason     broker.DeathReason
+	corrupt    bool
+	stored     bool
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// queue is a durable queue.
+type queue struct {
+	b    *Broker
+	decl broker.Queue
+
+	ready     []*message // by place; those before head are gone
+	head      int
+	nextPlace uint64
+	unacked   int
+	held      []*message  // dead letters without a route, oldest first (rule 41)
+	consumers []*consumer // whose turn it is first
+
+	expiry   kernel.Timer
+	expiryAt time.Duration // 0 when the timer is not armed
+	retry    kernel.Timer
+	retrying bool
+	deleted  bool
+}
+
+func (q *queue) length() int { return len(q.ready) - q.head }
+
+func (q *queue) front() *message { return q.ready[q.head] }
+
+func (q *queue) pop() *message {
+	m := q.ready[q.head]
+	q.ready[q.head] = nil
+	q.head++
+	if q.head == len(q.ready) {
+		q.ready, q.head = q.ready[:0], 0
+	}
+	return m
+}
+
+// push appends a message, whose time to live starts now, and serves it.
+func (q *queue) push(m *message) {
+	m.queue = q
+	m.place = q.nextPlace
+	q.nextPlace++
+	m.expires = never
+	if q.decl.TTL > 0 {
+		m.expires = q.b.k.Now() + q.decl.TTL
+	}
+	q.ready = append(q.ready, m)
+	q.b.tell(history.Enqueued, m, q.decl.Name, "", "", 0)
+	q.serve()
+}
+
+// putBack returns a message to its place. The caller serves the queue afterwards, so that several are
+// back before the first goes out again.
+func (q *queue) putBack(m *message, process string) {
+	q.unacked--
+	m.redelivered = true
+	m.deliveries++
+	if q.head > 0 && (q.head == len(q.ready) || m.place < q.ready[q.head].place) {
+		q.head--
+		q.ready[q.head] = m
+	} else {
+		i, _ := slices.BinarySearchFunc(q.ready[q.head:], m.place, func(o *message, place uint64) int {
+			return cmp.Compare(o.place, place)
+		})
+		q.ready = slices.Insert(q.ready, q.head+i, m)
+	}
+	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
+}
+
+// serve hands out what can be handed out. Whatever has expired dies when it comes to the front and
+// only there (rule 10).
+func (q *queue) serve() {
+	if !q.b.up || q.deleted {
+		return
+	}
+	for q.length() > 0 {
+		if q.front().expires <= q.b.k.Now() {
+			q.die(q.pop(), broker.DeathExpired)
+			continue
+		}
+		c := q.nextConsumer()
+		if c == nil {
+			break
+		}
+		c.deliver(q.pop())
+	}
+	q.watchFront()
+}
+
+// nextConsumer returns the first consumer that may have another message and puts it last (rule 25).
+func (q *queue) nextConsumer() *consumer {
+	for i, c := range q.consumers {
+		if c.prefetch == 0 || c.unacked < c.prefetch {
+			copy(q.consumers[i:], q.consumers[i+1:])
+			q.consumers[len(q.consumers)-1] = c
+			return c
+		}
+	}
+	return nil
+}
+
+// watchFront sees to it that the front dies in time, a little late as measured (rule 43). A timer that
+// runs for an earlier moment is kept: it looks again when it fires, which is cheaper than moving it
+// with every delivery.
+func (q *queue) watchFront() {
+	if q.length() == 0 || q.front().expires == never {
+		return
+	}
+	at := q.front().expires
+	if q.expiryAt != 0 {
+		if q.expiryAt <= at {
+			return
+		}
+		q.expiry.Stop()
+	}
+	late := q.b.lateness.Duration(0, q.b.opts.Lateness)
+	q.expiryAt = at
+	q.expiry = q.b.k.After(at+late-q.b.k.Now(), func() {
+		q.expiryAt = 0
+		q.serve()
+	})
+}
+
+// goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue marks all
+// that it recovers as redelivered.
+func (q *queue) goDown(kill bool) {
+	q.expiry.Stop()
+	q.expiryAt = 0
+	q.retry.Stop()
+	q.retrying = false
+	kept := q.ready[:q.head]
+	for _, m := range q.ready[q.head:] {
+		if kill && !m.stored && q.b.loss.Uint64N(2) == 1 {
+			q.b.net.Touch(FaultKill)
+			q.b.tell(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
+			continue
+		}
+		m.stored = true
+		if q.decl.Type == typeClassic {
+			m.redelivered = true
+		}
+		kept = append(kept, m)
+	}
+	clear(q.ready[len(kept):])
+	q.ready = kept
+	if q.head == len(q.ready) {
+		q.ready, q.head = q.ready[:0], 0
+	}
+}
+
+// delete drops everything and tells the consumers.
+func (q *queue) delete() {
+	q.deleted = true
+	q.expiry.Stop()
+	q.retry.Stop()
+	drop := func(m *message) {
+		q.b.tell(history.Dropped, m, q.decl.Name, "", FaultQueueDeleted, 0)
+	}
+	for _, m := range q.ready[q.head:] {
+		drop(m)
+	}
+	for _, p := range q.b.peers {
+		for _, u := range p.unacked {
+			if u.m.queue == q {
+				drop(u.m)
+			}
+		}
+	}
+	for _, m := range q.held {
+		drop(m)
+	}
+	q.ready, q.head, q.held, q.unacked = nil, 0, nil, 0
+	consumers := q.consumers
+	q.consumers = nil
+	for _, c := range consumers {
+		c.cancelledByServer()
+	}
+}

@@ -1,0 +1,147 @@
+package simbroker
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"handoff/core/broker"
+)
+
+// errNotFound is 404: the queue or exchange that was named does not exist.
+var errNotFound = errors.New("not found (404)")
+
+// exchange routes by its bindings, in the order in which they were made.
+type exchange struct {
+	name     string
+	kind     broker.ExchangeKind
+	bindings []route
+}
+
+type route struct {
+	pattern string
+	queue   *queue
+}
+
+// declare is queue.declare and its like, one after the other: what came before a refusal stays.
+func (b *Broker) declare(t broker.Topology) error {
+	for _, e := range t.Exchanges {
+		if err := b.declareExchange(e); err != nil {
+			return err
+		}
+	}
+	for _, q := range t.Queues {
+		if err := b.declareQueue(q); err != nil {
+			return err
+		}
+	}
+	for _, binding := range t.Bindings {
+		if err := b.bind(binding); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Broker) declareExchange(e broker.Exchange) error {
+	if old := b.exchange(e.Name); old != nil {
+		if old.kind != e.Kind {
+			return fmt.Errorf("exchange %s is %s, not %s: %w", e.Name, old.kind, e.Kind, broker.ErrPrecondition)
+		}
+		return nil
+	}
+	if e.Kind != broker.Topic && e.Kind != broker.Direct {
+		return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
+	}
+	b.exchanges = append(b.exchanges, &exchange{name: e.Name, kind: e.Kind})
+	slices.SortFunc(b.exchanges, func(x, y *exchange) int { return strings.Compare(x.name, y.name) })
+	return nil
+}
+
+func (b *Broker) declareQueue(decl broker.Queue) error {
+	if old := b.queue(decl.Name); old != nil {
+		if old.decl != decl {
+			return fmt.Errorf("queue %s is %+v, not %+v: %w", decl.Name, old.decl, decl, broker.ErrPrecondition)
+		}
+		return nil
+	}
+	if decl.Type != typeQuorum && decl.Type != typeClassic {
+		return fmt.Errorf("queue %s: unknown type %q", decl.Name, decl.Type)
+	}
+	b.queues = append(b.queues, &queue{b: b, decl: decl})
+	slices.SortFunc(b.queues, func(x, y *queue) int { return strings.Compare(x.decl.Name, y.decl.Name) })
+	return nil
+}
+
+func (b *Broker) bind(binding broker.Binding) error {
+	e, q := b.exchange(binding.Exchange), b.queue(binding.Queue)
+	if e == nil {
+		return fmt.Errorf("bind %s: exchange %s %w", binding.Queue, binding.Exchange, errNotFound)
+	}
+	if q == nil {
+		return fmt.Errorf("bind to %s: queue %s %w", binding.Exchange, binding.Queue, errNotFound)
+	}
+	r := route{pattern: binding.Pattern, queue: q}
+	if !slices.Contains(e.bindings, r) {
+		e.bindings = append(e.bindings, r)
+	}
+	return nil
+}
+
+// route returns the queues that a message goes to, each once; false when there is no such exchange.
+// The default exchange routes by the queue's name (rule 2).
+func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
+	if exchangeName == "" {
+		if q := b.queue(key); q != nil {
+			return []*queue{q}, true
+		}
+		return nil, true
+	}
+	e := b.exchange(exchangeName)
+	if e == nil {
+		return nil, false
+	}
+	var queues []*queue
+	for _, r := range e.bindings {
+		if e.matches(r.pattern, key) && !slices.Contains(queues, r.queue) {
+			queues = append(queues, r.queue)
+		}
+	}
+	return queues, true
+}
+
+// matches is rule 1: on a direct exchange "#" and "*" are ordinary characters.
+func (e *exchange) matches(pattern, key string) bool {
+	if e.kind == broker.Direct {
+		return pattern == key
+	}
+	return matchTopic(pattern, key, false, false)
+}
+
+// matchTopic matches words separated by dots: "*" is one word, "#" any number, none included. The
+// flags say that no words are left, which differs from one empty word.
+func matchTopic(pattern, key string, patternOver, keyOver bool) bool {
+	if patternOver {
+		return keyOver
+	}
+	word, patternRest, more := strings.Cut(pattern, ".")
+	if word == "#" {
+		if matchTopic(patternRest, key, !more, keyOver) {
+			return true
+		}
+		if keyOver {
+			return false
+		}
+		_, keyRest, keyMore := strings.Cut(key, ".")
+		return matchTopic(pattern, keyRest, false, !keyMore)
+	}
+	if keyOver {
+		return false
+	}
+	keyWord, keyRest, keyMore := strings.Cut(key, ".")
+	if word != "*" && word != keyWord {
+		return false
+	}
+	return matchTopic(patternRest, keyRest, !more, !keyMore)
+}

@@ -1,0 +1,210 @@
+package simhost
+
+import (
+	"context"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/worker"
+	"handoff/sim/kernel"
+)
+
+// Behaviour is how a simulated action behaves.
+type Behaviour struct {
+	// TakesMin and TakesMax bound how long a run lasts.
+	TakesMin, TakesMax time.Duration
+	// FailPerMillion of the runs fail, for FailReason.
+	FailPerMillion uint64
+	FailReason     execution.Reason
+}
+
+// Delays of a machine: to start a subprocess, and for the shim to notice that its worker is gone.
+const (
+	spawnMin, spawnMax = time.Millisecond, 5 * time.Millisecond
+	pipeMin, pipeMax   = time.Millisecond, 20 * time.Millisecond
+	// obeyMax is how long an action that obeys SIGTERM takes to end.
+	obeyMax = 50 * time.Millisecond
+	// ignoresTerm of a million actions ignore SIGTERM, so that only SIGKILL ends them.
+	ignoresTerm = 200_000
+)
+
+// Machine is what a worker process runs on. Actions belong to it and not to the process: they live on
+// while their worker stands still, and after it has died until the shim has noticed. Only freezing
+// the machine stops them.
+type Machine struct {
+	k    *kernel.Kernel
+	sink history.Sink
+	// ground is a process without tasks: the machine's clock, which no crash of a worker stops.
+	ground    *kernel.Process
+	stream    *kernel.Stream
+	behaviour map[string]Behaviour
+	actions   []*action
+	event     history.Event
+
+	// Shimless machines have no shim, so that nothing ends an action but itself and its worker.
+	// Planted flaws use it.
+	Shimless bool
+}
+
+// NewMachine returns a machine on which the actions named in behaviour, by their ref, can run.
+func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, sink history.Sink) *Machine {
+	return &Machine{k: k, sink: sink, ground: k.NewProcess("machine of " + name), stream: k.Stream("machine/" + name), behaviour: behaviour}
+}
+
+// Ground is the kernel's view of the machine: freezing it stops its clocks and its actions.
+func (m *Machine) Ground() *kernel.Process { return m.ground }
+
+// Alive is how many actions are running.
+func (m *Machine) Alive() int { return len(m.actions) }
+
+// Runner is the runner of one worker process on this machine. When the process ends, the shims of
+// its actions notice.
+func (m *Machine) Runner(p *kernel.Process) worker.Runner {
+	r := &runner{m: m, p: p}
+	p.OnEnd(func(kernel.EndReason) { m.ownerEnded(p) })
+	return r
+}
+
+func (m *Machine) ownerEnded(p *kernel.Process) {
+	if m.Shimless {
+		return
+	}
+	for _, a := range m.actions {
+		if a.owner == p {
+			a.after(m.stream.Duration(pipeMin, pipeMax), func() { a.end(worker.Exit{Killed: true}) })
+		}
+	}
+}
+
+type runner struct {
+	m *Machine
+	p *kernel.Process
+}
+
+// action is one running action under its shim.
+type action struct {
+	m     *Machine
+	owner *kernel.Process
+	spec  worker.Spec
+	fence kernel.Timer
+	ended bool
+	exit  worker.Exit
+	wait  kernel.Wait
+}
+
+// Start implements worker.Runner.
+func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
+	m := r.m
+	m.k.CheckAlive()
+	m.k.Point()
+	w := m.k.NewWait()
+	a := &action{m: m, owner: r.p, spec: s}
+	m.ground.AfterMonotonic(m.stream.Duration(spawnMin, spawnMax), func() {
+		if !r.p.Alive() {
+			return
+		}
+		a.begin()
+		w.Done()
+	})
+	if err := w.Await(ctx); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *action) begin() {
+	m := a.m
+	m.actions = append(m.actions, a)
+	a.emit(history.ActionStarted, execution.None, execution.NoReason)
+	b := m.behaviour[a.spec.Action.Ref]
+	takes := m.stream.Duration(b.TakesMin, b.TakesMax)
+	exit := worker.Exit{}
+	if m.stream.Chance(b.FailPerMillion) {
+		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()
+	}
+	a.after(takes, func() { a.end(exit) })
+	if m.Shimless {
+		return
+	}
+	now := a.owner.Clock().Monotonic()
+	a.after(s0(a.spec.Limit-now), func() { a.end(worker.Exit{Killed: true}) })
+	a.setFence(a.spec.Fence - now)
+}
+
+func (a *action) setFence(in time.Duration) {
+	a.fence.Stop()
+	a.fence = a.after(s0(in), func() { a.end(worker.Exit{Killed: true}) })
+}
+
+func (a *action) after(d time.Duration, fn func()) kernel.Timer {
+	return a.m.ground.AfterMonotonic(d, fn)
+}
+
+func (a *action) end(exit worker.Exit) {
+	if a.ended {
+		return
+	}
+	m := a.m
+	a.ended, a.exit = true, exit
+	for i := range m.actions {
+		if m.actions[i] == a {
+			m.actions = append(m.actions[:i], m.actions[i+1:]...)
+			break
+		}
+	}
+	a.fence.Stop()
+	to := execution.Completed
+	switch {
+	case exit.Killed:
+		to = execution.Cancelled
+	case exit.Reason != execution.NoReason:
+		to = execution.Failed
+	}
+	a.emit(history.ActionEnded, to, exit.Reason)
+	a.wait.Done()
+}
+
+func (a *action) emit(kind history.Kind, to execution.Status, reason execution.Reason) {
+	m := a.m
+	m.event = history.Event{
+		At: m.k.Now(), Step: m.k.Step(), Kind: kind, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
+		Worker: a.spec.Worker.ID, Incarnation: a.spec.Worker.Incarnation, To: to, Reason: reason,
+	}
+	m.sink.Observe(&m.event)
+}
+
+// Wait implements worker.Run.
+func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
+	a.m.k.CheckAlive()
+	a.m.k.Point()
+	if a.ended {
+		return a.exit, nil
+	}
+	a.wait = a.m.k.NewWait()
+	if err := a.wait.Await(ctx); err != nil {
+		return worker.Exit{}, err
+	}
+	return a.exit, nil
+}
+
+// Kill implements worker.Run.
+func (a *action) Kill(grace time.Duration) {
+	a.m.k.CheckAlive()
+	if grace > 0 && a.m.stream.Chance(ignoresTerm) {
+		a.after(grace, func() { a.end(worker.Exit{Killed: true}) })
+		return
+	}
+	a.after(a.m.stream.Duration(0, min(grace, obeyMax)), func() { a.end(worker.Exit{Killed: true}) })
+}
+
+// Extend implements worker.Run.
+func (a *action) Extend(fence time.Duration) {
+	a.m.k.CheckAlive()
+	if !a.ended && !a.m.Shimless {
+		a.setFence(fence - a.owner.Clock().Monotonic())
+	}
+}
+
+// s0 is d, and zero for what has passed.
+func s0(d time.Duration) time.Duration { return max(0, d) }

@@ -1,0 +1,236 @@
+package simnet
+
+import (
+	"time"
+
+	"handoff/sim/kernel"
+)
+
+// Conn is one connection between a process and a server: two ordered flows of frames. Its methods do
+// not block and may be called in tasks and in kernel context; a model that offers them to the program
+// under test starts with the kernel's CheckAlive.
+type Conn struct {
+	n      *Network
+	p      *kernel.Process
+	server *server
+
+	toServer, toClient     flow
+	clientOpen, serverOpen bool
+
+	onClientClosed, onServerClosed func()
+}
+
+// flow is one direction of a connection.
+type flow struct {
+	conn  *Conn
+	link  *link
+	toCli bool
+
+	frames []frame // those before next are gone
+	next   int
+	armed  bool // a timer runs for the oldest
+	held   bool // the link holds the oldest
+}
+
+// frame is what travels: an effect at the receiver, or, without one, the end of the connection. It
+// arrives at its time, or right after the one before it.
+type frame struct {
+	at time.Duration
+	do func()
+}
+
+// Stream opens a connection between a process and a server that is up, at once: it is called where a
+// connection request was accepted, in kernel context. The end of the process closes the client's end,
+// whoever holds the connection.
+func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
+	s := n.server(serverName)
+	c := &Conn{n: n, p: p, server: s, clientOpen: true, serverOpen: true}
+	c.toServer = flow{conn: c, link: n.link(p.Name(), serverName)}
+	c.toClient = flow{conn: c, link: n.link(serverName, p.Name()), toCli: true}
+	s.conns = append(s.conns, c)
+	if !p.Alive() {
+		c.clientOpen = false
+		c.toServer.send(nil)
+		return c
+	}
+	cl := n.clients[p]
+	if cl == nil {
+		cl = &client{}
+		n.clients[p] = cl
+		p.OnEnd(func(kernel.EndReason) { n.clientEnded(p) })
+	}
+	cl.conns = append(cl.conns, c)
+	return c
+}
+
+// clientEnded is what the operating system does for a process that is gone.
+func (n *Network) clientEnded(p *kernel.Process) {
+	conns := n.clients[p].conns
+	delete(n.clients, p)
+	for _, c := range conns {
+		c.clientOpen = false
+		c.toServer.send(nil)
+	}
+}
+
+// OnClientClosed sets what runs, in kernel context, when the client's end learns that the connection
+// is over. It does not run for CloseClient or when the process ends.
+func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
+
+// OnServerClosed sets what runs, in kernel context, when the server's end learns that the connection
+// is over. It does not run for CloseServer or when the server goes down.
+func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
+
+// ClientOpen says whether the client's end is open, as far as the client knows.
+func (c *Conn) ClientOpen() bool { return c.clientOpen }
+
+// ServerOpen says whether the server's end is open, as far as the server knows.
+func (c *Conn) ServerOpen() bool { return c.serverOpen }
+
+// ReachesServer says whether something that the client sends now would not be held.
+func (c *Conn) ReachesServer() bool { return !c.toServer.link.cut() }
+
+// ReachesClient says whether something that the server sends now would not be held.
+func (c *Conn) ReachesClient() bool { return !c.toClient.link.cut() }
+
+// TouchServerward reports the cuts that lie between the client and the server as faults that made a
+// difference: for silence, which no packet shows.
+func (c *Conn) TouchServerward() { c.toServer.link.touchCuts() }
+
+// TouchClientward is TouchServerward for the way back.
+func (c *Conn) TouchClientward() { c.toClient.link.touchCuts() }
+
+// SendToServer sends a frame whose arrival runs do at the server, in kernel context. It does nothing
+// when the client's end is closed, and do does not run when the server's end is closed by then.
+func (c *Conn) SendToServer(do func()) {
+	if c.clientOpen {
+		c.send(&c.toServer, do)
+	}
+}
+
+// SendToClient is SendToServer in the other direction.
+func (c *Conn) SendToClient(do func()) {
+	if c.serverOpen {
+		c.send(&c.toClient, do)
+	}
+}
+
+// CloseClient closes the client's end: frames that arrive there from now on are dropped, those on the
+// way to the server still arrive, and then the server learns it.
+func (c *Conn) CloseClient() {
+	if c.clientOpen {
+		c.shutClient()
+		c.toServer.send(nil)
+	}
+}
+
+// CloseServer closes the server's end.
+func (c *Conn) CloseServer() {
+	if c.serverOpen {
+		c.shutServer()
+		c.toClient.send(nil)
+	}
+}
+
+func (c *Conn) shutClient() {
+	c.clientOpen = false
+	if cl := c.n.clients[c.p]; cl != nil {
+		cl.conns = without(cl.conns, c)
+	}
+}
+
+func (c *Conn) shutServer() {
+	c.serverOpen = false
+	c.server.conns = without(c.server.conns, c)
+}
+
+func without(conns []*Conn, c *Conn) []*Conn {
+	for i, other := range conns {
+		if other == c {
+			return append(conns[:i:i], conns[i+1:]...)
+		}
+	}
+	return conns
+}
+
+func (c *Conn) send(f *flow, do func()) {
+	if !f.link.breaks() {
+		f.send(do)
+		return
+	}
+	// The frame may have got through before the connection broke. Each end learns of the break by a
+	// frame of its own, so a cut hides it from that end only.
+	if f.link.coin() {
+		f.send(do)
+	}
+	c.toServer.send(nil)
+	c.toClient.send(nil)
+}
+
+// send puts a frame behind the others.
+func (f *flow) send(do func()) {
+	f.frames = append(f.frames, frame{at: f.link.n.k.Now() + f.link.delay(), do: do})
+	f.pump()
+}
+
+// pump lets the oldest frame travel.
+func (f *flow) pump() {
+	if f.armed || f.held || f.next == len(f.frames) {
+		return
+	}
+	if f.link.cut() {
+		f.held = true
+		f.link.hold(f)
+		return
+	}
+	f.armed = true
+	k := f.link.n.k
+	k.AfterEvent(f.frames[f.next].at-k.Now(), f)
+}
+
+// Fire is the arrival of the oldest frame.
+func (f *flow) Fire() {
+	f.armed = false
+	if f.link.cut() {
+		f.pump()
+		return
+	}
+	do := f.frames[f.next].do
+	f.frames[f.next] = frame{}
+	f.next++
+	if f.next == len(f.frames) {
+		f.frames, f.next = f.frames[:0], 0
+	}
+	f.deliver(do)
+	f.pump()
+}
+
+// healed lets the frames go on in their order, once TCP has noticed.
+func (f *flow) healed() {
+	f.held = false
+	f.frames[f.next].at = f.link.n.k.Now() + f.link.late()
+	f.pump()
+}
+
+// deliver runs a frame at the receiving end, unless that end is closed.
+func (f *flow) deliver(do func()) {
+	c := f.conn
+	open, closed := c.serverOpen, c.onServerClosed
+	if f.toCli {
+		open, closed = c.clientOpen, c.onClientClosed
+	}
+	switch {
+	case !open:
+	case do != nil:
+		do()
+	default:
+		if f.toCli {
+			c.shutClient()
+		} else {
+			c.shutServer()
+		}
+		if closed != nil {
+			closed()
+		}
+	}
+}

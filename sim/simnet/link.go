@@ -1,0 +1,154 @@
+package simnet
+
+import (
+	"time"
+
+	"handoff/sim/kernel"
+)
+
+// link is one direction between two nodes.
+type link struct {
+	n       *Network
+	latency *kernel.Stream
+	faults  *kernel.Stream
+
+	cuts   []string // names of the faults that cut it, one entry a cut
+	slows  []slow
+	resets []reset
+	held   []holder // in the order in which they met the cut
+}
+
+type slow struct {
+	fault  string
+	lo, hi time.Duration
+}
+
+type reset struct {
+	fault      string
+	perMillion uint64
+}
+
+// holder is what waits at a cut.
+type holder interface{ healed() }
+
+func (n *Network) link(from, to string) *link {
+	name := linkName{from, to}
+	l := n.links[name]
+	if l == nil {
+		l = &link{
+			n:       n,
+			latency: n.k.Stream("net/latency/" + from + ">" + to),
+			faults:  n.k.Stream("net/fault/" + from + ">" + to),
+		}
+		n.links[name] = l
+	}
+	return l
+}
+
+// Cut stops everything from one node to another; the way back is not touched. Cuts are counted: a
+// second one with the same name needs a second Heal.
+func (n *Network) Cut(from, to, fault string) {
+	l := n.link(from, to)
+	l.cuts = append(l.cuts, fault)
+}
+
+// Heal takes away one cut of that name; without one it does nothing. When it was the link's last cut,
+// what was held is delivered late or lost.
+func (n *Network) Heal(from, to, fault string) {
+	l := n.link(from, to)
+	for i := len(l.cuts) - 1; i >= 0; i-- {
+		if l.cuts[i] == fault {
+			l.cuts = append(l.cuts[:i], l.cuts[i+1:]...)
+			break
+		}
+	}
+	if l.cut() {
+		return
+	}
+	held := l.held
+	l.held = nil
+	for _, h := range held {
+		h.healed()
+	}
+}
+
+// IsCut says whether something holds everything from one node to another.
+func (n *Network) IsCut(from, to string) bool { return n.link(from, to).cut() }
+
+// SetSlow adds to each delay from one node to another a time drawn from [lo, hi]. It replaces an
+// earlier one of the same name; a hi of zero takes it away.
+func (n *Network) SetSlow(from, to string, lo, hi time.Duration, fault string) {
+	l := n.link(from, to)
+	for i, s := range l.slows {
+		if s.fault == fault {
+			l.slows = append(l.slows[:i], l.slows[i+1:]...)
+			break
+		}
+	}
+	if hi > 0 {
+		l.slows = append(l.slows, slow{fault: fault, lo: lo, hi: hi})
+	}
+}
+
+// SetReset lets so many of a million calls, and frames of streams, between two nodes break their
+// connection. It replaces an earlier one of the same name; zero takes it away.
+func (n *Network) SetReset(a, b string, perMillion uint64, fault string) {
+	n.link(a, b).setReset(perMillion, fault)
+	if a != b {
+		n.link(b, a).setReset(perMillion, fault)
+	}
+}
+
+func (l *link) setReset(perMillion uint64, fault string) {
+	for i, r := range l.resets {
+		if r.fault == fault {
+			l.resets = append(l.resets[:i], l.resets[i+1:]...)
+			break
+		}
+	}
+	if perMillion > 0 {
+		l.resets = append(l.resets, reset{fault: fault, perMillion: perMillion})
+	}
+}
+
+func (l *link) cut() bool { return len(l.cuts) > 0 }
+
+// hold keeps h until the link heals.
+func (l *link) hold(h holder) {
+	l.touchCuts()
+	l.held = append(l.held, h)
+}
+
+func (l *link) touchCuts() {
+	for _, fault := range l.cuts {
+		l.n.Touch(fault)
+	}
+}
+
+// delay draws how long one leg takes.
+func (l *link) delay() time.Duration {
+	d := l.latency.Duration(l.n.lo, l.n.hi)
+	for _, s := range l.slows {
+		d += l.faults.Duration(s.lo, s.hi)
+		l.n.Touch(s.fault)
+	}
+	return d
+}
+
+// late draws how long after the healing of the link something that was held arrives.
+func (l *link) late() time.Duration { return l.delay() + l.faults.Duration(0, retransmit) }
+
+// breaks draws whether a connection breaks over what is being sent.
+func (l *link) breaks() bool {
+	broken := false
+	for _, r := range l.resets {
+		if l.faults.Chance(r.perMillion) {
+			l.n.Touch(r.fault)
+			broken = true
+		}
+	}
+	return broken
+}
+
+// coin draws between the plain way (false) and the other.
+func (l *link) coin() bool { return l.faults.Uint64N(2) == 1 }

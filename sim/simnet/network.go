@@ -1,0 +1,170 @@
+// Package simnet is the network between simulated processes and servers: what travels over it is
+// late, held by a cut, or broken off by a reset, and the sender can't tell which.
+//
+// # Nodes and links
+//
+// A node is a name: a process's, or a server's such as "database" or "broker". Between two nodes
+// there are two links, one for each direction, and every fault belongs to one direction of one pair.
+// Faults carry the name of whoever set them. Several may lie on one link: a link is cut as long as
+// one cut is left on it, delays add up, and ending one fault leaves the others.
+//
+// # Calls
+//
+// [Network.Call] is a request and its reply over a pooled connection. The request travels, is applied
+// at the server as one atomic step, and the reply travels back. What the caller is told is less than
+// what happened:
+//
+//	nil           applied, and the reply came
+//	ErrRefused    no server was there when the request arrived: certainly not applied
+//	ErrReset      the connection broke: applied or not
+//	ctx.Err()     no reply in time: applied, not applied, or applied later
+//
+// A request that meets a cut is held, as TCP holds it. When the link heals it is delivered late, and
+// applied although its caller may have given up, or it is lost with its connection. A caller that is
+// still waiting gets the reply or ErrReset then. A held reply likewise arrives late or is lost.
+//
+// A server that goes down forgets what it has not applied: a request that was under way to it ends in
+// ErrReset, and a reply that was under way arrives or turns into ErrReset.
+//
+// # Streams
+//
+// [Conn] is one long-lived connection. Its frames keep their order in each direction and are neither
+// lost nor doubled while it lives; a cut holds them all. Ending it travels as a frame too, so a cut
+// hides that the peer is gone.
+//
+// # Evidence
+//
+// Every fault that makes a difference to something reports it (OnTouch), so that a fault which touched
+// nothing can be told from one that was survived.
+//
+// # Choices
+//
+// Each link draws from two streams: "net/latency/FROM>TO" for delays and "net/fault/FROM>TO" for what
+// a fault does. A draw of 0 is the plain way: the shortest delay, no reset, a late delivery that
+// works.
+package simnet
+
+import (
+	"errors"
+	"time"
+
+	"handoff/sim/kernel"
+)
+
+// Errors of calls. A context's own error is the third way for a call to end without a reply.
+var (
+	// ErrRefused: the server was down when the request arrived; it was not applied.
+	ErrRefused = errors.New("connection refused")
+	// ErrReset: the connection broke; whether the request was applied can't be known.
+	ErrReset = errors.New("connection reset")
+)
+
+// Default latencies of one leg.
+const (
+	DefaultLatencyLow  = 200 * time.Microsecond
+	DefaultLatencyHigh = 2 * time.Millisecond
+)
+
+// retransmit is the longest time that TCP's backed-off retransmission takes to notice that a link has
+// healed.
+const retransmit = time.Second
+
+// Network joins the nodes of one kernel.
+type Network struct {
+	k       *kernel.Kernel
+	lo, hi  time.Duration
+	touched func(fault string)
+
+	// Maps are for looking up only; nothing ranges over them.
+	links   map[linkName]*link
+	servers map[string]*server
+	clients map[*kernel.Process]*client
+
+	pool []*call
+}
+
+type linkName struct{ from, to string }
+
+// server is the end that listens.
+type server struct {
+	up bool
+	// generation counts how often it went down; what was sent to an earlier one is lost.
+	generation uint64
+	conns      []*Conn // whose server end is open, oldest first
+	onDown     []func()
+}
+
+// client is what the operating system of a process knows of its connections.
+type client struct {
+	conns []*Conn // whose client end is open, oldest first
+}
+
+// New returns a network without faults in which every server is up.
+func New(k *kernel.Kernel) *Network {
+	return &Network{
+		k:       k,
+		lo:      DefaultLatencyLow,
+		hi:      DefaultLatencyHigh,
+		links:   make(map[linkName]*link),
+		servers: make(map[string]*server),
+		clients: make(map[*kernel.Process]*client),
+	}
+}
+
+// SetLatency sets between which bounds the delay of each leg is drawn, both included.
+func (n *Network) SetLatency(lo, hi time.Duration) { n.lo, n.hi = lo, hi }
+
+// OnTouch sets who is told that a fault made a difference. It is called once for each packet and
+// fault, in kernel context or in a task, and must not call back into the network.
+func (n *Network) OnTouch(fn func(fault string)) { n.touched = fn }
+
+// Touch reports that a fault made a difference, for models that inject faults of their own. An empty
+// name is ignored.
+func (n *Network) Touch(fault string) {
+	if n.touched != nil && fault != "" {
+		n.touched(fault)
+	}
+}
+
+// SetServer lets a server come up or go down. Going down breaks its connections: the server's ends
+// are closed at once and without a callback (who takes the server down knows), the clients learn it
+// by a frame. Setting what is so already does nothing.
+func (n *Network) SetServer(name string, up bool) {
+	s := n.server(name)
+	if s.up == up {
+		return
+	}
+	s.up = up
+	if up {
+		return
+	}
+	s.generation++
+	conns := s.conns
+	s.conns = nil
+	for _, c := range conns {
+		c.serverOpen = false
+		c.toClient.send(nil)
+	}
+	for _, fn := range s.onDown {
+		fn()
+	}
+}
+
+// ServerUp says whether a server is up. Servers are up until they are taken down.
+func (n *Network) ServerUp(name string) bool { return n.server(name).up }
+
+// OnServerDown registers a callback for a server's going down. Callbacks run in the order of their
+// registration, after the connections were broken.
+func (n *Network) OnServerDown(name string, fn func()) {
+	s := n.server(name)
+	s.onDown = append(s.onDown, fn)
+}
+
+func (n *Network) server(name string) *server {
+	s := n.servers[name]
+	if s == nil {
+		s = &server{up: true}
+		n.servers[name] = s
+	}
+	return s
+}

@@ -1,0 +1,126 @@
+package simstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/kernel"
+	"handoff/sim/simnet"
+)
+
+// Client is one process's connection pool to the database.
+type Client struct {
+	db *Database
+	p  *kernel.Process
+}
+
+var _ store.Store = (*Client)(nil)
+
+// Client returns the client of a process.
+func (db *Database) Client(p *kernel.Process) *Client { return &Client{db, p} }
+
+// Step makes one atomic step with raw access, over the network like any statement.
+func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
+	return c.call(ctx, func(s *step) { f(&Tx{*s}) })
+}
+
+func (c *Client) call(ctx context.Context, f func(s *step)) error {
+	err := c.db.net.Call(ctx, c.p, Server, func() {
+		f(&step{db: c.db, process: c.p.Name(), now: c.db.now()})
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, simnet.ErrRefused):
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	default:
+		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+	}
+}
+
+// Executions implements store.Reader.
+func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	var found []execution.Execution
+	err := c.call(ctx, func(s *step) {
+		for _, id := range ids {
+			if r := s.db.row(id); r != nil {
+				found = append(found, r.Execution)
+			}
+		}
+	})
+	return settled(found, err)
+}
+
+// settled hands a result on only if its reply came: a step that is applied late must not change what
+// its caller has given up on.
+func settled[T any](result []T, err error) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// PutActions implements store.Client.
+func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
+	return c.call(ctx, func(s *step) {
+		for _, a := range actions {
+			s.db.actions[a.Ref] = a
+		}
+	})
+}
+
+// Create implements store.Client.
+func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	var created []store.Created
+	err := c.call(ctx, func(s *step) {
+		for _, item := range items {
+			created = append(created, s.create(item))
+		}
+	})
+	return settled(created, err)
+}
+
+func (s *step) create(item store.NewExecution) store.Created {
+	db := s.db
+	if id, used := db.byKey[item.IdempotencyKey]; used && item.IdempotencyKey != "" {
+		return store.Created{ID: id, Existed: true}
+	}
+	action, known := db.actions[item.ActionRef]
+	if !known {
+		return store.Created{UnknownAction: true}
+	}
+	id := s.insert(execution.Execution{Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey}, execution.API)
+	if item.IdempotencyKey != "" {
+		db.byKey[item.IdempotencyKey] = id
+	}
+	return store.Created{ID: id}
+}
+
+// insert adds a requested row.
+func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
+	db := s.db
+	e.ID = execution.ID(len(db.rows) + 1)
+	e.Status = execution.Requested
+	e.Created = s.now
+	db.rows = append(db.rows, row{Execution: e})
+	r := &db.rows[e.ID-1]
+	db.request(r, s.now)
+	db.emit(history.Event{
+		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
+		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
+	})
+	return r.ID
+}
+
+// since is how long ago t was; negative if it lies ahead, and zero for no time.
+func since(now, t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return now.Sub(t)
+}

@@ -1,0 +1,171 @@
+// Package simstore is the model of the database: store.Store over rows in memory, every method one
+// atomic step at the server, reached over the simulated network.
+//
+// A step runs in kernel context: nothing runs beside it, so its guards are judged on the newest
+// version of every row, as a guarded statement's are. What a caller sees of it depends on the
+// network: a step whose reply was lost was applied and is reported as an unknown outcome, and one
+// whose request was held may be applied long after its caller gave up.
+//
+// The history is written here and not by the core: the model is the audit trigger, so an execution's
+// story is what the rows went through, whatever the processes believe.
+//
+// A restart keeps everything that was committed, and every step that was applied is committed; that
+// is what fsync and synchronous_commit promise of the real one.
+package simstore
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/sim/kernel"
+	"handoff/sim/simnet"
+)
+
+// Server is the name of the database on the network.
+const Server = "database"
+
+// Database is the server.
+type Database struct {
+	k     *kernel.Kernel
+	net   *simnet.Network
+	sink  history.Sink
+	clock *kernel.Clock
+	start time.Time
+	event history.Event
+
+	rows    []row // by execution id - 1
+	byKey   map[string]execution.ID
+	actions map[string]execution.Action
+	retries map[retryKey]execution.ID
+
+	workers      []worker // by worker id - 1
+	byName       map[string]execution.WorkerID
+	incarnations []incarnation // by incarnation - 1
+
+	lists    [listCount]list
+	requests map[string]*ready
+	runtimes []string // of requests, in order of first appearance
+	waiting  waitingHeap
+	due      int
+
+	deadLetters int
+	refused     int
+}
+
+type retryKey struct {
+	original execution.ID
+	count    int
+}
+
+// row is an execution and its place in the list of those that share its status.
+type row struct {
+	execution.Execution
+	prev, next int32 // indices + 1
+	in         listName
+}
+
+// worker is what survives the incarnations of a name.
+type worker struct {
+	name    string
+	current execution.Incarnation
+}
+
+// incarnation is one registration.
+type incarnation struct {
+	worker        execution.WorkerID
+	lifecycle     execution.Lifecycle
+	runtimes      []string
+	capacity      int
+	leaseExpires  time.Time
+	beat          uint64
+	consumerAlive bool
+	load          int
+	// process and attempt are its registration's.
+	process, attempt uint64
+}
+
+// New returns an empty database that writes its history to sink.
+func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
+	clock := k.NewClock(Server)
+	return &Database{
+		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
+		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
+		byName: make(map[string]execution.WorkerID), requests: make(map[string]*ready),
+	}
+}
+
+// Clock is the database's own clock.
+func (db *Database) Clock() *kernel.Clock { return db.clock }
+
+// now is what clock_timestamp() returns, in microseconds like timestamptz.
+func (db *Database) now() time.Time { return db.clock.Wall().Truncate(time.Microsecond) }
+
+// Stop takes the server down: statements under way fail, sessions end. Start brings it back.
+func (db *Database) Stop() {
+	db.net.SetServer(Server, false)
+	db.emit(history.Event{Kind: history.DatabaseDown, Process: Server})
+}
+
+// Start brings the server back with everything that was committed.
+func (db *Database) Start() {
+	db.net.SetServer(Server, true)
+	db.emit(history.Event{Kind: history.DatabaseUp, Process: Server})
+}
+
+// emit writes one event, stamped.
+func (db *Database) emit(e history.Event) {
+	db.event = e
+	db.event.At, db.event.Step = db.k.Now(), db.k.Step()
+	db.sink.Observe(&db.event)
+}
+
+// sinceStart turns a moment of the database's clock into time since the start of the run.
+func (db *Database) sinceStart(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return t.Sub(db.start)
+}
+
+func (db *Database) row(id execution.ID) *row {
+	if id < 1 || int(id) > len(db.rows) {
+		return nil
+	}
+	return &db.rows[id-1]
+}
+
+func (db *Database) incarnation(i execution.Incarnation) *incarnation {
+	if i < 1 || int(i) > len(db.incarnations) {
+		return nil
+	}
+	return &db.incarnations[i-1]
+}
+
+// Execution returns a copy of a row for harness and tests; false if there is none.
+func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
+	if r := db.row(id); r != nil {
+		return r.Execution, true
+	}
+	return execution.Execution{}, false
+}
+
+// Rows is how many executions exist.
+func (db *Database) Rows() int { return len(db.rows) }
+
+// Unfinished is how many rows are not terminal, or terminal without terminal handling.
+func (db *Database) Unfinished() int {
+	return db.waiting.len() + db.due + db.lists[listScheduling].n + db.lists[listScheduled].n +
+		db.lists[listRunning].n + db.lists[listUnorchestrated].n
+}
+
+// WorkerName is the name of a worker, empty if there is none.
+func (db *Database) WorkerName(id execution.WorkerID) string {
+	if id < 1 || int(id) > len(db.workers) {
+		return ""
+	}
+	return db.workers[id-1].name
+}
+
+// Workers is how many worker names have registered.
+func (db *Database) Workers() int { return len(db.workers) }

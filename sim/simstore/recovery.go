@@ -1,0 +1,213 @@
+package simstore
+
+import (
+	"context"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// given says whether a ground is given for a row, judged now. It is the one place: Find selects by
+// it, and Reclaim's guard asks it again.
+func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
+	switch ground {
+	case store.Unclaimed:
+		return r.Status == execution.Scheduled && s.now.Sub(r.ScheduledAt) >= age
+	case store.DeadLettered, store.Undeliverable:
+		return r.Status == execution.Scheduled
+	case store.Unpublished:
+		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.now.Sub(r.ScheduledAt) >= age
+	case store.OwnerGone:
+		return s.ownerGone(r, age)
+	case store.Overrun:
+		return r.Status.Claimed() && s.now.Sub(r.RunDeadline) >= age
+	case store.ClaimExpired:
+		return r.Status == execution.Scheduling && s.now.After(r.SchedulingExpiresAt)
+	case store.Unorchestrated:
+		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.now.Sub(r.Ended) >= age
+	case store.Due:
+		return r.Status == execution.Requested && !r.NotBefore.After(s.now)
+	default:
+		return false
+	}
+}
+
+func (s *step) ownerGone(r *row, age time.Duration) bool {
+	inc := s.db.incarnation(r.Incarnation)
+	if inc == nil {
+		return false
+	}
+	gone := inc.lifecycle.Gone() || s.db.workers[inc.worker-1].current != r.Incarnation
+	switch {
+	case r.Status == execution.Scheduled:
+		return gone || inc.lifecycle == execution.Draining
+	case r.Status.Claimed():
+		return gone && s.now.Sub(inc.leaseExpires) >= age
+	}
+	return false
+}
+
+// listsFor are the lists in which rows with a ground are found.
+func listsFor(ground store.Ground) []listName {
+	switch ground {
+	case store.Unclaimed, store.Unpublished:
+		return []listName{listScheduled}
+	case store.OwnerGone:
+		return []listName{listScheduled, listRunning}
+	case store.Overrun:
+		return []listName{listRunning}
+	case store.ClaimExpired:
+		return []listName{listScheduling}
+	case store.Unorchestrated:
+		return []listName{listUnorchestrated}
+	default:
+		return nil
+	}
+}
+
+// Find implements store.Executor.
+func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	var found []execution.Execution
+	err := c.call(ctx, func(s *step) {
+		if f.Ground == store.OwnerGone && !s.anyOwnerGone() {
+			return
+		}
+		for _, name := range listsFor(f.Ground) {
+			s.db.each(name, func(r *row) bool {
+				if len(found) == f.Limit {
+					return false
+				}
+				if s.given(r, f.Ground, f.Age) {
+					found = append(found, r.Execution)
+					return true
+				}
+				// These lists are in the order of their time stamp: what comes later is younger.
+				return f.Ground != store.Unclaimed && f.Ground != store.Unorchestrated
+			})
+		}
+	})
+	return settled(found, err)
+}
+
+// anyOwnerGone spares a scan when no incarnation that is leaving or gone holds anything.
+func (s *step) anyOwnerGone() bool {
+	for i := range s.db.incarnations {
+		inc := &s.db.incarnations[i]
+		if inc.load > 0 && (inc.lifecycle != execution.Active || s.db.workers[inc.worker-1].current != execution.Incarnation(i+1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Reclaim implements store.Executor.
+func (c *Client) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	var outcomes []store.Outcome
+	err := c.call(ctx, func(s *step) {
+		for i := range rs {
+			outcomes = append(outcomes, s.reclaim(&rs[i]))
+		}
+	})
+	return settled(outcomes, err)
+}
+
+func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
+	s.naming(rc.Key)
+	r := s.db.row(rc.Key.ID)
+	if r == nil || r.Epoch != rc.Key.Epoch || !s.given(r, rc.Ground, rc.Age) {
+		s.stale(rc.Key, rc.To, rc.By)
+		return refusal(r)
+	}
+	if r.Status.Claimed() {
+		s.move(r, rc.To, rc.By, rc.Reason, func(r *row) { fail(r, rc.Reason, rc.Result) })
+		return store.Outcome{Applied: true, Row: r.Execution}
+	}
+	counts := 0
+	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
+		counts = 1
+	}
+	if rc.Policy == config.Fail || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches {
+		s.move(r, execution.Failed, rc.By, rc.Reason, func(r *row) {
+			r.Dispatches += counts
+			fail(r, rc.Reason, rc.Result)
+		})
+	} else {
+		s.move(r, execution.Requested, rc.By, rc.Reason, func(r *row) {
+			r.Dispatches += counts
+			s.takeBack(r, rc.Delay)
+		})
+	}
+	return store.Outcome{Applied: true, Row: r.Execution}
+}
+
+// Reap implements store.Executor.
+func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	var marked []bool
+	err := c.call(ctx, func(s *step) {
+		for _, r := range rs {
+			inc := s.current(r.WorkerKey)
+			ok := inc != nil && !inc.lifecycle.Gone() && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
+			if ok {
+				s.lifecycle(r.Incarnation, execution.Lost)
+			}
+			marked = append(marked, ok)
+		}
+	})
+	return settled(marked, err)
+}
+
+// Orchestrate implements store.Executor.
+func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	var outcomes []store.Orchestrated
+	err := c.call(ctx, func(s *step) {
+		for _, o := range os {
+			outcomes = append(outcomes, s.orchestrate(o))
+		}
+	})
+	return settled(outcomes, err)
+}
+
+func (s *step) orchestrate(o store.Orchestration) store.Orchestrated {
+	r := s.db.row(o.ID)
+	if r == nil || !r.Status.Terminal() || !r.OrchestratedAt.IsZero() {
+		return store.Orchestrated{}
+	}
+	return store.Orchestrated{Applied: true, Retry: s.handleTerminal(r, o.Retry)}
+}
+
+// handleTerminal marks the row and creates its retry.
+func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
+	db := s.db
+	r.OrchestratedAt = s.now
+	db.unlink(int32(r.ID - 1))
+	from := r.Execution
+	var id execution.ID
+	if retry != nil {
+		key := retryKey{from.Chain(), retry.Count}
+		if id = db.retries[key]; id == 0 {
+			id = s.insert(execution.Execution{
+				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
+				RetryReason: retry.Reason, NotBefore: s.now.Add(retry.Delay), Avoid: from.Worker,
+			}, execution.RetryManager)
+			db.retries[key] = id
+		}
+	}
+	db.emit(history.Event{
+		Kind: history.Orchestrated, Process: s.process, Execution: from.ID, Chain: from.Chain(), From: from.Status,
+		Reason: from.FailureReason, Related: id,
+	})
+	return id
+}
+
+// StoreDeadLetter implements store.Executor.
+func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
+	return c.call(ctx, func(s *step) {
+		s.db.deadLetters++
+		s.db.emit(history.Event{
+			Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
+		})
+	})
+}

@@ -1,0 +1,176 @@
+package simstore
+
+import (
+	"context"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Workers implements store.Executor.
+func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	var found []store.WorkerRow
+	err := c.call(ctx, func(s *step) {
+		for i := range s.db.workers {
+			w := &s.db.workers[i]
+			inc := s.db.incarnation(w.current)
+			found = append(found, store.WorkerRow{
+				WorkerKey: store.WorkerKey{ID: execution.WorkerID(i + 1), Incarnation: w.current},
+				Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
+				ConsumerAlive: inc.consumerAlive, Beat: inc.beat, LeaseOverFor: since(s.now, inc.leaseExpires), Load: inc.load,
+			})
+		}
+	})
+	return settled(found, err)
+}
+
+// ClaimForScheduling implements store.Executor.
+func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
+	var claimed []execution.Execution
+	err := c.call(ctx, func(s *step) {
+		s.db.ripen(s.now)
+		named := make(map[string]bool, len(claim.Demands))
+		for _, d := range claim.Demands {
+			named[d.Runtime] = true
+			claimed = s.claimReady(claimed, d.Runtime, d.Limit, claim)
+		}
+		left := claim.Others
+		for _, runtime := range s.db.runtimes {
+			if !named[runtime] {
+				before := len(claimed)
+				claimed = s.claimReady(claimed, runtime, left, claim)
+				left -= len(claimed) - before
+			}
+		}
+	})
+	return settled(claimed, err)
+}
+
+func (s *step) claimReady(claimed []execution.Execution, runtime string, limit int, claim store.SchedulingClaim) []execution.Execution {
+	q := s.db.requests[runtime]
+	for q != nil && q.len() > 0 && limit > 0 {
+		r := s.db.row(q.ids[q.head])
+		q.head++
+		s.db.due--
+		if r.Status != execution.Requested {
+			continue
+		}
+		limit--
+		s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
+			r.SchedulingAt = s.now
+			r.SchedulingBy = claim.Executor
+			r.SchedulingExpiresAt = s.now.Add(claim.Expiry)
+		})
+		claimed = append(claimed, r.Execution)
+	}
+	return claimed
+}
+
+// holdsClaim is the guard of everything that an executor does with a row that it claimed.
+func (s *step) holdsClaim(r *row, key execution.Key, executor string) bool {
+	return r != nil && r.Status == execution.Scheduling && r.Epoch == key.Epoch && r.SchedulingBy == executor
+}
+
+// outcome is what a refused write returns: the row as it stands.
+func refusal(r *row) store.Outcome {
+	if r == nil {
+		return store.Outcome{}
+	}
+	return store.Outcome{Row: r.Execution}
+}
+
+// Dispatch implements store.Executor.
+func (c *Client) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	var results []store.DispatchResult
+	err := c.call(ctx, func(s *step) {
+		for _, d := range ds {
+			results = append(results, s.dispatch(executor, d))
+		}
+	})
+	return settled(results, err)
+}
+
+func (s *step) dispatch(executor string, d store.Dispatch) store.DispatchResult {
+	s.naming(d.Key)
+	r := s.db.row(d.Key.ID)
+	if !s.holdsClaim(r, d.Key, executor) {
+		s.stale(d.Key, execution.Scheduled, execution.Scheduler)
+		return store.DispatchResult{Outcome: refusal(r)}
+	}
+	inc := s.current(d.Worker)
+	if inc == nil || inc.lifecycle != execution.Active || s.now.After(inc.leaseExpires) || !inc.consumerAlive {
+		return store.DispatchResult{Outcome: refusal(r), WorkerUnfit: true}
+	}
+	s.move(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
+		r.Epoch++
+		r.Worker, r.Incarnation = d.Worker.ID, d.Worker.Incarnation
+		r.ScheduledAt = s.now
+		r.DispatchDeadline = s.now.Add(d.Timeout)
+		r.UnschedulableSince = time.Time{}
+	})
+	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: r.Execution}}
+}
+
+// current returns the incarnation if it is the newest of its worker; nil otherwise.
+func (s *step) current(w store.WorkerKey) *incarnation {
+	inc := s.db.incarnation(w.Incarnation)
+	if inc == nil || inc.worker != w.ID || s.db.workers[w.ID-1].current != w.Incarnation {
+		return nil
+	}
+	return inc
+}
+
+// MarkPublished implements store.Executor.
+func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) error {
+	return c.call(ctx, func(s *step) {
+		for _, key := range keys {
+			r := s.db.row(key.ID)
+			if r == nil || r.Epoch != key.Epoch || !r.PublishedAt.IsZero() {
+				continue
+			}
+			r.PublishedAt = s.now
+			s.db.emit(history.Event{Kind: history.PublishedMarked, Process: s.process, Execution: r.ID, Epoch: r.Epoch})
+		}
+	})
+}
+
+// Park implements store.Executor.
+func (c *Client) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	var outcomes []store.Outcome
+	err := c.call(ctx, func(s *step) {
+		for _, p := range ps {
+			outcomes = append(outcomes, s.park(executor, p))
+		}
+	})
+	return settled(outcomes, err)
+}
+
+func (s *step) park(executor string, p store.Park) store.Outcome {
+	s.naming(p.Key)
+	r := s.db.row(p.Key.ID)
+	if !s.holdsClaim(r, p.Key, executor) {
+		s.stale(p.Key, execution.Requested, execution.Scheduler)
+		return refusal(r)
+	}
+	since := r.UnschedulableSince
+	switch {
+	case !p.Unschedulable:
+		since = time.Time{}
+	case since.IsZero():
+		since = s.now
+	}
+	if p.Unschedulable && s.now.Sub(since) >= p.Grace {
+		s.move(r, execution.Failed, execution.Scheduler, execution.NoWorkers, func(r *row) {
+			fail(r, execution.NoWorkers, p.Result)
+			r.UnschedulableSince = since
+		})
+	} else {
+		s.move(r, execution.Requested, execution.Scheduler, execution.NoReason, func(r *row) {
+			s.takeBack(r, p.Delay)
+			r.UnschedulableSince = since
+		})
+	}
+	return store.Outcome{Applied: true, Row: r.Execution}
+}

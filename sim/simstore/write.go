@@ -1,0 +1,145 @@
+package simstore
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// step is one atomic step: who makes it, and when by the database's clock.
+type step struct {
+	db      *Database
+	process string
+	now     time.Time
+	// named is the epoch that the writer's guard names, where it names one; writer the incarnation
+	// that writes, 0 for an executor or a client.
+	named  *execution.Epoch
+	writer execution.Incarnation
+}
+
+// naming notes the epoch that a guard names, for the audit.
+func (s *step) naming(key execution.Key) {
+	epoch := key.Epoch
+	s.named = &epoch
+
+}
+
+// move changes a row's status and what belongs to it, keeps the lists and loads, and writes the
+// transition. owner is the incarnation that the audit names: of the row before a take-back, else
+// after.
+func (s *step) move(r *row, to execution.Status, by execution.Part, reason execution.Reason, change func(*row)) {
+	db := s.db
+	from, oldEpoch := r.Status, r.Epoch
+	oldWorker, oldIncarnation := r.Worker, r.Incarnation
+	if inc := db.incarnation(r.Incarnation); inc != nil && (from == execution.Scheduled || from.Claimed()) {
+		inc.load--
+	}
+	db.unlink(int32(r.ID - 1))
+	r.Status = to
+	if change != nil {
+		change(r)
+	}
+	if to.Terminal() && r.Ended.IsZero() {
+		r.Ended = s.now
+	}
+	if inc := db.incarnation(r.Incarnation); inc != nil && (to == execution.Scheduled || to.Claimed()) {
+		inc.load++
+	}
+	db.push(listOf(to, !r.OrchestratedAt.IsZero()), int32(r.ID-1))
+	if to == execution.Requested {
+		db.request(r, s.now)
+	}
+	e := history.Event{
+		Kind: history.Transition, Process: s.process, Execution: r.ID, Chain: r.Chain(), Epoch: r.Epoch, OldEpoch: oldEpoch,
+		From: from, To: to, By: by, Reason: reason, Worker: r.Worker, Incarnation: r.Incarnation, Count: int64(r.Dispatches),
+		Named: oldEpoch, Writer: s.writer, Due: db.sinceStart(dueOf(r)),
+	}
+	if s.named != nil {
+		e.Named = *s.named
+	}
+	if r.Incarnation == 0 {
+		e.Worker, e.Incarnation = oldWorker, oldIncarnation
+	}
+	if to == execution.Failed {
+		e.Text = r.Result.Error
+	}
+	db.emit(e)
+}
+
+// dueOf is the moment that the row waits for in its status.
+func dueOf(r *row) time.Time {
+	switch r.Status {
+	case execution.Requested:
+		return r.NotBefore
+	case execution.Scheduled:
+		return r.DispatchDeadline
+	case execution.Running:
+		return r.RunDeadline
+	}
+	return time.Time{}
+}
+
+// stale writes that a guarded write matched no row.
+func (s *step) stale(key execution.Key, to execution.Status, by execution.Part) {
+	s.db.emit(history.Event{Kind: history.StaleWrite, Process: s.process, Execution: key.ID, Epoch: key.Epoch, To: to, By: by})
+}
+
+// takeBack clears what a dispatch set: the next epoch belongs to nobody.
+func (s *step) takeBack(r *row, delay time.Duration) {
+	r.Epoch++
+	if r.Worker != 0 {
+		r.Avoid = r.Worker
+	}
+	r.Worker, r.Incarnation = 0, 0
+	r.DispatchDeadline, r.ScheduledAt, r.PublishedAt = time.Time{}, time.Time{}, time.Time{}
+	r.SchedulingAt, r.SchedulingBy, r.SchedulingExpiresAt = time.Time{}, "", time.Time{}
+	r.NotBefore = time.Time{}
+	if delay > 0 {
+		r.NotBefore = s.now.Add(delay)
+	}
+}
+
+// fail writes the result of a failure.
+func fail(r *row, reason execution.Reason, result execution.Result) {
+	r.FailureReason = reason
+	r.Result = result
+}
+
+// Tx is raw access to the rows within one atomic step, past every guard. It exists for planted
+// flaws: a statement that lacks its guard is another statement, and this is how the model runs it.
+type Tx struct{ s step }
+
+// Named notes the epoch that the flawed statement's caller named, and Writer the incarnation that
+// makes it.
+func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
+	tx.s.naming(key)
+	tx.s.writer = writer
+}
+
+// Row returns the row for reading; nil if there is none.
+func (tx *Tx) Row(id execution.ID) *execution.Execution {
+	if r := tx.s.db.row(id); r != nil {
+		return &r.Execution
+	}
+	return nil
+}
+
+// Move changes a row's status without any guard.
+func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
+	r := tx.s.db.row(id)
+	if r == nil {
+		return
+	}
+	tx.s.move(r, to, by, reason, func(r *row) {
+		if change != nil {
+			change(&r.Execution)
+		}
+	})
+}
+
+// Now is the database's clock.
+func (tx *Tx) Now() time.Time { return tx.s.now }
+
+// Rows is how many rows there are; their ids are 1 to Rows.
+func (tx *Tx) Rows() int { return len(tx.s.db.rows) }
