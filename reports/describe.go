@@ -256,14 +256,18 @@ func (t teller) worker(id execution.WorkerID, incarnation execution.Incarnation)
 	if id == 0 {
 		return "no worker"
 	}
-	name := t.workers[id]
-	if name == "" {
-		name = "#" + strconv.FormatInt(int64(id), 10)
-	}
 	if incarnation == 0 {
-		return "worker " + name
+		return "worker " + t.name(id)
 	}
-	return fmt.Sprintf("worker %s (incarnation %d)", name, incarnation)
+	return fmt.Sprintf("worker %s (incarnation %d)", t.name(id), incarnation)
+}
+
+// name is a worker's name, or its number where nobody named it.
+func (t teller) name(id execution.WorkerID) string {
+	if name := t.workers[id]; name != "" {
+		return name
+	}
+	return "#" + strconv.FormatInt(int64(id), 10)
 }
 
 func (t teller) or(process, otherwise string) string {

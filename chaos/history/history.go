@@ -44,8 +44,8 @@ const (
 	Transition
 	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
 	StaleWrite
-	// Orchestrated: Execution, Chain, From (its terminal status), Related (the retry, or 0): the
-	// terminal handling was committed.
+	// Orchestrated: Execution, Chain, From (its terminal status), Reason, Related (the retry, or 0),
+	// Due (how long ago it had ended): the terminal handling was committed.
 	Orchestrated
 	// PublishedMarked: Execution, Epoch.
 	PublishedMarked

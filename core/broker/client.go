@@ -117,6 +117,7 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	s := c.session
 	c.mu.Unlock()
 	if s == nil || s.Closed() {
+		c.broken.Set()
 		out := make([]Outcome, len(ms))
 		for i := range out {
 			out[i] = NotSent
@@ -130,20 +131,37 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	return out
 }
 
-// Consume subscribes to a queue and hands every delivery to handle, one after the other, until ctx
-// ends or handle returns false. It subscribes again over every new session and after every
-// cancellation by the broker. The alive callback is told when the subscription begins and ends.
-func (c *Client) Consume(ctx context.Context, queue string, prefetch int, alive func(bool), handle func(Consumer, Delivery) bool) {
+// Subscription is what Consume keeps up.
+type Subscription struct {
+	Queue    string
+	Prefetch int
+	// Alive is handed the consumer when the subscription begins, and nil when it ends; nil if nobody
+	// wants to know.
+	Alive func(Consumer)
+	// Handle takes every delivery, one after the other. When it returns false the subscription ends.
+	Handle func(Consumer, Delivery) bool
+	// Cancelled says that the process itself has cancelled its consumer; then the end of deliveries
+	// is the end, and the session stays open for what is still to be settled. Nil: never.
+	Cancelled func() bool
+}
+
+// Consume keeps a subscription up until ctx ends, over every new session and after every
+// cancellation by the broker.
+func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
+	alive := sub.Alive
+	if alive == nil {
+		alive = func(Consumer) {}
+	}
 	for ctx.Err() == nil {
 		s, err := c.Session(ctx)
 		if err != nil {
 			return
 		}
-		consumer, err := s.Consume(ctx, queue, prefetch)
+		consumer, err := s.Consume(ctx, sub.Queue, sub.Prefetch)
 		if err != nil {
 			if !errors.Is(err, ErrClosed) {
-				c.log.LogAttrs(ctx, slog.LevelWarn, "consuming failed, trying again", slog.String("queue", queue), slog.Any("error", err))
+				c.log.LogAttrs(ctx, slog.LevelWarn, "consuming failed, trying again", slog.String("queue", sub.Queue), slog.Any("error", err))
 				// The queue may have been deleted: a new session declares it again.
 				s.Close()
 			}
@@ -154,9 +172,9 @@ func (c *Client) Consume(ctx context.Context, queue string, prefetch int, alive 
 			continue
 		}
 		backoff.Reset()
-		alive(true)
-		again := c.deliver(ctx, consumer, handle)
-		alive(false)
+		alive(consumer)
+		again := c.deliver(ctx, s, consumer, sub)
+		alive(nil)
 		if !again {
 			return
 		}
@@ -166,23 +184,22 @@ func (c *Client) Consume(ctx context.Context, queue string, prefetch int, alive 
 
 // deliver hands deliveries over until the consumer ends. It returns false when the caller wants no
 // more.
-func (c *Client) deliver(ctx context.Context, consumer Consumer, handle func(Consumer, Delivery) bool) bool {
+func (c *Client) deliver(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
 	for {
 		d, err := consumer.Receive(ctx)
-		if err != nil {
-			if errors.Is(err, ErrCancelled) {
-				c.log.LogAttrs(ctx, slog.LevelWarn, "consumer cancelled by the broker, subscribing again")
-				c.mu.Lock()
-				s := c.session
-				c.mu.Unlock()
-				if s != nil {
-					s.Close()
-				}
+		switch {
+		case err == nil:
+			if !sub.Handle(consumer, d) {
+				return false
 			}
-			return ctx.Err() == nil
-		}
-		if !handle(consumer, d) {
+		case errors.Is(err, ErrCancelled) && sub.Cancelled != nil && sub.Cancelled():
 			return false
+		case errors.Is(err, ErrCancelled):
+			c.log.LogAttrs(ctx, slog.LevelWarn, "consumer cancelled by the broker, subscribing again", slog.String("queue", sub.Queue))
+			s.Close()
+			return true
+		default:
+			return ctx.Err() == nil
 		}
 	}
 }

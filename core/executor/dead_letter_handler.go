@@ -19,9 +19,9 @@ const deadLetterPrefetch = 50
 // expiry dies while its execution runs (flaw D20). So the row decides.
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
-	s.client.Consume(ctx, queue, deadLetterPrefetch, func(bool) {}, func(c broker.Consumer, d broker.Delivery) bool {
+	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		return s.keepTrying(ctx, func() error { return s.handleDeadLetter(d) }, func() { c.Ack(d) })
-	})
+	}})
 }
 
 // keepTrying repeats act with backoff while the database is away, then settles. The message is held

@@ -31,7 +31,7 @@ func newHints(s *Service) *hints { return &hints{service: s, wake: s.host.NewSig
 
 // consume feeds the hints of one queue until ctx ends.
 func (h *hints) consume(ctx context.Context, queue string) {
-	h.service.client.Consume(ctx, queue, hintPrefetch, func(bool) {}, func(c broker.Consumer, d broker.Delivery) bool {
+	h.service.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: hintPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed != nil {
 			h.service.keepMalformed(ctx, c, d, queue)
 			return true
@@ -41,7 +41,7 @@ func (h *hints) consume(ctx context.Context, queue string) {
 		h.mu.Unlock()
 		h.wake.Set()
 		return true
-	})
+	}})
 }
 
 // take removes everything that is held.

@@ -15,13 +15,18 @@ import (
 
 // consume takes deliveries until ctx ends or the tenure does.
 func (t *tenure) consume(ctx context.Context) {
-	t.client.Consume(ctx, broker.WorkerQueue(t.key.ID), t.config.Worker.Concurrency, t.setConsuming,
-		func(c broker.Consumer, d broker.Delivery) bool {
-			t.mu.Lock()
-			t.consumer = c
-			t.mu.Unlock()
+	t.client.Consume(ctx, broker.Subscription{
+		Queue: broker.WorkerQueue(t.key.ID), Prefetch: t.config.Worker.Concurrency, Alive: t.setConsuming, Cancelled: t.isDraining,
+		Handle: func(c broker.Consumer, d broker.Delivery) bool {
 			return t.receive(ctx, delivery{c, d})
-		})
+		},
+	})
+}
+
+func (t *tenure) isDraining() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.draining
 }
 
 // receive takes one delivery. It waits here, unacknowledged, for a free run slot; nothing expires

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -69,14 +70,14 @@ func (t *tenure) setLifecycle(to execution.Lifecycle) error {
 func (t *tenure) consuming() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.consumerAlive
+	return t.consumer != nil
 }
 
 // setConsuming tells the database, with a heartbeat out of turn, that dispatches would be received
 // or would not.
-func (t *tenure) setConsuming(alive bool) {
+func (t *tenure) setConsuming(c broker.Consumer) {
 	t.mu.Lock()
-	t.consumerAlive = alive
+	t.consumer = c
 	t.mu.Unlock()
 	t.beatNow.Set()
 }

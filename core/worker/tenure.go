@@ -41,11 +41,11 @@ type tenure struct {
 	ending  host.Signal
 	beatNow host.Signal
 
-	mu            sync.Mutex
-	over          end
-	draining      bool
-	consumerAlive bool
-	consumer      broker.Consumer
+	mu       sync.Mutex
+	over     end
+	draining bool
+	// consumer is nil while the worker would not receive a dispatch.
+	consumer broker.Consumer
 	// leftover was received while draining: its epochs are given back before it is acknowledged.
 	leftover []delivery
 }

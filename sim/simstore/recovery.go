@@ -197,7 +197,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
 	}
 	db.emit(history.Event{
 		Kind: history.Orchestrated, Process: s.process, Execution: from.ID, Chain: from.Chain(), From: from.Status,
-		Reason: from.FailureReason, Related: id,
+		Reason: from.FailureReason, Related: id, Due: s.now.Sub(from.Ended),
 	})
 	return id
 }

@@ -1,0 +1,65 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/core/config"
+)
+
+// Bounds are how long each kind of stuck execution may stay undetected while nothing hinders an
+// executor. They are computed from the configuration and from nothing else.
+type Bounds struct {
+	// Slack covers the statements and messages of one pass.
+	Slack time.Duration
+	// Claim: scheduling by an executor that died.
+	Claim time.Duration
+	// Publish: scheduled, and never handed to the broker.
+	Publish time.Duration
+	// Unclaimed: scheduled, and not claimed.
+	Unclaimed time.Duration
+	// DeadLetter: scheduled, after its message has died in a worker's queue.
+	DeadLetter time.Duration
+	// OwnerGone: scheduled at an incarnation that is gone, counted from its end.
+	OwnerGone time.Duration
+	// WorkerDead: running on a worker that does not renew its lease, counted from the last renewal.
+	WorkerDead time.Duration
+	// Overrun: running past its run deadline, counted from the deadline.
+	Overrun time.Duration
+	// Terminal: terminal and not handled.
+	Terminal time.Duration
+}
+
+// BoundsOf computes the bounds.
+//
+// A worker is found dead when its lease is over by the database's clock and a monitor has watched
+// one beat for a full lease: it looks every reconcile interval, so it sees the last beat at most one
+// interval after it, and the end of the watch at most one interval late. What ran there is taken
+// once the lease has been over for the grace, again looked at every interval.
+func BoundsOf(c config.Config) Bounds {
+	e, lease := c.Executor, c.Worker.Lease()
+	slack := 2*e.StatementTimeout + time.Second
+	return Bounds{
+		Slack:      slack,
+		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
+		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
+		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,
+		DeadLetter: slack,
+		OwnerGone:  e.ReconcileInterval + slack,
+		WorkerDead: lease + max(2*e.ReconcileInterval, e.ReapGrace+e.ReconcileInterval) + e.ReconcileInterval + slack,
+		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
+		Terminal:   2*e.ReconcileInterval + slack,
+	}
+}
+
+// Settle bounds the time from the last fault and the last submission to the end of the last
+// execution and the last message, for actions that may take up to longest and may be retried up to
+// retries times: every attempt of every retry takes its worst way, and then the queues run dry.
+func Settle(c config.Config, longest time.Duration, retries int) time.Duration {
+	b, e := BoundsOf(c), c.Executor
+	_, backoff := c.Retry.BackoffBounds(max(retries, e.MaxDispatches))
+	dispatch := b.Unclaimed + backoff + e.UnschedulableGrace + 2*e.ReconcileInterval
+	// Besides those that count, a dispatch can be lost with its worker or its executor a few times.
+	attempt := time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun, b.WorkerDead) + b.Terminal + backoff
+	drain := c.MessageQueue.RabbitMQ.WorkerQueueTTL() + b.DeadLetter
+	return time.Duration(retries+1)*attempt + drain
+}

@@ -1,0 +1,43 @@
+package invariant
+
+import (
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// legalTransitions is invariant 1 (flaws D4, D16).
+func legalTransitions() *Invariant {
+	i := &Invariant{
+		Number: 1, Name: "legal transitions",
+		Statement: "An execution only makes the legal changes of status, and a terminal status is final.",
+		Needs:     []history.Kind{history.Created, history.Transition},
+	}
+	i.make = func(s *Suite) checker { return &transitionChecker{i, s} }
+	return i
+}
+
+type transitionChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+func (c *transitionChecker) observe(e *history.Event, l *life) {
+	if e.Kind == history.Created && e.To != execution.Requested {
+		c.s.violate(c.i, e.Execution, "execution %d was created as %v", e.Execution, e.To)
+	}
+	if e.Kind != history.Transition {
+		return
+	}
+	switch {
+	case e.From.Terminal():
+		c.s.violate(c.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)
+	case !c.s.law.Legal(e.From, e.To):
+		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which nobody may do", e.Execution, e.From, e.To, e.By, e.Process)
+	case l == nil:
+		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v, but no such execution is alive", e.Execution, e.From, e.To)
+	case l.status != e.From:
+		c.s.violate(c.i, e.Execution, "execution %d was %v and is changed from %v: a change was not recorded", e.Execution, l.status, e.From)
+	}
+}
+
+func (c *transitionChecker) end(bool) {}

@@ -1,0 +1,131 @@
+package invariant
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// ownership is invariant 2 (flaws D1, D2, D5, D37).
+func ownership() *Invariant {
+	i := &Invariant{
+		Number: 2, Name: "ownership",
+		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds.",
+		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired},
+	}
+	i.make = func(s *Suite) checker { return &ownershipChecker{i, s} }
+	return i
+}
+
+type ownershipChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+// clockTolerance is how much earlier than its bound a database's decision may come by the true
+// time: timestamps have microseconds.
+const clockTolerance = time.Millisecond
+
+func (c *ownershipChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.WorkerLifecycle:
+		c.reaped(e)
+	case history.Transition:
+		if l == nil || e.From.Terminal() {
+			return
+		}
+		if !c.s.law.May(e.By, e.From, e.To) {
+			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), who does not own it then", e.Execution, e.From, e.To, e.By, e.Process)
+			return
+		}
+		if why := c.unlawful(e, l); why != "" {
+			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
+		}
+	default:
+	}
+}
+
+// reaped judges the one lifecycle that an executor writes.
+func (c *ownershipChecker) reaped(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process {
+		return
+	}
+	if e.At < t.leaseEnds-clockTolerance {
+		c.s.violate(c.i, 0, "incarnation %d of worker %d was marked lost by %s, %v before its lease ends", e.Incarnation, e.Worker, e.Process, t.leaseEnds-e.At)
+	}
+}
+
+// unlawful says why a change has no grounds; empty if it has.
+func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
+	x := c.s.config.Executor
+	switch {
+	case e.By == execution.Worker && e.Writer != e.Incarnation:
+		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
+	case e.From == execution.Scheduling && e.By == execution.Reconciler && e.At < l.entered+x.ClaimExpiry-clockTolerance:
+		return "the scheduling claim has not expired"
+	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
+		return c.unclaimed(e, l)
+	case e.From.Claimed() && e.By != execution.Worker && e.To != execution.Canceling:
+		return c.claimed(e, l)
+	}
+	return ""
+}
+
+// unclaimed judges a reclaim of what is scheduled.
+func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
+	x := c.s.config.Executor
+	switch e.By {
+	case execution.TimeoutMonitor:
+		if e.At < l.entered+x.ScheduledTimeout-clockTolerance {
+			return fmt.Sprintf("it has been scheduled for %v, not for %v", e.At-l.entered, x.ScheduledTimeout)
+		}
+	case execution.DeadLetterHandler:
+		if l.died == 0 {
+			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
+		}
+	case execution.Scheduler:
+		// A broker's refusal leaves no event; a return does.
+		if l.published && !l.returned {
+			return "its message was neither returned nor refused"
+		}
+	case execution.Reconciler:
+		if t := c.s.workers[l.incarnation]; t != nil {
+			if _, gone := t.gone(); gone || t.lifecycle == execution.Draining {
+				return ""
+			}
+		}
+		if !l.marked && e.At >= l.entered+x.DispatchTimeout/2-clockTolerance {
+			return ""
+		}
+		return "its worker is neither gone nor leaving, and its dispatch was published in time"
+	default:
+	}
+	return ""
+}
+
+// claimed judges a reclaim of what a worker owns.
+func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
+	grace := c.s.config.Executor.ReapGrace
+	if e.To == execution.Timeout {
+		if e.At < l.due+grace-clockTolerance {
+			return "its run deadline and grace are not over"
+		}
+		return ""
+	}
+	t := c.s.workers[l.incarnation]
+	if t == nil {
+		return "its worker never registered"
+	}
+	if _, gone := t.gone(); !gone {
+		return fmt.Sprintf("incarnation %d, which runs it, is %v", l.incarnation, t.lifecycle)
+	}
+	if e.At < t.leaseEnds+grace-clockTolerance {
+		return fmt.Sprintf("the lease under which it runs, and grace, end in %v", t.leaseEnds+grace-e.At)
+	}
+	return ""
+}
+
+func (c *ownershipChecker) end(bool) {}

@@ -1,0 +1,45 @@
+package invariant
+
+import (
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// fencing is invariant 3 (flaw D3).
+func fencing() *Invariant {
+	i := &Invariant{
+		Number: 3, Name: "fencing",
+		Statement: "A write that names an old epoch never takes effect, and every dispatch and take-back raises the epoch by one.",
+		Needs:     []history.Kind{history.Transition},
+	}
+	i.make = func(s *Suite) checker { return &fencingChecker{i, s} }
+	return i
+}
+
+type fencingChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+func (c *fencingChecker) observe(e *history.Event, _ *life) {
+	if e.Kind != history.Transition {
+		return
+	}
+	if e.Named != e.OldEpoch {
+		c.s.violate(c.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
+			e.By, e.Process, e.To, e.Named, e.Execution, e.OldEpoch)
+		return
+	}
+	dispatch := e.From == execution.Scheduling && e.To == execution.Scheduled
+	takeBack := e.To == execution.Requested
+	want := e.OldEpoch
+	if dispatch || takeBack {
+		want++
+	}
+	if e.Epoch != want {
+		c.s.violate(c.i, e.Execution, "execution %d went from %v to %v at epoch %d, from epoch %d: it should be %d",
+			e.Execution, e.From, e.To, e.Epoch, e.OldEpoch, want)
+	}
+}
+
+func (c *fencingChecker) end(bool) {}

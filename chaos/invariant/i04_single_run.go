@@ -1,0 +1,99 @@
+package invariant
+
+import (
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// singleRun is invariant 4 (flaws D12, D15).
+func singleRun() *Invariant {
+	i := &Invariant{
+		Number: 4, Name: "one run at a time",
+		Statement: "An epoch is claimed and run once, by the worker that claimed it, and of one chain no two actions run at a time.",
+		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
+	}
+	i.make = func(s *Suite) checker {
+		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool)}
+	}
+	return i
+}
+
+// liveAction is an action between its start and the end of its process, whether or not its worker
+// lives.
+type liveAction struct {
+	execution execution.ID
+	epoch     execution.Epoch
+	machine   string
+}
+
+type singleRunChecker struct {
+	i       *Invariant
+	s       *Suite
+	running map[execution.ID][]liveAction // by chain
+	// frozen machines are exempt: their clocks stood still, so that no fence of theirs could hold.
+	frozen map[string]bool
+}
+
+func (c *singleRunChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.Transition:
+		if e.To == execution.Running && l != nil && l.claims > 0 {
+			c.s.violate(c.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
+		}
+	case history.ProcessFrozen:
+		c.frozen[e.Process] = true
+	case history.ActionStarted:
+		c.started(e, l)
+	case history.ActionEnded:
+		chain := chainOf(e, l)
+		live := c.running[chain]
+		for k := range live {
+			if live[k].execution == e.Execution && live[k].epoch == e.Epoch && live[k].machine == e.Process {
+				live = append(live[:k], live[k+1:]...)
+				break
+			}
+		}
+		if len(live) == 0 {
+			delete(c.running, chain)
+		} else {
+			c.running[chain] = live
+		}
+	default:
+	}
+}
+
+// chainOf is the chain of an action: executions with a living action are not retired.
+func chainOf(e *history.Event, l *life) execution.ID {
+	if l == nil {
+		return e.Execution
+	}
+	return l.chain
+}
+
+func (c *singleRunChecker) started(e *history.Event, l *life) {
+	chain := chainOf(e, l)
+	if !c.frozen[e.Process] {
+		c.judge(e, l, chain)
+	}
+	c.running[chain] = append(c.running[chain], liveAction{e.Execution, e.Epoch, e.Process})
+}
+
+func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
+	for _, other := range c.running[chain] {
+		if !c.frozen[other.machine] {
+			c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
+				e.Process, e.Execution, e.Epoch, other.execution, other.epoch, other.machine)
+			return
+		}
+	}
+	switch {
+	case l == nil || l.claims == 0 && e.Epoch == l.epoch:
+		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d, which nobody has claimed", e.Process, e.Execution, e.Epoch)
+	case e.Epoch == l.epoch && l.started > 0:
+		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d a second time", e.Process, e.Execution, e.Epoch)
+	case e.Epoch == l.epoch && e.Incarnation != l.incarnation:
+		c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d, which incarnation %d has claimed", e.Process, e.Execution, e.Epoch, l.incarnation)
+	}
+}
+
+func (c *singleRunChecker) end(bool) {}

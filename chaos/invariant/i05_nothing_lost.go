@@ -1,0 +1,64 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// nothingLost is invariant 5 (flaws D8, D13, D14).
+func nothingLost() *Invariant {
+	i := &Invariant{
+		Number: 5, Name: "nothing lost",
+		Statement: "Every accepted execution becomes terminal within the bound that the configuration implies.",
+		Needs:     []history.Kind{history.Created, history.Transition},
+	}
+	i.make = func(s *Suite) checker { return &lostChecker{i, s} }
+	return i
+}
+
+type lostChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+func (c *lostChecker) observe(*history.Event, *life) {}
+
+func (c *lostChecker) end(bool) {
+	var stuck []execution.ID
+	for id, l := range c.s.lives { //detlint:ok sorted below
+		if !l.status.Terminal() {
+			stuck = append(stuck, id)
+		}
+	}
+	if len(stuck) == 0 {
+		return
+	}
+	slices.Sort(stuck)
+	l := c.s.lives[stuck[0]]
+	others := ""
+	if n := len(stuck) - 1; n > 0 {
+		others = fmt.Sprintf(" (and %d more)", n)
+	}
+	c.s.violate(c.i, l.id, "execution %d%s is still %v, since %v; %s", l.id, others, l.status, l.entered, c.owes(l))
+}
+
+// owes names the part that has to take the next step.
+func (c *lostChecker) owes(l *life) string {
+	switch {
+	case l.status == execution.Requested:
+		return "the scheduler owes the next step"
+	case l.status == execution.Scheduling:
+		return "the reconciler of claims owes the next step"
+	case l.status == execution.Scheduled && !l.published:
+		return "the reconciler of dispatches owes the next step: no message of it was published"
+	case l.status == execution.Scheduled && l.died != 0:
+		return "the dead letter handler owes the next step, and the timeout monitor behind it"
+	case l.status == execution.Scheduled:
+		return fmt.Sprintf("incarnation %d owes the claim, and the timeout monitor the next step", l.incarnation)
+	default:
+		return fmt.Sprintf("incarnation %d owes the result, and the reconciler of owners the next step", l.incarnation)
+	}
+}

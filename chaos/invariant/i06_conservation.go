@@ -1,0 +1,98 @@
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// messageConservation is invariant 6 (flaws D17, D22, D30).
+func messageConservation() *Invariant {
+	i := &Invariant{
+		Number: 6, Name: "message conservation",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there.",
+		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
+	}
+	i.make = func(s *Suite) checker {
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64)}
+	}
+	return i
+}
+
+// copyOf is a message in a queue.
+type copyOf struct {
+	message uint64
+	queue   string
+}
+
+type conservationChecker struct {
+	i *Invariant
+	s *Suite
+	// here counts the copies that are in a queue, moving those that a publish or a death has routed
+	// and that have not arrived yet.
+	here   map[copyOf]int
+	moving map[uint64]int64
+}
+
+func (c *conservationChecker) observe(e *history.Event, _ *life) {
+	at := copyOf{e.Message, e.Queue}
+	switch e.Kind {
+	case history.Published:
+		c.moving[e.Message] += e.Count
+	case history.Enqueued:
+		c.here[at]++
+		if c.moving[e.Message]--; c.moving[e.Message] <= 0 {
+			delete(c.moving, e.Message)
+		}
+	case history.Acked:
+		c.leave(e, at)
+	case history.DeadLettered:
+		c.leave(e, at)
+		c.moving[e.Message] += e.Count
+		if e.Count == 0 {
+			c.lost(e)
+		}
+	case history.Dropped:
+		c.leave(e, at)
+		if e.Fault == "" {
+			c.lost(e)
+		}
+	default:
+	}
+}
+
+func (c *conservationChecker) leave(e *history.Event, at copyOf) {
+	n := c.here[at]
+	switch {
+	case n == 0:
+		c.s.violate(c.i, e.Execution, "message %d left queue %s, where it was not", e.Message, e.Queue)
+	case n == 1:
+		delete(c.here, at)
+	default:
+		c.here[at] = n - 1
+	}
+}
+
+func (c *conservationChecker) lost(e *history.Event) {
+	c.s.violate(c.i, e.Execution, "message %d%s died in queue %s and went nowhere: no queue is bound where the dead letter exchange routes it",
+		e.Message, about(e.Execution, e.Epoch), e.Queue)
+}
+
+func about(id execution.ID, epoch execution.Epoch) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", the dispatch of execution %d at epoch %d,", id, epoch)
+}
+
+func (c *conservationChecker) end(settled bool) {
+	if !settled {
+		return
+	}
+	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
+		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
+	}
+}

@@ -1,0 +1,71 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// boundedRetries is invariant 8 (flaws D48 to D53).
+func boundedRetries() *Invariant {
+	i := &Invariant{
+		Number: 8, Name: "bounded retries",
+		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window.",
+		Needs:     []history.Kind{history.Created, history.Transition},
+	}
+	i.make = func(s *Suite) checker { return &retryChecker{i: i, s: s} }
+	return i
+}
+
+type retryChecker struct {
+	i *Invariant
+	s *Suite
+	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	created history.Event
+}
+
+func (c *retryChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.Created:
+		if e.Count > 0 {
+			c.created = *e
+			c.judge(e)
+		}
+	case history.Orchestrated:
+		if e.Related != 0 && e.Related == c.created.Execution && l != nil {
+			c.chained(e, l)
+		}
+	case history.Transition:
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.retry > 0 && e.At < l.notBefore-clockTolerance && l.epoch == 0 {
+			c.s.violate(c.i, e.Execution, "retry %d of execution %d was scheduled at %v, before it is due at %v", l.retry, l.chain, e.At, l.notBefore)
+		}
+	default:
+	}
+}
+
+func (c *retryChecker) judge(e *history.Event) {
+	lowest, highest := c.s.config.Retry.BackoffBounds(int(e.Count) - 1)
+	delay := e.Due - e.At
+	switch {
+	case e.Count > e.Limit:
+		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
+	case !e.Reason.Retriable():
+		c.s.violate(c.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
+	case delay < lowest-clockTolerance || delay > highest+clockTolerance:
+		c.s.violate(c.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), lowest, highest)
+	}
+}
+
+func (c *retryChecker) chained(e *history.Event, l *life) {
+	switch n := &c.created; {
+	case n.Chain != l.chain:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)
+	case n.Count != l.retry+1:
+		c.s.violate(c.i, n.Execution, "execution %d follows retry %d of execution %d as number %d", n.Execution, l.retry, l.chain, n.Count)
+	case l.status == execution.Completed || l.status == execution.Cancelled:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d, which ended as %v", n.Execution, e.Execution, l.status)
+	}
+}
+
+func (c *retryChecker) end(bool) {}

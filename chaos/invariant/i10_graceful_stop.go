@@ -1,0 +1,98 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// gracefulStop is invariant 10 (flaws D36 to D40).
+func gracefulStop() *Invariant {
+	i := &Invariant{
+		Number: 10, Name: "graceful stop",
+		Statement: "A worker that stops gracefully claims nothing after it has deregistered, and what it ran is finished or handed back.",
+		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle},
+	}
+	i.make = func(s *Suite) checker { return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int)} }
+	return i
+}
+
+type gracefulChecker struct {
+	i *Invariant
+	s *Suite
+	// held counts what each incarnation runs.
+	held map[execution.Incarnation]int
+	// disturbed is the last moment at which a fault other than a stop could excuse a worker, and
+	// disturbing how many last.
+	disturbed  time.Duration
+	disturbing int
+}
+
+// kindStop is the fault that asks for a graceful stop; it excuses nothing.
+const kindStop = "stop"
+
+func (c *gracefulChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.FaultBegan:
+		if e.Text != kindStop {
+			c.disturbing++
+			c.disturbed = e.At
+		}
+	case history.FaultEnded:
+		if e.Text != kindStop {
+			c.disturbing--
+			c.disturbed = e.At
+		}
+	case history.WorkerLifecycle:
+		if t := c.s.workers[e.Incarnation]; e.Lifecycle == execution.Stopped && c.held[e.Incarnation] > 0 && t != nil && c.undisturbed(t) {
+			c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, c.held[e.Incarnation])
+		}
+	case history.Transition:
+		c.transition(e, l)
+	default:
+	}
+}
+
+// undisturbed says that no other fault has struck since the worker began to drain, or shortly
+// before.
+func (c *gracefulChecker) undisturbed(t *tenure) bool {
+	return c.disturbing == 0 && (c.disturbed == 0 || c.disturbed < t.since-c.s.config.Worker.Lease())
+}
+
+func (c *gracefulChecker) transition(e *history.Event, l *life) {
+	if e.From.Claimed() && !e.To.Claimed() {
+		if c.held[e.Incarnation]--; c.held[e.Incarnation] <= 0 {
+			delete(c.held, e.Incarnation)
+		}
+	}
+	t := c.s.workers[e.Incarnation]
+	if e.To == execution.Running {
+		c.held[e.Incarnation]++
+		c.claimed(e, t)
+		return
+	}
+	if t == nil || l == nil || !e.From.Claimed() || t.lifecycle != execution.Draining || !c.undisturbed(t) {
+		return
+	}
+	if e.Reason == execution.HeartbeatStale || e.Reason == execution.WorkerLost {
+		c.s.violate(c.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
+			e.Execution, e.To, e.Reason, e.At-t.since)
+	}
+}
+
+// claimed judges a claim: one that was under way when the worker began to drain is lawful.
+func (c *gracefulChecker) claimed(e *history.Event, t *tenure) {
+	if t == nil {
+		return
+	}
+	underWay := 2 * c.s.config.Worker.StatementTimeout
+	switch {
+	case t.lifecycle.Gone():
+		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
+	case t.lifecycle == execution.Draining && e.At > t.since+underWay && c.undisturbed(t):
+		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
+	}
+}
+
+func (c *gracefulChecker) end(bool) {}

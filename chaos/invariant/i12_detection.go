@@ -1,0 +1,175 @@
+package invariant
+
+import (
+	"container/heap"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// detection is invariant 12 (flaws D7, D8, D13, D22, D58).
+func detection() *Invariant {
+	i := &Invariant{
+		Number: 12, Name: "detection in time",
+		Statement: "Each kind of stuck execution is found within its own bound, counted from the last moment at which a fault could hinder an executor.",
+		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
+	}
+	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s} }
+	return i
+}
+
+// detectionChecker keeps, for each live execution, the next moment at which it may be overdue.
+type detectionChecker struct {
+	i     *Invariant
+	s     *Suite
+	watch watchHeap
+	seq   uint64
+}
+
+type watched struct {
+	at    time.Duration
+	seq   uint64
+	id    execution.ID
+	epoch execution.Epoch
+	in    execution.Status
+}
+
+func (c *detectionChecker) observe(e *history.Event, _ *life) {
+	for len(c.watch) > 0 && c.watch[0].at <= e.At {
+		w := heap.Pop(&c.watch).(watched)
+		c.check(w, e.At)
+	}
+	switch e.Kind {
+	case history.Transition:
+		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: e.To})
+	case history.Expired, history.Rejected, history.WorkerLifecycle:
+		// These can only bring a deadline forward of what waits for it.
+		c.hasten(e)
+	default:
+	}
+}
+
+func (c *detectionChecker) push(w watched) {
+	c.seq++
+	w.seq = c.seq
+	heap.Push(&c.watch, w)
+}
+
+// hasten looks at the executions that an event may have made overdue sooner.
+func (c *detectionChecker) hasten(e *history.Event) {
+	if e.Execution != 0 {
+		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: execution.Scheduled})
+		return
+	}
+	if e.Lifecycle.Gone() {
+		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
+			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
+				heap.Push(&c.watch, watched{at: e.At + time.Nanosecond, id: id, epoch: l.epoch, in: l.status})
+			}
+		}
+	}
+}
+
+// check looks at one execution again: it is fine, overdue, or to be looked at later.
+func (c *detectionChecker) check(w watched, now time.Duration) {
+	l := c.s.lives[w.id]
+	if l == nil || l.epoch != w.epoch || l.status != w.in || l.orchestrated {
+		return
+	}
+	deadline, what := c.deadline(l)
+	if what == "" {
+		return
+	}
+	// What a fault may have hindered starts again when it is over.
+	bound := deadline.bound
+	overdue := max(deadline.since, c.s.calm.since) + bound
+	if c.s.calm.hindering > 0 {
+		overdue = max(overdue, now+time.Second)
+	}
+	if now <= overdue {
+		w.at = overdue + time.Nanosecond
+		c.push(w)
+		return
+	}
+	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
+}
+
+type deadline struct{ since, bound time.Duration }
+
+// deadline is the earliest bound that applies to an execution as it stands.
+func (c *detectionChecker) deadline(l *life) (deadline, string) {
+	b := &c.s.bounds
+	switch {
+	case l.status == execution.Scheduling:
+		return deadline{l.entered, b.Claim}, "claimed for scheduling and not scheduled"
+	case l.status == execution.Scheduled:
+		return c.scheduled(l)
+	case l.status.Claimed():
+		best, what := deadline{l.due, b.Overrun}, "running past its deadline"
+		if t := c.s.workers[l.incarnation]; t != nil && t.renewed+b.WorkerDead < best.since+best.bound {
+			best, what = deadline{t.renewed, b.WorkerDead}, "running on a worker that does not renew its lease"
+		}
+		return best, what
+	case l.status.Terminal():
+		return deadline{l.entered, b.Terminal}, "terminal and not handled"
+	}
+	return deadline{}, ""
+}
+
+func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
+	b := &c.s.bounds
+	best, what = deadline{l.entered, b.Unclaimed}, "scheduled and not claimed"
+	consider := func(d deadline, why string) {
+		if d.since+d.bound < best.since+best.bound {
+			best, what = d, why
+		}
+	}
+	if !l.published && !l.returned {
+		consider(deadline{l.entered, b.Publish}, "scheduled and was never published")
+	}
+	if l.died != 0 {
+		consider(deadline{l.died, b.DeadLetter}, "scheduled although its message has died")
+	}
+	if t := c.s.workers[l.incarnation]; t != nil {
+		if since, gone := t.gone(); gone {
+			consider(deadline{max(since, l.entered), b.OwnerGone}, "scheduled at a worker that is gone")
+		}
+	}
+	return best, what
+}
+
+// end looks once more at everything that is left.
+func (c *detectionChecker) end(bool) {
+	for len(c.watch) > 0 && c.watch[0].at <= c.s.now.At {
+		c.check(heap.Pop(&c.watch).(watched), c.s.now.At)
+	}
+}
+
+// watchHeap orders by time, then execution, then age.
+type watchHeap []watched
+
+func (h watchHeap) Len() int { return len(h) }
+func (h watchHeap) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.id != b.id {
+		return a.id < b.id
+	}
+	return a.seq < b.seq
+}
+func (h watchHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push implements heap.Interface.
+func (h *watchHeap) Push(x any) { *h = append(*h, x.(watched)) }
+
+// Pop implements heap.Interface.
+func (h *watchHeap) Pop() any {
+	old := *h
+	n := len(old) - 1
+	x := old[n]
+	*h = old[:n]
+	return x
+}

@@ -1,0 +1,189 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// life is what the history has said of one execution that is not finished: terminal, handled, and
+// with no action alive. Checkers read it; learn writes it, after all of them have seen the event.
+type life struct {
+	id, chain  execution.ID
+	status     execution.Status
+	epoch      execution.Epoch
+	retry      int64
+	maxRetries int64
+	notBefore  time.Duration
+	reason     execution.Reason
+
+	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
+	entered time.Duration
+	due     time.Duration
+
+	// of the present dispatch
+	worker      execution.WorkerID
+	incarnation execution.Incarnation
+	published   bool // the broker has routed it
+	marked      bool // the database knows that it was confirmed
+	died        time.Duration
+	returned    bool
+
+	claims       int // of the present epoch
+	started      int // actions of the present epoch
+	running      int // actions alive
+	orchestrated bool
+	nextRetry    execution.ID
+}
+
+// tenure is what the history has said of one incarnation of a worker.
+type tenure struct {
+	worker      execution.WorkerID
+	process     string
+	lifecycle   execution.Lifecycle
+	since       time.Duration // of the lifecycle
+	leaseEnds   time.Duration
+	renewed     time.Duration
+	superseded  bool
+	supersededA time.Duration
+}
+
+// gone says that the incarnation has lost its right, and since when.
+func (t *tenure) gone() (since time.Duration, gone bool) {
+	switch {
+	case t.lifecycle.Gone():
+		return t.since, true
+	case t.superseded:
+		return t.supersededA, true
+	}
+	return 0, false
+}
+
+// calm remembers the faults that could hinder an executor: while one lasts, nobody can be expected
+// to detect anything in time.
+type calm struct {
+	hindering int
+	since     time.Duration
+}
+
+// learn updates what is known with an event that every checker has seen.
+func (s *Suite) learn(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.Created:
+		s.learnCreated(e)
+	case history.Transition:
+		if l != nil {
+			l.transition(e)
+			s.retire(l)
+		}
+	case history.Orchestrated:
+		if l != nil {
+			l.orchestrated, l.nextRetry = true, e.Related
+			s.retire(l)
+		}
+	case history.ActionStarted:
+		if l != nil {
+			l.running++
+			if e.Epoch == l.epoch {
+				l.started++
+			}
+		}
+	case history.ActionEnded:
+		if l != nil {
+			l.running--
+			s.retire(l)
+		}
+	case history.Published, history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected:
+		l.message(e)
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
+		s.learnWorker(e)
+	case history.FaultBegan:
+		s.calm.hindering += int(e.Count)
+	case history.FaultEnded:
+		s.calm.hindering -= int(e.Count)
+		s.calm.since = e.At
+	case history.ProcessStarted, history.BrokerUp, history.DatabaseUp:
+		s.calm.since = e.At
+	default:
+	}
+}
+
+func (s *Suite) learnCreated(e *history.Event) {
+	var l *life
+	if n := len(s.free); n > 0 {
+		l, s.free = s.free[n-1], s.free[:n-1]
+		*l = life{}
+	} else {
+		l = new(life)
+	}
+	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
+	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
+	s.lives[e.Execution] = l
+	s.created = max(s.created, e.Execution)
+}
+
+func (l *life) transition(e *history.Event) {
+	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
+	switch {
+	case e.To == execution.Running:
+		l.claims++
+	case e.Epoch != e.OldEpoch:
+		l.claims, l.started = 0, 0
+		l.published, l.marked, l.returned, l.died = false, false, false, 0
+	}
+	if e.To == execution.Scheduled || e.To == execution.Running {
+		l.worker, l.incarnation = e.Worker, e.Incarnation
+	}
+}
+
+// message notes what became of the dispatch of the present epoch. The broker may be faster than the
+// reply to the one who committed it, never faster than the commit.
+func (l *life) message(e *history.Event) {
+	if l == nil || e.Epoch != l.epoch {
+		return
+	}
+	switch e.Kind {
+	case history.Published:
+		l.published = true
+	case history.PublishReturned:
+		l.returned = true
+	case history.PublishedMarked:
+		l.marked = true
+	default:
+		if l.died == 0 {
+			l.died = max(e.At, 1)
+		}
+	}
+}
+
+// retire forgets an execution that nothing more is expected of.
+func (s *Suite) retire(l *life) {
+	if l.status.Terminal() && l.orchestrated && l.running == 0 {
+		delete(s.lives, l.id)
+		s.free = append(s.free, l)
+	}
+}
+
+func (s *Suite) learnWorker(e *history.Event) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		for _, t := range s.workers { //detlint:ok sets a flag on those that match, in any order
+			if t.worker == e.Worker && !t.superseded {
+				t.superseded, t.supersededA = true, e.At
+			}
+		}
+		s.workers[e.Incarnation] = &tenure{
+			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
+		}
+	case history.WorkerLifecycle:
+		if t := s.workers[e.Incarnation]; t != nil {
+			t.lifecycle, t.since = e.Lifecycle, e.At
+		}
+	case history.HeartbeatRenewed:
+		if t := s.workers[e.Incarnation]; t != nil {
+			t.leaseEnds, t.renewed = e.Due, e.At
+		}
+	default:
+	}
+}

@@ -1,0 +1,148 @@
+// Package invariant says what must be true of every run, whatever goes wrong: who may own an
+// execution, what may never be lost, what must happen once.
+//
+// Each invariant is one file with one checker. Checkers are incremental: they see every event once,
+// in order, spend constant time on it, and keep only what is alive, so that a sweep can stream its
+// histories through them. They read evidence, not claims: rows, messages, runs.
+//
+// An invariant states which kinds of events it needs. Where a history lacks them it is not judged,
+// and says so, instead of passing.
+package invariant
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Invariant is one rule.
+type Invariant struct {
+	Number int
+	Name   string
+	// Statement is the rule in one sentence; reports print it.
+	Statement string
+	// Needs are the kinds of events without which the rule can't be judged.
+	Needs []history.Kind
+	// Bounds says that the rule is about time and needs the configuration.
+	make func(*Suite) checker
+}
+
+// checker judges one rule over one run.
+type checker interface {
+	// observe sees one event. l is what is known of its execution before the event, nil where the
+	// event is about none or about one that is finished.
+	observe(e *history.Event, l *life)
+	// end is called once, after the last event. settled says that the run ended because nothing was
+	// left to do.
+	end(settled bool)
+}
+
+// Finding is a violation as a checker sees it.
+type Finding struct {
+	Invariant *Invariant
+	Execution execution.ID
+	Step      uint64
+	At        time.Duration
+	Message   string
+}
+
+// All lists every invariant that is implemented, by number.
+func All() []*Invariant {
+	return []*Invariant{
+		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
+		orchestrationOnce(), boundedRetries(), gracefulStop(), detection(), drained(),
+	}
+}
+
+// ByNumber returns an invariant, nil if there is none of that number.
+func ByNumber(n int) *Invariant {
+	for _, i := range All() {
+		if i.Number == n {
+			return i
+		}
+	}
+	return nil
+}
+
+// Suite judges one run. It implements history.Sink.
+type Suite struct {
+	config   config.Config
+	bounds   Bounds
+	law      *execution.Law
+	checkers []checker
+	findings []Finding
+	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
+	broken map[*Invariant]bool
+
+	lives   map[execution.ID]*life
+	workers map[execution.Incarnation]*tenure
+	free    []*life
+	now     history.Event
+	created execution.ID
+	// chains counts the rows of a chain that are alive.
+	calm calm
+}
+
+// New returns a suite of the invariants in only, or of all when it is nil.
+func New(c config.Config, only []int) *Suite {
+	s := &Suite{
+		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
+		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure),
+	}
+	for _, i := range All() {
+		if wanted(only, i.Number) {
+			s.checkers = append(s.checkers, i.make(s))
+		}
+	}
+	return s
+}
+
+func wanted(only []int, n int) bool {
+	if only == nil {
+		return true
+	}
+	for _, o := range only {
+		if o == n {
+			return true
+		}
+	}
+	return false
+}
+
+// Findings are the violations so far, at most one of each invariant.
+func (s *Suite) Findings() []Finding { return s.findings }
+
+// Observe implements history.Sink.
+func (s *Suite) Observe(e *history.Event) {
+	s.now.At, s.now.Step = e.At, e.Step
+	var l *life
+	if e.Execution != 0 {
+		l = s.lives[e.Execution]
+	}
+	for _, c := range s.checkers {
+		c.observe(e, l)
+	}
+	s.learn(e, l)
+}
+
+// End judges what can only be judged when nothing more will come.
+func (s *Suite) End(settled bool) []Finding {
+	for _, c := range s.checkers {
+		c.end(settled)
+	}
+	return s.findings
+}
+
+// violate records a finding, the first one of its invariant.
+func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
+	if s.broken[i] {
+		return
+	}
+	s.broken[i] = true
+	s.findings = append(s.findings, Finding{
+		Invariant: i, Execution: id, Step: s.now.Step, At: s.now.At, Message: fmt.Sprintf(format, args...),
+	})
+}

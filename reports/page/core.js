@@ -1,0 +1,126 @@
+// What the page knows and where the reader stands in it.
+const $ = (id) => document.getElementById(id);
+window.addEventListener("error", (e) => { document.body.dataset.error = String(e.message); });
+const runs = JSON.parse($("data").textContent);
+const here = { run: null, exec: 0, from: 0, to: 1, at: 0 };
+
+// Fields of an event, as Go wrote them.
+const K = 0, AT = 1, STEP = 2, WHO = 3, WHAT = 4, EXEC = 5, CLASS = 6, PROC = 7, QUEUE = 8;
+
+function esc(s) {
+  return String(s).replace(/[&<>"']/g, (c) => "&#" + c.charCodeAt(0) + ";");
+}
+
+// clock is FormatTime of the Go side: 12.402s, 1m02.345s, 1h00m02.345s.
+function clock(us, digits = 3) {
+  const ms = Math.floor(us / 1000), pad = (n, w) => String(n).padStart(w, "0");
+  const h = Math.floor(ms / 3600000), m = Math.floor(ms / 60000) % 60, s = Math.floor(ms / 1000) % 60;
+  const part = digits ? "." + pad(ms % 1000, 3).slice(0, digits) : "";
+  if (h) return `${h}h${pad(m, 2)}m${pad(s, 2)}${part}s`;
+  if (m) return `${m}m${pad(s, 2)}${part}s`;
+  return `${s}${part}s`;
+}
+
+// last returns the last entry of a list that is ordered by the number at field, not after limit.
+function last(list, field, limit) {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (list[mid][field] <= limit) low = mid + 1; else high = mid;
+  }
+  return low ? list[low - 1] : null;
+}
+
+// indexOfK is the place of event k among those embedded, or of the nearest before it.
+function indexOfK(k) {
+  const found = last(here.run.events, K, k);
+  return found ? here.run.events.indexOf(found) : 0;
+}
+
+function showRun(i) {
+  const run = here.run = runs[i];
+  here.from = run.focus[0];
+  here.to = Math.max(run.focus[1], run.focus[0] + 1);
+  const v = run.violations[0];
+  const row = (v && run.executions.find((x) => x.id === v.exec)) || run.executions[0];
+  here.exec = row ? row.id : 0;
+  $("slider").max = Math.max(0, run.events.length - 1);
+  fillExecutions();
+  fillViolations();
+  fillLeftOut();
+  drawOverview();
+  drawTimeline();
+  moveTo(v ? indexOfK(v.k) : 0);
+  showStory();
+}
+
+function zoomTo(from, to) {
+  const end = Math.max(here.run.end, 1), least = Math.min(2000, end);
+  let width = Math.min(Math.max(to - from, least), end);
+  from = Math.min(Math.max(from, 0), end - width);
+  here.from = from;
+  here.to = from + width;
+  drawOverview();
+  drawTimeline();
+  drawCursor();
+}
+
+function zoomBy(factor, around) {
+  const center = around === undefined ? clamp(nowAt(), here.from, here.to) : around;
+  zoomTo(center - (center - here.from) * factor, center + (here.to - center) * factor);
+}
+
+const clamp = (x, a, b) => Math.min(Math.max(x, a), b);
+
+function nowAt() {
+  const e = here.run.events[here.at];
+  return e ? e[AT] : 0;
+}
+
+// moveTo puts the cursor on an event, and brings it into view.
+function moveTo(i) {
+  const events = here.run.events;
+  if (!events.length) { showMoment(); return; }
+  here.at = clamp(i, 0, events.length - 1);
+  $("slider").value = here.at;
+  const t = nowAt();
+  if (t < here.from || t > here.to) {
+    const half = (here.to - here.from) / 2;
+    zoomTo(t - half, t + half);
+  } else {
+    drawCursor();
+  }
+  showMoment();
+}
+
+// step goes to the next event of the kind that the reader wants to step through.
+function step(by) {
+  const want = {
+    all: () => true,
+    exec: (e) => e[EXEC] === here.exec,
+    status: (e) => e[CLASS] === "status",
+    fault: (e) => e[CLASS] === "fault" || e[CLASS] === "process",
+  }[$("through").value];
+  const events = here.run.events;
+  for (let i = here.at + by; i >= 0 && i < events.length; i += by) {
+    if (want(events[i])) { moveTo(i); return; }
+  }
+}
+
+function toViolation() {
+  const v = here.run.violations[0];
+  if (!v) { zoomTo(0, here.run.end); return; }
+  if (v.exec && v.exec !== here.exec) selectExecution(v.exec);
+  zoomTo(here.run.focus[0], here.run.focus[1]);
+  moveTo(indexOfK(v.k));
+}
+
+function selectExecution(id) {
+  if (!here.run.executions.some((x) => x.id === id)) return;
+  here.exec = id;
+  $("execution").value = id;
+  drawTimeline();
+  drawCursor();
+  showMoment();
+  showStory();
+}

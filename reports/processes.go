@@ -1,0 +1,152 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// processLane is one process, or one server that went down, over time.
+type processLane struct {
+	Name string `json:"name"`
+	// Role is executor, worker, server or client.
+	Role string `json:"role"`
+	// Periods are [from, to, k, state].
+	Periods []any `json:"periods"`
+	// Lives are [from, k, what the worker says of itself].
+	Lives []any   `json:"lives"`
+	Beats []int64 `json:"beats"`
+
+	state string
+	since time.Duration
+	k     int
+}
+
+// processes collects the lanes of processes.
+type processes struct {
+	t      teller
+	byName map[string]*processLane
+}
+
+func (p *processes) init(t teller) {
+	p.t, p.byName = t, make(map[string]*processLane)
+}
+
+func (p *processes) observe(k int, e *history.Event) {
+	state := ""
+	switch e.Kind {
+	case history.ProcessStarted, history.ProcessResumed, history.ProcessThawed, history.DatabaseUp, history.BrokerUp:
+		state = "up"
+	case history.ProcessCrashed, history.DatabaseDown, history.BrokerDown:
+		state = "down"
+	case history.ProcessStopped:
+		state = "stopped"
+	case history.ProcessPaused:
+		state = "paused"
+	case history.ProcessFrozen:
+		state = "frozen"
+	}
+	name := p.nameOf(e)
+	if name == "" {
+		return
+	}
+	lane := p.byName[name]
+	if lane == nil {
+		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}, k: k}
+		p.byName[name] = lane
+		// Whoever acts before it was said to start has been up all along.
+		lane.state = "up"
+		if e.Kind == history.ProcessStarted {
+			lane.since = e.At
+		}
+	}
+	if lane.Role == "client" && e.By != execution.NoPart && e.By != execution.Worker && e.By != execution.API {
+		lane.Role = "executor"
+	}
+	if state != "" && state != lane.state {
+		lane.close(e.At)
+		lane.state, lane.since, lane.k = state, e.At, k
+	}
+	switch e.Kind {
+	case history.HeartbeatRenewed:
+		lane.Beats = append(lane.Beats, usec(e.At))
+	case history.WorkerRegistered:
+		lane.Role = "worker"
+		lane.Lives = append(lane.Lives, []any{usec(e.At), k, "registered", e.Incarnation})
+	case history.WorkerLifecycle:
+		lane.Lives = append(lane.Lives, []any{usec(e.At), k, e.Lifecycle.String(), e.Incarnation})
+	}
+}
+
+// nameOf is the process that an event belongs to, empty for none. What a worker says of itself is
+// drawn on its lane, whoever wrote it down.
+func (p *processes) nameOf(e *history.Event) string {
+	switch e.Kind {
+	case history.DatabaseDown, history.DatabaseUp:
+		return "database"
+	case history.BrokerDown, history.BrokerUp:
+		return "broker"
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
+		if name := p.t.workers[e.Worker]; name != "" {
+			return name
+		}
+	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
+		return "" // faults have bands, and may name a link or a queue here
+	}
+	return e.Process
+}
+
+func (p *processes) role(name string, e *history.Event) string {
+	switch {
+	case e.Kind == history.DatabaseDown, e.Kind == history.DatabaseUp, e.Kind == history.BrokerDown, e.Kind == history.BrokerUp:
+		return "server"
+	case p.t.named[name]:
+		return "worker"
+	case strings.HasPrefix(name, "executor"):
+		return "executor"
+	}
+	return "client"
+}
+
+func (l *processLane) close(at time.Duration) {
+	if at > l.since {
+		l.Periods = append(l.Periods, []any{usec(l.since), usec(at), l.k, l.state})
+	}
+}
+
+func (p *processes) lanes(end time.Duration, lim limits) []*processLane {
+	list := make([]*processLane, 0, len(p.byName))
+	for _, l := range p.byName {
+		l.close(end)
+		l.Beats = thin(l.Beats, lim.beats)
+		list = append(list, l)
+	}
+	order := map[string]int{"executor": 0, "worker": 1, "client": 2, "server": 3}
+	slices.SortFunc(list, func(a, b *processLane) int {
+		return cmp.Or(cmp.Compare(order[a.Role], order[b.Role]), natural(a.Name, b.Name))
+	})
+	return list
+}
+
+// thin keeps every n-th of a list that is too long.
+func thin[T any](list []T, most int) []T {
+	if len(list) <= most {
+		return list
+	}
+	every := (len(list) + most - 1) / most
+	kept := list[:0:0]
+	for i := 0; i < len(list); i += every {
+		kept = append(kept, list[i])
+	}
+	return kept
+}
+
+// natural compares names so that shell-2 comes before shell-10.
+func natural(a, b string) int {
+	return cmp.Or(cmp.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")),
+		cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}

@@ -1,0 +1,220 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// queueLane is one queue over time.
+type queueLane struct {
+	Name  string `json:"name"`
+	Label string `json:"label"`
+	Most  int    `json:"most"`
+	// Points are [at, k, ready, unacknowledged] whenever one of them changed.
+	Points [][4]int64 `json:"points"`
+	// Stays are [from, received or -1, to, k, execution, what became of it]: the messages of the
+	// executions that are drawn.
+	Stays []any `json:"stays"`
+	// Marks are [at, k, what] for messages that did not simply arrive.
+	Marks []any `json:"marks"`
+
+	ready, unacked int
+	stays          []*stay
+	events         int
+}
+
+// stay is one message in one queue, from its arrival on.
+type stay struct {
+	execution execution.ID
+	from      time.Duration
+	received  time.Duration
+	to        time.Duration
+	k         int
+	fate      string
+}
+
+// queues collects the lanes of queues.
+type queues struct {
+	t      teller
+	byName map[string]*queueLane
+	open   map[copyKey][]*stay
+}
+
+// copyKey names a message within a queue: a dead-lettered one keeps its number in the next queue.
+type copyKey struct {
+	queue   string
+	message uint64
+}
+
+func (q *queues) init(t teller) {
+	q.t, q.byName, q.open = t, make(map[string]*queueLane), make(map[copyKey][]*stay)
+}
+
+func (q *queues) observe(k int, e *history.Event) {
+	switch e.Kind {
+	case history.Enqueued, history.Delivered, history.Acked, history.Requeued,
+		history.Expired, history.Rejected, history.DeadLettered, history.Dropped:
+	default:
+		return
+	}
+	if e.Queue == "" {
+		return
+	}
+	lane := q.byName[e.Queue]
+	if lane == nil {
+		lane = &queueLane{Name: e.Queue, Label: e.Queue, Points: [][4]int64{}, Stays: []any{}, Marks: []any{}}
+		if owner := q.t.queueOwner(e.Queue); owner != "" {
+			lane.Label = owner
+		}
+		q.byName[e.Queue] = lane
+	}
+	lane.events++
+	key := copyKey{e.Queue, e.Message}
+	switch e.Kind {
+	case history.Enqueued:
+		s := &stay{execution: e.Execution, from: e.At, received: -1, to: -1, k: k}
+		q.open[key] = append(q.open[key], s)
+		if e.Execution != 0 {
+			lane.stays = append(lane.stays, s)
+		}
+		lane.ready++
+	case history.Delivered:
+		if s := q.find(key, false); s != nil {
+			s.received = e.At
+			lane.ready, lane.unacked = lane.ready-1, lane.unacked+1
+		}
+	case history.Requeued:
+		if s := q.find(key, true); s != nil {
+			s.received = -1
+			lane.ready, lane.unacked = lane.ready+1, lane.unacked-1
+		}
+		lane.mark(k, e)
+	case history.DeadLettered:
+		// Its expiry or rejection, told before, has taken it out already.
+		q.leave(lane, key, e)
+	case history.Acked:
+		q.leave(lane, key, e)
+	default:
+		q.leave(lane, key, e)
+		lane.mark(k, e)
+	}
+	lane.point(k, e.At)
+}
+
+// find returns an open copy that is, or is not, with a consumer.
+func (q *queues) find(key copyKey, received bool) *stay {
+	for _, s := range q.open[key] {
+		if (s.received >= 0) == received {
+			return s
+		}
+	}
+	return nil
+}
+
+// leave takes a copy out of its queue: what is acknowledged or rejected was with a consumer, what
+// expired was not.
+func (q *queues) leave(lane *queueLane, key copyKey, e *history.Event) {
+	received := e.Kind == history.Acked || e.Kind == history.Rejected
+	s := q.find(key, received)
+	if s == nil {
+		if s = q.find(key, !received); s == nil {
+			return
+		}
+	}
+	if s.received >= 0 {
+		lane.unacked--
+	} else {
+		lane.ready--
+	}
+	s.to, s.fate = e.At, e.Kind.String()
+	list := slices.DeleteFunc(q.open[key], func(o *stay) bool { return o == s })
+	if len(list) == 0 {
+		delete(q.open, key)
+		return
+	}
+	q.open[key] = list
+}
+
+func (l *queueLane) mark(k int, e *history.Event) {
+	l.Marks = append(l.Marks, []any{usec(e.At), k, e.Kind.String()})
+}
+
+func (l *queueLane) point(k int, at time.Duration) {
+	p := [4]int64{usec(at), int64(k), int64(l.ready), int64(l.unacked)}
+	l.Most = max(l.Most, l.ready+l.unacked)
+	if n := len(l.Points); n > 0 && l.Points[n-1][2] == p[2] && l.Points[n-1][3] == p[3] {
+		return
+	}
+	l.Points = append(l.Points, p)
+}
+
+func (q *queues) lanes(b *builder, shown []*rowLane) (lanes []*queueLane, leftOut int) {
+	drawn := make(map[execution.ID]bool, len(shown))
+	for _, x := range shown {
+		drawn[x.ID] = true
+	}
+	lanes = make([]*queueLane, 0, len(q.byName))
+	for _, l := range q.byName {
+		lanes = append(lanes, l)
+	}
+	// The busiest are kept, and then put in an order that does not depend on how busy they were.
+	slices.SortFunc(lanes, func(a, b *queueLane) int {
+		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.Name, b.Name))
+	})
+	if len(lanes) > b.lim.queues {
+		leftOut = len(lanes) - b.lim.queues
+		lanes = lanes[:b.lim.queues]
+	}
+	slices.SortFunc(lanes, func(x, y *queueLane) int {
+		wx, wy := q.t.queueOwner(x.Name) == "", q.t.queueOwner(y.Name) == ""
+		if wx != wy {
+			if wx {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(natural(x.Label, y.Label), cmp.Compare(x.Name, y.Name))
+	})
+	for _, l := range lanes {
+		l.Points = b.thinOutside(l.Points)
+		l.Marks = thin(l.Marks, b.lim.points)
+		for _, s := range l.stays {
+			if !drawn[s.execution] || len(l.Stays) >= b.lim.points {
+				continue
+			}
+			if s.to < 0 {
+				s.to, s.fate = b.end, "still there"
+			}
+			received := int64(-1)
+			if s.received >= 0 {
+				received = usec(s.received)
+			}
+			l.Stays = append(l.Stays, []any{usec(s.from), received, usec(s.to), s.k, s.execution, s.fate})
+		}
+	}
+	return lanes, leftOut
+}
+
+// thinOutside drops points of a depth line that has too many, first outside of what is shown first.
+func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
+	if len(points) <= b.lim.points {
+		return points
+	}
+	var before, inside, after [][4]int64
+	for _, p := range points {
+		switch {
+		case p[0] < usec(b.focus[0]):
+			before = append(before, p)
+		case p[0] > usec(b.focus[1]):
+			after = append(after, p)
+		default:
+			inside = append(inside, p)
+		}
+	}
+	part := b.lim.points / 4
+	return slices.Concat(thin(before, part), thin(inside, 2*part), thin(after, part))
+}

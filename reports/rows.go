@@ -1,0 +1,160 @@
+package reports
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// rowLane is one execution over time.
+type rowLane struct {
+	ID    execution.ID `json:"id"`
+	Chain execution.ID `json:"chain"`
+	// Retry is its number within the chain, 0 for the first row.
+	Retry int64 `json:"retry"`
+	// Periods are [from, to, k, status, owner, epoch].
+	Periods []any `json:"periods"`
+	// Actions are [from, to, k, worker, outcome]: the outcome is empty if it never ended.
+	Actions  []any `json:"actions"`
+	Violated bool  `json:"violated"`
+
+	first, last time.Duration
+	status      execution.Status
+	owner       string
+	epoch       execution.Epoch
+	since       time.Duration
+	k           int
+	running     []running
+	stale       int
+}
+
+type running struct {
+	from   time.Duration
+	k      int
+	worker string
+	epoch  execution.Epoch
+	who    execution.Incarnation
+}
+
+// rows collects the lanes of executions.
+type rows struct {
+	t    teller
+	byID map[execution.ID]*rowLane
+}
+
+func (r *rows) init(t teller) { r.t, r.byID = t, make(map[execution.ID]*rowLane) }
+
+func (r *rows) observe(k int, e *history.Event) {
+	if e.Execution == 0 {
+		return
+	}
+	x := r.byID[e.Execution]
+	if x == nil {
+		x = &rowLane{ID: e.Execution, Chain: e.Execution, Periods: []any{}, Actions: []any{}, first: e.At, since: e.At, k: k}
+		r.byID[e.Execution] = x
+	}
+	if e.Chain != 0 {
+		x.Chain = e.Chain
+	}
+	x.last = e.At
+	switch e.Kind {
+	case history.Created:
+		x.Retry = e.Count
+		x.enter(k, e, "")
+	case history.Transition:
+		owner := ""
+		if e.Worker != 0 && e.To >= execution.Scheduled {
+			owner = r.t.name(e.Worker)
+		}
+		x.enter(k, e, owner)
+	case history.StaleWrite, history.RefusedResult:
+		x.stale++
+	case history.ActionStarted:
+		x.running = append(x.running, running{e.At, k, r.t.name(e.Worker), e.Epoch, e.Incarnation})
+	case history.ActionEnded:
+		for i, a := range x.running {
+			if a.epoch == e.Epoch && a.who == e.Incarnation {
+				x.Actions = append(x.Actions, []any{usec(a.from), usec(e.At), a.k, a.worker, e.To.String()})
+				x.running = slices.Delete(x.running, i, i+1)
+				break
+			}
+		}
+	}
+}
+
+// enter closes the period of the old status and begins that of the new.
+func (x *rowLane) enter(k int, e *history.Event, owner string) {
+	x.close(e.At)
+	x.status, x.owner, x.epoch, x.since, x.k = e.To, owner, e.Epoch, e.At, k
+}
+
+// close ends the present period. One that lasted no time is kept as well: the state at a moment is
+// looked up by k, and passing through a status is what many stories are about.
+func (x *rowLane) close(at time.Duration) {
+	if x.status != execution.None {
+		x.Periods = append(x.Periods, []any{usec(x.since), usec(at), x.k, x.status.String(), x.owner, x.epoch})
+	}
+}
+
+// lanes chooses the executions to draw, the ones that matter most on top: the violated, their
+// chains, those that the causes name, those with an unusual life, then the nearest to the moment.
+func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
+	named := make(map[execution.ID]bool)
+	chains := make(map[execution.ID]bool)
+	for _, v := range violations {
+		if x := r.byID[v.Execution]; x != nil {
+			x.Violated = true
+			chains[x.Chain] = true
+		}
+		for i := range v.Causes {
+			named[v.Causes[i].Execution] = true
+		}
+	}
+	rank := func(x *rowLane) int {
+		switch {
+		case x.Violated:
+			return 0
+		case chains[x.Chain]:
+			return 1
+		case named[x.ID]:
+			return 2
+		case x.status != execution.Completed || x.Retry > 0 || x.epoch > 1 || x.stale > 0:
+			return 3
+		}
+		return 4
+	}
+	away := func(x *rowLane) time.Duration {
+		switch {
+		case b.moment < x.first:
+			return x.first - b.moment
+		case b.moment > x.last:
+			return b.moment - x.last
+		}
+		return 0
+	}
+	lanes = make([]*rowLane, 0, len(r.byID))
+	for _, x := range r.byID {
+		lanes = append(lanes, x)
+	}
+	slices.SortFunc(lanes, func(x, y *rowLane) int {
+		return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(away(x), away(y)), cmp.Compare(x.ID, y.ID))
+	})
+	if len(lanes) > b.lim.executions {
+		leftOut = len(lanes) - b.lim.executions
+		lanes = lanes[:b.lim.executions]
+	}
+	slices.SortStableFunc(lanes, func(x, y *rowLane) int {
+		return cmp.Or(cmp.Compare(min(rank(x), 2), min(rank(y), 2)), cmp.Compare(x.ID, y.ID))
+	})
+	for _, x := range lanes {
+		x.close(b.end)
+		for _, a := range x.running {
+			x.Actions = append(x.Actions, []any{usec(a.from), usec(b.end), a.k, a.worker, ""})
+		}
+	}
+	return lanes, leftOut
+}

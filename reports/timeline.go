@@ -1,0 +1,278 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// limits bound what one record puts into the page, so that it opens at once whatever the run was.
+// history.jsonl has everything.
+type limits struct {
+	events     int
+	executions int
+	queues     int
+	points     int
+	beats      int
+}
+
+// usec is a moment in the page's unit, which a JavaScript number holds exactly for centuries.
+func usec(d time.Duration) int64 { return d.Microseconds() }
+
+// timeline is one record as the page draws it. Times are microseconds. "k" is an event's place in
+// the record: two events of the same moment have an order, and the state between them can be shown.
+type timeline struct {
+	Label      string          `json:"label"`
+	Scenario   string          `json:"scenario"`
+	Profile    string          `json:"profile"`
+	Seed       string          `json:"seed"`
+	Flaw       string          `json:"flaw"`
+	End        int64           `json:"end"`
+	Focus      [2]int64        `json:"focus"`
+	Violations []violationMark `json:"violations"`
+	Bands      []bandMark      `json:"bands"`
+	Processes  []*processLane  `json:"processes"`
+	Queues     []*queueLane    `json:"queues"`
+	Executions []*rowLane      `json:"executions"`
+	// Who are the subjects of sentences; events refer to them.
+	Who    []string `json:"who"`
+	Events []any    `json:"events"`
+
+	ExecutionsLeftOut int `json:"executionsLeftOut"`
+	QueuesLeftOut     int `json:"queuesLeftOut"`
+	EventsLeftOut     int `json:"eventsLeftOut"`
+}
+
+type violationMark struct {
+	Title     string       `json:"title"`
+	Statement string       `json:"statement"`
+	Message   string       `json:"message"`
+	Execution execution.ID `json:"exec"`
+	At        int64        `json:"at"`
+	// K is the event that it happened at, or the last one before.
+	K         int    `json:"k"`
+	Step      uint64 `json:"step"`
+	Reproduce string `json:"reproduce"`
+}
+
+type bandMark struct {
+	Fault string `json:"fault"`
+	Begin int64  `json:"begin"`
+	End   int64  `json:"end"`
+}
+
+// builder turns a record into a timeline in two passes: the first finds every lane, the second
+// writes the events that were chosen.
+type builder struct {
+	r   *verdict.Record
+	t   teller
+	lim limits
+	end time.Duration
+	// moment is what everything is chosen around: the first violation, else the end.
+	moment time.Duration
+	focus  [2]time.Duration
+
+	processes processes
+	queues    queues
+	rows      rows
+}
+
+func buildTimeline(r *verdict.Record, lim limits) *timeline {
+	b := &builder{r: r, t: newTeller(r.Workers), lim: lim}
+	b.processes.init(b.t)
+	b.queues.init(b.t)
+	b.rows.init(b.t)
+	b.end = r.Virtual
+	for i := range r.Events {
+		e := &r.Events[i]
+		b.end = max(b.end, e.At)
+		b.processes.observe(i, e)
+		b.queues.observe(i, e)
+		b.rows.observe(i, e)
+	}
+	violations := sortedViolations(r.Violations)
+	b.chooseFocus(violations)
+	out := &timeline{
+		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Flaw: r.Flaw,
+		Label: fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed),
+		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
+		Violations: []violationMark{}, Bands: []bandMark{}, Events: []any{},
+	}
+	if r.Flaw != "" {
+		out.Label += ", flaw " + r.Flaw
+	}
+	for _, v := range violations {
+		out.Violations = append(out.Violations, b.mark(v))
+	}
+	bands := r.Bands
+	if len(bands) == 0 {
+		bands = bandsOf(r.Events)
+	}
+	for _, band := range bands {
+		out.Bands = append(out.Bands, bandMark{band.Fault, usec(band.Begin), usec(band.End)})
+	}
+	out.Processes = b.processes.lanes(b.end, lim)
+	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)
+	out.Queues, out.QueuesLeftOut = b.queues.lanes(b, out.Executions)
+	b.writeEvents(out)
+	return out
+}
+
+func (b *builder) mark(v *verdict.Violation) violationMark {
+	k := eventOf(b.r.Events, v)
+	if k < 0 {
+		// The last event that had happened by then.
+		k, _ = slices.BinarySearchFunc(b.r.Events, v, func(e history.Event, v *verdict.Violation) int {
+			if e.At > v.At || (v.Step > 0 && e.Step > v.Step) {
+				return 1
+			}
+			return -1
+		})
+		k = max(k-1, 0)
+	}
+	return violationMark{
+		Title: violationTitle(v), Statement: v.Statement, Message: v.Message, Execution: v.Execution,
+		At: usec(v.At), K: k, Step: v.Step, Reproduce: v.Reproduce,
+	}
+}
+
+// chooseFocus chooses the part of the run that is shown first: from where the violated execution,
+// or the earliest known cause, began until shortly after the violation. A run without a violation
+// is shown whole.
+func (b *builder) chooseFocus(violations []*verdict.Violation) {
+	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
+	if len(violations) == 0 {
+		return
+	}
+	v := violations[0]
+	b.moment = v.At
+	from := v.At
+	for i := range v.Causes {
+		from = min(from, v.Causes[i].At)
+	}
+	if row := b.rows.byID[v.Execution]; row != nil {
+		from = min(from, row.first)
+	}
+	if from == v.At {
+		from = max(0, v.At-time.Minute)
+	}
+	width := max(v.At-from, 100*time.Millisecond)
+	b.focus = [2]time.Duration{max(0, from-width/12), min(b.end, v.At+width/6)}
+	if b.focus[1] <= b.focus[0] {
+		b.focus = [2]time.Duration{0, b.end}
+	}
+}
+
+// writeEvents chooses the events to embed and writes each as a compact list:
+//
+//	[k, at, step, who, what, execution, class, process lane, queue lane]
+func (b *builder) writeEvents(out *timeline) {
+	shown := make(map[execution.ID]bool, len(out.Executions))
+	for _, x := range out.Executions {
+		shown[x.ID] = true
+	}
+	lane := make(map[string]int, len(out.Processes))
+	for i, p := range out.Processes {
+		lane[p.Name] = i
+	}
+	queue := make(map[string]int, len(out.Queues))
+	for i, q := range out.Queues {
+		queue[q.Name] = i
+	}
+	who := make(map[string]int)
+	chosen := b.chooseEvents(out, shown)
+	for _, k := range chosen {
+		e := &b.r.Events[k]
+		name := b.t.who(e)
+		if _, known := who[name]; !known {
+			who[name] = len(out.Who)
+			out.Who = append(out.Who, name)
+		}
+		p, q := -1, -1
+		if i, ok := lane[b.processes.nameOf(e)]; ok {
+			p = i
+		}
+		if i, ok := queue[e.Queue]; ok {
+			q = i
+		}
+		out.Events = append(out.Events, []any{k, usec(e.At), e.Step, who[name], b.t.what(e), e.Execution, class(e.Kind), p, q})
+	}
+	out.EventsLeftOut = len(b.r.Events) - len(chosen)
+}
+
+// chooseEvents picks at most limits.events events: first what the violated executions and the
+// faults did, then the other executions that are drawn, then the rest; of each the nearest to the
+// moment that matters. Heartbeats come last: the lanes have them as ticks.
+func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
+	wanted := make(map[execution.ID]bool)
+	for _, v := range out.Violations {
+		wanted[v.Execution] = v.Execution != 0
+	}
+	rank := func(e *history.Event) int {
+		switch {
+		case wanted[e.Execution]:
+			return 0
+		case class(e.Kind) == "fault", class(e.Kind) == "process":
+			return 1
+		case shown[e.Execution]:
+			return 2
+		case e.Kind == history.HeartbeatRenewed:
+			return 4
+		}
+		return 3
+	}
+	type candidate struct {
+		rank int
+		away time.Duration
+		k    int
+	}
+	all := make([]candidate, len(b.r.Events))
+	for k := range b.r.Events {
+		e := &b.r.Events[k]
+		all[k] = candidate{rank(e), (e.At - b.moment).Abs(), k}
+	}
+	if len(all) > b.lim.events {
+		slices.SortFunc(all, func(x, y candidate) int {
+			if x.rank != y.rank {
+				return x.rank - y.rank
+			}
+			if x.away != y.away {
+				return int(min(max(x.away-y.away, -1), 1))
+			}
+			return x.k - y.k
+		})
+		all = all[:b.lim.events]
+	}
+	ks := make([]int, len(all))
+	for i, c := range all {
+		ks[i] = c.k
+	}
+	slices.Sort(ks)
+	return ks
+}
+
+// class sorts events for the eye.
+func class(k history.Kind) string {
+	switch k {
+	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
+		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
+		history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp:
+		return "process"
+	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
+		return "fault"
+	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
+		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
+		return "status"
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
+		return "worker"
+	case history.ActionStarted, history.ActionEnded:
+		return "action"
+	case history.Logged, history.Quiescent:
+		return "log"
+	}
+	return "message"
+}

@@ -1,0 +1,4 @@
+package flaw
+
+// All lists the flaws in the order of their sources.
+func All() []*Flaw { return nil }

@@ -1,0 +1,64 @@
+// Package flaw plants known defects, one at a time, to measure the harness: a suite that lets one
+// pass is worth that much less.
+//
+// A flaw wraps the store, the broker, the topology, the runner's machine or the configuration that
+// the core is given. The core itself has no switch for any of them, so what is measured is the core
+// that ships.
+package flaw
+
+import (
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/sim/simhost"
+	"handoff/sim/simstore"
+)
+
+// Flaw is one known defect. Its zero hooks change nothing.
+type Flaw struct {
+	Name string
+	// Source is the number of the known flaw that it plants.
+	Source string
+	// About says what is wrong, in one sentence.
+	About string
+	// Killer is the number of the invariant that must find it.
+	Killer int
+	// Scenario is where it is known to show; the whole library is run, this one first.
+	Scenario string
+
+	// Config changes the configuration that the processes get; the invariants keep judging by the
+	// scenario's.
+	Config func(*config.Config)
+	// Store wraps what a process sees of the database.
+	Store func(p Process, c *simstore.Client) store.Store
+	// Broker wraps what a process sees of the broker.
+	Broker func(p Process, b broker.Broker) broker.Broker
+	// Executors and Workers change the topology that is declared.
+	Executors func(config.RabbitMQ) broker.Topology
+	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
+	// Host wraps a process's machine as the core sees it.
+	Host func(p Process, h host.Host) host.Host
+	// Machine changes the machine on which actions run.
+	Machine func(*simhost.Machine)
+}
+
+// Process is who is being wrapped.
+type Process struct {
+	Name string
+	// Worker says that it is a worker, not an executor.
+	Worker bool
+	Config config.Config
+	Host   host.Host
+}
+
+// Find returns a flaw by name, nil if there is none.
+func Find(name string) *Flaw {
+	for _, f := range All() {
+		if f.Name == name {
+			return f
+		}
+	}
+	return nil
+}

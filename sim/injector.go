@@ -1,0 +1,223 @@
+package sim
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/scenarios"
+	"handoff/sim/kernel"
+)
+
+// injector brings about the faults of a scenario, and keeps the evidence: when each really began and
+// ended, and whether it made a difference to anything.
+type injector struct {
+	w     *world
+	kinds map[scenarios.FaultKind]injectFunc // for looking up only
+	all   []*injection
+	// waiting are those whose trigger has not come; pending counts those that must still come to
+	// their end before the run can.
+	waiting []*injection
+	pending int
+}
+
+// injection is one fault of the scenario in one run.
+type injection struct {
+	w       *world
+	fault   *scenarios.Fault
+	stream  *kernel.Stream
+	seen    int // of its trigger
+	fired   bool
+	touched bool
+	began   time.Duration
+	ended   time.Duration // 0 while it lasts, and for ever if it has no end
+	targets []*process
+}
+
+// injectFunc begins a fault and returns what ends it: nil for a fault that is over by itself, which
+// then calls end when it is.
+type injectFunc func(x *injection) (undo func())
+
+func newInjector(w *world) *injector {
+	in := &injector{w: w, kinds: injectors()}
+	for _, kind := range w.options.Without {
+		delete(in.kinds, kind)
+	}
+	for i := range w.scenario.Faults {
+		f := &w.scenario.Faults[i]
+		in.all = append(in.all, &injection{w: w, fault: f, stream: w.k.Stream("fault/" + strconv.Itoa(f.Index))})
+	}
+	return in
+}
+
+// arm sets the times and the triggers.
+func (in *injector) arm() {
+	for _, x := range in.all {
+		inject, able := in.kinds[x.fault.Kind]
+		if !able {
+			continue
+		}
+		if x.fault.When.After != "" {
+			in.waiting = append(in.waiting, x)
+			continue
+		}
+		in.pending++
+		at := x.stream.Duration(x.fault.When.Min, x.fault.When.Max)
+		in.w.k.After(at, func() { x.begin(inject) })
+	}
+}
+
+// triggers looks whether an event is what a fault waits for. The fault begins after the step in which
+// the event happened, because the one who writes an event is in the middle of something.
+func (in *injector) triggers(e *history.Event) {
+	for i := 0; i < len(in.waiting); i++ {
+		x := in.waiting[i]
+		when := &x.fault.When
+		if !in.w.matches(when, e) {
+			continue
+		}
+		if x.seen++; x.seen < when.Nth {
+			continue
+		}
+		in.waiting = slices.Delete(in.waiting, i, i+1)
+		i--
+		in.pending++
+		inject := in.kinds[x.fault.Kind]
+		in.w.k.After(when.Plus, func() { x.begin(inject) })
+	}
+}
+
+// matches says whether an event is an instance of a trigger.
+func (w *world) matches(when *scenarios.When, e *history.Event) bool {
+	who := e.Process
+	switch when.After {
+	case "heartbeat":
+		return e.Kind == history.HeartbeatRenewed && is(when.Of, who)
+	case "registered":
+		return e.Kind == history.WorkerRegistered && is(when.Of, who)
+	case "scheduled":
+		return e.Kind == history.Transition && e.To == execution.Scheduled && is(when.Of, w.db.WorkerName(e.Worker))
+	case "delivered":
+		return e.Kind == history.Delivered && e.Execution != 0 && is(when.Of, who)
+	case "claimed":
+		return e.Kind == history.Transition && e.To == execution.Running && is(when.Of, who)
+	case "action_started":
+		return e.Kind == history.ActionStarted && is(when.Of, who)
+	case "action_ended":
+		return e.Kind == history.ActionEnded && is(when.Of, who)
+	case "completed":
+		return e.Kind == history.Transition && e.To == execution.Completed && is(when.Of, who)
+	case "expired":
+		return e.Kind == history.Expired && e.Execution != 0
+	}
+	return false
+}
+
+func is(wanted, name string) bool { return wanted == "" || wanted == name }
+
+// begin begins a fault now, and arms its end.
+func (x *injection) begin(inject injectFunc) {
+	x.fired, x.began = true, x.w.k.Now()
+	x.targets = x.choose()
+	x.w.emit(history.Event{Kind: history.FaultBegan, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	undo := inject(x)
+	if undo == nil {
+		return
+	}
+	x.w.k.After(x.fault.For, func() {
+		undo()
+		x.end()
+	})
+}
+
+// end writes that the fault is over.
+func (x *injection) end() {
+	x.ended = x.w.k.Now()
+	x.w.emit(history.Event{Kind: history.FaultEnded, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	x.w.injector.pending--
+}
+
+// endless says that the fault has no end, so that nothing waits for it.
+func (x *injection) endless() { x.w.injector.pending-- }
+
+// hinders is 1 for a fault that can keep an executor from detecting something in time.
+func (x *injection) hinders() int64 {
+	switch x.fault.Kind {
+	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.DatabaseRestart, scenarios.DatabaseKill:
+		return 1
+	default:
+	}
+	for _, p := range x.targets {
+		if p.worker == nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// choose draws the processes that the target means; none for a server.
+func (x *injection) choose() []*process {
+	names, count := x.w.scenario.Cluster.Candidates(x.fault.Target)
+	names = slices.Clone(names)
+	var chosen []*process
+	for range count {
+		i := x.stream.Uint64N(uint64(len(names)))
+		if p := x.w.process(names[i]); p != nil {
+			chosen = append(chosen, p)
+		}
+		names = slices.Delete(names, int(i), int(i)+1)
+	}
+	return chosen
+}
+
+// touch records that the fault made a difference.
+func (x *injection) touch() {
+	if x.touched {
+		return
+	}
+	x.touched = true
+	x.w.emit(history.Event{Kind: history.FaultTouched, Fault: x.fault.Name, Text: string(x.fault.Kind)})
+}
+
+// touch is told by the models which fault made a difference to something.
+func (in *injector) touch(name string) {
+	for _, x := range in.all {
+		if x.fault.Name == name {
+			x.touch()
+		}
+	}
+}
+
+// counts are the results for each fault, in the order of the scenario.
+func (in *injector) counts() []verdict.FaultCount {
+	counts := make([]verdict.FaultCount, len(in.all))
+	for i, x := range in.all {
+		counts[i] = verdict.FaultCount{Fault: x.fault.Name, Planned: 1}
+		if x.fired {
+			counts[i].Fired = 1
+		}
+		if x.touched {
+			counts[i].Touched = 1
+		}
+	}
+	return counts
+}
+
+// bands are the times during which the faults lasted, up to the end of the run.
+func (in *injector) bands() []verdict.Band {
+	var bands []verdict.Band
+	for _, x := range in.all {
+		if !x.fired {
+			continue
+		}
+		end := x.ended
+		if end == 0 {
+			end = in.w.k.Now()
+		}
+		bands = append(bands, verdict.Band{Fault: x.fault.Name, Begin: x.began, End: end})
+	}
+	return bands
+}

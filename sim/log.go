@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"handoff/chaos/history"
+)
+
+// logHandler writes the core's own log lines into the history of a recorded run, in virtual time.
+type logHandler struct {
+	w      *world
+	prefix string
+}
+
+// Enabled implements slog.Handler.
+func (h *logHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler. A dying task's deferred functions log nothing.
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	if h.w.k.Dying() {
+		return nil
+	}
+	var b strings.Builder
+	b.WriteString(r.Level.String() + " " + r.Message + h.prefix)
+	r.Attrs(func(a slog.Attr) bool {
+		b.WriteString(" " + a.String())
+		return true
+	})
+	name := ""
+	if t := h.w.k.Current(); t != nil {
+		name = t.Process().Name()
+	}
+	h.w.emit(history.Event{Kind: history.Logged, Process: name, Text: b.String()})
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	prefix := h.prefix
+	for _, a := range attrs {
+		prefix += " " + a.String()
+	}
+	return &logHandler{h.w, prefix}
+}
+
+// WithGroup implements slog.Handler; groups are not told apart.
+func (h *logHandler) WithGroup(string) slog.Handler { return h }

@@ -1,0 +1,261 @@
+// Package sim runs a scenario in the simulated world: the real executor and worker code over the
+// models of database, broker, network and machines, inside one deterministic kernel.
+//
+// A run is a function of the scenario, the profile and the choices. Everything that happens is
+// written to one history, which is hashed, judged by the invariants, and kept only when it is asked
+// for.
+package sim
+
+import (
+	"context"
+	"log/slog"
+
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/chaos/verdict"
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/executor"
+	"handoff/core/telemetry"
+	"handoff/core/worker"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+	"handoff/sim/kernel"
+	"handoff/sim/simbroker"
+	"handoff/sim/simhost"
+	"handoff/sim/simnet"
+	"handoff/sim/simstore"
+)
+
+// client is the name of the process that submits the workload.
+const client = "client"
+
+// world is one run.
+type world struct {
+	scenario *scenarios.Scenario
+	profile  config.Profile
+	config   config.Config
+	flaw     *flaw.Flaw
+	options  Options
+
+	k      *kernel.Kernel
+	net    *simnet.Network
+	db     *simstore.Database
+	broker *simbroker.Broker
+
+	history history.Tee
+	suite   *invariant.Suite
+	hash    *history.Hasher
+	probes  *verdict.Probes
+	tally   *tally
+	log     *slog.Logger
+	event   history.Event
+
+	processes []*process // in a fixed order: executors, workers, client
+	injector  *injector
+	// submitting counts the loads that have not been submitted whole.
+	submitting int
+}
+
+// process is one process of the cluster, across its restarts.
+type process struct {
+	w       *world
+	name    string
+	worker  *scenarios.Worker // nil for executors and the client
+	machine *simhost.Machine  // of a worker
+
+	current *kernel.Process
+	stop    context.CancelFunc
+	// ended is called at the next end of the process.
+	ended func()
+}
+
+func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
+	w := &world{scenario: s, profile: p, config: s.Config(p), flaw: o.Flaw, options: o}
+	if w.flaw == nil {
+		w.flaw = &flaw.Flaw{}
+	}
+	w.hash = history.NewHasher()
+	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
+	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
+	w.tally = newTally(s.Expect(p).Texts)
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt})
+	w.net = simnet.New(w.k)
+	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
+	w.db = simstore.New(w.k, w.net, w)
+	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{})
+	w.log = slog.New(slog.DiscardHandler)
+	if o.Record != nil {
+		w.history = append(w.history, o.Record)
+		w.log = slog.New(&logHandler{w: w})
+	}
+	w.injector = newInjector(w)
+	return w
+}
+
+// Observe implements history.Sink: everything that happens passes here once.
+func (w *world) Observe(e *history.Event) {
+	w.history.Observe(e)
+	if e.Kind != history.Logged {
+		w.injector.triggers(e)
+	}
+}
+
+func (w *world) emit(e history.Event) {
+	w.event = e
+	w.event.At, w.event.Step = w.k.Now(), w.k.Step()
+	w.Observe(&w.event)
+}
+
+// build starts the cluster and arms workload and faults.
+func (w *world) build() {
+	for _, name := range w.scenario.Cluster.ExecutorNames() {
+		w.processes = append(w.processes, &process{w: w, name: name})
+	}
+	behaviour := make(map[string]simhost.Behaviour, len(w.scenario.Actions))
+	for _, a := range w.scenario.Actions {
+		behaviour[a.Ref] = simhost.Behaviour{
+			TakesMin: a.TakesMin, TakesMax: a.TakesMax, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
+		}
+	}
+	for i := range w.scenario.Cluster.Workers {
+		spec := &w.scenario.Cluster.Workers[i]
+		machine := simhost.NewMachine(w.k, spec.Name, behaviour, w)
+		if w.flaw.Machine != nil {
+			w.flaw.Machine(machine)
+		}
+		w.processes = append(w.processes, &process{w: w, name: spec.Name, worker: spec, machine: machine})
+	}
+	w.net.OnTouch(w.injector.touch)
+	for _, p := range w.processes {
+		if p.worker != nil && p.worker.Starts > 0 {
+			w.k.After(p.worker.Starts, p.start)
+			continue
+		}
+		p.start()
+	}
+	w.startClient()
+	w.injector.arm()
+}
+
+// process returns a process by name, nil if there is none.
+func (w *world) process(name string) *process {
+	for _, p := range w.processes {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *process) alive() bool { return p.current != nil && p.current.Alive() }
+
+// start starts the process, or starts it again.
+func (p *process) start() {
+	if p.alive() {
+		return
+	}
+	w := p.w
+	p.current = w.k.NewProcess(p.name)
+	w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
+	p.current.OnEnd(p.over)
+	run := p.runExecutor
+	if p.worker != nil {
+		run = p.runWorker
+	}
+	p.current.Go("main", run)
+}
+
+func (p *process) over(why kernel.EndReason) {
+	kind := history.ProcessStopped
+	if why == kernel.Crashed {
+		kind = history.ProcessCrashed
+	}
+	p.stop = nil
+	p.w.emit(history.Event{Kind: kind, Process: p.name})
+	if ended := p.ended; ended != nil {
+		p.ended = nil
+		ended()
+	}
+}
+
+// crash ends the process at once.
+func (p *process) crash() {
+	if p.alive() {
+		p.current.Crash()
+	}
+}
+
+// terminate asks the process to stop gracefully.
+func (p *process) terminate() {
+	if p.alive() && p.stop != nil {
+		p.stop()
+	}
+}
+
+// settings is the configuration that the process is started with.
+func (p *process) settings() config.Config {
+	c := p.w.config
+	if p.worker != nil && p.worker.Concurrency > 0 {
+		c.Worker.Concurrency = p.worker.Concurrency
+	}
+	if p.w.flaw.Config != nil {
+		p.w.flaw.Config(&c)
+	}
+	return c
+}
+
+func (p *process) runExecutor() {
+	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
+	ctx, stop := h.WithCancel(context.Background())
+	p.stop = stop
+	o := executor.Options{
+		Name: p.name, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
+		Store:  w.db.Client(p.current),
+		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
+	}
+	id := flaw.Process{Name: p.name, Config: c, Host: h}
+	if f := w.flaw; f.Store != nil {
+		o.Store = f.Store(id, w.db.Client(p.current))
+	}
+	if f := w.flaw; f.Broker != nil {
+		o.Broker = f.Broker(id, o.Broker)
+	}
+	if f := w.flaw; f.Host != nil {
+		o.Host = f.Host(id, h)
+	}
+	if f := w.flaw; f.Executors != nil {
+		t := f.Executors(c.MessageQueue.RabbitMQ)
+		o.Topology = &t
+	}
+	executor.New(o).Run(ctx)
+}
+
+func (p *process) runWorker() {
+	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
+	ctx, stop := h.WithCancel(context.Background())
+	p.stop = stop
+	o := worker.Options{
+		Name: p.name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
+		Store:  w.db.Client(p.current),
+		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
+		Runner: p.machine.Runner(p.current),
+	}
+	id := flaw.Process{Name: p.name, Worker: true, Config: c, Host: h}
+	if f := w.flaw; f.Store != nil {
+		o.Store = f.Store(id, w.db.Client(p.current))
+	}
+	if f := w.flaw; f.Broker != nil {
+		o.Broker = f.Broker(id, o.Broker)
+	}
+	if f := w.flaw; f.Host != nil {
+		o.Host = f.Host(id, h)
+	}
+	if f := w.flaw; f.Workers != nil {
+		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
+	}
+	// A superseded worker exits; in one world no name is given to two processes, so only a flaw
+	// gets there.
+	_ = worker.New(o).Run(ctx)
+}
