@@ -33,7 +33,11 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	case history.WorkerLifecycle:
 		c.reaped(e)
 	case history.Transition:
-		if l == nil || e.From.Terminal() {
+		if e.From.Terminal() {
+			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
+			return
+		}
+		if l == nil {
 			return
 		}
 		if !c.s.law.May(e.By, e.From, e.To) {
@@ -64,6 +68,8 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	switch {
 	case e.By == execution.Worker && e.Writer != e.Incarnation:
 		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
+	case e.To == execution.Running && e.At > l.due+clockTolerance:
+		return fmt.Sprintf("its dispatch deadline passed %v ago", e.At-l.due)
 	case e.From == execution.Scheduling && e.By == execution.Reconciler && e.At < l.entered+x.ClaimExpiry-clockTolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:

@@ -127,6 +127,8 @@ type Scenario struct {
 	Hash    uint64
 	// Wall is how long it took; it stands in a file of its own, because results are compared.
 	Wall time.Duration
+
+	tally tally
 }
 
 // Sweep is everything that one invocation ran.

@@ -1,4 +1,11 @@
 package flaw
 
 // All lists the flaws in the order of their sources.
-func All() []*Flaw { return nil }
+func All() []*Flaw {
+	return []*Flaw{
+		unguardedMonitor(), deadLetterFailsRunning(), statusOnlyGuard(), unguardedFinish(), noRepublish(), noClaimSweep(),
+		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
+		noTerminalSweep(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), retryAtOnce(),
+		retryUnbounded(),
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // step is one atomic step: who makes it, and when by the database's clock.
@@ -143,3 +144,15 @@ func (tx *Tx) Now() time.Time { return tx.s.now }
 
 // Rows is how many rows there are; their ids are 1 to Rows.
 func (tx *Tx) Rows() int { return len(tx.s.db.rows) }
+
+// HandleTerminal commits terminal handling without asking whether it was done before.
+func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
+	r := tx.s.db.row(id)
+	if r == nil || !r.Status.Terminal() {
+		return 0
+	}
+	if retry != nil {
+		delete(tx.s.db.retries, retryKey{r.Chain(), retry.Count})
+	}
+	return tx.s.handleTerminal(r, retry)
+}

@@ -1,0 +1,300 @@
+package verdict
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What chaos commands exit with. Scripts and CI depend on these numbers.
+const (
+	ExitPass         = 0
+	ExitFail         = 1
+	ExitUsage        = 2 // bad usage or a bad scenario: nothing was run
+	ExitInconclusive = 3
+	ExitBroken       = 4 // the harness or its environment did not come up, or hung
+)
+
+// ExitCode is what a command exits with that came to this verdict.
+func (v Verdict) ExitCode() int {
+	switch v {
+	case Fail:
+		return ExitFail
+	case Inconclusive:
+		return ExitInconclusive
+	default:
+		return ExitPass
+	}
+}
+
+// SweepSeeds is how many seeds make a sweep. What only some runs reach can be demanded of a sweep;
+// fewer runs may miss it by chance.
+const SweepSeeds = 50
+
+// keptViolations bounds the violations that are kept of one invariant: a broken one fails in
+// thousands of seeds, and the first few tell the story.
+const keptViolations = 5
+
+// Want is what a scenario demands beside its invariants and expectations.
+type Want struct {
+	// Seeds is how many runs were asked for.
+	Seeds int
+	// Sometimes and Texts must be seen in a run of a sweep.
+	Sometimes []string
+	Texts     []string
+	// Faults says that the scenario has any, so that there is a before and an after.
+	Faults bool
+}
+
+// tally is what a Scenario keeps to be judged, beside what it reports.
+type tally struct {
+	want   Want
+	broken map[string]*breach
+	// gaveUp is the first run that could not be judged.
+	gaveUp     string
+	gaveUpSeed uint64
+}
+
+// breach counts the seeds in which one rule was broken.
+type breach struct {
+	seeds int
+	first uint64
+}
+
+// NewScenario returns a result without runs. Of about it takes what describes the scenario; the
+// counts are Add's.
+func NewScenario(about Scenario, want Want) *Scenario {
+	s := about
+	s.Sometimes, s.Texts = make(map[string]int), make(map[string]int)
+	s.tally = tally{want: want, broken: make(map[string]*breach)}
+	return &s
+}
+
+// Failures are the run's violations; a panic of the product is one too.
+func (r *Run) Failures() []Violation {
+	if r.Panic == "" {
+		return r.Violations
+	}
+	first, _, _ := strings.Cut(r.Panic, "\n")
+	return append(slices.Clone(r.Violations), Violation{
+		Name: "panic", Statement: "The product does not panic.", Seed: r.Seed, Step: r.Steps, At: r.Virtual, Message: first,
+	})
+}
+
+// Add adds a run. Runs come from parallel goroutines in any order (the caller sees to it that they
+// come one at a time), so nothing here may depend on the order.
+func (s *Scenario) Add(r *Run) {
+	if s.Seeds == 0 || r.Seed < s.FirstSeed {
+		s.FirstSeed = r.Seed
+	}
+	s.Seeds++
+	s.addFailures(r)
+	if r.GaveUp != "" {
+		if s.GaveUp == 0 || r.Seed < s.tally.gaveUpSeed {
+			s.tally.gaveUp, s.tally.gaveUpSeed = r.GaveUp, r.Seed
+		}
+		s.GaveUp++
+	}
+	s.addFaults(r.Faults)
+	for name, n := range r.Sometimes {
+		s.Sometimes[name] += n
+	}
+	for text, n := range r.Texts {
+		s.Texts[text] += n
+	}
+	for status := range r.Chains {
+		s.Chains[status] += r.Chains[status]
+		s.Rows[status] += r.Rows[status]
+	}
+	s.CompletedBefore += r.CompletedBefore
+	s.CompletedAfter += r.CompletedAfter
+	s.Steps += r.Steps
+	s.Virtual += r.Virtual
+	// A sum has no order, and shards can be added up.
+	s.Hash += mix(r.Seed, r.Hash)
+}
+
+func (s *Scenario) addFailures(r *Run) {
+	failures := r.Failures()
+	if len(failures) == 0 {
+		return
+	}
+	if s.Failing == 0 || r.Seed < s.FirstFailing {
+		s.FirstFailing = r.Seed
+	}
+	s.Failing++
+	if r.Panic != "" {
+		s.Panics++
+	}
+	counted := make(map[string]bool)
+	for i := range failures {
+		v := &failures[i]
+		s.keep(v)
+		rule := v.Rule()
+		if counted[rule] {
+			continue
+		}
+		counted[rule] = true
+		b := s.tally.broken[rule]
+		if b == nil {
+			b = &breach{first: r.Seed}
+			s.tally.broken[rule] = b
+		}
+		b.seeds++
+		b.first = min(b.first, r.Seed)
+	}
+}
+
+// keep inserts a violation in its place, and drops the last one of its invariant if there are
+// enough.
+func (s *Scenario) keep(v *Violation) {
+	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compare(&a, b) })
+	s.Violations = slices.Insert(s.Violations, at, *v)
+	n, last := 0, 0
+	for i := range s.Violations {
+		if s.Violations[i].Rule() == v.Rule() {
+			n, last = n+1, i
+		}
+	}
+	if n > keptViolations {
+		s.Violations = slices.Delete(s.Violations, last, last+1)
+	}
+}
+
+// compare orders violations as they are reported, and leaves no two different ones equal.
+func compare(a, b *Violation) int {
+	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Invariant, b.Invariant),
+		cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Message, b.Message))
+}
+
+func (s *Scenario) addFaults(counts []FaultCount) {
+	for _, f := range counts {
+		i := slices.IndexFunc(s.Faults, func(known FaultCount) bool { return known.Fault == f.Fault })
+		if i < 0 {
+			// By name, because the first run to arrive may be any.
+			i, _ = slices.BinarySearchFunc(s.Faults, f, func(a, b FaultCount) int { return cmp.Compare(a.Fault, b.Fault) })
+			s.Faults = slices.Insert(s.Faults, i, FaultCount{Fault: f.Fault})
+		}
+		s.Faults[i].Planned += f.Planned
+		s.Faults[i].Fired += f.Fired
+		s.Faults[i].Touched += f.Touched
+	}
+}
+
+// mix makes one number of a seed and its run's hash, so that a sum of them depends on which seed
+// had which history.
+func mix(seed, hash uint64) uint64 {
+	x := hash ^ (seed * 0x9e3779b97f4a7c15)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// Judge sets Verdict and Why from the runs so far.
+func (s *Scenario) Judge() {
+	s.Verdict, s.Why = Pass, nil
+	because := func(v Verdict, format string, args ...any) {
+		s.Verdict = max(s.Verdict, v)
+		s.Why = append(s.Why, fmt.Sprintf(format, args...))
+	}
+	s.judgeFailures(because)
+	switch {
+	case s.Seeds == 0:
+		because(Inconclusive, "nothing was run")
+		return
+	case s.Seeds < s.tally.want.Seeds:
+		because(Inconclusive, "stopped after %d of %d seeds", s.Seeds, s.tally.want.Seeds)
+	}
+	if s.GaveUp > 0 {
+		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.gaveUpSeed, s.tally.gaveUp)
+	}
+	s.judgeFaults(because)
+	if s.Seeds >= SweepSeeds {
+		s.judgeReach(because)
+	}
+}
+
+func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
+	told := make(map[string]bool)
+	for i := range s.Violations {
+		v := &s.Violations[i]
+		b := s.tally.broken[v.Rule()]
+		if told[v.Rule()] || b == nil {
+			continue
+		}
+		told[v.Rule()] = true
+		if s.Seeds == 1 {
+			because(Fail, "%s: %s", v.Rule(), v.Message)
+			continue
+		}
+		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.seeds, s.Seeds, b.first, v.Message)
+	}
+}
+
+// Rule names what was violated.
+func (v *Violation) Rule() string {
+	if v.Invariant == 0 {
+		return v.Name
+	}
+	return fmt.Sprintf("invariant %d, %s", v.Invariant, v.Name)
+}
+
+// judgeFaults asks every planned fault for its evidence, in at least one of the runs.
+func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
+	in := fmt.Sprintf("in any of %d runs", s.Seeds)
+	if s.Seeds == 1 {
+		in = "in this run"
+	}
+	for _, f := range s.Faults {
+		switch {
+		case f.Planned == 0 || f.Touched > 0:
+		case f.Fired == 0:
+			because(Inconclusive, "the fault “%s” did not fire %s", f.Fault, in)
+		default:
+			because(Inconclusive, "the fault “%s” fired, but made no difference to anything %s", f.Fault, in)
+		}
+	}
+}
+
+// judgeReach asks whether the sweep reached what the scenario is about.
+func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
+	for _, name := range s.tally.want.Sometimes {
+		if s.Sometimes[name] == 0 {
+			because(Inconclusive, "“%s” was never reached in %d runs", name, s.Seeds)
+		}
+	}
+	for _, text := range s.tally.want.Texts {
+		if s.Texts[text] == 0 {
+			because(Inconclusive, "no execution failed with the text %q in %d runs", text, s.Seeds)
+		}
+	}
+	if !s.tally.want.Faults {
+		return
+	}
+	if s.CompletedBefore == 0 {
+		because(Inconclusive, "nothing completed before the first fault in %d runs: nothing shows that the cluster worked without it", s.Seeds)
+	}
+	if s.CompletedAfter == 0 {
+		because(Inconclusive, "nothing completed after the faults in %d runs: nothing shows that the cluster recovers", s.Seeds)
+	}
+}
+
+// Judge judges every scenario; the sweep's verdict is the worst of theirs.
+func (s *Sweep) Judge() {
+	s.Verdict = Pass
+	for _, sc := range s.Scenarios {
+		sc.Judge()
+		s.Verdict = max(s.Verdict, sc.Verdict)
+	}
+	if len(s.Scenarios) == 0 || s.Interrupted {
+		s.Verdict = max(s.Verdict, Inconclusive)
+	}
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,131 @@
+package explore
+
+import (
+	"slices"
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/sim"
+	"handoff/sim/flaw"
+)
+
+// events is a sink that keeps every event.
+type events []history.Event
+
+// Observe implements history.Sink.
+func (l *events) Observe(e *history.Event) { *l = append(*l, *e) }
+
+// Record runs one seed and keeps everything that happened, with the causes of its violations and
+// the command that repeats it.
+func Record(t Target, seed uint64, f *flaw.Flaw) (*verdict.Record, *sim.Result) {
+	return record(t, sim.Options{Seed: seed, Flaw: f})
+}
+
+func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
+	var kept events
+	o.Record = &kept
+	r := once(t, o)
+	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: workersOf(r), Bands: r.Bands}
+	rec.Violations = slices.Clone(r.Failures())
+	for i := range rec.Violations {
+		v := &rec.Violations[i]
+		v.Causes = Causes(rec, v)
+		v.Reproduce = t.Reproduce(o.Seed, o.Flaw)
+	}
+	return rec, r
+}
+
+// causes is how many events before a violation are shown as what led to it.
+const causes = 12
+
+// Causes are the last events before a violation that are about its execution, its chain or a worker
+// that had it, oldest first.
+func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
+	about := Story(r, v.Execution)
+	var found []history.Event
+	for i := len(r.Events) - 1; i >= 0 && len(found) < causes; i-- {
+		e := &r.Events[i]
+		if e.Step <= v.Step && e.Kind != history.Logged && about(e) {
+			found = append(found, *e)
+		}
+	}
+	slices.Reverse(found)
+	return found
+}
+
+// Story returns what tells whether an event is about an execution: about the rows of its chain,
+// about the processes that had them, or about a fault of one of these. For execution 0, every
+// event is, but for the heartbeats that fill a history.
+func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
+	if id == 0 {
+		return func(e *history.Event) bool { return e.Kind != history.HeartbeatRenewed }
+	}
+	chain := id
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Execution == id && e.Chain != 0 {
+			chain = e.Chain
+			break
+		}
+	}
+	rows, involved := map[execution.ID]bool{id: true}, map[string]bool{}
+	for i := range r.Events {
+		if e := &r.Events[i]; e.Chain == chain {
+			rows[e.Execution] = true
+			if name := r.Workers[e.Worker]; name != "" {
+				involved[name] = true
+			}
+		}
+	}
+	return func(e *history.Event) bool {
+		switch {
+		case e.Execution != 0:
+			return rows[e.Execution]
+		case e.Kind == history.Logged:
+			return mentions(e.Text, rows)
+		case e.Kind == history.FaultBegan, e.Kind == history.FaultEnded, e.Kind == history.FaultTouched:
+			return names(e.Fault, involved)
+		case e.Kind == history.WorkerRegistered, e.Kind == history.WorkerLifecycle:
+			return involved[r.Workers[e.Worker]]
+		case e.Kind >= history.ProcessStarted && e.Kind <= history.ProcessThawed:
+			return involved[e.Process]
+		case e.Kind >= history.DatabaseDown && e.Kind <= history.BrokerUp:
+			return true
+		}
+		return false
+	}
+}
+
+// mentions says whether a log line is about one of the executions.
+func mentions(line string, rows map[execution.ID]bool) bool {
+	for _, field := range strings.Fields(line) {
+		key, value, found := strings.Cut(field, "=")
+		if found && key == "execution" && rows[parseID(value)] {
+			return true
+		}
+	}
+	return false
+}
+
+func parseID(digits string) execution.ID {
+	var id execution.ID
+	for _, d := range digits {
+		if d < '0' || d > '9' {
+			return 0
+		}
+		id = 10*id + execution.ID(d-'0')
+	}
+	return id
+}
+
+// names says whether a fault strikes one of the processes, or may.
+func names(fault string, involved map[string]bool) bool {
+	words := strings.FieldsFunc(fault, func(r rune) bool { return r == ' ' || r == ',' })
+	return slices.ContainsFunc(words, func(w string) bool {
+		return involved[w] || w == "worker" || w == "workers" || w == "broker" || w == "database"
+	})
+}
+
+// workersOf is empty for a run that broke before there was a world.
+func workersOf(r *sim.Result) map[execution.WorkerID]string { return r.Workers() }

@@ -1,0 +1,203 @@
+package flaw
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants statements that lack a part of their guard.
+
+// statements is a store in which single statements are replaced.
+type statements struct {
+	store.Store
+	client *simstore.Client
+
+	reclaim    func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
+	claim      func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool)
+	finish     func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome
+	deadLetter func(tx *simstore.Tx, d store.DeadLetter)
+}
+
+func replacing(s statements) func(Process, *simstore.Client) store.Store {
+	return func(_ Process, c *simstore.Client) store.Store {
+		own := s
+		own.Store, own.client = c, c
+		return &own
+	}
+}
+
+// Reclaim implements store.Store.
+func (s *statements) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if s.reclaim == nil {
+		return s.Store.Reclaim(ctx, rs)
+	}
+	outcomes := make([]store.Outcome, len(rs))
+	for i, r := range rs {
+		outcome, replaced, err := s.reclaim(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if !replaced {
+			guarded, err := s.Store.Reclaim(ctx, rs[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			outcome = guarded[0]
+		}
+		outcomes[i] = outcome
+	}
+	return outcomes, nil
+}
+
+// Claim implements store.Store.
+func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if s.claim == nil {
+		return s.Store.Claim(ctx, w, cs)
+	}
+	var result store.ClaimResult
+	var replaced bool
+	err := s.client.Step(ctx, func(tx *simstore.Tx) { result, replaced = s.claim(tx, w, cs[0]) })
+	if err != nil {
+		return nil, err
+	}
+	if !replaced {
+		return s.Store.Claim(ctx, w, cs)
+	}
+	return []store.ClaimResult{result}, nil
+}
+
+// Finish implements store.Store.
+func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if s.finish == nil {
+		return s.Store.Finish(ctx, w, fs)
+	}
+	var outcome store.Outcome
+	err := s.client.Step(ctx, func(tx *simstore.Tx) { outcome = s.finish(tx, w, fs[0]) })
+	if err != nil {
+		return nil, err
+	}
+	return []store.Outcome{outcome}, nil
+}
+
+// StoreDeadLetter implements store.Store.
+func (s *statements) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
+	if s.deadLetter != nil && d.Key.ID != 0 {
+		if err := s.client.Step(ctx, func(tx *simstore.Tx) { s.deadLetter(tx, d) }); err != nil {
+			return err
+		}
+	}
+	return s.Store.StoreDeadLetter(ctx, d)
+}
+
+// overwrite fails a row whatever it is, as `UPDATE … WHERE id = $1` does.
+func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
+	row := tx.Row(key.ID)
+	if row == nil {
+		return store.Outcome{}
+	}
+	tx.Named(execution.Key{ID: key.ID, Epoch: row.Epoch}, 0)
+	tx.Move(key.ID, execution.Failed, by, reason, func(e *execution.Execution) {
+		e.FailureReason, e.Result = reason, result
+	})
+	return store.Outcome{Applied: true, Row: *tx.Row(key.ID)}
+}
+
+func unguardedMonitor() *Flaw {
+	return &Flaw{
+		Name: "unguarded-monitor", Source: "D1", Killer: 2, Scenario: "ttl-race",
+		About: "the timeout monitor selects stale executions and then fails them by id alone, whatever they have become",
+		Store: func(_ Process, c *simstore.Client) store.Store {
+			s := &statements{Store: c, client: c}
+			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
+				if r.Ground != store.Unclaimed {
+					return outcome, false, nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) { outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result) })
+				return outcome, true, err
+			}
+			return s
+		},
+	}
+}
+
+func deadLetterFailsRunning() *Flaw {
+	return &Flaw{
+		Name: "dead-letter-fails-running", Source: "D2", Killer: 2, Scenario: "ttl-race",
+		About: "the dead letter handler fails every execution that is not terminal, also one that runs",
+		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
+				overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
+			}
+		}}),
+	}
+}
+
+func statusOnlyGuard() *Flaw {
+	return &Flaw{
+		Name: "status-only-guard", Source: "D3", Killer: 3, Scenario: "ttl-race",
+		About: "the dead letter handler's guard asks for the status and not for the epoch, so a late dead letter kills the next dispatch",
+		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+			row := tx.Row(d.Key.ID)
+			if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
+				return
+			}
+			tx.Named(d.Key, 0)
+			tx.Move(d.Key.ID, execution.Failed, execution.DeadLetterHandler, execution.QueueTimeout, func(e *execution.Execution) {
+				e.FailureReason = execution.QueueTimeout
+			})
+		}}),
+	}
+}
+
+func unguardedFinish() *Flaw {
+	return &Flaw{
+		Name: "unguarded-finish", Source: "D4", Killer: 1, Scenario: "network-partition",
+		About: "a worker writes its result by id alone, over whatever the executor has decided meanwhile",
+		Store: replacing(statements{finish: func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome {
+			row := tx.Row(f.Key.ID)
+			if row == nil || row.Status == f.To {
+				return store.Outcome{}
+			}
+			tx.Named(f.Key, w.Incarnation)
+			tx.Move(f.Key.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) {
+				e.FailureReason, e.Result = f.Reason, f.Result
+			})
+			return store.Outcome{Applied: true, Row: *tx.Row(f.Key.ID)}
+		}}),
+	}
+}
+
+func unguardedClaim() *Flaw {
+	return &Flaw{
+		Name: "unguarded-claim", Source: "D12", Killer: 4, Scenario: "network-partition",
+		About: "a worker that is delivered a running execution takes the delivery for its own claim and runs it again",
+		Store: replacing(statements{claim: func(tx *simstore.Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			row := tx.Row(c.Key.ID)
+			if row == nil || row.Status != execution.Running {
+				return store.ClaimResult{}, false
+			}
+			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
+		}}),
+	}
+}
+
+func lateClaim() *Flaw {
+	return &Flaw{
+		Name: "late-claim", Source: "D20", Killer: 2, Scenario: "ttl-race",
+		About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
+		Store: replacing(statements{claim: func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			row := tx.Row(c.Key.ID)
+			if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
+				return store.ClaimResult{}, false
+			}
+			tx.Named(c.Key, w.Incarnation)
+			tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+				e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
+			})
+			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}, true
+		}}),
+	}
+}

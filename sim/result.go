@@ -1,0 +1,19 @@
+package sim
+
+import (
+	"handoff/core/execution"
+)
+
+// Workers names the workers that ever registered, by id.
+func (r *Result) Workers() map[execution.WorkerID]string {
+	names := make(map[execution.WorkerID]string, r.world.db.Workers())
+	for id := execution.WorkerID(1); int(id) <= r.world.db.Workers(); id++ {
+		names[id] = r.world.db.WorkerName(id)
+	}
+	return names
+}
+
+// Execution is an execution's row as the run left it.
+func (r *Result) Execution(id execution.ID) (execution.Execution, bool) {
+	return r.world.db.Execution(id)
+}
