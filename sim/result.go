@@ -1,11 +1,13 @@
 package sim
 
-import (
-	"handoff/core/execution"
-)
+import "handoff/core/execution"
 
-// Workers names the workers that ever registered, by id.
+// Workers names the workers that ever registered, by id. A result that did not come from Run knows
+// none.
 func (r *Result) Workers() map[execution.WorkerID]string {
+	if r.world == nil {
+		return nil
+	}
 	names := make(map[execution.WorkerID]string, r.world.db.Workers())
 	for id := execution.WorkerID(1); int(id) <= r.world.db.Workers(); id++ {
 		names[id] = r.world.db.WorkerName(id)
@@ -13,7 +15,10 @@ func (r *Result) Workers() map[execution.WorkerID]string {
 	return names
 }
 
-// Execution is an execution's row as the run left it.
+// Execution is an execution's row as the run left it; false if there is none.
 func (r *Result) Execution(id execution.ID) (execution.Execution, bool) {
+	if r.world == nil {
+		return execution.Execution{}, false
+	}
 	return r.world.db.Execution(id)
 }

@@ -10,6 +10,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/scenarios"
+	"handoff/sim/kernel"
 	"handoff/sim/simhost"
 )
 
@@ -23,6 +24,8 @@ func (w *world) startClient() {
 		broker.ExecutorTopology(w.config.MessageQueue.RabbitMQ), w.config.MessageQueue.RabbitMQ, w.log)
 	notifier := broker.NewNotifier(h, c, client, w.log)
 	submitter := &api.Submitter{Host: h, Store: db, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout}
+	// What a client that dies had not submitted was never accepted.
+	p.OnEnd(func(kernel.EndReason) { w.submitting = 0 })
 	p.Go("broker client", func() { c.Run(context.Background()) })
 	p.Go("notifier", func() { notifier.Run(context.Background()) })
 

@@ -9,6 +9,7 @@ package sim
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
@@ -178,7 +179,14 @@ func (p *process) over(why kernel.EndReason) {
 		p.ended = nil
 		ended()
 	}
+	if why == kernel.Crashed && p.w.options.CrashAt != nil && p.name == p.w.options.CrashAt.Process {
+		p.w.k.After(sweepRestart, p.start)
+	}
 }
+
+// sweepRestart is when a crash sweep brings the process back that it has crashed: soon enough that its
+// successor meets what the crash left behind.
+const sweepRestart = 3 * time.Second
 
 // crash ends the process at once.
 func (p *process) crash() {

@@ -151,7 +151,8 @@ func (l *life) message(e *history.Event) {
 	case history.PublishedMarked:
 		l.marked = true
 	default:
-		if l.died == 0 {
+		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
+		if l.died == 0 && e.Fault == "" {
 			l.died = max(e.At, 1)
 		}
 	}

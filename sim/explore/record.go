@@ -27,7 +27,7 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events
 	o.Record = &kept
 	r := once(t, o)
-	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: workersOf(r), Bands: r.Bands}
+	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), Bands: r.Bands}
 	rec.Violations = slices.Clone(r.Failures())
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
@@ -126,6 +126,3 @@ func names(fault string, involved map[string]bool) bool {
 		return involved[w] || w == "worker" || w == "workers" || w == "broker" || w == "database"
 	})
 }
-
-// workersOf is empty for a run that broke before there was a world.
-func workersOf(r *sim.Result) map[execution.WorkerID]string { return r.Workers() }

@@ -12,9 +12,9 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 	b := q.b
 	m.reason = reason
 	if reason == broker.DeathRejected {
-		b.tell(history.Rejected, m, q.decl.Name, "", "", 0)
+		b.tell(history.Rejected, m, q.decl.Name, "", m.corrupt, 0)
 	} else {
-		b.tell(history.Expired, m, q.decl.Name, "", "", 0)
+		b.tell(history.Expired, m, q.decl.Name, "", m.corrupt, 0)
 	}
 	if q.decl.DeadLetterExchange == "" {
 		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)

@@ -73,8 +73,8 @@
 //	refused by a filter (nack)   nothing; so does a publish that never arrived or found no exchange
 //	delivery                     Delivered, any number of times, then one of Acked, Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
-//	expiry                       Expired, then one end
-//	rejection without requeue    Rejected, then one end
+//	expiry                       Expired, then one end (Fault: what made its body unreadable, if anything)
+//	rejection without requeue    Rejected, then one end (Fault: likewise)
 //	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
 //	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a classic
 //	                             queue, no route there, or a cycle

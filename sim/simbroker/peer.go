@@ -131,7 +131,7 @@ func (c *consumer) deliver(m *message) {
 		Tag: p.lastTag, RoutingKey: m.key, Redelivered: m.redelivered,
 		Envelope: *m.envelope, Deaths: m.deaths,
 	}
-	if m.corrupt {
+	if m.corrupt != "" {
 		d.Envelope = broker.Envelope{}
 		d.Malformed = errMalformed
 		d.Body = []byte("{\"message_type\": \xff")

@@ -88,7 +88,7 @@ func (b *Broker) admit(origin *message, q *queue, t *tampering, copies []*messag
 		m := &message{id: origin.id, envelope: origin.envelope, key: origin.key}
 		if t.corrupt != "" {
 			b.net.Touch(t.corrupt)
-			m.corrupt = true
+			m.corrupt = t.corrupt
 		}
 		copies = append(copies, m)
 		if t.delay > 0 {

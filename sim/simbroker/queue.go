@@ -31,8 +31,9 @@ type message struct {
 	deliveries int
 	deaths     []broker.Death // shared, never changed; newest first
 	reason     broker.DeathReason
-	corrupt    bool
-	stored     bool
+	// corrupt is the fault that made the body unreadable, empty while it can be read.
+	corrupt string
+	stored  bool
 }
 
 const never = time.Duration(1<<63 - 1)

@@ -1,0 +1,104 @@
+package explore
+
+import (
+	"bytes"
+	"fmt"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+	"handoff/sim/flaw"
+)
+
+// Mismatch is a seed that had two histories.
+type Mismatch struct {
+	Hashes [2]uint64
+	// Index is the position of the first event that differs, -1 where the repetitions that were
+	// recorded to find it agreed. Events are the two there; nil for a history that was over.
+	Index  int
+	Events [2]*history.Event
+	// Records are the two repetitions.
+	Records [2]*verdict.Record
+}
+
+// Double runs a seed twice and compares the histories; nil if they are the same.
+func Double(t Target, seed uint64, f *flaw.Flaw) *Mismatch {
+	o := sim.Options{Seed: seed, Flaw: f}
+	return compareRuns(once, t, once(t, o), o)
+}
+
+// compareRuns runs a seed again and looks for the difference.
+func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim.Result, o sim.Options) *Mismatch {
+	second := run(t, o)
+	if first.Hash == second.Hash && first.Steps == second.Steps {
+		return nil
+	}
+	m := &Mismatch{Hashes: [2]uint64{first.Hash, second.Hash}}
+	for i := range m.Records {
+		var kept events
+		recorded := o
+		recorded.Record = &kept
+		r := run(t, recorded)
+		m.Records[i] = &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), Bands: r.Bands}
+	}
+	m.Index = firstDifference(m.Records[0].Events, m.Records[1].Events)
+	for i, r := range m.Records {
+		if m.Index >= 0 && m.Index < len(r.Events) {
+			m.Events[i] = &r.Events[m.Index]
+		}
+	}
+	return m
+}
+
+// firstDifference compares what a hash reads, and of log lines, which it doesn't, nothing.
+func firstDifference(a, b []history.Event) int {
+	for i := range max(len(a), len(b)) {
+		if i >= len(a) || i >= len(b) {
+			return i
+		}
+		if a[i].Kind == history.Logged && b[i].Kind == history.Logged {
+			continue
+		}
+		if !bytes.Equal(a[i].AppendBinary(nil), b[i].AppendBinary(nil)) {
+			return i
+		}
+	}
+	return -1
+}
+
+// again repeats a run, and makes a violation of a difference: whatever else was found in a run that
+// is not a function of its seed means nothing.
+func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
+	m := compareRuns(s.o.run, t, r, o)
+	if m == nil {
+		return
+	}
+	v := verdict.Violation{
+		Name: "determinism", Statement: "A seed has one history.", Seed: r.Seed,
+		Message: fmt.Sprintf("two runs of the seed had the hashes %016x and %016x", m.Hashes[0], m.Hashes[1]),
+	}
+	if m.Index < 0 {
+		v.Message += "; two more, which were recorded, agreed with each other"
+		r.Violations = append(r.Violations, v)
+		return
+	}
+	v.Message += fmt.Sprintf("; they differ from event %d on", m.Index+1)
+	for i, e := range m.Events {
+		v.Message += fmt.Sprintf("\n  run %d: %s", i+1, s.describe(e, m.Records[i]))
+		if e != nil {
+			v.Step, v.At = e.Step, e.At
+		}
+	}
+	r.Violations = append(r.Violations, v)
+}
+
+func (s *sweep) describe(e *history.Event, r *verdict.Record) string {
+	switch {
+	case e == nil:
+		return "is over"
+	case s.o.Describe == nil:
+		return fmt.Sprintf("step %d, %v, %v", e.Step, e.At, e.Kind)
+	default:
+		return fmt.Sprintf("step %d, %s", e.Step, s.o.Describe(e, r.Workers))
+	}
+}

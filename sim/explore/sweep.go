@@ -1,0 +1,328 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/sim"
+	"handoff/sim/flaw"
+	"handoff/sim/kernel"
+)
+
+// Options say how targets are swept.
+type Options struct {
+	// First is the first seed, Seeds how many there are for each target.
+	First uint64
+	Seeds int
+	// Flaw is planted into every run; nil for none.
+	Flaw *flaw.Flaw
+	// Workers is how many goroutines run; 0 means GOMAXPROCS.
+	Workers int
+	// Double is how many seeds of each target are run a second time, to compare the histories.
+	Double int
+	// Progress is told after every run, by one goroutine at a time; nil for nobody.
+	Progress func(Progress)
+	// Patience is how long a run may make no progress in real time; 0 means DefaultPatience.
+	Patience time.Duration
+	// Describe puts an event into words, for what differs between two runs of a seed; nil for none.
+	Describe func(*history.Event, map[execution.WorkerID]string) string
+
+	// run stands in for the simulator in tests.
+	run func(Target, sim.Options) *sim.Result
+}
+
+// DefaultPatience is far more than any run needs in all.
+const DefaultPatience = time.Minute
+
+// Progress is how far a sweep is.
+type Progress struct {
+	Done, Total int
+	Steps       uint64
+	Virtual     time.Duration
+	Elapsed     time.Duration
+	// Failing is how many runs failed.
+	Failing int
+	// Failed is the target of this run if it is the first of its target that failed, else nil, and
+	// Seed its seed.
+	Failed *Target
+	Seed   uint64
+}
+
+// Rate is the runs per second so far.
+func (p Progress) Rate() float64 {
+	if p.Elapsed <= 0 {
+		return 0
+	}
+	return float64(p.Done) / p.Elapsed.Seconds()
+}
+
+// Left is how long the rest will take at the rate so far.
+func (p Progress) Left() time.Duration {
+	if p.Done == 0 {
+		return 0
+	}
+	return time.Duration(float64(p.Elapsed) / float64(p.Done) * float64(p.Total-p.Done))
+}
+
+// Hung says that a run made no progress in real time. It cannot be stopped, only left behind.
+type Hung struct {
+	Target Target
+	Seed   uint64
+	Flaw   *flaw.Flaw
+	Stacks []byte
+	limit  time.Duration
+}
+
+// Error implements error.
+func (h *Hung) Error() string {
+	return fmt.Sprintf("%s hung in seed %d: no progress for %v; to see it again: %s",
+		h.Target, h.Seed, h.limit, h.Target.Reproduce(h.Seed, h.Flaw))
+}
+
+// Outcome is what a sweep comes to.
+type Outcome struct {
+	Sweep *verdict.Sweep
+	// Records are the full stories of the smallest failing seed of every target that failed.
+	Records []*verdict.Record
+	Wall    time.Duration
+}
+
+// Sweep runs every target under every seed. When ctx ends, it starts no more runs and returns what
+// was done. The error is a *Hung; what was done is returned with it.
+func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
+	s := newSweep(targets, o)
+	err := s.pool(ctx)
+	s.mu.Lock()
+	s.closed = true // a run that hangs may come back, and finds nobody
+	s.mu.Unlock()
+	out := &Outcome{Sweep: s.out}
+	s.out.Interrupted = s.done < s.total
+	s.out.Judge()
+	if err == nil {
+		out.Records = s.records()
+	}
+	for i, t := range targets {
+		violations := s.out.Scenarios[i].Violations
+		for j := range violations {
+			violations[j].Reproduce = t.Reproduce(violations[j].Seed, o.Flaw)
+		}
+	}
+	out.Wall = time.Since(s.start)
+	return out, err
+}
+
+// sweep is a sweep under way.
+type sweep struct {
+	o       Options
+	targets []Target
+	total   int
+	start   time.Time
+	watch   *watch
+
+	mu     sync.Mutex
+	next   int
+	done   int
+	closed bool
+	out    *verdict.Sweep
+	at     Progress
+}
+
+func newSweep(targets []Target, o Options) *sweep {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	if o.run == nil {
+		o.run = once
+	}
+	s := &sweep{o: o, targets: targets, total: len(targets) * o.Seeds, start: time.Now()}
+	s.at.Total = s.total
+	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
+	for _, t := range targets {
+		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, o))
+	}
+	return s
+}
+
+func newScenario(t Target, o Options) *verdict.Scenario {
+	about := verdict.Scenario{
+		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: "random", Profile: t.Profile, Digest: t.Scenario.Digest,
+	}
+	if o.Flaw != nil {
+		about.Flaw = o.Flaw.Name
+	}
+	e := t.Scenario.Expect(t.Profile)
+	return verdict.NewScenario(about, verdict.Want{
+		Seeds: o.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0,
+	})
+}
+
+// Judge is the result of one run alone, as a sweep of one seed has it.
+func Judge(t Target, r *verdict.Run, f *flaw.Flaw) *verdict.Scenario {
+	s := newScenario(t, Options{Seeds: 1, Flaw: f})
+	s.Add(r)
+	s.Judge()
+	return s
+}
+
+// pool runs the jobs and waits for them, or for one that hangs.
+func (s *sweep) pool(ctx context.Context) error {
+	hung := make(chan *Hung, s.o.Workers)
+	s.watch = newWatch(s.o.Patience, func(h *Hung) { hung <- h })
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for range min(s.o.Workers, s.total) {
+		group.Go(func() {
+			for ctx.Err() == nil && s.job() {
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+		s.watch.dog.Close()
+		return nil
+	case h := <-hung:
+		return h
+	}
+}
+
+// job runs the next run; false if there is none. Neighbours are of different targets, so that all
+// of them advance together.
+func (s *sweep) job() bool {
+	s.mu.Lock()
+	i := s.next
+	s.next++
+	closed := s.closed
+	s.mu.Unlock()
+	if i >= s.total || closed {
+		return false
+	}
+	target, n := i%len(s.targets), i/len(s.targets)
+	t, seed := s.targets[target], s.o.First+uint64(n)
+	begin := time.Now()
+	o := sim.Options{Seed: seed, Flaw: s.o.Flaw, Watch: s.watch.of(t, seed, s.o.Flaw)}
+	r := s.o.run(t, o)
+	if n < s.o.Double {
+		s.again(t, r, o)
+	}
+	s.add(target, r, time.Since(begin))
+	return true
+}
+
+func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	sc := s.out.Scenarios[target]
+	failing := sc.Failing
+	sc.Add(&r.Run)
+	sc.Wall += wall
+	s.done++
+	s.at.Done, s.at.Elapsed = s.done, time.Since(s.start)
+	s.at.Steps += r.Steps
+	s.at.Virtual += r.Virtual
+	s.at.Failed = nil
+	if sc.Failing > failing {
+		s.at.Failing++
+		if failing == 0 {
+			s.at.Failed, s.at.Seed = &s.targets[target], r.Seed
+		}
+	}
+	if s.o.Progress != nil {
+		s.o.Progress(s.at)
+	}
+}
+
+// records runs the smallest failing seed of every failed target again, in full.
+func (s *sweep) records() []*verdict.Record {
+	var records []*verdict.Record
+	for i, t := range s.targets {
+		sc := s.out.Scenarios[i]
+		if sc.Failing == 0 {
+			continue
+		}
+		rec, _ := Record(t, sc.FirstFailing, s.o.Flaw)
+		if len(rec.Violations) == 0 {
+			sc.Why = append(sc.Why, fmt.Sprintf("seed %d did not show its violation again: the run is not deterministic", sc.FirstFailing))
+		}
+		for j := range sc.Violations {
+			v := &sc.Violations[j]
+			if v.Seed == rec.Seed {
+				v.Causes = Causes(rec, v)
+			}
+		}
+		records = append(records, rec)
+	}
+	return records
+}
+
+// watch is the watchdog of a sweep, and which run each kernel belongs to.
+type watch struct {
+	dog  *kernel.Watchdog
+	mu   sync.Mutex
+	runs map[*kernel.Kernel]Hung
+}
+
+func newWatch(patience time.Duration, stuck func(*Hung)) *watch {
+	if patience == 0 {
+		patience = DefaultPatience
+	}
+	w := &watch{runs: make(map[*kernel.Kernel]Hung)}
+	w.dog = kernel.NewWatchdog(patience, func(k *kernel.Kernel, stacks []byte) {
+		w.mu.Lock()
+		h := w.runs[k]
+		w.mu.Unlock()
+		h.Stacks, h.limit = stacks, patience
+		stuck(&h)
+	})
+	return w
+}
+
+// of is the sim.Options.Watch of one run.
+func (w *watch) of(t Target, seed uint64, f *flaw.Flaw) func(*kernel.Kernel) func() {
+	return func(k *kernel.Kernel) func() {
+		w.mu.Lock()
+		w.runs[k] = Hung{Target: t, Seed: seed, Flaw: f}
+		w.mu.Unlock()
+		stop := w.dog.Watch(k)
+		return func() {
+			stop()
+			w.mu.Lock()
+			delete(w.runs, k)
+			w.mu.Unlock()
+		}
+	}
+}
+
+// Commit is the revision that the program was built from, empty if it does not know.
+func Commit() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	revision, dirty := "", ""
+	for _, setting := range info.Settings {
+		switch {
+		case setting.Key == "vcs.revision":
+			revision = setting.Value
+		case setting.Key == "vcs.modified" && setting.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + dirty
+}
