@@ -1,0 +1,98 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"testing/quick"
+	"time"
+)
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, p := range Profiles() {
+		for _, problem := range Default(p).Validate() {
+			t.Errorf("%s: %v", p, problem)
+		}
+	}
+}
+
+func TestProfilesDifferWhereTheContractSays(t *testing.T) {
+	d, h := Default(Documented), Default(Hardened)
+	type row struct {
+		key                  string
+		documented, hardened any
+	}
+	for _, r := range []row{
+		{"lease", d.Worker.Lease(), h.Worker.Lease()},
+		{"dispatch_timeout", d.Executor.DispatchTimeout, h.Executor.DispatchTimeout},
+		{"worker_queue_ttl", d.MessageQueue.RabbitMQ.WorkerQueueTTL(), h.MessageQueue.RabbitMQ.WorkerQueueTTL()},
+		{"scheduled_timeout", d.Executor.ScheduledTimeout, h.Executor.ScheduledTimeout},
+		{"timeout_check_interval", d.Executor.TimeoutCheckInterval, h.Executor.TimeoutCheckInterval},
+		{"unschedulable_grace", d.Executor.UnschedulableGrace, h.Executor.UnschedulableGrace},
+		{"unclaimed", d.Executor.Unclaimed, h.Executor.Unclaimed},
+		{"max_dispatches", d.Executor.MaxDispatches, h.Executor.MaxDispatches},
+		{"reconcile_interval", d.Executor.ReconcileInterval, h.Executor.ReconcileInterval},
+		{"dispatch_ahead", d.Executor.DispatchAhead, h.Executor.DispatchAhead},
+	} {
+		want := map[string][2]any{
+			"lease":                  {30 * time.Second, 30 * time.Second},
+			"dispatch_timeout":       {300 * time.Second, 120 * time.Second},
+			"worker_queue_ttl":       {300 * time.Second, 180 * time.Second},
+			"scheduled_timeout":      {300 * time.Second, 300 * time.Second},
+			"timeout_check_interval": {60 * time.Second, 10 * time.Second},
+			"unschedulable_grace":    {time.Duration(0), 60 * time.Second},
+			"unclaimed":              {Fail, Reschedule},
+			"max_dispatches":         {1, 3},
+			"reconcile_interval":     {10 * time.Second, 5 * time.Second},
+			"dispatch_ahead":         {0, 2},
+		}[r.key]
+		if r.documented != want[0] || r.hardened != want[1] {
+			t.Errorf("%s is %v and %v, the contract says %v and %v", r.key, r.documented, r.hardened, want[0], want[1])
+		}
+	}
+}
+
+func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
+	for key, spoil := range map[string]func(*Config){
+		"worker.heartbeat_staleness_multiplier":       func(c *Config) { c.Worker.HeartbeatStalenessMultiplier = 2 },
+		"worker.fence_margin":                         func(c *Config) { c.Worker.FenceMargin = c.Worker.KillGrace + c.Worker.StatementTimeout },
+		"executor.scheduled_timeout":                  func(c *Config) { c.Executor.ScheduledTimeout = c.Executor.DispatchTimeout - 1 },
+		"executor.reap_grace":                         func(c *Config) { c.Executor.ReapGrace = c.Worker.KillGrace - 1 },
+		"executor.claim_expiry":                       func(c *Config) { c.Executor.ClaimExpiry = 2 * c.Executor.StatementTimeout },
+		"executor.unclaimed":                          func(c *Config) { c.Executor.Unclaimed = "retry" },
+		"message_queue.rabbitmq.worker_queue_ttl_ms":  func(c *Config) { c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 1 },
+		"message_queue.rabbitmq.queue_type":           func(c *Config) { c.MessageQueue.RabbitMQ.QueueType = "stream" },
+		"retry.jitter_factor":                         func(c *Config) { c.Retry.JitterFactor = 1 },
+		"retry.max_backoff_secs":                      func(c *Config) { c.Retry.MaxBackoffSecs = 0 },
+		"message_queue.rabbitmq.dead_letter.exchange": func(c *Config) { c.MessageQueue.RabbitMQ.DeadLetter.Exchange = "" },
+	} {
+		c := Default(Hardened)
+		spoil(&c)
+		var keys []string
+		for _, p := range c.Validate() {
+			keys = append(keys, p.Key)
+		}
+		if !strings.Contains(strings.Join(keys, " "), key) {
+			t.Errorf("a senseless %s is not refused (refused: %v)", key, keys)
+		}
+	}
+}
+
+// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (flaw D52).
+func TestBackoffStaysInItsWindow(t *testing.T) {
+	r := Default(Hardened).Retry
+	inWindow := func(n uint8, draw uint64) bool {
+		count := int(n % 40)
+		d := r.Backoff(count, func(limit uint64) uint64 { return draw % limit })
+		nominal := 300 * time.Second
+		if count < 9 {
+			nominal = min(nominal, time.Second<<count)
+		}
+		return d >= nominal*8/10 && d <= min(nominal*12/10, 300*time.Second) && d%time.Millisecond == 0
+	}
+	if err := quick.Check(inWindow, &quick.Config{MaxCount: 20_000}); err != nil {
+		t.Error(err)
+	}
+	if lowest, highest := r.BackoffBounds(0); lowest != 800*time.Millisecond || highest != 1200*time.Millisecond {
+		t.Errorf("the first backoff lies between %v and %v, it should be 800ms and 1.2s", lowest, highest)
+	}
+}
