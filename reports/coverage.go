@@ -5,18 +5,18 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 )
 
 // coverage is what a sweep really tried; a gap in it is worth more to a reader than a row of
 // passes, so gaps come first.
+//
+// Each kind of row comes in two lists: the gaps, which are shown, and the rest, which is folded.
 type coverage struct {
-	Faults     []faultRow
-	FaultGaps  int
-	Sometimes  []sometimesRow
-	Unreached  int
-	Rules      []ruleRow
-	RulesBroke int
+	FaultGaps, Faults      []faultRow
+	Unreached, Sometimes   []sometimesRow
+	RulesBroken, RulesKept []ruleRow
 }
 
 type faultRow struct {
@@ -52,43 +52,36 @@ func newCoverage(list []*verdict.Scenario) coverage {
 				row.Gap = "never fired"
 			}
 			if row.Gap != "" {
-				c.FaultGaps++
+				c.FaultGaps = append(c.FaultGaps, row)
+			} else {
+				c.Faults = append(c.Faults, row)
 			}
-			c.Faults = append(c.Faults, row)
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
-			c.Sometimes = append(c.Sometimes, sometimesRow{name, where, sc.Sometimes[name]})
-			if sc.Sometimes[name] == 0 {
-				c.Unreached++
+			row := sometimesRow{name, where, sc.Sometimes[name]}
+			if row.Hits == 0 {
+				c.Unreached = append(c.Unreached, row)
+			} else {
+				c.Sometimes = append(c.Sometimes, row)
 			}
 		}
 	}
-	slices.SortStableFunc(c.Faults, func(a, b faultRow) int { return gapsFirst(a.Gap != "", b.Gap != "") })
-	slices.SortStableFunc(c.Sometimes, func(a, b sometimesRow) int { return gapsFirst(a.Hits == 0, b.Hits == 0) })
-	c.Rules = ruleRows(list)
-	for _, r := range c.Rules {
+	for _, r := range ruleRows(list) {
 		if r.Violations > 0 {
-			c.RulesBroke++
+			c.RulesBroken = append(c.RulesBroken, r)
+		} else {
+			c.RulesKept = append(c.RulesKept, r)
 		}
 	}
 	return c
 }
 
-func gapsFirst(a, b bool) int {
-	switch {
-	case a && !b:
-		return -1
-	case b && !a:
-		return 1
-	}
-	return 0
-}
-
-// ruleRows counts violations by invariant, and unmet expectations in a last row.
+// ruleRows counts violations by invariant, also of those that nothing broke, because a reader wants
+// to know what was looked at, and unmet expectations in a last row.
 func ruleRows(list []*verdict.Scenario) []ruleRow {
 	byNumber := make(map[int]*ruleRow)
-	for _, r := range rules() {
-		byNumber[r.Number] = &ruleRow{Number: r.Number, Statement: r.Statement}
+	for _, i := range invariant.All() {
+		byNumber[i.Number] = &ruleRow{Number: i.Number, Name: i.Name, Statement: i.Statement}
 	}
 	for _, sc := range list {
 		where := sc.Name + ", " + caseName(sc)
@@ -115,6 +108,11 @@ func ruleRows(list []*verdict.Scenario) []ruleRow {
 	for _, r := range byNumber {
 		rows = append(rows, *r)
 	}
-	slices.SortFunc(rows, func(a, b ruleRow) int { return cmp.Or(gapsFirst(a.Number != 0, b.Number != 0), a.Number-b.Number) })
+	slices.SortFunc(rows, func(a, b ruleRow) int {
+		if (a.Number == 0) != (b.Number == 0) {
+			return b.Number - a.Number // expectations, which have no number, come last
+		}
+		return a.Number - b.Number
+	})
 	return rows
 }

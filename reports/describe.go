@@ -1,6 +1,7 @@
 package reports
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -111,8 +112,11 @@ func (t teller) row(e *history.Event) string {
 	case history.Transition:
 		return t.transition(e)
 	case history.StaleWrite:
-		return fmt.Sprintf("tried to write %s to execution %d under epoch %d, which is no longer its epoch or status: nothing was written",
-			e.To, e.Execution, e.Epoch)
+		act := fmt.Sprintf("write %s to", e.To)
+		if e.To == execution.Running {
+			act = "claim"
+		}
+		return fmt.Sprintf("tried to %s execution %d at epoch %d and was refused: its epoch or status is another by now", act, e.Execution, e.Epoch)
 	case history.Orchestrated:
 		s := fmt.Sprintf("finished the handling of execution %d (%s)", e.Execution, e.From)
 		if e.Related != 0 {
@@ -170,11 +174,17 @@ func (t teller) transition(e *history.Event) string {
 	}
 	s += because(e.Reason)
 	s += fmt.Sprintf(": %s → %s", e.From, e.To)
+	if e.Text != "" {
+		s += " (“" + e.Text + "”)"
+	}
 	if e.From.Claimed() && e.By != execution.Worker && e.To.Terminal() {
 		s += ", while it belonged to " + owner
 	}
-	if name := t.workers[e.Worker]; e.By == execution.Worker && e.Process != "" && name != "" && e.Process != name {
+	if e.By == execution.Worker && e.Worker != 0 && t.writer(e) != owner {
 		s += ", though it belongs to " + owner
+	}
+	if e.Named != 0 && e.OldEpoch != 0 && e.Named != e.OldEpoch {
+		s += fmt.Sprintf(", in the name of epoch %d when it was at %d", e.Named, e.OldEpoch)
 	}
 	return s
 }
@@ -242,14 +252,22 @@ func (t teller) message(e *history.Event) string {
 }
 
 func (t teller) writer(e *history.Event) string {
-	if e.By != execution.Worker {
+	switch e.By {
+	case execution.Worker:
+	case execution.API:
+		return partName(e.By) // who called it says nothing
+	default:
 		return of(partName(e.By), e.Process)
 	}
-	name := t.workers[e.Worker]
-	if e.Process == "" || e.Process == name {
-		return t.worker(e.Worker, e.Incarnation)
+	incarnation := cmp.Or(e.Writer, e.Incarnation)
+	if e.Process == "" || e.Process == t.workers[e.Worker] {
+		return t.worker(e.Worker, incarnation)
 	}
-	return t.or(e.Process, "a worker")
+	who := t.or(e.Process, "a worker")
+	if e.Writer != 0 {
+		who += fmt.Sprintf(" (incarnation %d)", e.Writer)
+	}
+	return who
 }
 
 func (t teller) worker(id execution.WorkerID, incarnation execution.Incarnation) string {
@@ -351,5 +369,5 @@ func because(r execution.Reason) string {
 	if r == execution.NoReason {
 		return ""
 	}
-	return " (" + r.String() + ")"
+	return " because of " + r.String()
 }

@@ -11,7 +11,6 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
-	"handoff/core/config"
 	"handoff/core/execution"
 )
 
@@ -20,12 +19,14 @@ const HistorySchema = 1
 
 // historyHeader is the first line of a history.
 type historyHeader struct {
-	Schema   int                           `json:"schema"`
-	Scenario string                        `json:"scenario"`
-	Profile  config.Profile                `json:"profile"`
-	Seed     uint64                        `json:"seed"`
-	Flaw     string                        `json:"flaw"`
-	Workers  map[execution.WorkerID]string `json:"workers"`
+	Schema   int    `json:"schema"`
+	Scenario string `json:"scenario"`
+	// Profile points into the record that is written or read: reports pass its type on without
+	// knowing the configuration.
+	Profile any                           `json:"profile"`
+	Seed    uint64                        `json:"seed"`
+	Flaw    string                        `json:"flaw"`
+	Workers map[execution.WorkerID]string `json:"workers"`
 }
 
 // historyLine is every other line: one event.
@@ -38,16 +39,19 @@ type historyLine struct {
 	Related     execution.ID          `json:"related,omitempty"`
 	Epoch       execution.Epoch       `json:"epoch,omitempty"`
 	OldEpoch    execution.Epoch       `json:"old_epoch,omitempty"`
+	Named       execution.Epoch       `json:"named,omitempty"`
 	From        string                `json:"from,omitempty"`
 	To          string                `json:"to,omitempty"`
 	By          string                `json:"by,omitempty"`
 	Reason      string                `json:"reason,omitempty"`
 	Worker      execution.WorkerID    `json:"worker,omitempty"`
 	Incarnation execution.Incarnation `json:"incarnation,omitempty"`
+	Writer      execution.Incarnation `json:"writer,omitempty"`
 	Lifecycle   string                `json:"lifecycle,omitempty"`
 	Message     uint64                `json:"message,omitempty"`
 	Type        string                `json:"type,omitempty"`
 	Count       int64                 `json:"count,omitempty"`
+	Limit       int64                 `json:"limit,omitempty"`
 	Due         int64                 `json:"due_ns,omitempty"`
 	Process     string                `json:"process,omitempty"`
 	Queue       string                `json:"queue,omitempty"`
@@ -63,14 +67,14 @@ type historyLine struct {
 //
 // Every other line is one event, in the order in which they happened:
 //
-//	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,
-//	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"process":"shell-1"}
+//	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
+//	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
 //
 // (on one line). at_ns is always there: nanoseconds of virtual, or live monotonic, time since the
 // start of the run; due_ns is a moment of the database's clock in the same unit. Enumerations are
 // names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
-// message type on the wire). execution, chain, related, epoch, old_epoch, worker, incarnation,
-// message, count and step are numbers; process, queue, fault and text are free text. A field that
+// message type on the wire). execution, chain, related, epoch, old_epoch, named, worker,
+// incarnation, writer, message, count, limit and step are numbers; process, queue, fault and text are free text. A field that
 // is zero is left out. Which kind sets which field, history.Kind says.
 //
 // What is judged, violations and faults' bands, is not written: it can be computed again from the
@@ -83,7 +87,7 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 	if workers == nil {
 		workers = map[execution.WorkerID]string{}
 	}
-	header := historyHeader{HistorySchema, r.Scenario, r.Profile, r.Seed, r.Flaw, workers}
+	header := historyHeader{HistorySchema, r.Scenario, &r.Profile, r.Seed, r.Flaw, workers}
 	if err := enc.Encode(header); err != nil {
 		return fmt.Errorf("writing the history's header: %w", err)
 	}
@@ -101,9 +105,9 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 func lineOf(e *history.Event) historyLine {
 	l := historyLine{
 		At: int64(e.At), Step: e.Step, Kind: e.Kind.String(),
-		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch,
-		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Lifecycle: e.Lifecycle.String(),
-		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Due: int64(e.Due),
+		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named,
+		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Writer: e.Writer, Lifecycle: e.Lifecycle.String(),
+		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due),
 		Process: e.Process, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
 	}
 	// These two have names for their zero values, which say nothing here.
@@ -123,9 +127,9 @@ func lineOf(e *history.Event) historyLine {
 func (l *historyLine) event() (history.Event, error) {
 	e := history.Event{
 		At: time.Duration(l.At), Step: l.Step,
-		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch,
-		Worker: l.Worker, Incarnation: l.Incarnation,
-		Message: l.Message, Count: l.Count, Due: time.Duration(l.Due),
+		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch, Named: l.Named,
+		Worker: l.Worker, Incarnation: l.Incarnation, Writer: l.Writer,
+		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due),
 		Process: l.Process, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
 	}
 	var err error
@@ -185,14 +189,14 @@ func ReadHistory(r io.Reader) (*verdict.Record, error) {
 
 func readLine(record *verdict.Record, number int, text []byte) error {
 	if number == 1 {
-		var h historyHeader
+		h := historyHeader{Profile: &record.Profile}
 		if err := decodeLine(number, text, &h); err != nil {
 			return err
 		}
 		if h.Schema != HistorySchema {
 			return fmt.Errorf("line 1: the history has schema %d, this program reads schema %d", h.Schema, HistorySchema)
 		}
-		record.Scenario, record.Profile, record.Seed, record.Flaw, record.Workers = h.Scenario, h.Profile, h.Seed, h.Flaw, h.Workers
+		record.Scenario, record.Seed, record.Flaw, record.Workers = h.Scenario, h.Seed, h.Flaw, h.Workers
 		return nil
 	}
 	var l historyLine

@@ -47,34 +47,6 @@ func parseLifecycle(name string) (execution.Lifecycle, error) {
 	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
 }
 
-// rule is one invariant as the coverage table prints it.
-type rule struct {
-	Number    int
-	Statement string
-}
-
-// rules lists every invariant with its statement, also those that nothing broke: a reader wants to
-// know what was looked at. A violation brings its own statement, which then takes precedence.
-func rules() []rule {
-	return []rule{
-		{1, "Only legal transitions happen, and a terminal status is final."},
-		{2, "Every status is written by the owner of that stage, or by a lawful reclaim."},
-		{3, "A write under an old epoch never takes effect."},
-		{4, "One claim an epoch, and no two actions of one chain run at a time."},
-		{5, "Every accepted execution becomes terminal within the bound after the faults end."},
-		{6, "Every published message is acknowledged, dead-lettered, expired, dropped by a fault, or still queued."},
-		{7, "A terminal execution is orchestrated once: one slot released, one retry, one set of children."},
-		{8, "Retries stay within max_retries, their chain, the retriable reasons and the backoff window."},
-		{9, "Nothing is dispatched to a worker that the executor could know to be unfit."},
-		{10, "A graceful stop claims nothing more, and finishes or hands back what it has."},
-		{11, "Concurrency limits hold."},
-		{12, "Each kind of stuck execution is detected within its own bound."},
-		{13, "The stored result is the one computed by the run that owned the execution."},
-		{14, "At the end all queues are drained, nothing is unacknowledged, no slot is held."},
-		{15, "The alerts that should fire do fire, and resolve."},
-	}
-}
-
 // FormatTime writes a moment of a run as people read it, to the millisecond: 12.402s, 1m02.345s,
 // 1h00m02.345s.
 func FormatTime(d time.Duration) string {

@@ -19,6 +19,13 @@ func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	return list
 }
 
+// worstFirst puts failures on top for people, who read from there; the order is kept otherwise.
+func worstFirst(sorted []*verdict.Scenario) []*verdict.Scenario {
+	list := slices.Clone(sorted)
+	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Verdict, a.Verdict) })
+	return list
+}
+
 // sortedViolations returns violations by seed, then as they happened.
 func sortedViolations(vs []verdict.Violation) []*verdict.Violation {
 	list := make([]*verdict.Violation, len(vs))

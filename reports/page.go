@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 )
 
@@ -106,7 +107,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	}
 	p := newPage(s, first)
 	p.Records, p.RecordsLeftOut = labels, len(records)-len(labels)
-	p.Style, p.Data = template.CSS(pageStyle), template.JS(data)               //nolint:gosec // ours, and escaped by json.Marshal
+	p.Style, p.Data = template.CSS(pageStyle), template.JS(data)              //nolint:gosec // ours, and escaped by json.Marshal
 	p.Script = template.JS(strings.Join([]string{"(() => {\n\"use strict\";", //nolint:gosec // ours
 		scriptCore, scriptDraw, scriptPanel, "})();"}, "\n"))
 	if err := t.Execute(w, p); err != nil {
@@ -173,7 +174,7 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 	case verdict.Fail:
 		p.Title = "Something broke"
 	}
-	for _, sc := range list {
+	for _, sc := range worstFirst(list) {
 		p.Results = append(p.Results, resultRow{
 			Sign: sign(sc.Verdict), Verdict: sc.Verdict.String(), Name: sc.Name, Case: caseName(sc), About: sc.About,
 			World: strings.Trim(sc.World+", "+sc.Strategy, ", "), Seeds: sc.Seeds, Executions: executions(sc),
@@ -194,7 +195,7 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 }
 
 // pageCauses bounds the causes above the table; the timeline has the rest.
-const pageCauses = 12
+const pageCauses = 16
 
 func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	v := f.violation
@@ -205,10 +206,8 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	if v.Execution != 0 {
 		h.Execution = fmt.Sprintf("execution %d", v.Execution)
 	}
-	for _, r := range rules() {
-		if h.Rule == "" && r.Number == v.Invariant {
-			h.Rule = r.Statement
-		}
+	if i := invariant.ByNumber(v.Invariant); h.Rule == "" && i != nil {
+		h.Rule = i.Statement
 	}
 	act, t := f.culprit()
 	if act != nil {

@@ -56,12 +56,12 @@ func (p *processes) observe(k int, e *history.Event) {
 	}
 	lane := p.byName[name]
 	if lane == nil {
-		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}, k: k}
+		lane = &processLane{Name: name, Role: p.role(name, e), Periods: []any{}, Lives: []any{}, Beats: []int64{}}
 		p.byName[name] = lane
 		// Whoever acts before it was said to start has been up all along.
 		lane.state = "up"
 		if e.Kind == history.ProcessStarted {
-			lane.since = e.At
+			lane.since, lane.k = e.At, k
 		}
 	}
 	if lane.Role == "client" && e.By != execution.NoPart && e.By != execution.Worker && e.By != execution.API {

@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -66,7 +67,7 @@ func (q *queues) observe(k int, e *history.Event) {
 	}
 	lane := q.byName[e.Queue]
 	if lane == nil {
-		lane = &queueLane{Name: e.Queue, Label: e.Queue, Points: [][4]int64{}, Stays: []any{}, Marks: []any{}}
+		lane = &queueLane{Name: e.Queue, Label: strings.TrimPrefix(e.Queue, "attune."), Points: [][4]int64{}, Stays: []any{}, Marks: []any{}}
 		if owner := q.t.queueOwner(e.Queue); owner != "" {
 			lane.Label = owner
 		}

@@ -100,8 +100,12 @@ func (x *rowLane) close(at time.Duration) {
 	}
 }
 
+// fewRows is how many executions are drawn at first: a screen should hold all lanes.
+const fewRows = 12
+
 // lanes chooses the executions to draw, the ones that matter most on top: the violated, their
-// chains, those that the causes name, those with an unusual life, then the nearest to the moment.
+// chains, those that the causes name, those with an unusual life, then the others, and last what the
+// first view does not show; of each the nearest to the moment.
 func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
 	named := make(map[execution.ID]bool)
 	chains := make(map[execution.ID]bool)
@@ -122,6 +126,8 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 			return 1
 		case named[x.ID]:
 			return 2
+		case x.first > b.focus[1] || x.last < b.focus[0]:
+			return 5 // not seen in the first view
 		case x.status != execution.Completed || x.Retry > 0 || x.epoch > 1 || x.stale > 0:
 			return 3
 		}
@@ -147,9 +153,13 @@ func (r *rows) lanes(b *builder, violations []*verdict.Violation) (lanes []*rowL
 		leftOut = len(lanes) - b.lim.executions
 		lanes = lanes[:b.lim.executions]
 	}
-	slices.SortStableFunc(lanes, func(x, y *rowLane) int {
-		return cmp.Or(cmp.Compare(min(rank(x), 2), min(rank(y), 2)), cmp.Compare(x.ID, y.ID))
-	})
+	// Those that are drawn at once, and those on demand, each in the order in which they came about.
+	split := min(fewRows, len(lanes))
+	for _, part := range [][]*rowLane{lanes[:split], lanes[split:]} {
+		slices.SortStableFunc(part, func(x, y *rowLane) int {
+			return cmp.Or(cmp.Compare(min(rank(x), 2), min(rank(y), 2)), cmp.Compare(x.ID, y.ID))
+		})
+	}
 	for _, x := range lanes {
 		x.close(b.end)
 		for _, a := range x.running {

@@ -54,7 +54,7 @@ func overall(s *verdict.Sweep) string {
 func summaryTable(b *strings.Builder, list []*verdict.Scenario) {
 	b.WriteString("| | Verdict | Scenario | Profile | Seeds | Executions | Outcomes | Failing seeds | Why |\n")
 	b.WriteString("|---|---|---|---|--:|--:|---|---|---|\n")
-	for _, sc := range list {
+	for _, sc := range worstFirst(list) {
 		fmt.Fprintf(b, "| %s | %s | %s | %s | %d | %d | %s | %s | %s |\n",
 			sign(sc.Verdict), sc.Verdict, cell(sc.Name), cell(caseName(sc)), sc.Seeds, executions(sc),
 			cell(outcomeText(sc)), cell(failingText(sc)), cell(strings.Join(sc.Why, "; ")))
@@ -103,12 +103,12 @@ func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 		where := cell(sc.Name) + ", " + cell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {
 			if f.Touched == 0 {
-				lines = append(lines, fmt.Sprintf("- Fault not touched: `%s` (%s): planned %d, fired %d, touched 0", code(f.Fault), where, f.Planned, f.Fired))
+				lines = append(lines, fmt.Sprintf("- Fault not touched: %#q (%s): planned %d, fired %d, touched 0", code(f.Fault), where, f.Planned, f.Fired))
 			}
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
 			if sc.Sometimes[name] == 0 {
-				lines = append(lines, fmt.Sprintf("- Never reached: `%s` (%s)", code(name), where))
+				lines = append(lines, fmt.Sprintf("- Never reached: %#q (%s)", code(name), where))
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func cell(s string) string {
 	return strings.NewReplacer("\n", " ", "\r", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "'").Replace(s)
 }
 
-// code makes a text safe between single backticks.
+// code makes a text safe between single backticks, which %#q puts around it.
 func code(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
 // fenced is a block of code whose fence the text can't close.

@@ -33,11 +33,14 @@ type timeline struct {
 	Flaw       string          `json:"flaw"`
 	End        int64           `json:"end"`
 	Focus      [2]int64        `json:"focus"`
+	Close      [2]int64        `json:"close"`
 	Violations []violationMark `json:"violations"`
 	Bands      []bandMark      `json:"bands"`
 	Processes  []*processLane  `json:"processes"`
 	Queues     []*queueLane    `json:"queues"`
 	Executions []*rowLane      `json:"executions"`
+	// Few is how many executions are drawn until the reader asks for all.
+	Few int `json:"few"`
 	// Who are the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
@@ -75,6 +78,9 @@ type builder struct {
 	// moment is what everything is chosen around: the first violation, else the end.
 	moment time.Duration
 	focus  [2]time.Duration
+	// close is the last moments before the violation: a race is over in milliseconds, and what led
+	// to it may have taken minutes.
+	close [2]time.Duration
 
 	processes processes
 	queues    queues
@@ -100,7 +106,8 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Flaw: r.Flaw,
 		Label: fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
-		Violations: []violationMark{}, Bands: []bandMark{}, Events: []any{},
+		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
+		Few:   fewRows, Violations: []violationMark{}, Bands: []bandMark{}, Events: []any{},
 	}
 	if r.Flaw != "" {
 		out.Label += ", flaw " + r.Flaw
@@ -145,6 +152,7 @@ func (b *builder) mark(v *verdict.Violation) violationMark {
 // is shown whole.
 func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
+	b.close = b.focus
 	if len(violations) == 0 {
 		return
 	}
@@ -160,11 +168,31 @@ func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	if from == v.At {
 		from = max(0, v.At-time.Minute)
 	}
-	width := max(v.At-from, 100*time.Millisecond)
-	b.focus = [2]time.Duration{max(0, from-width/12), min(b.end, v.At+width/6)}
-	if b.focus[1] <= b.focus[0] {
-		b.focus = [2]time.Duration{0, b.end}
+	b.focus = b.around(from, v.At)
+	b.close = b.around(b.lastActs(v), v.At)
+}
+
+// around is a period with some room before and after it, for the eye.
+func (b *builder) around(from, to time.Duration) [2]time.Duration {
+	width := max(to-from, 100*time.Millisecond)
+	begin, end := max(0, from-width/12), min(b.end, to+width/6)
+	if end <= begin {
+		return [2]time.Duration{0, b.end}
 	}
+	return [2]time.Duration{begin, end}
+}
+
+// lastActs is when the last few things happened to a violation's execution before it did.
+func (b *builder) lastActs(v *verdict.Violation) time.Duration {
+	at, acts := v.At, 0
+	for i := len(b.r.Events) - 1; i >= 0 && acts < 5; i-- {
+		e := &b.r.Events[i]
+		if e.At <= v.At && (v.Execution == 0 || e.Execution == v.Execution) {
+			at = e.At
+			acts++
+		}
+	}
+	return at
 }
 
 // writeEvents chooses the events to embed and writes each as a compact list:

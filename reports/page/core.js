@@ -2,7 +2,7 @@
 const $ = (id) => document.getElementById(id);
 window.addEventListener("error", (e) => { document.body.dataset.error = String(e.message); });
 const runs = JSON.parse($("data").textContent);
-const here = { run: null, exec: 0, from: 0, to: 1, at: 0 };
+const here = { run: null, exec: 0, from: 0, to: 1, at: 0, all: false };
 
 // Fields of an event, as Go wrote them.
 const K = 0, AT = 1, STEP = 2, WHO = 3, WHAT = 4, EXEC = 5, CLASS = 6, PROC = 7, QUEUE = 8;
@@ -107,17 +107,18 @@ function step(by) {
   }
 }
 
-function toViolation() {
+function toViolation(view) {
   const v = here.run.violations[0];
   if (!v) { zoomTo(0, here.run.end); return; }
   if (v.exec && v.exec !== here.exec) selectExecution(v.exec);
-  zoomTo(here.run.focus[0], here.run.focus[1]);
+  zoomTo(view[0], view[1]);
   moveTo(indexOfK(v.k));
 }
 
 function selectExecution(id) {
   if (!here.run.executions.some((x) => x.id === id)) return;
   here.exec = id;
+  if (here.run.executions.findIndex((x) => x.id === id) >= here.run.few) here.all = true;
   $("execution").value = id;
   drawTimeline();
   drawCursor();

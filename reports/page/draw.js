@@ -1,5 +1,5 @@
 // The swimlanes. Everything is drawn again when the view changes, and only the cursor when it moves.
-const GUTTER = 178, RIGHT = 14, AXIS = 24;
+const GUTTER = 194, RIGHT = 14, AXIS = 24;
 const lanes = { width: 0, height: 0, rows: new Map(), processes: [], queues: [] };
 
 const x = (t) => GUTTER + (t - here.from) / (here.to - here.from) * (lanes.width - GUTTER - RIGHT);
@@ -24,7 +24,7 @@ function label(s, y, words, cls = "seg-label") {
 }
 
 function laneName(y, text, cls = "", title = "") {
-  const shown = text.length > 25 ? "…" + text.slice(-24) : text;
+  const shown = text.length > 27 ? text.slice(0, 26) + "…" : text;
   return `<text x="10" y="${y}" class="${cls}">${esc(shown)}${title || shown !== text ? `<title>${esc(title || text)}</title>` : ""}</text>`;
 }
 
@@ -47,7 +47,12 @@ function drawTimeline() {
   const top = y;
   y = section(parts, y, "PROCESSES", run.processes, drawProcess);
   y = section(parts, y, "QUEUES", run.queues, drawQueue);
-  y = section(parts, y, "EXECUTIONS", run.executions, drawExecution);
+  y = section(parts, y, "EXECUTIONS", here.all ? run.executions : run.executions.slice(0, run.few), drawExecution);
+  if (run.executions.length > run.few) {
+    const text = here.all ? "show fewer executions" : `show ${run.executions.length - run.few} more executions`;
+    parts.push(`<text x="10" y="${y + 10}" class="more" data-more="1">${text}</text>`);
+    y += 18;
+  }
   lanes.height = y + 6;
   const back = [];
   for (const b of run.bands) {
@@ -81,10 +86,10 @@ function drawFaultRows(parts, y) {
     const s = span(b.begin, b.end);
     if (!s) continue;
     const need = Math.max(s[1], b.fault.length * 6 + 10);
-    let row = free.findIndex((until) => until <= s[0]);
-    if (row < 0) { row = Math.min(free.length, 7); }
-    free[row] = s[0] + need;
     const left = Math.min(s[0] + 4, lanes.width - RIGHT - b.fault.length * 6);
+    let row = free.findIndex((until) => until <= Math.min(s[0], left));
+    if (row < 0) row = Math.min(free.length, 7);
+    free[row] = Math.max(s[0] + need, left + need);
     parts.push(rect(s, y + row * 17 + 2, 14, "bandbar", `${b.fault}: ${clock(b.begin)} to ${clock(b.end)}`, 3));
     parts.push(`<text x="${Math.max(left, GUTTER).toFixed(1)}" y="${y + row * 17 + 13}" class="bandname">${esc(b.fault)}</text>`);
   }
@@ -99,14 +104,12 @@ function drawProcess(parts, y, p) {
     parts.push(rect(s, y + 2, 14, "p-" + state, `${p.name} ${state}: ${clock(a)} to ${clock(b)}`));
     if (state !== "up") parts.push(label(s, y + 13, [state], "life"));
   }
-  let until = 0;
-  for (const [a, , life] of p.lives) {
-    if (a < here.from || a > here.to || life === "starting" || life === "registered") continue;
-    const px = x(a);
-    if (px < until) continue;
+  // Of several that are too close to be read, the last one lasts.
+  p.lives.forEach(([a, , life], i) => {
+    const px = x(a), next = p.lives[i + 1];
+    if (a < here.from || a > here.to || (next && x(next[0]) < px + life.length * 6 + 4)) return;
     parts.push(`<text x="${(px + 3).toFixed(1)}" y="${y + 13}" class="life">${esc(life)}</text>`);
-    until = px + life.length * 6 + 6;
-  }
+  });
   let d = "";
   for (const t of p.beats) if (t >= here.from && t <= here.to) d += `M${x(t).toFixed(1)} ${y + 12}v5`;
   if (d) parts.push(`<path d="${d}" class="beat"/>`);
@@ -115,7 +118,7 @@ function drawProcess(parts, y, p) {
 
 function drawQueue(parts, y, q) {
   const h = 20, unit = h / Math.max(q.most, 1);
-  parts.push(laneName(y + 14, q.label, "", q.name), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">≤ ${q.most}</text>`);
+  parts.push(laneName(y + 14, q.label, "", q.name), `<text x="${GUTTER - 8}" y="${y + 14}" class="t-dim" text-anchor="end">${q.most}<title>at most ${q.most} messages</title></text>`);
   let d = "", open = false;
   const start = last(q.points, 0, here.from);
   let level = start ? start[2] + start[3] : 0;
@@ -142,18 +145,20 @@ function drawExecution(parts, y, r) {
   const h = 27, mine = r.id === here.exec;
   lanes.rows.set(r.id, y);
   if (mine) parts.push(`<rect x="0" y="${y}" width="${lanes.width}" height="${h}" class="row-mine"/>`);
-  const name = `execution ${r.id}` + (r.retry ? ` (retry ${r.retry} of ${r.chain})` : "");
+  const name = `execution ${r.id}` + (r.retry ? ` (retry of ${r.chain})` : "");
   parts.push(laneName(y + 15, (r.violated ? "✖ " : "") + name, r.violated ? "row-violated" : ""));
   const terminal = new Set(["completed", "failed", "cancelled", "timeout", "abandoned"]);
   let until = 0;
   for (const [a, b, , status, owner, epoch] of r.periods) {
     const s = span(a, b);
     if (!s) continue;
-    const end = terminal.has(status), words = [`${status} · ${owner || "executor"}`, status, status.slice(0, 4)];
+    const end = terminal.has(status), words = [`${status} · ${owner || "executor"}`, status];
     const title = `execution ${r.id} ${status}${owner ? ", " + owner : ""}, epoch ${epoch}: ${clock(a)} to ${clock(b)}`;
     if (end) {
-      parts.push(rect(s, y + 9, 4, "s-" + status, title), rect([s[0], 4], y + 4, 14, "s-" + status, title));
-      if (a >= here.from && s[0] > until) parts.push(`<text x="${(s[0] + 8).toFixed(1)}" y="${y + 8}" class="life">${status}</text>`);
+      parts.push(rect(s, y + 10, 2, "ended s-" + status, title));
+      if (a < here.from) continue;
+      parts.push(rect([s[0], 4], y + 4, 14, "s-" + status, title));
+      if (s[0] > until) parts.push(`<text x="${(s[0] + 8).toFixed(1)}" y="${y + 8}" class="life">${status}</text>`);
     } else {
       parts.push(rect(s, y + 4, 14, "s-" + status, title, 1.5), label(s, y + 15, words));
     }

@@ -14,7 +14,7 @@ function fillViolations() {
   $("violations").innerHTML = list.slice(0, 5).map((v) =>
     `<button type="button" class="broken" data-k="${v.k}" data-exec="${v.exec}">✖ ${esc(v.title)} at ${clock(v.at)}</button>`).join(" ") +
     (list.length > 5 ? ` <span class="dim">and ${list.length - 5} more</span>` : "");
-  for (const id of ["zoom-focus", "to-violation"]) $(id).hidden = !list.length;
+  for (const id of ["zoom-focus", "zoom-close", "to-violation"]) $(id).hidden = !list.length;
 }
 
 function fillLeftOut() {
@@ -51,9 +51,9 @@ function showMoment() {
   const faults = run.bands.filter((b) => b.begin <= e[AT] && e[AT] < b.end).map((b) => item(b.fault, `<span class="dim">until ${clock(b.end)}</span>`));
   const queues = run.queues.map((q) => {
     const p = last(q.points, 1, k);
-    return item(q.label, `<span>${p ? p[2] : 0} waiting, ${p ? p[3] : 0} unacknowledged</span>`);
+    return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);
   });
-  $("state").innerHTML = rowBox(k, e[AT]) + box("Processes", processes) + box("Queues", queues) + box("Faults that last", faults);
+  $("state").innerHTML = rowBox(k, e[AT]) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues) + box("Faults that last", faults);
   markStory();
 }
 
@@ -116,6 +116,7 @@ function listenTimeline() {
   let start = null;
   const at = (e) => clamp(e.clientX - svg.getBoundingClientRect().left, GUTTER, lanes.width - RIGHT);
   svg.addEventListener("pointerdown", (e) => {
+    if (e.target.closest("[data-more]")) { here.all = !here.all; drawTimeline(); drawCursor(); return; }
     const row = e.target.closest("[data-exec]");
     if (row) { selectExecution(Number(row.dataset.exec)); return; }
     if (e.button === 0) { start = at(e); svg.setPointerCapture(e.pointerId); }
@@ -155,7 +156,7 @@ function listen() {
   $("execution").addEventListener("change", (e) => selectExecution(Number(e.target.value)));
   $("slider").addEventListener("input", (e) => moveTo(Number(e.target.value)));
   const clicks = {
-    "step-back": () => step(-1), "step-on": () => step(1), "to-violation": toViolation, "zoom-focus": toViolation,
+    "step-back": () => step(-1), "step-on": () => step(1), "to-violation": () => toViolation(here.run.focus), "zoom-focus": () => toViolation(here.run.focus), "zoom-close": () => toViolation(here.run.close),
     "zoom-all": () => zoomTo(0, here.run.end), "zoom-in": () => zoomBy(0.5), "zoom-out": () => zoomBy(2),
   };
   for (const id in clicks) $(id).addEventListener("click", clicks[id]);
@@ -173,7 +174,7 @@ function listen() {
     if (e.ctrlKey || e.metaKey || e.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName)) return;
     const keys = {
       ArrowLeft: () => step(-1), ArrowRight: () => step(1), Home: () => moveTo(0), End: () => moveTo(here.run.events.length - 1),
-      "+": () => zoomBy(0.5), "=": () => zoomBy(0.5), "-": () => zoomBy(2), 0: () => zoomTo(0, here.run.end), v: toViolation,
+      "+": () => zoomBy(0.5), "=": () => zoomBy(0.5), "-": () => zoomBy(2), 0: () => zoomTo(0, here.run.end), v: () => toViolation(here.run.focus), c: () => toViolation(here.run.close),
     };
     if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
   });
