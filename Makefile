@@ -15,8 +15,8 @@ DETERMINISTIC := \
 # components, the kernel's hand-over between coroutines, and the parallel sweeps.
 RACE := ./core/... ./chaos/live/... ./sim/kernel ./sim/explore
 
-# The seed of the demonstration and of the determinism check, and what else `run` is told.
-SEED      := 1
+# The seed of the demonstration, and what else `run` is told.
+SEED      := 7
 FLAW      := unguarded-monitor
 RUN_FLAGS :=
 
@@ -38,10 +38,10 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   bench        benchmarks of the simulated world
 ##   build        all three binaries, into bin/
 ##   fmt          format the code as the linters want it
-##   determinism  the same seed under several schedulers and the race detector: same history?
+##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
 ##
-## Variables: SEED=1 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s
+## Variables: SEED=7 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -62,7 +62,7 @@ demo: chaos-binary
 	@echo "   execution, and one of them does not look before it writes. This run has to fail."
 	@echo
 	@code=0; \
-	bin/chaos run ttl-race --profile documented --flaw $(FLAW) --seed $(SEED) --out reports/out/demo || code=$$?; \
+	bin/chaos run ttl-race --profile hardened --flaw $(FLAW) --seed $(SEED) --out reports/out/demo || code=$$?; \
 	if [ $$code -ne 1 ]; then \
 		echo "demo: the planted flaw was not caught (exit $$code, expected 1)"; exit 1; \
 	fi
@@ -70,7 +70,7 @@ demo: chaos-binary
 	@echo "2. The same scenario and the same seed, the flaw left out. This run has to pass."
 	@echo
 	@code=0; \
-	bin/chaos run ttl-race --profile documented --seed $(SEED) --out reports/out/demo-fixed || code=$$?; \
+	bin/chaos run ttl-race --profile hardened --seed $(SEED) --out reports/out/demo-fixed || code=$$?; \
 	if [ $$code -ne 0 ]; then \
 		echo "demo: the run without the flaw did not pass (exit $$code, expected 0)"; exit 1; \
 	fi
@@ -81,7 +81,7 @@ demo: chaos-binary
 	@echo "The story of that execution: reports/out/demo/index.html"
 
 # Tests come before linters, so that a style remark never hides a broken test.
-test: vet unit race lint cross
+test: vet unit race determinism lint cross
 
 vet:
 	go vet ./...
@@ -120,22 +120,17 @@ bench:
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
-# process, nor the race detector (which needs a C compiler) may change its hash. What is left
-# behind in determinism.txt is that hash, to be compared between machines.
-DETERMINISM := reports/out/determinism
-DETERMINISM_RUN := run ttl-race --world sim --profile documented --seed $(SEED)
+# process, nor the race detector (which needs a C compiler) may change a hash. Every seed of every
+# scenario is run four times: twice in one process, on one processor, and under the race detector.
+DETERMINISM       := reports/out/determinism
+DETERMINISM_SEEDS := 50
+DETERMINISM_RUN   := run --quiet --seeds $(DETERMINISM_SEEDS)
 
 determinism: chaos-binary
 	go build -race -o bin/chaos-race ./cmd/chaos
 	@mkdir -p $(DETERMINISM)
+	bin/chaos $(DETERMINISM_RUN) --check-determinism $(DETERMINISM_SEEDS) --out $(DETERMINISM)/many --json $(DETERMINISM)/many.json
 	GOMAXPROCS=1 bin/chaos $(DETERMINISM_RUN) --out $(DETERMINISM)/one --json $(DETERMINISM)/one.json
-	GOMAXPROCS=4 bin/chaos $(DETERMINISM_RUN) --out $(DETERMINISM)/four --json $(DETERMINISM)/four.json
-	GOMAXPROCS=4 bin/chaos-race $(DETERMINISM_RUN) --out $(DETERMINISM)/race --json $(DETERMINISM)/race.json
-	@for run in one four race; do \
-		grep -o '"history_hash": *[^,}]*' $(DETERMINISM)/$$run.json > $(DETERMINISM)/$$run.txt || \
-			{ echo "determinism: no history_hash in $(DETERMINISM)/$$run.json"; exit 1; }; \
-		cmp $(DETERMINISM)/one.txt $(DETERMINISM)/$$run.txt || exit 1; \
-	done
-	@mv $(DETERMINISM)/one.txt $(DETERMINISM)/determinism.txt
-	@echo "The same history each time:"
-	@cat $(DETERMINISM)/determinism.txt
+	bin/chaos-race $(DETERMINISM_RUN) --out $(DETERMINISM)/race --json $(DETERMINISM)/race.json
+	@for run in one race; do cmp $(DETERMINISM)/many.json $(DETERMINISM)/$$run.json || exit 1; done
+	@echo "determinism: $(DETERMINISM_SEEDS) seeds of every scenario gave the same histories each time"

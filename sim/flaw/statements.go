@@ -2,7 +2,9 @@ package flaw
 
 import (
 	"context"
+	"time"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/sim/simstore"
@@ -108,7 +110,8 @@ func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason exe
 func unguardedMonitor() *Flaw {
 	return &Flaw{
 		Name: "unguarded-monitor", Source: "D1", Killer: 2, Scenario: "ttl-race",
-		About: "the timeout monitor selects stale executions and then fails them by id alone, whatever they have become",
+		About:  "the source design's timeout monitor: claims have no deadline, and what it selected as stale it fails by id alone, whatever it has become",
+		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
 		Store: func(_ Process, c *simstore.Client) store.Store {
 			s := &statements{Store: c, client: c}
 			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {

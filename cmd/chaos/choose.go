@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"handoff/core/config"
+	"handoff/scenarios"
+	"handoff/sim/explore"
+	"handoff/sim/flaw"
+)
+
+// load reads the scenarios that arguments name: of the library, files, or folders of files. All of
+// them are read before anything is refused, so that every mistake is shown at once.
+func load(args []string) ([]*scenarios.Scenario, error) {
+	var list []*scenarios.Scenario
+	var problems []string
+	seen := make(map[string]*scenarios.Scenario)
+	for _, arg := range args {
+		found, err := loadOne(arg)
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		for _, s := range found {
+			other := seen[s.Name]
+			if other == nil {
+				seen[s.Name] = s
+				list = append(list, s)
+			} else if other.Digest != s.Digest {
+				problems = append(problems, fmt.Sprintf("%s and %s are both called %q; results are told apart by the name", other.File, s.File, s.Name))
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, usage("%s", strings.Join(problems, "\n"))
+	}
+	return list, nil
+}
+
+// loadOne reads what one argument names. A name of the library is never a file, so that a folder of
+// that name in the way changes nothing.
+func loadOne(arg string) ([]*scenarios.Scenario, error) {
+	if slices.Contains(scenarios.Names(), arg) {
+		s, err := scenarios.Find(arg)
+		return single(s), err
+	}
+	info, err := os.Stat(arg)
+	switch {
+	case err == nil && info.IsDir():
+		return loadFolder(arg)
+	case err == nil:
+		s, err := scenarios.LoadFile(arg)
+		return single(s), err
+	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
+		return nil, fmt.Errorf("no such scenario file: %s", reason(err))
+	default:
+		return nil, errors.New(unknownText("scenario", arg, scenarios.Names()) + "\nor the path of a scenario file or of a folder of them")
+	}
+}
+
+func loadFolder(folder string) ([]*scenarios.Scenario, error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("reading a folder of scenarios: %w", err)
+	}
+	var list []*scenarios.Scenario
+	var problems []string
+	files := 0
+	for _, entry := range entries {
+		if entry.IsDir() || !isYAML(entry.Name()) {
+			continue
+		}
+		files++
+		s, err := scenarios.LoadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		list = append(list, single(s)...)
+	}
+	if files == 0 {
+		return nil, fmt.Errorf("no scenario in %s: a scenario file is called *.yaml", folder)
+	}
+	if len(problems) > 0 {
+		return list, errors.New(strings.Join(problems, "\n"))
+	}
+	return list, nil
+}
+
+func single(s *scenarios.Scenario) []*scenarios.Scenario {
+	if s == nil {
+		return nil
+	}
+	return []*scenarios.Scenario{s}
+}
+
+func isYAML(name string) bool {
+	ext := strings.ToLower(filepath.Ext(name))
+	return ext == ".yaml" || ext == ".yml"
+}
+
+// reason is an error of the file system without the name of the system call.
+func reason(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Path + ": " + p.Err.Error()
+	}
+	return err.Error()
+}
+
+// choose makes the targets of a command: the named scenarios, or the library, under the wanted
+// profile, or under all of theirs. notes say what of the library was left out.
+func choose(args []string, profile string) (targets []explore.Target, notes []string, err error) {
+	named := len(args) > 0
+	var list []*scenarios.Scenario
+	if named {
+		list, err = load(args)
+	} else {
+		list, err = scenarios.Library()
+	}
+	if err != nil {
+		return nil, nil, asUsage(err)
+	}
+	if err := checkProfile(profile); err != nil {
+		return nil, nil, err
+	}
+	leaveOut := func(format string, args ...any) error {
+		if named {
+			return usage(format, args...)
+		}
+		notes = append(notes, "left out: "+fmt.Sprintf(format, args...))
+		return nil
+	}
+	for _, s := range list {
+		if !slices.Contains(s.Worlds, scenarios.Sim) {
+			if err := leaveOut("%s does not run in the simulated world; its file says worlds: %v", s.Name, s.Worlds); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		if profile != "" && !slices.Contains(s.Profiles, config.Profile(profile)) {
+			if err := leaveOut("%s does not run under the profile %s; its file says profile: %v", s.Name, profile, s.Profiles); err != nil {
+				return nil, nil, err
+			}
+			continue
+		}
+		for _, t := range explore.Targets(single(s)) {
+			if profile == "" || string(t.Profile) == profile {
+				targets = append(targets, t)
+			}
+		}
+	}
+	if len(targets) == 0 {
+		return nil, nil, usage("nothing is left to run\n%s", strings.Join(notes, "\n"))
+	}
+	return targets, notes, nil
+}
+
+// asUsage gives an error that is about what the user named its exit code.
+func asUsage(err error) error {
+	var f *failure
+	if errors.As(err, &f) {
+		return err
+	}
+	return usage("%v", err)
+}
+
+func checkProfile(name string) error {
+	var allowed []string
+	for _, p := range config.Profiles() {
+		allowed = append(allowed, string(p))
+	}
+	if name == "" || slices.Contains(allowed, name) {
+		return nil
+	}
+	return unknown("profile", name, allowed)
+}
+
+// findFlaw finds a flaw by its name; nil for none.
+func findFlaw(name string) (*flaw.Flaw, error) {
+	if name == "" {
+		return nil, nil
+	}
+	if f := flaw.Find(name); f != nil {
+		return f, nil
+	}
+	var allowed []string
+	for _, f := range flaw.All() {
+		allowed = append(allowed, f.Name)
+	}
+	return nil, unknown("flaw", name, allowed)
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/verdict"
+	"handoff/scenarios"
+	"handoff/sim/explore"
+	"handoff/sim/flaw"
+)
+
+// flawSeeds is how many seeds of each scenario and profile a flaw may survive before it counts as
+// one that the suite does not see.
+const flawSeeds = 500
+
+func (a *app) flawsCommand() *cobra.Command {
+	var only, scenario string
+	var seeds int
+	cmd := &cobra.Command{
+		Use:   "flaws",
+		Short: "Plant known flaws one at a time and see which invariant finds them",
+		Long: `Plants every known flaw into the core, runs the library until something is
+violated, and prints what found it. A flaw that survives is a defect of the
+harness, and so is one that is found by another invariant than the named one:
+then the exit code is 1.
+
+With --scenario it shows what that scenario alone catches; only the flaws whose
+own scenario it is have to be found.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if seeds < 1 {
+				return usage("--seeds %d: at least 1 seed is needed", seeds)
+			}
+			return a.flaws(cmd.Context(), only, scenario, seeds)
+		},
+	}
+	cmd.Flags().StringVar(&only, "only", "", "plant this flaw only; `NAME`s: chaos list --flaws")
+	cmd.Flags().StringVar(&scenario, "scenario", "", "run this scenario only: a `NAME` or a file")
+	cmd.Flags().IntVar(&seeds, "seeds", flawSeeds, "give up on a scenario and profile after this many seeds")
+	return cmd
+}
+
+func (a *app) flaws(ctx context.Context, only, scenario string, seeds int) error {
+	flaws := flaw.All()
+	if only != "" {
+		f, err := findFlaw(only)
+		if err != nil {
+			return err
+		}
+		flaws = []*flaw.Flaw{f}
+	}
+	if len(flaws) == 0 {
+		return usage("this build knows no flaws")
+	}
+	library, err := flawScenarios(scenario)
+	if err != nil {
+		return err
+	}
+	kills, err := explore.Flaws(ctx, flaws, library, explore.FlawOptions{Seeds: seeds, Progress: a.hunted})
+	if a.err.live {
+		fmt.Fprint(a.err, clearLine)
+	}
+	home := "" // the scenario that has to find its own flaws, or all of them
+	if scenario != "" {
+		home = library[0].Name
+	}
+	a.kills(kills, home)
+	var hung *explore.Hung
+	if errors.As(err, &hung) {
+		_, _ = a.err.Write(hung.Stacks)
+		return broken("%v", hung)
+	}
+	return nil
+}
+
+// clearLine makes room for another text on a terminal's last line.
+const clearLine = "\r\x1b[K"
+
+// hunted shows how far the hunt is: one line that changes on a terminal, a line for each flaw
+// elsewhere.
+func (a *app) hunted(k *explore.Kill, done, total int) {
+	before, after := "", "\n"
+	if a.err.live {
+		before, after = clearLine, ""
+	}
+	fmt.Fprintf(a.err, "%s%d of %d: %s: %s%s", before, done, total, k.Flaw.Name, k.Summary(), after)
+}
+
+func flawScenarios(scenario string) ([]*scenarios.Scenario, error) {
+	if scenario == "" {
+		return scenarios.Library()
+	}
+	return load([]string{scenario})
+}
+
+// kills prints the table and sets the exit code. Where one scenario was asked for, home is its name,
+// and other scenarios' flaws may survive it.
+func (a *app) kills(kills []*explore.Kill, home string) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "FLAW\tSOURCE\tRUNS\tSECONDS\tWHERE\tBY\tRESULT")
+	missed, found, stopped := 0, 0, 0
+	for _, k := range kills {
+		where, by := "-", fmt.Sprintf("- (invariant %d should)", k.Flaw.Killer)
+		if v := k.Killer(); v != nil {
+			where, by = fmt.Sprintf("%s, seed %d", k.Target, k.Seed), v.Rule()
+			if !k.Killed() {
+				by += fmt.Sprintf(" (invariant %d should)", k.Flaw.Killer)
+			}
+		}
+		result := "killed"
+		switch {
+		case k.Stopped:
+			result = "stopped"
+			stopped++
+		case k.Killed():
+			found++
+		case home == "" || k.Flaw.Scenario == home:
+			result = "MISSED"
+			missed++
+		default:
+			result = "survived"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\n", k.Flaw.Name, k.Flaw.Source, k.Runs, k.Wall.Seconds(), where, by, result)
+	}
+	_ = w.Flush()
+	a.lastColumn(b.String())
+	fmt.Fprintf(a.out, "%d of %d flaws killed by the invariant that is named for them\n", found, len(kills))
+	a.killsEnd(kills, missed, stopped)
+}
+
+func (a *app) killsEnd(kills []*explore.Kill, missed, stopped int) {
+	if missed > 0 {
+		a.code = verdict.ExitFail
+	} else if stopped > 0 {
+		a.code = verdict.ExitInconclusive
+	}
+	for _, k := range kills {
+		if k.Found() && !k.Killed() {
+			fmt.Fprintf(a.out, "to see %s: %s\n", k.Flaw.Name, k.Target.Reproduce(k.Seed, k.Flaw))
+		}
+		if k.GaveUp > 0 {
+			fmt.Fprintf(a.out, "%s: %d runs could not be judged\n", k.Flaw.Name, k.GaveUp)
+		}
+	}
+	var total time.Duration
+	runs := 0
+	for _, k := range kills {
+		total += k.Wall
+		runs += k.Runs
+	}
+	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, human(total))
+}

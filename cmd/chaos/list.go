@@ -1,0 +1,115 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/invariant"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+func (a *app) listCommand() *cobra.Command {
+	lists := []struct {
+		flag, about string
+		rows        func() ([][]string, error)
+	}{
+		{"faults", "what a scenario can break", faultRows},
+		{"triggers", "what a fault can wait for", triggerRows},
+		{"sometimes", "what a sweep can be asked to reach", sometimesRows},
+		{"invariants", "what must be true of every run", invariantRows},
+		{"flaws", "what can be planted", flawRows},
+	}
+	chosen := make([]bool, len(lists))
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List scenarios, faults, triggers, situations, invariants or flaws",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			rows, before := scenarioRows, ""
+			for i, l := range lists {
+				if !chosen[i] {
+					continue
+				}
+				if before != "" {
+					return usage("--%s and --%s: one list at a time", before, l.flag)
+				}
+				rows, before = l.rows, l.flag
+			}
+			table, err := rows()
+			if err != nil {
+				return usage("%v", err)
+			}
+			a.rows(table)
+			return nil
+		},
+	}
+	for i, l := range lists {
+		cmd.Flags().BoolVar(&chosen[i], l.flag, false, l.about)
+	}
+	return cmd
+}
+
+// rows prints aligned columns.
+func (a *app) rows(table [][]string) {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	for _, row := range table {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	_ = w.Flush()
+}
+
+func scenarioRows() ([][]string, error) {
+	list, err := scenarios.Library()
+	if err != nil {
+		return nil, err
+	}
+	rows := make([][]string, 0, len(list))
+	for _, s := range list {
+		rows = append(rows, []string{s.Name, firstSentence(s.About)})
+	}
+	return rows, nil
+}
+
+func faultRows() ([][]string, error) {
+	var rows [][]string
+	for _, f := range scenarios.Faults() {
+		rows = append(rows, []string{string(f.Kind), f.About, f.Example})
+	}
+	return rows, nil
+}
+
+func triggerRows() ([][]string, error) {
+	var rows [][]string
+	for _, t := range scenarios.Triggers() {
+		rows = append(rows, []string{t.Name, t.About})
+	}
+	return rows, nil
+}
+
+func sometimesRows() ([][]string, error) {
+	var rows [][]string
+	for _, s := range scenarios.Sometimes() {
+		rows = append(rows, []string{s.Name, s.About})
+	}
+	return rows, nil
+}
+
+func invariantRows() ([][]string, error) {
+	var rows [][]string
+	for _, i := range invariant.All() {
+		rows = append(rows, []string{fmt.Sprint(i.Number), i.Name, i.Statement})
+	}
+	return rows, nil
+}
+
+func flawRows() ([][]string, error) {
+	var rows [][]string
+	for _, f := range flaw.All() {
+		rows = append(rows, []string{f.Name, f.Source, fmt.Sprintf("invariant %d", f.Killer), f.Scenario, f.About})
+	}
+	return rows, nil
+}

@@ -1,0 +1,193 @@
+// Command chaos runs scenarios against the simulated cluster, shows what happened in one run, and
+// measures itself with planted flaws.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"handoff/chaos/verdict"
+	"handoff/scenarios"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{out: newTerminal(stdout), err: newTerminal(stderr)}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return a.code
+	}
+	var f *failure
+	if !errors.As(err, &f) {
+		// What cobra itself refuses is bad usage.
+		f = &failure{code: verdict.ExitUsage, text: err.Error()}
+	}
+	fmt.Fprintln(stderr, a.err.red("chaos: ")+f.text)
+	return f.code
+}
+
+// app is what all commands share.
+type app struct {
+	out, err *terminal
+	// code is what the program exits with when a command has said all it has to say.
+	code int
+}
+
+// failure is an error with an exit code of its own.
+type failure struct {
+	code int
+	text string
+}
+
+// Error implements error.
+func (f *failure) Error() string { return f.text }
+
+// usage refuses what was asked for.
+func usage(format string, args ...any) error {
+	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
+}
+
+// broken says that the harness could not do its work.
+func broken(format string, args ...any) error {
+	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
+}
+
+// unknown refuses a name that is not in a list.
+func unknown(what, got string, allowed []string) error {
+	return usage("%s", unknownText(what, got, allowed))
+}
+
+func unknownText(what, got string, allowed []string) string {
+	text := fmt.Sprintf("no %s is called %q", what, got)
+	if near := meant(got, allowed); near != "" {
+		text += fmt.Sprintf("; did you mean %q?", near)
+	}
+	if len(allowed) == 0 {
+		return text + "; there is none"
+	}
+	return text + "\nallowed: " + strings.Join(allowed, ", ")
+}
+
+// meant is the entry of allowed that was probably meant: misspelt, or cut short.
+func meant(got string, allowed []string) string {
+	if near := scenarios.Nearest(got, allowed); near != "" || got == "" {
+		return near
+	}
+	for _, name := range allowed {
+		if strings.Contains(name, strings.ToLower(got)) {
+			return name
+		}
+	}
+	return ""
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "chaos",
+		Short: "Break a simulated cluster of executors and workers, and judge what it does",
+		Long: `chaos runs scenarios in which processes, networks, brokers, databases and clocks
+misbehave, and judges every run by invariants. A run is a function of scenario,
+profile and seed: what failed once fails again.
+
+Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
+4 the harness hung or could not write its report.`,
+		Example: `  bin/chaos run                              the whole library, 200 seeds each
+  bin/chaos run ttl-race --seed 7            one seed of one scenario
+  bin/chaos replay ttl-race --seed 7         what happened in it, event by event
+  bin/chaos flaws                            does the suite find what is planted?`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknown("command", args[0], commandNames(cmd))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpCommand(helpCommand())
+	root.AddCommand(a.runCommand(), a.replayCommand(), a.flawsCommand(), a.listCommand(), a.lintCommand(), a.versionCommand())
+	return root
+}
+
+func commandNames(cmd *cobra.Command) []string {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return names
+}
+
+// helpCommand is cobra's, but refuses what it has no help for.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			about, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return unknown("command", strings.Join(args, " "), commandNames(cmd.Root()))
+			}
+			return about.Help()
+		},
+	}
+}
+
+// flagError refuses a flag, with the one that was probably meant, or a flag's value.
+func flagError(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		what := map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative"}[invalid.GetFlag().Value.Type()]
+		if what != "" {
+			return usage("%s: --%s %s: %s is needed", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), what)
+		}
+	}
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return usage("%s: %v; see %s --help", cmd.Name(), err, cmd.CommandPath())
+	}
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
+		}
+	})
+	slices.Sort(known)
+	got := "--" + missing.GetSpecifiedName()
+	if missing.GetSpecifiedShortnames() != "" {
+		got = "-" + missing.GetSpecifiedName()
+	}
+	return usage("%s: %s", cmd.Name(), unknownText("flag", got, known))
+}
+
+// noArgs refuses arguments of a command that takes none.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no argument, and got %q", cmd.Name(), args[0])
+	}
+	return nil
+}

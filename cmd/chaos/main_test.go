@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"handoff/chaos/invariant"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// calm is a scenario that passes.
+const calm = `name: calm
+about: Nothing goes wrong.
+profile: [hardened, documented]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell]}
+actions:
+  core.echo: {runtime: shell, takes: {uniform: [50ms, 2s]}}
+workload:
+  - {action: core.echo, count: 5, every: 1s}
+`
+
+// idle is one whose fault never comes.
+const idle = calm + `faults:
+  - {when: {after: expired, nth: 99}, crash: shell-1}
+`
+
+// hopeless is one whose expectation no run meets.
+const hopeless = calm + `expect:
+  executions: {failed: ">= 1"}
+`
+
+// said is what a command printed.
+type said struct {
+	code     int
+	out, err string
+}
+
+func chaos(t *testing.T, args ...string) said {
+	t.Helper()
+	return chaosContext(t.Context(), args...)
+}
+
+func chaosContext(ctx context.Context, args ...string) said {
+	var out, err bytes.Buffer
+	code := run(ctx, args, &out, &err)
+	return said{code, out.String(), err.String()}
+}
+
+// wants checks an exit code and what must have been printed.
+func (s said) wants(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	if s.code != code {
+		t.Errorf("exit %d, want %d\n%s%s", s.code, code, s.out, s.err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(s.out+s.err, part) {
+			t.Errorf("no %q in\n%s%s", part, s.out, s.err)
+		}
+	}
+}
+
+// write writes a scenario file and returns its path.
+func write(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestRunPasses(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "report")
+	s := chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "60", "--out", out)
+	s.wants(t, 0, "calm      hardened    1-60", "pass: 120 runs", "HISTORY HASH", filepath.Join(out, "index.html"))
+	for _, file := range []string{"index.html", "result.json", "junit.xml", "summary.md"} {
+		if _, err := os.Stat(filepath.Join(out, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	dir := t.TempDir()
+	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+	s := chaos(t, "run", path, "--profile", "hardened", "--seeds", "3", "--out", filepath.Join(dir, "report"),
+		"--json", filepath.Join(dir, "a", "r.json"), "--junit", filepath.Join(dir, "b", "j.xml"))
+	s.wants(t, 1, "FAIL hopeless (hardened)\n  invariant ", "\n  execution ", "\n  seed       1 (3 of 3 seeds fail)",
+		"\n  reproduce  bin/chaos replay "+path+" --profile hardened --seed 1\n", "\n  report     ")
+	data, err := os.ReadFile(filepath.Join(dir, "a", "r.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var result struct{ Verdict string }
+	if err := json.Unmarshal(data, &result); err != nil || result.Verdict != "fail" {
+		t.Errorf("%v, verdict %q", err, result.Verdict)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "b", "j.xml")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunIsInconclusive(t *testing.T) {
+	s := chaos(t, "run", write(t, "idle.yaml", idle), "--seed", "4", "--out", t.TempDir())
+	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  4 ")
+}
+
+// Every reproduction line works as pasted, flaw and profile included.
+func TestAFailureIsReproducedByItsLine(t *testing.T) {
+	s := chaos(t, "run", "ttl-race", "--flaw", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
+	s.wants(t, 1, "FAIL ttl-race")
+	lines := regexp.MustCompile(`(?m)^ +reproduce +bin/chaos (.*)$`).FindAllStringSubmatch(s.out, -1)
+	if len(lines) == 0 {
+		t.Fatalf("no line to reproduce in\n%s", s.out)
+	}
+	for _, line := range lines {
+		r := chaos(t, strings.Fields(line[1])...)
+		r.wants(t, 1, "VIOLATION of invariant ", "rule: ", "history hash ", "verdict: fail")
+	}
+	if s.err != "" {
+		t.Errorf("--quiet, and yet: %s", s.err)
+	}
+}
+
+func TestReplayKeepsToAnExecution(t *testing.T) {
+	path := write(t, "calm.yaml", calm)
+	all := chaos(t, "replay", path, "--seed", "2")
+	all.wants(t, 0, "created execution 2", "created execution 3", "renewed its lease", "Seed 2 violates nothing.", "verdict: pass")
+	one := chaos(t, "replay", path, "--seed", "2", "--execution", "3")
+	one.wants(t, 0, "created execution 3", "claimed execution 3", "State at the end of the run:\n  execution 3: completed, epoch 1")
+	if strings.Contains(one.out, "execution 2") || strings.Contains(one.out, "renewed its lease") {
+		t.Errorf("more than was asked for:\n%s", one.out)
+	}
+	step := regexp.MustCompile(`(?m)^ *(\d+) .*dispatched execution 3 `).FindStringSubmatch(one.out)
+	if step == nil {
+		t.Fatalf("no dispatch in\n%s", one.out)
+	}
+	part := chaos(t, "replay", path, "--seed", "2", "--execution", "3", "--from", step[1], "--to", step[1])
+	part.wants(t, 0, "dispatched execution 3", "State after step "+step[1]+":\n  execution 3: scheduled, epoch 1")
+	if strings.Contains(part.out, "created execution 3") || strings.Contains(part.out, "claimed execution 3") {
+		t.Errorf("other steps than asked for:\n%s", part.out)
+	}
+}
+
+func TestReplayShowsTheRunThatWasSwept(t *testing.T) {
+	path := write(t, "calm.yaml", calm)
+	hash := regexp.MustCompile(`\b[0-9a-f]{16}\b`)
+	swept := chaos(t, "run", path, "--seed", "9", "--profile", "documented", "--out", t.TempDir())
+	shown := chaos(t, "replay", path, "--seed", "9", "--profile", "documented")
+	if a, b := hash.FindString(swept.out), hash.FindString(shown.out); a == "" || a != b {
+		t.Errorf("hash %q of the run, %q of its replay", a, b)
+	}
+}
+
+func TestReplaySaysThatAFlawDoesNotShow(t *testing.T) {
+	chaos(t, "replay", write(t, "calm.yaml", calm), "--seed", "1", "--flaw", "unguarded-monitor").
+		wants(t, 0, "Seed 1 violates nothing, though the flaw unguarded-monitor is planted.", "To look for a seed that does: bin/chaos run ")
+}
+
+func TestMistakes(t *testing.T) {
+	calmFile := write(t, "calm.yaml", calm)
+	twice := filepath.Join(t.TempDir(), "calm.yaml")
+	if err := os.WriteFile(twice, []byte(idle), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	live := write(t, "live.yaml", calm+"worlds: [live]\n")
+	one := write(t, "one.yaml", strings.Replace(calm, "[hardened, documented]", "hardened", 1))
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"rnu"}, `did you mean "run"?`},
+		{[]string{"help", "rnu"}, `did you mean "run"?`},
+		{[]string{"run", "--sed", "3"}, `did you mean "--seed"?`},
+		{[]string{"run", "-z"}, `no flag is called "-z"`},
+		{[]string{"run", "--seeds", "x"}, "a whole number is needed"},
+		{[]string{"run", "--seeds", "0"}, "at least 1 seed"},
+		{[]string{"run", "--seed", "1", "--seeds", "2"}, "only one of them"},
+		{[]string{"run", "ttl-rcae"}, `did you mean "ttl-race"?`},
+		{[]string{"run", "ttl"}, `did you mean "ttl-race"?`},
+		{[]string{"run", "nothing.yaml"}, "nothing.yaml: no such file"},
+		{[]string{"run", t.TempDir()}, "no scenario in "},
+		{[]string{"run", calmFile, twice}, `are both called "calm"`},
+		{[]string{"run", live}, "does not run in the simulated world"},
+		{[]string{"run", one, "--profile", "documented"}, "does not run under the profile documented"},
+		{[]string{"run", "--profile", "hardend"}, `did you mean "hardened"?`},
+		{[]string{"run", "--flaw", "unguarded-montior"}, `did you mean "unguarded-monitor"?`},
+		{[]string{"run", "--world", "live"}, "simulated world only"},
+		{[]string{"run", "--world", "sun"}, "allowed: sim, live"},
+		{[]string{"run", "--check-determinism", "-1"}, "a number of seeds"},
+		{[]string{"run", calmFile, "--out", filepath.Join(calmFile, "x")}, "--out: making the folder"},
+		{[]string{"run", calmFile, "--json", t.TempDir()}, "this is a folder"},
+		{[]string{"replay", "--seed", "1"}, "needs one scenario"},
+		{[]string{"replay", calmFile}, "needs --seed"},
+		{[]string{"replay", calmFile, "--seed", "1", "--execution", "77"}, "no execution 77 in this run; it has 1 to 5"},
+		{[]string{"replay", calmFile, "--seed", "1", "--from", "9", "--to", "2"}, "--from 9 is after --to 2"},
+		{[]string{"flaws", "--only", "x"}, `no flaw is called "x"`},
+		{[]string{"flaws", "--scenario", "ttl-rac"}, `did you mean "ttl-race"?`},
+		{[]string{"flaws", "--seeds", "0"}, "at least 1 seed"},
+		{[]string{"flaws", "x"}, "takes no argument"},
+		{[]string{"list", "--fault"}, `did you mean "--faults"?`},
+		{[]string{"list", "--faults", "--flaws"}, "one list at a time"},
+		{[]string{"lint"}, "needs a scenario file"},
+		{[]string{"version", "x"}, "takes no argument"},
+	} {
+		s := chaos(t, tt.args...)
+		s.wants(t, 2, tt.want)
+		if s.out != "" || strings.Contains(s.err, "Usage:") || !strings.HasPrefix(s.err, "chaos: ") {
+			t.Errorf("%q: not an error alone\n%s%s", tt.args, s.out, s.err)
+		}
+	}
+}
+
+func TestBrokenFilesAreRefusedWithTheirPosition(t *testing.T) {
+	files, err := filepath.Glob("../../scenarios/testdata/broken/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	report := filepath.Join(t.TempDir(), "report")
+	for _, file := range files {
+		at := regexp.MustCompile(regexp.QuoteMeta(file) + `:\d+:\d+: `)
+		for _, args := range [][]string{{"lint", file}, {"run", file, "--out", report}} {
+			s := chaos(t, args...)
+			if s.code != 2 || !at.MatchString(s.out+s.err) {
+				t.Errorf("chaos %s: exit %d\n%s%s", strings.Join(args, " "), s.code, s.out, s.err)
+			}
+		}
+	}
+	s := chaos(t, "run", filepath.Dir(files[0]), "ttl-race", "--out", report)
+	s.wants(t, 2, files[0], files[len(files)-1])
+	if _, err := os.Stat(report); err == nil {
+		t.Error("a broken file was run: there is a report")
+	}
+}
+
+func TestLint(t *testing.T) {
+	good, bad := write(t, "calm.yaml", calm), write(t, "bad.yaml", calm+"fault: []\n")
+	chaos(t, "lint", good).wants(t, 0, good+": ok (calm, ")
+	chaos(t, "lint", "../../scenarios").wants(t, 0, "scenarios/ttl-race.yaml: ok")
+	chaos(t, "lint", good, bad).wants(t, 2, good+": ok", bad+":12:1: ", `did you mean "faults"?`, "1 of 2 arguments with mistakes")
+}
+
+func TestLists(t *testing.T) {
+	chaos(t, "list").wants(t, 0, scenarios.Names()...)
+	for _, f := range scenarios.Faults() {
+		chaos(t, "list", "--faults").wants(t, 0, string(f.Kind), f.About)
+	}
+	for _, x := range scenarios.Triggers() {
+		chaos(t, "list", "--triggers").wants(t, 0, x.Name, x.About)
+	}
+	for _, x := range scenarios.Sometimes() {
+		chaos(t, "list", "--sometimes").wants(t, 0, x.Name, x.About)
+	}
+	for _, i := range invariant.All() {
+		chaos(t, "list", "--invariants").wants(t, 0, i.Name, i.Statement)
+	}
+	for _, f := range flaw.All() {
+		chaos(t, "list", "--flaws").wants(t, 0, f.Name, f.About)
+	}
+}
+
+func TestFlaws(t *testing.T) {
+	chaos(t, "flaws", "--only", "unguarded-monitor").wants(t, 0, "killed by invariant ", "1 of 1 flaws killed")
+	// A scenario without faults finds nothing, and need not: no flaw has it for its own.
+	chaos(t, "flaws", "--only", "unguarded-monitor", "--scenario", write(t, "calm.yaml", calm), "--seeds", "2").
+		wants(t, 0, "survived 4 runs", "0 of 1 flaws killed")
+	// Its own scenario has to find it, and in two seconds of its life nothing happens.
+	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+flaw.Find("unguarded-monitor").Scenario, 1))
+	chaos(t, "flaws", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 flaws killed")
+}
+
+func TestDeterminismIsChecked(t *testing.T) {
+	chaos(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--check-determinism", "2", "--out", t.TempDir()).wants(t, 0, "pass")
+}
+
+func TestCtrlCStillWritesTheReport(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	out := t.TempDir()
+	chaosContext(ctx, "run", "ttl-race", "--out", out).wants(t, 3, "Interrupted", "none")
+	if _, err := os.Stat(filepath.Join(out, "index.html")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	chaos(t, "version").wants(t, 0, "chaos, commit ", "go1.")
+	chaos(t).wants(t, 0, "Exit codes:")
+	chaos(t, "help", "run").wants(t, 0, "--check-determinism")
+}

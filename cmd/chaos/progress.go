@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"handoff/sim/explore"
+)
+
+// every is how often a pipe gets a line: often enough for whoever watches a CI log, seldom enough
+// for whoever reads it afterwards.
+const every = 5 * time.Second
+
+// progress shows how far a sweep is: one live line on a terminal, plain lines elsewhere, nothing
+// with --quiet.
+type progress struct {
+	out   *terminal
+	bars  *mpb.Progress
+	bar   *mpb.Bar
+	at    atomic.Pointer[explore.Progress]
+	told  time.Duration
+	quiet bool
+}
+
+func newProgress(out *terminal, total int, quiet bool) *progress {
+	p := &progress{out: out, quiet: quiet}
+	p.at.Store(&explore.Progress{Total: total})
+	if quiet || !out.live {
+		return p
+	}
+	p.bars = mpb.New(mpb.WithOutput(out.Writer), mpb.WithWidth(24), mpb.WithRefreshRate(120*time.Millisecond))
+	p.bar = p.bars.AddBar(int64(total), mpb.BarRemoveOnComplete(), mpb.BarFillerTrim(),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string { return " " + progressLine(*p.at.Load()) })))
+	return p
+}
+
+// update is explore.Options.Progress.
+func (p *progress) update(at explore.Progress) {
+	if p.quiet {
+		return
+	}
+	p.at.Store(&at)
+	if at.Failed != nil {
+		p.line(p.out.red("FAIL") + fmt.Sprintf(" %s in seed %d", at.Failed, at.Seed))
+	}
+	if p.bar != nil {
+		p.bar.SetCurrent(int64(at.Done))
+		return
+	}
+	if at.Elapsed-p.told >= every {
+		p.told = at.Elapsed
+		p.line(progressLine(at))
+	}
+}
+
+// line writes a line that stays.
+func (p *progress) line(text string) {
+	if p.bars != nil {
+		_, _ = p.bars.Write([]byte(text + "\n"))
+		return
+	}
+	fmt.Fprintln(p.out, text)
+}
+
+// close takes the live line away.
+func (p *progress) close() {
+	if p.bars != nil {
+		p.bar.Abort(true)
+		p.bars.Wait()
+	}
+}
+
+func progressLine(p explore.Progress) string {
+	line := fmt.Sprintf("%d of %d runs, %.0f/s, %s of virtual time, %d failing", p.Done, p.Total, p.Rate(), human(p.Virtual), p.Failing)
+	if p.Done > 0 && p.Done < p.Total {
+		line += fmt.Sprintf(", %s left", human(p.Left()))
+	}
+	return line
+}
+
+// human is a duration as people say it: two units are enough.
+func human(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Millisecond).String()
+	}
+}

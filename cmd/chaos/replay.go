@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/reports"
+	"handoff/sim"
+	"handoff/sim/explore"
+	"handoff/sim/flaw"
+)
+
+// replayFlags are the flags of replay.
+type replayFlags struct {
+	profile, flaw string
+	seed          uint64
+	execution     int64
+	from, to      uint64
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var f replayFlags
+	cmd := &cobra.Command{
+		Use:   "replay SCENARIO|FILE --seed N",
+		Short: "Run one seed again and tell what happens in it, event by event",
+		Long: `Runs one seed and prints its history: every event with its step and virtual
+time, the core's own log lines among them, and every violation at the step at
+which it happened. With --execution it keeps to one execution, its retries, and
+the workers that had it, and ends with the state of its rows.`,
+		Example: `  bin/chaos replay ttl-race --seed 7 | less
+  bin/chaos replay ttl-race --profile documented --seed 1 --flaw unguarded-monitor --execution 3`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("seed") {
+				return usage("%s needs --seed: the seed of the run to tell", cmd.Name())
+			}
+			if f.from > f.to {
+				return usage("--from %d is after --to %d", f.from, f.to)
+			}
+			return a.replay(args[0], f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run")
+	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
+	flags.StringVar(&f.flaw, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	flags.Int64Var(&f.execution, "execution", 0, "tell only about this execution and its retries")
+	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
+	flags.Uint64Var(&f.to, "to", math.MaxUint64, "end with this `STEP`, and show the state there")
+	flags.Lookup("to").DefValue = "0"
+	return cmd
+}
+
+func (a *app) replay(scenario string, f replayFlags) error {
+	planted, err := findFlaw(f.flaw)
+	if err != nil {
+		return err
+	}
+	t, err := replayTarget(scenario, f.profile)
+	if err != nil {
+		return err
+	}
+	rec, result := explore.Record(t, f.seed, planted)
+	id := execution.ID(f.execution)
+	if _, known := result.Execution(id); id != 0 && !known {
+		return usage("there is no execution %d in this run; it has 1 to %d", id, lastExecution(result))
+	}
+	out := bufio.NewWriter(a.out)
+	defer out.Flush()
+	s := story{out: out, colour: a.out, rec: rec, about: func(*history.Event) bool { return true }, from: f.from, to: f.to}
+	if id != 0 {
+		s.about = explore.Story(rec, id)
+	}
+	fmt.Fprintf(out, "%s, seed %d%s\n\n", t, f.seed, withFlaw(planted))
+	s.tell()
+	if id != 0 {
+		a.state(out, t, rec, result, f, planted)
+	}
+	sc := explore.Judge(t, &rec.Run, planted)
+	a.replayEnd(out, t, rec, sc, planted)
+	a.code = sc.Verdict.ExitCode()
+	return nil
+}
+
+// replayTarget is the one scenario, under the one profile.
+func replayTarget(scenario, profile string) (explore.Target, error) {
+	list, err := load([]string{scenario})
+	if err != nil {
+		return explore.Target{}, err
+	}
+	if len(list) != 1 {
+		return explore.Target{}, usage("%s holds %d scenarios, and a replay is of one", scenario, len(list))
+	}
+	if profile == "" {
+		profile = string(list[0].Profiles[0])
+	}
+	targets, _, err := choose([]string{scenario}, profile)
+	if err != nil {
+		return explore.Target{}, err
+	}
+	return targets[0], nil
+}
+
+func withFlaw(f *flaw.Flaw) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf(", with the flaw %s planted: %s", f.Name, f.About)
+}
+
+func lastExecution(r *sim.Result) execution.ID {
+	id := execution.ID(0)
+	for _, known := r.Execution(id + 1); known; _, known = r.Execution(id + 1) {
+		id++
+	}
+	return id
+}
+
+// story prints a history.
+type story struct {
+	out      *bufio.Writer
+	colour   *terminal
+	rec      *verdict.Record
+	about    func(*history.Event) bool
+	from, to uint64
+	marked   int
+}
+
+// tell prints the events, and each violation after the last event of its step.
+func (s *story) tell() {
+	for i := range s.rec.Events {
+		e := &s.rec.Events[i]
+		s.mark(e.Step)
+		if e.Step < s.from || e.Step > s.to || !s.about(e) {
+			continue
+		}
+		line := fmt.Sprintf("%7d  %s", e.Step, reports.Describe(e, s.rec.Workers))
+		switch e.Kind {
+		case history.Logged, history.HeartbeatRenewed:
+			line = s.colour.dim(line)
+		case history.FaultBegan, history.FaultEnded, history.FaultTouched, history.ProcessCrashed:
+			line = s.colour.yellow(line)
+		default:
+		}
+		fmt.Fprintln(s.out, line)
+	}
+	s.mark(math.MaxUint64)
+	fmt.Fprintln(s.out)
+}
+
+// mark prints the violations of the steps before one. They are in the order in which they were
+// found, which is that of their steps but for those found at the end.
+func (s *story) mark(before uint64) {
+	for ; s.marked < len(s.rec.Violations) && s.rec.Violations[s.marked].Step < before; s.marked++ {
+		v := &s.rec.Violations[s.marked]
+		if v.Step < s.from || v.Step > s.to {
+			continue
+		}
+		fmt.Fprintln(s.out, s.colour.red(fmt.Sprintf("%7d  %s  VIOLATION of %s: %s", v.Step, reports.FormatTime(v.At), v.Rule(), v.Message)))
+		fmt.Fprintln(s.out, s.colour.red("         rule: "+v.Statement))
+	}
+}
+
+// state prints the rows of the execution's chain, at the end of the run or at the step of --to.
+func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *flaw.Flaw) {
+	at := "at the end of the run"
+	if f.to < r.Steps {
+		at = fmt.Sprintf("after step %d", f.to)
+		r = sim.Run(t.Scenario, t.Profile, sim.Options{Seed: f.seed, Flaw: planted, MaxSteps: max(f.to, 1)})
+	}
+	row, known := r.Execution(execution.ID(f.execution))
+	if !known {
+		fmt.Fprintf(out, "%s: execution %d does not exist yet\n\n", at, f.execution)
+		return
+	}
+	chain := row.Chain()
+	fmt.Fprintf(out, "%s %s:\n", a.out.bold("State"), at)
+	for id := chain; ; id++ {
+		row, known := r.Execution(id)
+		if !known {
+			break
+		}
+		if row.Chain() == chain {
+			fmt.Fprintf(out, "  %s\n", stateLine(&row, rec.Workers))
+		}
+	}
+	fmt.Fprintln(out)
+}
+
+func stateLine(e *execution.Execution, workers map[execution.WorkerID]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "execution %d: %s, epoch %d", e.ID, e.Status, e.Epoch)
+	if e.Worker != 0 {
+		fmt.Fprintf(&b, ", worker %s (incarnation %d)", workers[e.Worker], e.Incarnation)
+	}
+	if e.Dispatches > 0 {
+		fmt.Fprintf(&b, ", %d unclaimed dispatches", e.Dispatches)
+	}
+	if e.RetryCount > 0 {
+		fmt.Fprintf(&b, ", retry %d of %d", e.RetryCount, e.Action.MaxRetries)
+	}
+	if e.FailureReason != execution.NoReason {
+		fmt.Fprintf(&b, ", because of %s", e.FailureReason)
+	}
+	if e.Result.Error != "" {
+		fmt.Fprintf(&b, ", error %q", e.Result.Error)
+	}
+	switch {
+	case !e.Status.Terminal():
+	case e.OrchestratedAt.IsZero():
+		b.WriteString(", its end is not handled yet")
+	default:
+		fmt.Fprintf(&b, ", its end was handled %v later", e.OrchestratedAt.Sub(e.Ended).Round(time.Millisecond))
+	}
+	return b.String()
+}
+
+// replayEnd prints the verdict, and, where there is nothing to see, how to find a seed that shows
+// something.
+func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *flaw.Flaw) {
+	for i := range rec.Violations {
+		v := &rec.Violations[i]
+		about := ""
+		if v.Execution != 0 {
+			about = fmt.Sprintf(", execution %d", v.Execution)
+		}
+		fmt.Fprintf(out, "%s at step %d%s: %s\n", a.out.red("VIOLATION of "+v.Rule()), v.Step, about, v.Message)
+	}
+	if rec.Panic != "" {
+		fmt.Fprintln(out, rec.Panic)
+	}
+	if len(rec.Violations) == 0 {
+		fmt.Fprintf(out, "Seed %d violates nothing%s.\n", rec.Seed, withFlawName(planted))
+		search := fmt.Sprintf("bin/chaos run %s --profile %s", t.Argument(), t.Profile)
+		if planted != nil {
+			fmt.Fprintf(out, "To look for a seed that does: %s --flaw %s\n", search, planted.Name)
+		}
+	}
+	for _, why := range sc.Why {
+		if sc.Verdict == verdict.Inconclusive {
+			fmt.Fprintf(out, "inconclusive: %s\n", why)
+		}
+	}
+	fmt.Fprintf(out, "verdict: %s\n", a.out.verdict(sc.Verdict.String()))
+	fmt.Fprintf(out, "%d steps, %s of virtual time, history hash %016x\n", rec.Steps, human(rec.Virtual), sc.Hash)
+}
+
+func withFlawName(f *flaw.Flaw) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf(", though the flaw %s is planted", f.Name)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"handoff/chaos/verdict"
+	"handoff/sim/explore"
+	"handoff/sim/flaw"
+)
+
+// sweepResult prints what a sweep came to: what failed and how to see it again, what proves
+// nothing and why, and a line for everything.
+func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *flaw.Flaw, folder string) {
+	index := filepath.Join(folder, "index.html")
+	for i, sc := range out.Sweep.Scenarios {
+		switch sc.Verdict {
+		case verdict.Fail:
+			a.failed(sc, index)
+		case verdict.Inconclusive:
+			// Of an interrupted sweep everything is inconclusive; the table says so once.
+			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
+				a.inconclusive(sc, targets[i])
+			}
+		case verdict.Pass:
+		}
+	}
+	a.table(out.Sweep)
+	runs, virtual := 0, time.Duration(0)
+	for _, sc := range out.Sweep.Scenarios {
+		runs += sc.Seeds
+		virtual += sc.Virtual
+	}
+	planted := ""
+	if f != nil {
+		planted = fmt.Sprintf(", with the flaw %s planted", f.Name)
+	}
+	if out.Sweep.Interrupted {
+		fmt.Fprintln(a.out, a.out.yellow("Interrupted: this is what was done until then, and it proves less than was asked for."))
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.verdict(out.Sweep.Verdict.String()), plural(runs, "run"), human(virtual), human(out.Wall), planted)
+	fmt.Fprintf(a.out, "report: %s\n", index)
+}
+
+// failed tells a failure: what was broken, where, and how to see it again.
+func (a *app) failed(sc *verdict.Scenario, index string) {
+	v := &sc.Violations[0]
+	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), sc.Profile)
+	rule := v.Statement
+	if v.Invariant != 0 {
+		rule = fmt.Sprintf("%d %s: %s", v.Invariant, v.Name, v.Statement)
+	}
+	about := "none in particular"
+	if v.Execution != 0 {
+		about = fmt.Sprint(v.Execution)
+	}
+	seeds := ""
+	if sc.Seeds > 1 {
+		seeds = fmt.Sprintf(" (%d of %d seeds fail)", sc.Failing, sc.Seeds)
+	}
+	fmt.Fprintf(a.out, "  invariant  %s\n", rule)
+	fmt.Fprintf(a.out, "  execution  %s\n", about)
+	fmt.Fprintf(a.out, "  seed       %d%s\n", v.Seed, seeds)
+	fmt.Fprintf(a.out, "  reproduce  %s\n", a.out.bold(v.Reproduce))
+	fmt.Fprintf(a.out, "  report     %s\n", index)
+	fmt.Fprintf(a.out, "  what       %s\n", indent(v.Message, "             "))
+	for _, why := range sc.Why {
+		if !strings.HasPrefix(why, v.Rule()+":") {
+			fmt.Fprintf(a.out, "  also       %s\n", indent(why, "             "))
+		}
+	}
+	fmt.Fprintln(a.out)
+}
+
+// inconclusive tells why nothing was proven.
+func (a *app) inconclusive(sc *verdict.Scenario, t explore.Target) {
+	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), sc.Profile)
+	for _, why := range sc.Why {
+		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
+	}
+	if sc.Seeds > 0 {
+		flag := ""
+		if sc.Flaw != "" {
+			flag = " --flaw " + sc.Flaw
+		}
+		fmt.Fprintf(a.out, "  to look at one of its runs: bin/chaos replay %s --profile %s --seed %d%s\n", t.Argument(), sc.Profile, sc.FirstSeed, flag)
+	}
+	fmt.Fprintln(a.out)
+}
+
+// table prints a line for every scenario and profile.
+func (a *app) table(s *verdict.Sweep) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SCENARIO\tPROFILE\tSEEDS\tFAILING\tEXECUTIONS\tSTEPS\tHISTORY HASH\tVERDICT")
+	for _, sc := range s.Scenarios {
+		var executions int64
+		for _, n := range sc.Chains {
+			executions += n
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%016x\t%s\n",
+			sc.Name, sc.Profile, seedRange(sc), sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
+	}
+	_ = w.Flush()
+	a.lastColumn(b.String())
+}
+
+// lastColumn prints a table whose last column is a verdict, in its colour: the last one, because
+// what is invisible would push the next.
+func (a *app) lastColumn(table string) {
+	heading := true
+	for line := range strings.Lines(table) {
+		line = strings.TrimRight(line, "\n")
+		if at := strings.LastIndexByte(line, ' '); at >= 0 && !heading {
+			line = line[:at+1] + a.out.verdict(line[at+1:])
+		}
+		heading = false
+		fmt.Fprintln(a.out, line)
+	}
+}
+
+func seedRange(sc *verdict.Scenario) string {
+	switch sc.Seeds {
+	case 0:
+		return "none"
+	case 1:
+		return fmt.Sprint(sc.FirstSeed)
+	default:
+		return fmt.Sprintf("%d-%d", sc.FirstSeed, sc.FirstSeed+uint64(sc.Seeds)-1)
+	}
+}
+
+// indent puts what follows the first line of a text under it.
+func indent(text, under string) string {
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+under)
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/verdict"
+	"handoff/reports"
+	"handoff/scenarios"
+	"handoff/sim/explore"
+)
+
+// defaultSeeds is how many seeds a scenario gets when nobody says.
+const defaultSeeds = 200
+
+// runFlags are the flags of run.
+type runFlags struct {
+	world, profile, flaw string
+	seed                 uint64
+	seeds, double        int
+	out, json, junit     string
+	quiet                bool
+	oneSeed              bool
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [SCENARIO|FILE|DIR ...]",
+		Short: "Run scenarios under many seeds and judge them",
+		Long: `Runs scenarios of the library by name, scenario files, or folders of them; the
+whole library when none is named. Each runs under every profile that it names,
+under seeds 1 to --seeds, or under the one seed of --seed.
+
+Writes index.html, result.json, junit.xml and summary.md into --out, and the
+history of the first failing seed of everything that failed.`,
+		Example: `  bin/chaos run
+  bin/chaos run ttl-race --profile documented --seeds 1000
+  bin/chaos run ttl-race --seed 7 --flaw unguarded-monitor
+  bin/chaos run my-scenarios/ --junit junit.xml --quiet`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.oneSeed = cmd.Flags().Changed("seed")
+			if f.oneSeed && cmd.Flags().Changed("seeds") {
+				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
+			}
+			return a.run(cmd.Context(), args, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim")
+	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
+	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
+	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
+	flags.StringVar(&f.flaw, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
+	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
+	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
+	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
+	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
+	return cmd
+}
+
+func (f *runFlags) check() error {
+	worlds := []string{string(scenarios.Sim), string(scenarios.Live)}
+	switch {
+	case f.world == string(scenarios.Live):
+		return usage("this build runs scenarios in the simulated world only: --world sim, or no --world")
+	case !slices.Contains(worlds, f.world):
+		return unknown("world", f.world, worlds)
+	case f.seeds < 1:
+		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
+	case f.double < 0:
+		return usage("--check-determinism %d: a number of seeds is needed", f.double)
+	case f.out == "":
+		return usage("--out is empty: the report needs a folder")
+	}
+	return nil
+}
+
+func (a *app) run(ctx context.Context, args []string, f runFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	planted, err := findFlaw(f.flaw)
+	if err != nil {
+		return err
+	}
+	targets, notes, err := choose(args, f.profile)
+	if err != nil {
+		return err
+	}
+	if err := f.prepare(); err != nil {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprintln(a.err, note)
+	}
+	o := explore.Options{First: 1, Seeds: f.seeds, Flaw: planted, Double: f.double, Describe: reports.Describe}
+	if f.oneSeed {
+		o.First, o.Seeds = f.seed, 1
+	}
+	p := newProgress(a.err, len(targets)*o.Seeds, f.quiet)
+	o.Progress = p.update
+	out, err := explore.Sweep(ctx, targets, o)
+	p.close()
+	a.sweepResult(out, targets, planted, f.out)
+	if failed := f.write(out); failed != nil {
+		return broken("the runs are done, but their report is not: %v", failed)
+	}
+	var hung *explore.Hung
+	if errors.As(err, &hung) {
+		_, _ = a.err.Write(hung.Stacks)
+		return broken("%v", hung)
+	}
+	a.code = out.Sweep.Verdict.ExitCode()
+	return nil
+}
+
+// prepare makes the folders, so that a mistake in them is found before the runs and not after.
+func (f *runFlags) prepare() error {
+	folders := map[string]string{"--out": f.out, "--json": filepath.Dir(f.json), "--junit": filepath.Dir(f.junit)}
+	for _, flag := range []string{"--out", "--json", "--junit"} {
+		if err := os.MkdirAll(folders[flag], 0o755); err != nil {
+			return usage("%s: making the folder: %s", flag, reason(err))
+		}
+	}
+	for flag, file := range map[string]string{"--json": f.json, "--junit": f.junit} {
+		if info, err := os.Stat(file); file != "" && err == nil && info.IsDir() {
+			return usage("%s %s: this is a folder, and a file is needed", flag, file)
+		}
+	}
+	return nil
+}
+
+// write writes the report and the copies that were asked for.
+func (f *runFlags) write(out *explore.Outcome) error {
+	if err := reports.Write(f.out, out.Sweep, out.Records); err != nil {
+		return err
+	}
+	if err := writeCopy(f.json, out.Sweep, reports.WriteJSON); err != nil {
+		return err
+	}
+	return writeCopy(f.junit, out.Sweep, reports.WriteJUnit)
+}
+
+func writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	err = write(file, s)
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"handoff/sim/explore"
+)
+
+func (a *app) lintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "lint FILE|DIR ...",
+		Short: "Check scenario files without running them",
+		Long:  "Reads scenario files and prints every mistake with its line. Exit code 2 if there is any.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("%s needs a scenario file, or a folder of them", cmd.Name())
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			bad := 0
+			for _, arg := range args {
+				list, err := loadOne(arg)
+				for _, s := range list {
+					fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
+						s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
+				}
+				if err != nil {
+					bad++
+					fmt.Fprintln(a.out, err)
+				}
+			}
+			if bad > 0 {
+				return usage("%d of %d arguments with mistakes", bad, len(args))
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print what this program was built from",
+		Args:  noArgs,
+		Run: func(*cobra.Command, []string) {
+			commit := explore.Commit()
+			if commit == "" {
+				commit = "unknown"
+			}
+			fmt.Fprintf(a.out, "chaos, commit %s, %s %s/%s\n", commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// firstSentence is as much of a description as fits a list.
+func firstSentence(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if at := strings.Index(text, ". "); at >= 0 {
+		return text[:at+1]
+	}
+	return text
+}

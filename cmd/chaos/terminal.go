@@ -1,0 +1,49 @@
+package main
+
+import (
+	"io"
+	"os"
+
+	"github.com/vbauerster/mpb/v8/cwriter"
+)
+
+// terminal is where a command writes. Colour is for people: a pipe, a file and NO_COLOR get none.
+type terminal struct {
+	io.Writer
+	live   bool // it can show a line that changes
+	colour bool
+}
+
+func newTerminal(w io.Writer) *terminal {
+	t := &terminal{Writer: w}
+	if f, ok := w.(*os.File); ok && cwriter.IsTerminal(int(f.Fd())) {
+		t.live = os.Getenv("TERM") != "dumb"
+		t.colour = t.live && os.Getenv("NO_COLOR") == ""
+	}
+	return t
+}
+
+func (t *terminal) paint(code, s string) string {
+	if !t.colour || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (t *terminal) red(s string) string    { return t.paint("31;1", s) }
+func (t *terminal) yellow(s string) string { return t.paint("33", s) }
+func (t *terminal) green(s string) string  { return t.paint("32", s) }
+func (t *terminal) bold(s string) string   { return t.paint("1", s) }
+func (t *terminal) dim(s string) string    { return t.paint("2", s) }
+
+// verdict colours a verdict, or whatever stands for one.
+func (t *terminal) verdict(v string) string {
+	switch v {
+	case "pass", "killed", "ok":
+		return t.green(v)
+	case "inconclusive", "stopped", "survived":
+		return t.yellow(v)
+	default:
+		return t.red(v)
+	}
+}
