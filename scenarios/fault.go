@@ -159,7 +159,7 @@ func (l *loader) when(n *yaml.Node, f *Fault) {
 		f.When.Min, _ = l.duration(m.at("at"), "at", 0)
 		f.When.Max = f.When.Min
 	case "between":
-		f.When.Min, f.When.Max, _ = l.span(m.at("between"), "between", 0)
+		f.When.Min, f.When.Max = l.span(m.at("between"), "between", 0)
 	case "after":
 		l.after(m, &f.When)
 	}
@@ -235,7 +235,7 @@ func (l *loader) link(m mapping, f *Fault, process, ends string) {
 		f.Direction = Direction(name)
 	}
 	if m.has("rate") {
-		f.PerMillion, _ = l.share(m.at("rate"), "rate")
+		f.PerMillion = l.share(m.at("rate"), "rate")
 	}
 	if m.has("for") {
 		f.For, _ = l.duration(m.at("for"), "for", time.Millisecond)
@@ -305,7 +305,7 @@ func (l *loader) messages(n *yaml.Node, f *Fault) {
 // oneOrSpan reads 2s or [1s, 3s].
 func (l *loader) oneOrSpan(n *yaml.Node, what string) (from, to time.Duration) {
 	if n.Kind == yaml.SequenceNode {
-		from, to, _ = l.span(n, what, 0)
+		from, to = l.span(n, what, 0)
 		return from, to
 	}
 	from, _ = l.duration(n, what, time.Millisecond)

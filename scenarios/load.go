@@ -239,7 +239,7 @@ func (l *loader) takes(n *yaml.Node) (from, to time.Duration) {
 		return from, from
 	}
 	if m, ok := l.mapping(n, uniformShape()); ok && m.has("uniform") {
-		from, to, _ = l.span(m.at("uniform"), "uniform", 0)
+		from, to = l.span(m.at("uniform"), "uniform", 0)
 	}
 	return from, to
 }
@@ -250,7 +250,7 @@ func (l *loader) fails(n *yaml.Node, a *Action) {
 		return
 	}
 	if m.has("rate") {
-		a.FailPerMillion, _ = l.share(m.at("rate"), "rate")
+		a.FailPerMillion = l.share(m.at("rate"), "rate")
 	}
 	if r := m.at("reason"); r != nil {
 		if a.FailReason, ok = reason(r.Value); !ok || r.Kind != yaml.ScalarNode {

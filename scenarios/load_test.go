@@ -165,12 +165,28 @@ func TestBoundHolds(t *testing.T) {
 		count, total int64
 		want         bool
 	}{
-		{"3", 3, 9, true}, {"3", 4, 9, false}, {"= 3", 2, 9, false},
-		{"<= 3", 3, 9, true}, {"<= 3", 4, 9, false}, {">= 3", 3, 9, true}, {">= 3", 2, 9, false},
-		{"< 3", 2, 9, true}, {"< 3", 3, 9, false}, {"> 3", 4, 9, true}, {"> 3", 3, 9, false},
-		{">= 95%", 19, 20, true}, {">= 95%", 18, 20, false}, {">= 95%", 37, 40, false}, {">= 95%", 38, 40, true},
-		{"100%", 40, 40, true}, {"100%", 39, 40, false}, {"<= 5 %", 2, 40, true}, {"<= 5%", 3, 40, false},
-		{">= 95%", 0, 0, true}, {"0", 0, 0, true}, {">= 1", 0, 0, false},
+		{"3", 3, 9, true},
+		{"3", 4, 9, false},
+		{"= 3", 2, 9, false},
+		{"<= 3", 3, 9, true},
+		{"<= 3", 4, 9, false},
+		{">= 3", 3, 9, true},
+		{">= 3", 2, 9, false},
+		{"< 3", 2, 9, true},
+		{"< 3", 3, 9, false},
+		{"> 3", 4, 9, true},
+		{"> 3", 3, 9, false},
+		{">= 95%", 19, 20, true},
+		{">= 95%", 18, 20, false},
+		{">= 95%", 37, 40, false},
+		{">= 95%", 38, 40, true},
+		{"100%", 40, 40, true},
+		{"100%", 39, 40, false},
+		{"<= 5 %", 2, 40, true},
+		{"<= 5%", 3, 40, false},
+		{">= 95%", 0, 0, true},
+		{"0", 0, 0, true},
+		{">= 1", 0, 0, false},
 	} {
 		s := parse(t, head+fmt.Sprintf("expect: {rows: {completed: %q}}\n", c.bound))
 		b := s.Expect(config.Hardened).Rows[0]

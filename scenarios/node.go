@@ -3,6 +3,7 @@ package scenarios
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -121,7 +122,7 @@ func (r *reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 	for i, child := range n.Content {
 		inside := open
 		if n.Anchor != "" {
-			inside = append(open[:len(open):len(open)], n)
+			inside = append(slices.Clone(open), n)
 		}
 		if out.Content[i] = r.expand(child, budget, depth+1, inside); out.Content[i] == nil {
 			return nil

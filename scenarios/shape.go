@@ -73,8 +73,10 @@ func topShape() shape {
 		{"about", "what it guards against, for lists and reports", true, schema{"type": "string", "minLength": 1}},
 		{"worlds", "where it can run; left out: sim and live", false, someSetOf(enum(worldNames()))},
 		{"cluster", "what runs", true, clusterShape().object()},
-		{"profile", "which set of defaults and policies it runs under, or a list; left out: every profile", false,
-			schema{"oneOf": []any{enum(profileNames()), someSetOf(enum(profileNames()))}}},
+		{
+			"profile", "which set of defaults and policies it runs under, or a list; left out: every profile", false,
+			schema{"oneOf": []any{enum(profileNames()), someSetOf(enum(profileNames()))}},
+		},
 		{"config", "keys of the daemons' own configuration; the rest are the profile's", false, configSchema()},
 		{"actions", "what can be run, by reference, and how it behaves", true, mapOf(actionShape("").object())},
 		{"workload", "what is submitted, and when", true, someOf(loadShape().object())},
@@ -148,7 +150,8 @@ func expectShape() shape {
 	}
 	return shape{"expect", []key{
 		{"invariants", "all, or the numbers of those that are judged; left out: all", false, schema{"oneOf": []any{
-			schema{"const": "all"}, someSetOf(schema{"type": "integer", "minimum": 1, "maximum": Invariants})}}},
+			schema{"const": "all"}, someSetOf(schema{"type": "integer", "minimum": 1, "maximum": Invariants}),
+		}}},
 		{"executions", "how executions end; one with its retries counts once, with its last status", false, bounds},
 		{"rows", "how rows end; every retry is a row of its own", false, bounds},
 		{"sometimes", "what at least one run of a sweep must have reached", false, setOf(described(sometimesAbout()))},

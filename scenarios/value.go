@@ -159,25 +159,25 @@ func meantUnit(unit string) string {
 }
 
 // span reads [least, most], drawn uniformly.
-func (r *reader) span(n *yaml.Node, what string, least time.Duration) (from, to time.Duration, ok bool) {
+func (r *reader) span(n *yaml.Node, what string, least time.Duration) (from, to time.Duration) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) != 2 {
 		r.refuse(n, "%s must be a list of two durations such as [1s, 5s], is %s", what, kindOf(n))
-		return 0, 0, false
+		return 0, 0
 	}
 	from, good := r.duration(n.Content[0], what, least)
-	to, ok = r.duration(n.Content[1], what, least)
-	if !good || !ok {
-		return 0, 0, false
+	to, fine := r.duration(n.Content[1], what, least)
+	if !good || !fine {
+		return 0, 0
 	}
 	if from > to {
 		r.refuse(n, "%s is reversed: %s is later than %s", what, short(from), short(to))
-		return 0, 0, false
+		return 0, 0
 	}
-	return from, to, true
+	return from, to
 }
 
 // share reads a percentage as parts of a million.
-func (r *reader) share(n *yaml.Node, what string) (uint64, bool) {
+func (r *reader) share(n *yaml.Node, what string) uint64 {
 	number, percent := strings.CutSuffix(n.Value, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if n.Kind == yaml.ScalarNode && err == nil && !percent {
@@ -188,17 +188,17 @@ func (r *reader) share(n *yaml.Node, what string) (uint64, bool) {
 			Message: fmt.Sprintf("%s is %s without a percent sign", what, n.Value),
 			Nearest: strconv.FormatFloat(v, 'g', 6, 64) + "%",
 		})
-		return 0, false
+		return 0
 	}
 	if n.Kind == yaml.ScalarNode && err == nil && !(v > 0 && v <= 100) {
 		r.refuse(n, "%s is %s, must be more than 0%% and at most 100%%", what, n.Value)
-		return 0, false
+		return 0
 	}
 	if n.Kind != yaml.ScalarNode || !shareForm.MatchString(n.Value) {
 		r.refuse(n, "%s must be a percentage such as 5%% or 0.25%%, is %s", what, kindOf(n))
-		return 0, false
+		return 0
 	}
-	return uint64(math.Round(v * 10_000)), true
+	return uint64(math.Round(v * 10_000))
 }
 
 // bound reads ">= 95%", "0" or 0.

@@ -79,7 +79,7 @@ func (a *app) replay(scenario string, f replayFlags) error {
 		return usage("there is no execution %d in this run; it has 1 to %d", id, lastExecution(result))
 	}
 	out := bufio.NewWriter(a.out)
-	defer out.Flush()
+	defer func() { _ = out.Flush() }()
 	s := story{out: out, colour: a.out, rec: rec, about: func(*history.Event) bool { return true }, from: f.from, to: f.to}
 	if id != 0 {
 		s.about = explore.Story(rec, id)

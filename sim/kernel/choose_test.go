@@ -36,7 +36,7 @@ func TestStreamsDoNotShiftEachOther(t *testing.T) {
 func TestSameLabelSameStream(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
-	if k.Stream("x") != k.Stream("x") || k.Stream("x") == k.Stream("y") {
+	if first, again := k.Stream("x"), k.Stream("x"); first != again || k.Stream("x") == k.Stream("y") {
 		t.Error("a label must name one stream")
 	}
 	if k.Stream("x").ID() == k.Stream("y").ID() {

@@ -55,7 +55,7 @@ func (k *Kernel) contextOf(ctx context.Context) *kernelContext {
 		return nil
 	}
 	k.probing, k.probed = true, nil
-	foreign := ctx.Done()
+	foreign := ctx.Done() //detlint:ok asks which context it is, waits for nothing
 	k.probing = false
 	if foreign != nil {
 		panic("kernel: a context that the kernel can't see; use host.Host's WithCancel and WithTimeout")
@@ -78,15 +78,15 @@ func (k *Kernel) WithTimeout(parent context.Context, d time.Duration) (context.C
 	if k.current != nil {
 		p = k.current.process
 	}
-	return k.withTimeout(p, parent, d)
+	return k.withTimeout(parent, p, d)
 }
 
 // WithTimeout is the kernel's WithTimeout, on the clock of this process whoever calls it.
 func (p *Process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	return p.k.withTimeout(p, parent, d)
+	return p.k.withTimeout(parent, p, d)
 }
 
-func (k *Kernel) withTimeout(p *Process, parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration) (context.Context, context.CancelFunc) {
 	k.CheckAlive()
 	c := k.newContext(parent)
 	if d == maxDuration {

@@ -48,12 +48,12 @@ func (k *Kernel) kill(t *Task) {
 		current := k.current
 		k.current = t
 		t.killing = true
-		go func() {
+		go func() { //detlint:ok the throw-away goroutine that an ending task needs; the kernel waits for it
 			// stop ends this goroutine with the Goexit that ended the task.
-			defer func() { k.stopped <- struct{}{} }()
+			defer func() { k.stopped <- struct{}{} }() //detlint:ok the throw-away goroutine that an ending task needs; the kernel waits for it
 			c.stop()
 		}()
-		<-k.stopped
+		<-k.stopped //detlint:ok the throw-away goroutine that an ending task needs; the kernel waits for it
 		k.current = current
 		t.coro = nil
 	}
@@ -140,7 +140,7 @@ type PointCount struct {
 // Points returns the counts of all processes, sorted by name.
 func (k *Kernel) Points() []PointCount {
 	counts := make([]PointCount, 0, len(k.points))
-	for _, c := range k.points {
+	for _, c := range k.points { //detlint:ok sorted below
 		counts = append(counts, PointCount{Process: c.process, N: c.n})
 	}
 	slices.SortFunc(counts, func(a, b PointCount) int { return strings.Compare(a.Process, b.Process) })

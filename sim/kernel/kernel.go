@@ -95,7 +95,7 @@ func New(opts Options) *Kernel {
 		starts:   make(map[string]uint64),
 		streams:  make(map[string]*Stream),
 		points:   make(map[string]*pointCounter),
-		stopped:  make(chan struct{}),
+		stopped:  make(chan struct{}), //detlint:ok never waited on
 	}
 	if k.maxSteps == 0 {
 		k.maxSteps = math.MaxUint64

@@ -32,11 +32,11 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 	wd := &Watchdog{
 		limit:   limit,
 		onStuck: onStuck,
-		quit:    make(chan struct{}),
-		over:    make(chan struct{}),
+		quit:    make(chan struct{}), //detlint:ok the watchdog lives in real time, outside of every run
+		over:    make(chan struct{}), //detlint:ok the watchdog lives in real time, outside of every run
 		watched: make(map[*Kernel]*watch),
 	}
-	go wd.loop()
+	go wd.loop() //detlint:ok the watchdog lives in real time, outside of every run
 	return wd
 }
 
@@ -44,7 +44,7 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
-	wd.watched[k] = &watch{progress: k.progress.Load(), since: time.Now()}
+	wd.watched[k] = &watch{progress: k.progress.Load(), since: time.Now()} //detlint:ok the watchdog lives in real time, outside of every run
 	return func() {
 		wd.mu.Lock()
 		defer wd.mu.Unlock()
@@ -55,18 +55,18 @@ func (wd *Watchdog) Watch(k *Kernel) (stop func()) {
 // Close ends the watchdog, after a report that is under way. It must not be called from onStuck.
 func (wd *Watchdog) Close() {
 	close(wd.quit)
-	<-wd.over
+	<-wd.over //detlint:ok the watchdog lives in real time, outside of every run
 }
 
 func (wd *Watchdog) loop() {
 	defer close(wd.over)
-	ticker := time.NewTicker(max(wd.limit/4, time.Millisecond))
+	ticker := time.NewTicker(max(wd.limit/4, time.Millisecond)) //detlint:ok the watchdog lives in real time, outside of every run
 	defer ticker.Stop()
 	for {
-		select {
-		case <-wd.quit:
+		select { //detlint:ok the watchdog lives in real time, outside of every run
+		case <-wd.quit: //detlint:ok the watchdog lives in real time, outside of every run
 			return
-		case now := <-ticker.C:
+		case now := <-ticker.C: //detlint:ok the watchdog lives in real time, outside of every run
 			for _, k := range wd.stuck(now) {
 				wd.onStuck(k, allStacks())
 			}
@@ -78,7 +78,7 @@ func (wd *Watchdog) stuck(now time.Time) []*Kernel {
 	wd.mu.Lock()
 	defer wd.mu.Unlock()
 	var found []*Kernel
-	for k, w := range wd.watched {
+	for k, w := range wd.watched { //detlint:ok the watchdog lives in real time, outside of every run
 		progress := k.progress.Load()
 		if progress != w.progress || !k.active.Load() {
 			*w = watch{progress: progress, since: now}

@@ -107,8 +107,11 @@ func TestLeaseBoundary(t *testing.T) {
 		age   time.Duration
 		fresh bool
 	}{
-		{5 * time.Second, true}, {30 * time.Second, true}, {90 * time.Second, true},
-		{90*time.Second + time.Microsecond, false}, {100 * time.Second, false},
+		{5 * time.Second, true},
+		{30 * time.Second, true},
+		{90 * time.Second, true},
+		{90*time.Second + time.Microsecond, false},
+		{100 * time.Second, false},
 	} {
 		within(t, func(b *bench) {
 			w := b.worker("w")

@@ -23,7 +23,6 @@ type step struct {
 func (s *step) naming(key execution.Key) {
 	epoch := key.Epoch
 	s.named = &epoch
-
 }
 
 // move changes a row's status and what belongs to it, keeps the lists and loads, and writes the
