@@ -1,0 +1,145 @@
+package sim
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/core/store"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+	"handoff/sim/simstore"
+)
+
+// The true core passes every scenario in both profiles; `make chaos` does the same over many more
+// seeds.
+func TestTheTrueCoreHoldsEverywhere(t *testing.T) {
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range library {
+		for _, p := range s.Profiles {
+			t.Run(s.Name+"/"+string(p), func(t *testing.T) {
+				t.Parallel()
+				for seed := uint64(1); seed <= 25; seed++ {
+					r := Run(s, p, Options{Seed: seed})
+					for _, v := range r.Violations {
+						t.Errorf("seed %d: invariant %d: %s", seed, v.Invariant, v.Message)
+					}
+					if r.Panic != "" || r.GaveUp != "" {
+						t.Errorf("seed %d: %s%s", seed, r.Panic, r.GaveUp)
+					}
+				}
+			})
+		}
+	}
+}
+
+type recording []history.Event
+
+// Observe implements history.Sink.
+func (r *recording) Observe(e *history.Event) { *r = append(*r, *e) }
+
+// Recording a run must not change it: what is replayed is what was swept.
+func TestRecordingChangesNothing(t *testing.T) {
+	s, err := scenarios.Find("everything-at-once")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := uint64(1); seed <= 10; seed++ {
+		var events recording
+		swept := Run(s, config.Hardened, Options{Seed: seed})
+		replayed := Run(s, config.Hardened, Options{Seed: seed, Record: &events})
+		if swept.Hash != replayed.Hash || swept.Steps != replayed.Steps {
+			t.Errorf("seed %d: hash %x after %d steps, and %x after %d steps when it is recorded", seed, swept.Hash, swept.Steps, replayed.Hash, replayed.Steps)
+		}
+		logged := slices.ContainsFunc(events, func(e history.Event) bool { return e.Kind == history.Logged })
+		if len(events) == 0 || !logged {
+			t.Errorf("seed %d: %d events were recorded, the core's log lines among them: %v", seed, len(events), logged)
+		}
+	}
+}
+
+func TestSeedsDiffer(t *testing.T) {
+	s, err := scenarios.Find("crash-after-heartbeat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[uint64]uint64)
+	for seed := uint64(1); seed <= 50; seed++ {
+		hash := Run(s, config.Hardened, Options{Seed: seed}).Hash
+		if other, twice := seen[hash]; twice {
+			t.Errorf("seeds %d and %d have the same history", other, seed)
+		}
+		seen[hash] = seed
+	}
+}
+
+// What probes count and what scenarios may name under `sometimes` is one list.
+func TestProbesAndRegistryAgree(t *testing.T) {
+	var registered []string
+	for _, s := range scenarios.Sometimes() {
+		registered = append(registered, s.Name)
+	}
+	counted := verdict.ProbeNames()
+	slices.Sort(registered)
+	slices.Sort(counted)
+	if !slices.Equal(registered, counted) {
+		t.Errorf("scenarios may name %v, and the probes count %v", registered, counted)
+	}
+}
+
+// Every trigger of the registry is one that the world knows, and every kind of fault has its injector.
+func TestRegistriesAreImplemented(t *testing.T) {
+	kinds := injectors()
+	for _, f := range scenarios.Faults() {
+		if kinds[f.Kind] == nil {
+			t.Errorf("the fault %q has no injector", f.Kind)
+		}
+	}
+	if len(kinds) != len(scenarios.Faults()) {
+		t.Errorf("there are %d injectors for %d kinds of faults", len(kinds), len(scenarios.Faults()))
+	}
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var events recording
+	w := newWorld(library[0], config.Hardened, Options{Seed: 1, Record: &events})
+	defer w.k.Close()
+	samples := []history.Event{
+		{Kind: history.HeartbeatRenewed}, {Kind: history.WorkerRegistered}, {Kind: history.Delivered, Execution: 1},
+		{Kind: history.Transition, To: 3}, {Kind: history.Transition, To: 4}, {Kind: history.Transition, To: 6},
+		{Kind: history.ActionStarted}, {Kind: history.ActionEnded}, {Kind: history.Expired, Execution: 1},
+	}
+	for _, trigger := range scenarios.Triggers() {
+		if !slices.ContainsFunc(samples, func(e history.Event) bool { return w.matches(&scenarios.When{After: trigger.Name}, &e) }) {
+			t.Errorf("the trigger %q matches no event", trigger.Name)
+		}
+	}
+}
+
+// panicking is a store whose reply the core can't live with.
+type panicking struct{ store.Store }
+
+func (panicking) Workers(context.Context) ([]store.WorkerRow, error) { panic("planted") }
+
+// A panic of the core is a failure with a name, a place and a stack, not the end of the harness.
+func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
+	s, err := scenarios.Find("crash-after-heartbeat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	planted := &flaw.Flaw{Name: "panics", Store: func(_ flaw.Process, c *simstore.Client) store.Store { return panicking{c} }}
+	r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted})
+	for _, part := range []string{"planted", "executor-1", "leaseMonitor"} {
+		if !strings.Contains(r.Panic, part) {
+			t.Errorf("the panic does not name %q: %s", part, r.Panic)
+		}
+	}
+}
