@@ -105,14 +105,14 @@ func flawScenarios(scenario string) ([]*scenarios.Scenario, error) {
 func (a *app) kills(kills []*explore.Kill, home string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "FLAW\tSOURCE\tRUNS\tSECONDS\tWHERE\tBY\tRESULT")
+	fmt.Fprintln(w, "FLAW\tSOURCE\tRUNS\tSECONDS\tSCENARIO\tSEED\tINVARIANT\tRESULT")
 	missed, found, stopped := 0, 0, 0
 	for _, k := range kills {
-		where, by := "-", fmt.Sprintf("- (invariant %d should)", k.Flaw.Killer)
+		where, seed, by := "-", "-", fmt.Sprintf("none, should be %d", k.Flaw.Killer)
 		if v := k.Killer(); v != nil {
-			where, by = fmt.Sprintf("%s, seed %d", k.Target, k.Seed), v.Rule()
+			where, seed, by = k.Target.String(), fmt.Sprint(k.Seed), strings.TrimPrefix(v.Rule(), "invariant ")
 			if !k.Killed() {
-				by += fmt.Sprintf(" (invariant %d should)", k.Flaw.Killer)
+				by += fmt.Sprintf(", should be %d", k.Flaw.Killer)
 			}
 		}
 		result := "killed"
@@ -128,7 +128,7 @@ func (a *app) kills(kills []*explore.Kill, home string) {
 		default:
 			result = "survived"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\n", k.Flaw.Name, k.Flaw.Source, k.Runs, k.Wall.Seconds(), where, by, result)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", k.Flaw.Name, k.Flaw.Source, k.Runs, k.Wall.Seconds(), where, seed, by, result)
 	}
 	_ = w.Flush()
 	a.lastColumn(b.String())

@@ -44,7 +44,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
-		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 12, Flaw: deaf()})
+		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 6, Flaw: deaf()})
 		if err != nil {
 			t.Fatal(err)
 		}

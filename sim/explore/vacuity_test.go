@@ -15,6 +15,15 @@ import (
 // A harness that can't go red proves nothing. These tests take one part of it away at a time, and
 // demand that it is missed.
 
+// skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and show
+// nothing that a few runs do not.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("thousands of runs")
+	}
+}
+
 func library(t *testing.T) []*scenarios.Scenario {
 	t.Helper()
 	all, err := scenarios.Library()
@@ -26,6 +35,7 @@ func library(t *testing.T) []*scenarios.Scenario {
 
 // Without its injector, a fault does not strike, and no scenario that has one may pass.
 func TestEveryInjectorIsMissed(t *testing.T) {
+	skipShort(t)
 	all := library(t)
 	for _, kind := range scenarios.Faults() {
 		var affected []*scenarios.Scenario
@@ -71,6 +81,7 @@ const hunted = 25
 
 // Without one invariant, at least one planted flaw loses the killer that it names.
 func TestEveryInvariantIsMissed(t *testing.T) {
+	skipShort(t)
 	all := library(t)
 	for _, i := range invariant.All() {
 		var named []*flaw.Flaw
