@@ -106,7 +106,8 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
-	p := newProgress(a.err, len(targets)*o.Seeds, f.quiet)
+	// One seed is over before there is anything to show but its result.
+	p := newProgress(a.err, len(targets)*o.Seeds, f.quiet || f.oneSeed)
 	o.Progress = p.update
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()

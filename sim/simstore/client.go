@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -47,7 +48,7 @@ func (c *Client) call(ctx context.Context, f func(s *step)) error {
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	var found []execution.Execution
 	err := c.call(ctx, func(s *step) {
-		for _, id := range ids {
+		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 			if r := s.db.row(id); r != nil {
 				found = append(found, r.Execution)
 			}
