@@ -13,7 +13,7 @@ DETERMINISTIC := \
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the real
 # components, the kernel's hand-over between coroutines, and the parallel sweeps.
-RACE := ./core/... ./chaos/live/... ./sim/kernel ./sim/explore
+RACE := ./core/... ./chaos/... ./sim/kernel ./sim/explore
 
 # The seed of the demonstration, and what else `run` is told.
 SEED      := 7

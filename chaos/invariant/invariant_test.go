@@ -1,0 +1,232 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+const second = time.Second
+
+// Events of one execution and of worker 1, incarnation 1, process "w". Each test is a story that is
+// lawful up to its last event.
+
+func created(at time.Duration) history.Event {
+	return history.Event{At: at, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, By: execution.API, Limit: 1}
+}
+
+func move(at time.Duration, from, to execution.Status, by execution.Part, old, now execution.Epoch) history.Event {
+	e := history.Event{
+		At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, By: by, OldEpoch: old, Named: old, Epoch: now,
+		Process: "executor-1",
+	}
+	if from == execution.Scheduled || from.Claimed() || to == execution.Scheduled {
+		e.Worker, e.Incarnation = 1, 1
+	}
+	if by == execution.Worker {
+		e.Process, e.Writer = "w", 1
+	}
+	switch to {
+	case execution.Scheduled:
+		e.Due = at + 120*second
+	case execution.Running:
+		e.Due = at + 300*second
+	default:
+	}
+	return e
+}
+
+func worker(at time.Duration, to execution.Lifecycle) history.Event {
+	return history.Event{At: at, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: to, Process: "w"}
+}
+
+func message(at time.Duration, kind history.Kind, queue string, count int64) history.Event {
+	return history.Event{At: at, Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1}
+}
+
+func action(at time.Duration, kind history.Kind, machine string, epoch execution.Epoch) history.Event {
+	return history.Event{At: at, Kind: kind, Execution: 1, Epoch: epoch, Worker: 1, Incarnation: 1, Process: machine}
+}
+
+// beginning is a worker that is active and an execution that it has claimed, at 2 s.
+func beginning() []history.Event {
+	return []history.Event{
+		{At: 0, Kind: history.WorkerRegistered, Worker: 1, Incarnation: 1, Process: "w", Due: 30 * second},
+		worker(0, execution.Active),
+		created(second),
+		move(second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+		move(second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+		message(second, history.Published, "", 1),
+		message(second, history.Enqueued, "worker.1.executions", 0),
+		move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1),
+		message(2*second, history.Acked, "worker.1.executions", 0),
+		action(2*second, history.ActionStarted, "w", 1),
+	}
+}
+
+func finished() []history.Event {
+	return append(beginning(),
+		action(3*second, history.ActionEnded, "w", 1),
+		move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1))
+}
+
+func handled() []history.Event {
+	return append(finished(), history.Event{At: 3 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Completed})
+}
+
+func judge(events []history.Event) []int {
+	s := New(config.Default(config.Hardened), nil)
+	for i := range events {
+		events[i].Step = uint64(i)
+		s.Observe(&events[i])
+	}
+	var broken []int
+	for _, f := range s.End(true) {
+		broken = append(broken, f.Invariant.Number)
+	}
+	slices.Sort(broken)
+	return broken
+}
+
+func TestALawfulStoryBreaksNothing(t *testing.T) {
+	if broken := judge(handled()); len(broken) > 0 {
+		t.Errorf("invariants %v are broken", broken)
+	}
+}
+
+func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
+	with := func(story []history.Event, more ...history.Event) []history.Event { return append(story, more...) }
+	lost := worker(40*second, execution.Lost)
+	lost.Process = "executor-1"
+	abandon := func(at time.Duration) history.Event {
+		e := move(at, execution.Running, execution.Abandoned, execution.Reconciler, 1, 1)
+		e.Reason = execution.WorkerLost
+		return e
+	}
+	retry := func(count int64, reason execution.Reason, due time.Duration) history.Event {
+		return history.Event{
+			At: 51 * second, Kind: history.Created, Execution: 2, Chain: 1, To: execution.Requested, By: execution.RetryManager,
+			Count: count, Limit: 1, Reason: reason, Due: due,
+		}
+	}
+	drainEnd := move(5*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+	drainEnd.Reason = execution.HeartbeatStale
+	foreign := move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1)
+	foreign.Writer = 2
+	stale := move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1)
+	stale.Named = 0
+	for _, c := range []struct {
+		name  string
+		want  int
+		story []history.Event
+	}{
+		{"a terminal status is changed", 1, with(handled(), move(4*second, execution.Completed, execution.Failed, execution.TimeoutMonitor, 1, 1))},
+		{"a status is skipped", 1, with(beginning()[:3:3], move(second, execution.Requested, execution.Running, execution.Worker, 0, 0))},
+		{"the monitor fails what runs", 2, with(beginning(), move(4*second, execution.Running, execution.Failed, execution.TimeoutMonitor, 1, 1))},
+		{"another incarnation writes the result", 2, with(beginning(), foreign)},
+		{"running work is taken before lease and grace are over", 2, with(beginning(), lost, abandon(39*second))},
+		{"a worker is marked lost while its lease is valid", 2, with(beginning(), history.Event{At: 29 * second, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"})},
+		{"unclaimed work is taken too early by the monitor", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
+		{"unclaimed work is taken although no message died", 2, with(beginning()[:7:7], move(100*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2))},
+		{"a write that names an old epoch takes effect", 3, with(beginning(), stale)},
+		{"a take-back keeps the epoch", 3, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 1))},
+		{"an epoch is claimed twice", 4, with(beginning(), move(3*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1))},
+		{"an action is started twice", 4, with(beginning(), action(3*second, history.ActionStarted, "v", 1))},
+		{"an action starts that nobody has claimed", 4, with(beginning()[:7:7], action(3*second, history.ActionStarted, "w", 1))},
+		{"an execution is never ended", 5, beginning()},
+		{"a dead letter goes nowhere", 6, with(beginning()[:7:7], message(200*second, history.Expired, "worker.1.executions", 0), message(200*second, history.Dropped, "worker.1.executions", 0))},
+		{"a message leaves a queue twice", 6, with(handled(), message(4*second, history.Acked, "worker.1.executions", 0))},
+		{"an end is handled twice", 7, with(handled(), history.Event{At: 4 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1})},
+		{"an end is never handled", 7, finished()},
+		{"a second retry of one number is created", 7, with(beginning(), retry(1, execution.WorkerLost, 52*second), func() history.Event {
+			e := retry(1, execution.WorkerLost, 52*second)
+			e.Execution = 3
+			return e
+		}())},
+		{"more retries than allowed", 8, with(beginning(), retry(2, execution.WorkerLost, 53*second))},
+		{"a retry for a reason that is not retriable", 8, with(beginning(), retry(1, execution.Validation, 52*second))},
+		{"a retry without backoff", 8, with(beginning(), retry(1, execution.WorkerLost, 51*second))},
+		{"a draining worker's run ends as stale", 10, with(beginning(), worker(3*second, execution.Draining), drainEnd)},
+		{"a worker stops with work running", 10, with(beginning(), worker(3*second, execution.Draining), worker(4*second, execution.Stopped))},
+		{"a stopped worker claims", 10, with(beginning()[:7:7], worker(second, execution.Stopped), move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1))},
+		{"a dead worker is not noticed", 12, with(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent})},
+		{"an execution is scheduled and never published", 12, with(beginning()[:5:5], history.Event{At: 60 * second, Kind: history.Quiescent})},
+		{"a queue is not empty", 14, with(handled(), history.Event{At: 4 * second, Kind: history.Published, Message: 2, Count: 1}, history.Event{At: 4 * second, Kind: history.Enqueued, Message: 2, Queue: "q"})},
+	} {
+		if broken := judge(c.story); !slices.Contains(broken, c.want) {
+			t.Errorf("%s: invariants %v are broken, %d should be among them", c.name, broken, c.want)
+		}
+	}
+}
+
+// While a fault hinders the executors nobody can be expected to notice anything, and the clock of the
+// bounds starts again when it is over.
+func TestDetectionWaitsForCalm(t *testing.T) {
+	hindered := append(beginning(),
+		history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "restart database", Text: "database_restart", Count: 1},
+		history.Event{At: 110 * second, Kind: history.FaultEnded, Fault: "restart database", Text: "database_restart", Count: 1},
+		history.Event{At: 140 * second, Kind: history.Quiescent})
+	if broken := judge(hindered); slices.Contains(broken, 12) {
+		t.Errorf("invariants %v are broken; 12 may not be, 30 s after a fault that hindered the executors", broken)
+	}
+}
+
+// Of one chain no two actions run at a time, except where a machine was frozen: its clocks stood still,
+// so its fences could not hold.
+func TestOverlapInAChainAndItsExemption(t *testing.T) {
+	overlap := func(frozen bool) []int {
+		story := beginning()
+		if frozen {
+			story = append(story, history.Event{At: 3 * second, Kind: history.ProcessFrozen, Process: "w"})
+		}
+		second2 := func(e history.Event) history.Event {
+			e.Execution, e.Incarnation, e.Worker = 2, 2, 2
+			if e.Writer != 0 {
+				e.Writer = 2
+			}
+			return e
+		}
+		story = append(story,
+			history.Event{At: 4 * second, Kind: history.WorkerRegistered, Worker: 2, Incarnation: 2, Process: "v", Due: 60 * second},
+			history.Event{At: 51 * second, Kind: history.Created, Execution: 2, Chain: 1, To: execution.Requested, Count: 1, Limit: 1, Reason: execution.WorkerLost, Due: 52 * second},
+			second2(move(52*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)),
+			second2(move(52*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1)),
+			second2(move(53*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1)),
+			second2(action(53*second, history.ActionStarted, "v", 1)))
+		return judge(story)
+	}
+	if broken := overlap(false); !slices.Contains(broken, 4) {
+		t.Errorf("two actions of one chain run at a time, and invariants %v are broken", broken)
+	}
+	if broken := overlap(true); slices.Contains(broken, 4) {
+		t.Errorf("the machine of one of two overlapping actions was frozen, and invariants %v are broken", broken)
+	}
+}
+
+// Memory is bounded by what is alive.
+func TestFinishedExecutionsAreForgotten(t *testing.T) {
+	s := New(config.Default(config.Hardened), nil)
+	for id := execution.ID(1); id <= 1000; id++ {
+		for _, e := range handled() {
+			if e.Execution != 0 {
+				e.Execution, e.Chain, e.Message = id, id, uint64(id)
+			}
+			s.Observe(&e)
+		}
+	}
+	if len(s.lives) != 0 {
+		t.Errorf("%d finished executions are remembered", len(s.lives))
+	}
+	for _, c := range s.checkers {
+		if x, is := c.(*conservationChecker); is && len(x.here)+len(x.moving) != 0 {
+			t.Errorf("%d settled messages are remembered", len(x.here)+len(x.moving))
+		}
+		if x, is := c.(*singleRunChecker); is && len(x.running) != 0 {
+			t.Errorf("%d ended actions are remembered", len(x.running))
+		}
+	}
+}
