@@ -70,6 +70,8 @@ func (t teller) what(e *history.Event) string {
 		return "started"
 	case history.ProcessCrashed:
 		return "crashed"
+	case history.ProcessStopping:
+		return "was asked to stop"
 	case history.ProcessStopped:
 		return "stopped by itself"
 	case history.ProcessPaused:

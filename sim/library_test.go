@@ -113,9 +113,15 @@ func TestRegistriesAreImplemented(t *testing.T) {
 	w := newWorld(library[0], config.Hardened, Options{Seed: 1, Record: &events})
 	defer w.k.Close()
 	samples := []history.Event{
-		{Kind: history.HeartbeatRenewed}, {Kind: history.WorkerRegistered}, {Kind: history.Delivered, Execution: 1},
-		{Kind: history.Transition, To: 3}, {Kind: history.Transition, To: 4}, {Kind: history.Transition, To: 6},
-		{Kind: history.ActionStarted}, {Kind: history.ActionEnded}, {Kind: history.Expired, Execution: 1},
+		{Kind: history.HeartbeatRenewed},
+		{Kind: history.WorkerRegistered},
+		{Kind: history.Delivered, Execution: 1},
+		{Kind: history.Transition, To: 3},
+		{Kind: history.Transition, To: 4},
+		{Kind: history.Transition, To: 6},
+		{Kind: history.ActionStarted},
+		{Kind: history.ActionEnded},
+		{Kind: history.Expired, Execution: 1},
 	}
 	for _, trigger := range scenarios.Triggers() {
 		if !slices.ContainsFunc(samples, func(e history.Event) bool { return w.matches(&scenarios.When{After: trigger.Name}, &e) }) {

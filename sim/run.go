@@ -171,6 +171,7 @@ func (w *world) result(why kernel.Stop) *Result {
 		})
 	}
 	w.count(&r.Run)
+	w.accepted(&r.Run)
 	w.expectations(&r.Run)
 	return r
 }

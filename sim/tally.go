@@ -60,6 +60,21 @@ func (w *world) count(r *verdict.Run) {
 	}
 }
 
+// accepted demands that everything that was submitted was accepted in the end: a client tries until it
+// is told so. A client that was crashed is excused.
+func (w *world) accepted(r *verdict.Run) {
+	var originals int64
+	for _, n := range r.Chains {
+		originals += n
+	}
+	if submitted := int64(w.scenario.Submissions()); originals != submitted && w.options.CrashAt == nil {
+		r.Violations = append(r.Violations, verdict.Violation{
+			Name: "acceptance", Statement: "Everything that is submitted is accepted in the end, once.", Seed: r.Seed, Step: w.k.Step(), At: w.k.Now(),
+			Message: fmt.Sprintf("%d executions were submitted and %d exist", submitted, originals),
+		})
+	}
+}
+
 // ended is the status itself where it is terminal, else None: stuck.
 func ended(s execution.Status) execution.Status {
 	if s.Terminal() {

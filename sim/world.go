@@ -198,6 +198,7 @@ func (p *process) crash() {
 // terminate asks the process to stop gracefully.
 func (p *process) terminate() {
 	if p.alive() && p.stop != nil {
+		p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
 		p.stop()
 	}
 }

@@ -18,10 +18,11 @@ type Kind uint8
 const (
 	NoKind Kind = iota
 
-	// ProcessStarted, ProcessCrashed, ProcessStopped (ended by itself), ProcessPaused,
-	// ProcessResumed, ProcessFrozen, ProcessThawed: Process.
+	// ProcessStarted, ProcessCrashed, ProcessStopping (was asked to stop), ProcessStopped (ended by
+	// itself), ProcessPaused, ProcessResumed, ProcessFrozen, ProcessThawed: Process.
 	ProcessStarted
 	ProcessCrashed
+	ProcessStopping
 	ProcessStopped
 	ProcessPaused
 	ProcessResumed

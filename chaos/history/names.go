@@ -6,6 +6,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	NoKind:           "",
 	ProcessStarted:   "process_started",
 	ProcessCrashed:   "process_crashed",
+	ProcessStopping:  "process_stopping",
 	ProcessStopped:   "process_stopped",
 	ProcessPaused:    "process_paused",
 	ProcessResumed:   "process_resumed",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/config"
 	"handoff/core/execution"
 )
 
@@ -73,9 +74,36 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	case e.From == execution.Scheduling && e.By == execution.Reconciler && e.At < l.entered+x.ClaimExpiry-clockTolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
+		if why := c.counted(e, l); why != "" {
+			return why
+		}
 		return c.unclaimed(e, l)
 	case e.From.Claimed() && e.By != execution.Worker && e.To != execution.Canceling:
 		return c.claimed(e, l)
+	}
+	return ""
+}
+
+// counted judges how a reclaim of what is scheduled uses up dispatches: one counts only while its worker
+// stays, and unclaimed work that is to be dispatched again fails only when none is left.
+func (c *ownershipChecker) counted(e *history.Event, l *life) string {
+	x := c.s.config.Executor
+	used := e.Count > l.dispatches
+	if used {
+		t := c.s.workers[l.incarnation]
+		if t == nil || t.superseded || t.lifecycle != execution.Active {
+			return "a dispatch is counted although its worker did not stay"
+		}
+	}
+	if x.Unclaimed != config.Reschedule {
+		return ""
+	}
+	spent := used && e.Count >= int64(x.MaxDispatches)
+	switch {
+	case e.To == execution.Failed && !spent:
+		return fmt.Sprintf("it fails after %d of %d dispatches that count", e.Count, x.MaxDispatches)
+	case e.To == execution.Requested && spent:
+		return fmt.Sprintf("it is dispatched again after %d of %d dispatches that count", e.Count, x.MaxDispatches)
 	}
 	return ""
 }
@@ -87,6 +115,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 	case execution.TimeoutMonitor:
 		if e.At < l.entered+x.ScheduledTimeout-clockTolerance {
 			return fmt.Sprintf("it has been scheduled for %v, not for %v", e.At-l.entered, x.ScheduledTimeout)
+		}
+		if e.To == execution.Failed && !l.marked {
+			return "nobody knows that its message was ever sent"
 		}
 	case execution.DeadLetterHandler:
 		if l.died == 0 {

@@ -9,8 +9,8 @@ import (
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
-		Statement: "An epoch is claimed and run once, by the worker that claimed it, and of one chain no two actions run at a time.",
-		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
+		Statement: "An epoch is claimed and run once, by the worker that claimed it; of one chain no two actions run at a time; and no action outlives the lease under which it runs.",
+		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
 		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool)}
@@ -37,6 +37,9 @@ type singleRunChecker struct {
 func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Transition:
+		if l != nil && l.running > 0 && e.From.Claimed() && e.To.Terminal() && e.By != execution.Worker && !c.anyFrozen(l.chain) {
+			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
+		}
 		if e.To == execution.Running && l != nil && l.claims > 0 {
 			c.s.violate(c.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
 		}
@@ -45,6 +48,10 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	case history.ActionStarted:
 		c.started(e, l)
 	case history.ActionEnded:
+		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.leaseEnds+clockTolerance && !c.frozen[e.Process] {
+			c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
+				e.Execution, e.Epoch, e.Process, e.At-t.leaseEnds, e.Incarnation)
+		}
 		chain := chainOf(e, l)
 		live := c.running[chain]
 		for k := range live {
@@ -60,6 +67,15 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 		}
 	default:
 	}
+}
+
+func (c *singleRunChecker) anyFrozen(chain execution.ID) bool {
+	for _, a := range c.running[chain] {
+		if c.frozen[a.machine] {
+			return true
+		}
+	}
+	return false
 }
 
 // chainOf is the chain of an action: executions with a living action are not retired.

@@ -13,11 +13,11 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; and none goes round for ever.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int)}
 	}
 	return i
 }
@@ -35,6 +35,8 @@ type conservationChecker struct {
 	// and that have not arrived yet.
 	here   map[copyOf]int
 	moving map[uint64]int64
+	// rounds counts how often a copy went back into its queue.
+	rounds map[copyOf]int
 }
 
 func (c *conservationChecker) observe(e *history.Event, _ *life) {
@@ -46,6 +48,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		c.here[at]++
 		if c.moving[e.Message]--; c.moving[e.Message] <= 0 {
 			delete(c.moving, e.Message)
+		}
+	case history.Requeued:
+		if c.rounds[at]++; c.rounds[at] > mostRounds {
+			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
 		}
 	case history.Acked:
 		c.leave(e, at)
@@ -64,7 +70,12 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
+// mostRounds is far more than the connections that any run loses, and far less than a hot loop makes
+// (flaw D25).
+const mostRounds = 50
+
 func (c *conservationChecker) leave(e *history.Event, at copyOf) {
+	delete(c.rounds, at)
 	n := c.here[at]
 	switch {
 	case n == 0:

@@ -11,7 +11,7 @@ import (
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",
-		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window.",
+		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window; and what is taken back waits a backoff.",
 		Needs:     []history.Kind{history.Created, history.Transition},
 	}
 	i.make = func(s *Suite) checker { return &retryChecker{i: i, s: s} }
@@ -37,10 +37,21 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 			c.chained(e, l)
 		}
 	case history.Transition:
-		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.retry > 0 && e.At < l.notBefore-clockTolerance && l.epoch == 0 {
-			c.s.violate(c.i, e.Execution, "retry %d of execution %d was scheduled at %v, before it is due at %v", l.retry, l.chain, e.At, l.notBefore)
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && e.At < l.due-clockTolerance {
+			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, e.At, l.due)
+		}
+		if e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker {
+			c.takenBack(e)
 		}
 	default:
+	}
+}
+
+// takenBack judges the delay of a take-back: at least the shortest first backoff.
+func (c *retryChecker) takenBack(e *history.Event) {
+	lowest, _ := c.s.config.Retry.BackoffBounds(0)
+	if delay := e.Due - e.At; lowest > 0 && delay < lowest-clockTolerance {
+		c.s.violate(c.i, e.Execution, "execution %d was taken back and is due after %v; its backoff is at least %v", e.Execution, max(0, delay), lowest)
 	}
 }
 

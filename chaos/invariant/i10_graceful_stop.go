@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -11,10 +13,12 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully claims nothing after it has deregistered, and what it ran is finished or handed back.",
-		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle},
+		Statement: "A worker that stops gracefully claims nothing after it has deregistered, what it ran is finished or handed back, and it is gone in time.",
+		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
-	i.make = func(s *Suite) checker { return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int)} }
+	i.make = func(s *Suite) checker {
+		return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration)}
+	}
 	return i
 }
 
@@ -27,6 +31,8 @@ type gracefulChecker struct {
 	// disturbing how many last.
 	disturbed  time.Duration
 	disturbing int
+	// stopping is when each process was asked to stop.
+	stopping map[string]time.Duration
 }
 
 // kindStop is the fault that asks for a graceful stop; it excuses nothing.
@@ -44,6 +50,13 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 			c.disturbing--
 			c.disturbed = e.At
 		}
+	case history.ProcessStopping:
+		c.stopping[e.Process] = e.At
+	case history.ProcessCrashed:
+		delete(c.stopping, e.Process)
+	case history.ProcessStopped:
+		c.stopped(e.Process, e.At)
+		delete(c.stopping, e.Process)
 	case history.WorkerLifecycle:
 		if t := c.s.workers[e.Incarnation]; e.Lifecycle == execution.Stopped && c.held[e.Incarnation] > 0 && t != nil && c.undisturbed(t) {
 			c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, c.held[e.Incarnation])
@@ -95,4 +108,18 @@ func (c *gracefulChecker) claimed(e *history.Event, t *tenure) {
 	}
 }
 
-func (c *gracefulChecker) end(bool) {}
+// stopped judges how long a process took to stop.
+func (c *gracefulChecker) stopped(process string, at time.Duration) {
+	asked, graceful := c.stopping[process]
+	w := c.s.config.Worker
+	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
+	if graceful && at-asked > bound && c.disturbing == 0 && c.disturbed < asked-w.Lease() {
+		c.s.violate(c.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
+	}
+}
+
+func (c *gracefulChecker) end(bool) {
+	for _, process := range slices.Sorted(maps.Keys(c.stopping)) {
+		c.stopped(process, c.s.now.At)
+	}
+}

@@ -49,7 +49,11 @@ func message(at time.Duration, kind history.Kind, queue string, count int64) his
 }
 
 func action(at time.Duration, kind history.Kind, machine string, epoch execution.Epoch) history.Event {
-	return history.Event{At: at, Kind: kind, Execution: 1, Epoch: epoch, Worker: 1, Incarnation: 1, Process: machine}
+	e := history.Event{At: at, Kind: kind, Execution: 1, Epoch: epoch, Worker: 1, Incarnation: 1, Process: machine}
+	if kind == history.ActionEnded {
+		e.To = execution.Completed
+	}
+	return e
 }
 
 // beginning is a worker that is active and an execution that it has claimed, at 2 s.
@@ -156,6 +160,17 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 		{"a dead worker is not noticed", 12, with(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent})},
 		{"an execution is scheduled and never published", 12, with(beginning()[:5:5], history.Event{At: 60 * second, Kind: history.Quiescent})},
 		{"a queue is not empty", 14, with(handled(), history.Event{At: 4 * second, Kind: history.Published, Message: 2, Count: 1}, history.Event{At: 4 * second, Kind: history.Enqueued, Message: 2, Queue: "q"})},
+		{"an action outlives its lease", 4, with(beginning(), action(31*second, history.ActionEnded, "w", 1))},
+		{"running work is ended by the executor while its action runs", 4, with(beginning(), lost, abandon(41*second))},
+		{"a message goes round and round", 6, with(beginning(), slices.Repeat([]history.Event{message(3*second, history.Requeued, "worker.1.executions", 0)}, mostRounds+1)...)},
+		{"a take-back without backoff", 8, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
+		{"a stop takes for ever", 10, with(handled(), history.Event{At: 60 * second, Kind: history.ProcessStopping, Process: "w"}, history.Event{At: 200 * second, Kind: history.ProcessStopped, Process: "w"})},
+		{"a result that no run computed", 13, with(beginning(), move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1))},
+		{"a run that completed is called lost by its worker", 13, with(beginning(), action(3*second, history.ActionEnded, "w", 1), func() history.Event {
+			e := move(3*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+			e.Reason = execution.WorkerLost
+			return e
+		}())},
 	} {
 		if broken := judge(c.story); !slices.Contains(broken, c.want) {
 			t.Errorf("%s: invariants %v are broken, %d should be among them", c.name, broken, c.want)

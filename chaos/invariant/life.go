@@ -14,6 +14,7 @@ type life struct {
 	status     execution.Status
 	epoch      execution.Epoch
 	retry      int64
+	dispatches int64
 	maxRetries int64
 	notBefore  time.Duration
 	reason     execution.Reason
@@ -125,6 +126,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 
 func (l *life) transition(e *history.Event) {
 	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
+	l.dispatches = e.Count
 	switch {
 	case e.To == execution.Running:
 		l.claims++

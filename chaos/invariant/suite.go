@@ -53,7 +53,7 @@ type Finding struct {
 func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
-		orchestrationOnce(), boundedRetries(), gracefulStop(), detection(), drained(),
+		orchestrationOnce(), boundedRetries(), gracefulStop(), detection(), ownResult(), drained(),
 	}
 }
 

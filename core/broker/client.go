@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,7 @@ type Client struct {
 
 	mu      sync.Mutex
 	session Session
+	since   time.Duration
 	waiting []host.Signal
 }
 
@@ -44,7 +46,7 @@ func (c *Client) Run(ctx context.Context) {
 			}
 			continue
 		}
-		backoff.Reset()
+		began := c.host.Monotonic()
 		c.publishSession(s)
 		for !s.Closed() {
 			if _, err := c.broken.Wait(ctx, host.Forever); err != nil {
@@ -53,6 +55,13 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		c.publishSession(nil)
 		s.Close()
+		// A broker that takes connections and drops them at once is not asked in a hot loop.
+		if c.host.Monotonic()-began > c.max {
+			backoff.Reset()
+		}
+		if backoff.Wait(ctx) != nil {
+			break
+		}
 	}
 }
 
@@ -69,8 +78,9 @@ func (c *Client) connect(ctx context.Context) (Session, error) {
 }
 
 func (c *Client) publishSession(s Session) {
+	now := c.host.Monotonic()
 	c.mu.Lock()
-	c.session = s
+	c.session, c.since = s, now
 	waiting := c.waiting
 	if s != nil {
 		c.waiting = nil
@@ -99,6 +109,9 @@ func (c *Client) Session(ctx context.Context) (Session, error) {
 		}
 		c.broken.Set()
 		if _, err := arrived.Wait(ctx, host.Forever); err != nil {
+			c.mu.Lock()
+			c.waiting = slices.DeleteFunc(c.waiting, func(s host.Signal) bool { return s == arrived })
+			c.mu.Unlock()
 			return nil, err
 		}
 	}
@@ -109,6 +122,17 @@ func (c *Client) Ready() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.session != nil && !c.session.Closed() && !c.session.Blocked()
+}
+
+// ConnectedFor is how long the present session has been open; zero without one.
+func (c *Client) ConnectedFor() time.Duration {
+	now := c.host.Monotonic()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.session.Closed() {
+		return 0
+	}
+	return now - c.since
 }
 
 // Publish publishes over the open session. Without one every outcome is NotSent.

@@ -26,10 +26,12 @@ type Notifier struct {
 	seq     uint64
 }
 
-// notifyBatch bounds the changes of one message; notifyAttempts the attempts for one message.
+// notifyBatch bounds the changes of one message, notifyAttempts the attempts for one message, and
+// notifyPending the hints that wait: in a long outage the oldest are dropped.
 const (
 	notifyBatch    = 100
 	notifyAttempts = 4
+	notifyPending  = 10_000
 )
 
 // NewNotifier returns a notifier whose message ids begin with source.
@@ -44,7 +46,7 @@ func (n *Notifier) Requested(keys ...execution.Key) {
 	}
 	n.mu.Lock()
 	for _, k := range keys {
-		n.pending[ExecutionRequested] = append(n.pending[ExecutionRequested], Change{Key: k, To: execution.Requested})
+		n.add(ExecutionRequested, Change{Key: k, To: execution.Requested})
 	}
 	n.mu.Unlock()
 	n.wake.Set()
@@ -57,14 +59,21 @@ func (n *Notifier) Changed(changes ...Change) {
 		return
 	}
 	n.mu.Lock()
-	n.pending[ExecutionStatusChanged] = append(n.pending[ExecutionStatusChanged], changes...)
 	for _, c := range changes {
+		n.add(ExecutionStatusChanged, c)
 		if c.To.Terminal() {
-			n.pending[ExecutionCompleted] = append(n.pending[ExecutionCompleted], c)
+			n.add(ExecutionCompleted, c)
 		}
 	}
 	n.mu.Unlock()
 	n.wake.Set()
+}
+
+func (n *Notifier) add(t Type, c Change) {
+	if len(n.pending[t]) >= notifyPending {
+		n.pending[t] = n.pending[t][1:]
+	}
+	n.pending[t] = append(n.pending[t], c)
 }
 
 // Run publishes what is pending until ctx ends.

@@ -20,7 +20,7 @@ const deadLetterPrefetch = 50
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
-		return s.keepTrying(ctx, func() error { return s.handleDeadLetter(d) }, func() { c.Ack(d) })
+		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d) }, func() { c.Ack(d) })
 	}})
 }
 
@@ -40,6 +40,25 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 			return false
 		}
 	}
+}
+
+// handleOrKeep handles a dead letter. One that the database will never take is kept without its body, and
+// if even that is refused it is only logged: it must not stand in the way of all others.
+func (s *Service) handleOrKeep(d broker.Delivery) error {
+	err := s.handleDeadLetter(d)
+	if err == nil || store.Retriable(err) {
+		return err
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
+	letter := store.DeadLetter{Reason: "unhandled", Outcome: err.Error()}
+	if len(d.Deaths) > 0 {
+		letter.Queue = d.Deaths[0].Queue
+	}
+	err = s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+	if store.Retriable(err) {
+		return err
+	}
+	return nil
 }
 
 // handleDeadLetter acts on one dead letter and keeps it for inspection.

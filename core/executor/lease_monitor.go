@@ -36,6 +36,9 @@ func (m *leaseMonitor) pass() error {
 		workers, err = m.store.Workers(ctx)
 		return err
 	}); err != nil {
+		// A monitor that could not look has not seen a beat stand still: it watches anew, and workers
+		// that were cut off by the same outage have a full lease to come back (flaw D47).
+		clear(m.watched)
 		return err
 	}
 	now := m.host.Monotonic()

@@ -21,6 +21,9 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 		outcomes, err = s.store.Reclaim(ctx, rs)
 		return err
 	}); err != nil {
+		if len(rs) > 1 && !store.Retriable(err) {
+			return s.reclaimOneByOne(rs, err)
+		}
 		return 0, err
 	}
 	var changes []broker.Change
@@ -44,6 +47,23 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 		changes = append(changes, broker.Change{Key: o.Row.Key(), From: from, To: o.Row.Status})
 	}
 	s.notifier.Changed(changes...)
+	return taken, nil
+}
+
+// reclaimOneByOne takes rows back after their batch was refused: one bad row must not stop the others. It
+// returns the error of the batch only if no row could be taken.
+func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error) (taken int, err error) {
+	for i := range rs {
+		n, err := s.reclaim(rs[i : i+1])
+		if err != nil {
+			s.log.LogAttrs(context.Background(), slog.LevelError, "execution can't be taken back", slog.Int64("execution", int64(rs[i].Key.ID)), slog.Any("error", err))
+			continue
+		}
+		taken += n
+	}
+	if taken == 0 {
+		return 0, refusal
+	}
 	return taken, nil
 }
 

@@ -34,16 +34,13 @@ func (s *Service) reconcileOwners() error {
 // executor died between commit and publish, or the confirm was lost (flaws D7, D9). What is past
 // half of its time is dispatched anew instead, and never failed for a message that nobody sent.
 func (s *Service) reconcileUnpublished() error {
-	if !s.client.Ready() {
-		return nil
-	}
 	c := s.config.Executor
 	err := s.sweep(store.Finding{Ground: store.Unpublished, Age: c.DispatchTimeout / 2}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
 	})
-	if err != nil {
+	if err != nil || !s.client.Ready() {
 		return err
 	}
 	var rows []execution.Execution

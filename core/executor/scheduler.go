@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -29,13 +30,15 @@ func newScheduler(s *Service) *scheduler {
 	return &scheduler{Service: s, hints: newHints(s), next: host.Forever}
 }
 
-// wakeIn asks for a pass after d. It is only a memory of this process: if it dies, a poll finds
-// what is due.
+// wakeIn asks for a pass after d, and for one now: it is how the loop learns of an earlier moment to
+// wait for. It is only a memory of this process: if it dies, a poll finds what is due.
 func (s *scheduler) wakeIn(d time.Duration) {
-	at := s.host.Monotonic() + d
-	s.mu.Lock()
-	s.next = min(s.next, at)
-	s.mu.Unlock()
+	if d > 0 {
+		at := s.host.Monotonic() + d
+		s.mu.Lock()
+		s.next = min(s.next, at)
+		s.mu.Unlock()
+	}
 	s.hints.wake.Set()
 }
 
@@ -73,27 +76,30 @@ func (s *scheduler) run(ctx context.Context) {
 // drain makes passes until one places nothing. Nothing is scheduled while the broker is away or
 // holds publishers back: a dispatch that can't be published only burns its deadline.
 func (s *scheduler) drain(ctx context.Context) error {
+	now := s.host.Monotonic()
 	s.mu.Lock()
-	s.next = host.Forever
+	if s.next <= now {
+		s.next = host.Forever
+	}
 	s.mu.Unlock()
 	for ctx.Err() == nil && s.client.Ready() {
-		placed, err := s.pass()
-		if err != nil || placed == 0 {
+		more, err := s.pass()
+		if err != nil || !more {
 			return err
 		}
 	}
 	return nil
 }
 
-// pass claims one batch, and dispatches or parks every row of it. It returns how many it
-// dispatched.
-func (s *scheduler) pass() (placed int, err error) {
+// pass claims one batch, and dispatches or parks every row of it. It returns whether another pass may
+// find more to do.
+func (s *scheduler) pass() (more bool, err error) {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
 		workers, err = s.store.Workers(ctx)
 		return err
 	}); err != nil {
-		return 0, err
+		return false, err
 	}
 	c := s.config.Executor
 	fleet := newFleet(workers, c.DispatchAhead, s.host.Uint64N)
@@ -104,7 +110,7 @@ func (s *scheduler) pass() (placed int, err error) {
 		})
 		return err
 	}); err != nil || len(rows) == 0 {
-		return 0, err
+		return false, err
 	}
 	var dispatches []store.Dispatch
 	var parks []store.Park
@@ -116,10 +122,8 @@ func (s *scheduler) pass() (placed int, err error) {
 			parks = append(parks, s.park(row, fleet))
 		}
 	}
-	if err := s.giveBack(parks); err != nil {
-		return 0, err
-	}
-	return s.handOff(dispatches)
+	placed, err := s.handOff(dispatches)
+	return placed > 0 || len(rows) >= c.BatchSize, errors.Join(err, s.giveBack(parks))
 }
 
 func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store.Dispatch {
@@ -135,15 +139,23 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store
 func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
-	if f.fitting(row.Action.Runtime) > 0 {
+	if f.fitting(row.Action.Runtime) > 0 || s.client.ConnectedFor() < s.reunion() {
 		return p
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
+	p.Patience = 2*c.ReconcileInterval + c.StatementTimeout
 	p.Result = execution.Result{
 		Error: "No workers available", Message: f.explain(row.Action.Runtime), FailedBy: execution.Scheduler,
 	}
 	return p
+}
+
+// reunion is how long after its own connection to the broker an executor waits for the workers'. A broker
+// that comes back finds all of them without a consumer, and the first to return must not conclude that
+// there are no workers.
+func (s *scheduler) reunion() time.Duration {
+	return s.config.MessageQueue.RabbitMQ.ReconnectMax + 2*s.config.Executor.StatementTimeout
 }
 
 func (s *scheduler) giveBack(parks []store.Park) error {
@@ -184,17 +196,20 @@ func (s *scheduler) handOff(ds []store.Dispatch) (placed int, err error) {
 		case r.Applied:
 			rows = append(rows, r.Row)
 		case r.WorkerUnfit:
-			// The worker went away between the look and the dispatch: look again at once.
-			unfit = append(unfit, store.Park{Key: ds[i].Key})
+			// The worker went away between the look and the dispatch: look again soon.
+			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})
 		default:
 			s.recorder.Add(telemetry.StaleWrites, 1)
 		}
 	}
-	if err := s.giveBack(unfit); err != nil {
-		return 0, err
+	if len(unfit) > 0 {
+		s.wakeIn(lookAgain)
 	}
-	return len(rows) + len(unfit), s.publish(rows)
+	return len(rows), errors.Join(s.publish(rows), s.giveBack(unfit))
 }
+
+// lookAgain is the delay after a dispatch whose worker was gone: short, and no hot loop.
+const lookAgain = 100 * time.Millisecond
 
 // commit writes the dispatches. After an unknown outcome it asks again, and recognises its own
 // write by epoch, incarnation and claim.
@@ -258,13 +273,11 @@ func (s *Service) publish(rows []execution.Execution) error {
 			s.recorder.Add(telemetry.DispatchesUnknown, 1)
 		}
 	}
-	if _, err := s.reclaim(undeliverable); err != nil {
+	_, err := s.reclaim(undeliverable)
+	if len(confirmed) == 0 {
 		return err
 	}
-	if len(confirmed) == 0 {
-		return nil
-	}
-	return s.db(func(ctx context.Context) error { return s.store.MarkPublished(ctx, confirmed) })
+	return errors.Join(err, s.db(func(ctx context.Context) error { return s.store.MarkPublished(ctx, confirmed) }))
 }
 
 func (s *Service) dispatchMessage(row *execution.Execution) broker.Message {

@@ -74,6 +74,13 @@ func New(o Options) *Service {
 	return s
 }
 
+// Notifier publishes hints over the service's own connection, while Run runs. What creates executions
+// in the same process hints through it.
+func (s *Service) Notifier() *broker.Notifier { return s.notifier }
+
+// Connected says that a publish would be taken now: a session is open and not blocked.
+func (s *Service) Connected() bool { return s.client.Ready() }
+
 // Run runs every part until ctx ends, lets passes that have begun come to their end, publishes the
 // last hints and returns.
 func (s *Service) Run(ctx context.Context) {

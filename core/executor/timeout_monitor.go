@@ -1,6 +1,9 @@
 package executor
 
 import (
+	"errors"
+
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -20,15 +23,16 @@ func (s *Service) monitorTimeouts() error {
 	err := s.sweep(store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
+		if row.PublishedAt.IsZero() {
+			// Nobody can pick up what may never have been sent: that is no reason to fail.
+			r.Policy, r.Counts = config.Reschedule, false
+		}
 		return r
 	})
-	if err != nil {
-		return err
-	}
-	return s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return errors.Join(err, s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
 			Key: row.Key(), By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
 			Result: execution.Result{Error: textRunTimeout, FailedBy: execution.TimeoutMonitor},
 		}
-	})
+	}))
 }

@@ -117,9 +117,12 @@ type Park struct {
 	// Unschedulable says that no worker fits at all, as opposed to all of them being full; only
 	// then the grace runs.
 	Unschedulable bool
-	// Grace is how long a row may be unschedulable in a row before it fails with Result.
-	Grace  time.Duration
-	Result execution.Result
+	// Grace is how long a row may be unschedulable in a row before it fails with Result. A row that was
+	// due for longer than Patience before anybody looked starts its grace anew: while nobody looked,
+	// nobody knows whether a worker fitted.
+	Grace    time.Duration
+	Patience time.Duration
+	Result   execution.Result
 }
 
 // Ground is why rows need attention, and why a reclaim of them is lawful.

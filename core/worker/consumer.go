@@ -69,12 +69,13 @@ func (t *tenure) receive(ctx context.Context, d delivery) bool {
 // execute takes one delivery from the claim to the end of its execution.
 func (t *tenure) execute(d delivery, e *entry) {
 	defer t.held.remove(e)
+	sent := t.host.Monotonic()
 	row, claimed := t.claim(d, e)
 	if !claimed {
 		return
 	}
 	t.notifier.Changed(broker.Change{Key: e.key, From: execution.Scheduled, To: execution.Running})
-	t.finish(t.run(e, row))
+	t.finish(t.run(e, row, sent))
 }
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an

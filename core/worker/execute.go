@@ -12,8 +12,10 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run runs a claimed execution's action and returns what to write about its end.
-func (t *tenure) run(e *entry, row *execution.Execution) store.Finish {
+// run runs a claimed execution's action and returns what to write about its end. Its time counts from
+// sent, when the claim was first asked for: the database's run deadline counts from the claim's effect,
+// which is later, so that nobody takes the execution away while its action is still within its time.
+func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if t.lease.fence() || !t.held.begin(e) {
 		// The right ended between claim and start: nothing has run.
@@ -21,9 +23,10 @@ func (t *tenure) run(e *entry, row *execution.Execution) store.Finish {
 		f.Result.Error = "Worker could not renew its lease before the action began"
 		return f
 	}
-	timeout, grace := row.Action.RunTimeout(), t.config.Worker.KillGrace
+	grace := t.config.Worker.KillGrace
+	deadline := sent + row.Action.RunTimeout()
+	limit := deadline + grace
 	_, fence := t.lease.deadline()
-	limit := t.host.Monotonic() + timeout + grace
 	action, err := t.runner.Start(context.Background(), Spec{
 		Key: e.key, Worker: t.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})
@@ -40,7 +43,7 @@ func (t *tenure) run(e *entry, row *execution.Execution) store.Finish {
 	_, fence = t.lease.deadline()
 	action.Extend(fence)
 
-	ctx, cancel := t.host.WithTimeout(context.Background(), timeout)
+	ctx, cancel := t.host.WithTimeout(context.Background(), max(0, deadline-t.host.Monotonic()))
 	exit, err := action.Wait(ctx)
 	cancel()
 	timedOut := err != nil

@@ -96,7 +96,8 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // only a stop ends the attempts to register
 		}
 		s.startPublishing(key.ID)
-		why := newTenure(s, key, sent).serve(ctx)
+		t := newTenure(s, key, sent)
+		why := t.serve(ctx)
 		switch {
 		case why == endSuperseded:
 			return ErrSuperseded
@@ -104,6 +105,8 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "tenure ended, registering anew", slog.String("why", why.String()))
+		// Registering gives up what the old incarnation holds, so its results are written first.
+		t.awaitResults(ctx)
 	}
 }
 

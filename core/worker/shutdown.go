@@ -32,14 +32,15 @@ func (t *tenure) drain() {
 	if told {
 		t.release(deadline)
 	}
-	idle := func(held, _ int) bool { return held == 0 }
+	// One deadline for all of it, and none of it matters once the incarnation is gone.
+	idle := func(held, _ int) bool { return held == 0 || t.ended() != endNone }
 	if !t.await(deadline-t.host.Monotonic(), idle) {
 		held, _ := t.held.counts()
 		t.log.LogAttrs(context.Background(), slog.LevelWarn, "shutdown timeout over, ending what still runs", slog.Int("executions", held))
 		t.held.close(execution.WorkerShutdown, c.KillGrace)
-		t.await(c.KillGrace+3*c.StatementTimeout, idle)
+		t.await(c.KillGrace+c.StatementTimeout, idle)
 	}
-	t.persist(t.host.Monotonic()+2*c.StatementTimeout, func() error { return t.setLifecycle(execution.Stopped) })
+	t.persist(0, func() error { return t.setLifecycle(execution.Stopped) })
 	ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)
 	t.notifier.Flush(ctx)
 	cancel()
@@ -77,7 +78,7 @@ func (t *tenure) persist(deadline time.Duration, write func() error) bool {
 		if err == nil {
 			return true
 		}
-		if !store.Retriable(err) || t.host.Monotonic() >= deadline {
+		if !store.Retriable(err) || t.host.Monotonic() >= deadline || t.ended() != endNone {
 			t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
 			return false
 		}

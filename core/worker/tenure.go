@@ -133,6 +133,18 @@ func (t *tenure) guard(ctx context.Context) {
 	t.endEarly(endFenced)
 }
 
+// awaitResults waits until every result of the tenure was taken or refused by the database, or ctx ends.
+func (t *tenure) awaitResults(ctx context.Context) {
+	for {
+		if held, _ := t.held.counts(); held == 0 {
+			return
+		}
+		if _, err := t.held.changed.Wait(ctx, host.Forever); err != nil {
+			return
+		}
+	}
+}
+
 // await waits until done, looked at whenever the registry changes, or until d has passed. It returns
 // whether it was done.
 func (t *tenure) await(d time.Duration, done func(held, alive int) bool) bool {

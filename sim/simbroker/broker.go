@@ -82,6 +82,7 @@ type Broker struct {
 	filters   []filter    // sorted by id
 
 	lastMessage uint64
+	lastPeer    uint64
 
 	// Events are reused; a sink that makes the broker report something while it is being told
 	// something gets the next one.

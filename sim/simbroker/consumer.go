@@ -72,20 +72,26 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// Ack implements broker.Consumer. After the session has ended it does nothing.
+// owns says whether a delivery can be settled: its session is this one and open. Another's belongs to
+// the broker again.
+func (s *session) owns(d broker.Delivery) bool {
+	return !s.closed && d.Tag>>tagBits == s.peer.number
+}
+
+// Ack implements broker.Consumer. A delivery of a session that has ended is left alone.
 func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
-	if !s.closed {
+	if s.owns(d) {
 		s.conn.SendToServer(func() { s.peer.ack(d.Tag) })
 	}
 }
 
-// Reject implements broker.Consumer. After the session has ended it does nothing.
+// Reject implements broker.Consumer. A delivery of a session that has ended is left alone.
 func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := sub.s
 	s.b.k.CheckAlive()
-	if !s.closed {
+	if s.owns(d) {
 		s.conn.SendToServer(func() { s.peer.reject(d.Tag, requeue) })
 	}
 }

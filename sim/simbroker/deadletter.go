@@ -29,16 +29,16 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 }
 
 // deadLetter routes a dead message. It returns false when the message has to stay: a quorum queue
-// dead-letters at least once, so without a route it keeps the message (rule 41). A classic queue drops
-// it without a word (rule 17).
+// dead-letters at least once, so without a route, or with none that is no cycle, it keeps the message
+// (rule 41). A classic queue drops it without a word (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
-	routed, _ := b.route(q.decl.DeadLetterExchange, m.key)
-	targets := slices.DeleteFunc(slices.Clone(routed), func(t *queue) bool {
+	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
+	targets = slices.DeleteFunc(targets, func(t *queue) bool {
 		return isCycle(m.deaths, t.decl.Name)
 	})
 	if len(targets) == 0 {
-		if len(routed) == 0 && q.decl.Type == typeQuorum {
+		if q.decl.Type == typeQuorum {
 			return false
 		}
 		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
@@ -79,11 +79,12 @@ func (q *queue) retryHeld() {
 }
 
 // recordDeath returns x-death with one more death: one entry for each queue and reason, the newest
-// first, the time being that of the first death there (rule 18).
+// first, the time being that of the first death there (rule 18). The older entries turn round with
+// each death: the broker builds the list anew from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
 	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall()}
 	all := make([]broker.Death, 1, len(deaths)+1)
-	for _, d := range deaths {
+	for _, d := range slices.Backward(deaths) {
 		if d.Queue == queue && d.Reason == reason {
 			newest = d
 			continue

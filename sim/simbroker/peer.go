@@ -19,6 +19,7 @@ type peer struct {
 
 	consumers []*consumer
 	unacked   []unsettled // by tag
+	number    uint64 // no two sessions share one
 	lastTag   uint64
 	received  uint64 // publishes
 	lastHeard time.Duration
@@ -32,6 +33,11 @@ type unsettled struct {
 	c   *consumer
 }
 
+// A delivery's tag is its number in the session below the session's own, as the real client makes it:
+// AMQP counts from 1 in every session, so that the bare number of an old one would settle somebody
+// else's message.
+const tagBits = 44
+
 // consumer is the broker's end of a subscription.
 type consumer struct {
 	p        *peer
@@ -44,7 +50,8 @@ type consumer struct {
 // accept opens the broker's end of a session.
 func (b *Broker) accept(s *session) {
 	s.conn = b.net.Stream(s.p, b.opts.Name)
-	p := &peer{b: b, conn: s.conn, s: s, process: s.p.Name(), lastHeard: b.k.Now()}
+	b.lastPeer++
+	p := &peer{b: b, conn: s.conn, s: s, process: s.p.Name(), number: b.lastPeer, lastHeard: b.k.Now()}
 	s.peer = p
 	s.conn.OnServerClosed(p.close)
 	s.conn.OnClientClosed(s.end)
@@ -59,8 +66,8 @@ func (p *peer) tellBlocked(on bool) {
 	p.conn.SendToClient(func() { p.s.blocked = on })
 }
 
-// close ends the session at the broker, for whatever reason: everything unsettled goes back to its
-// place, and only then do other consumers, or death, get it (rules 12 and 28).
+// close ends the session at the broker, for whatever reason: everything unsettled goes back, and only
+// then do other consumers, or death, get it (rules 12 and 28).
 func (p *peer) close() {
 	if p.closed {
 		return
@@ -80,7 +87,7 @@ func (p *peer) close() {
 		if q.deleted {
 			continue
 		}
-		q.putBack(u.m, p.process)
+		q.putBack(u.m, p.process, true)
 		if !slices.Contains(queues, q) {
 			queues = append(queues, q)
 		}
@@ -123,12 +130,13 @@ func (c *consumer) cancelledByServer() {
 func (c *consumer) deliver(m *message) {
 	p := c.p
 	p.lastTag++
-	p.unacked = append(p.unacked, unsettled{tag: p.lastTag, m: m, c: c})
+	tag := p.number<<tagBits | p.lastTag
+	p.unacked = append(p.unacked, unsettled{tag: tag, m: m, c: c})
 	c.unacked++
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
 	d := broker.Delivery{
-		Tag: p.lastTag, RoutingKey: m.key, Redelivered: m.redelivered,
+		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered,
 		Envelope: *m.envelope, Deaths: m.deaths,
 	}
 	if m.corrupt != "" {
@@ -176,7 +184,7 @@ func (p *peer) reject(tag uint64, requeue bool) {
 	p.settle(tag, func(u unsettled) {
 		q := u.m.queue
 		if requeue {
-			q.putBack(u.m, p.process)
+			q.putBack(u.m, p.process, false)
 			return
 		}
 		q.unacked--

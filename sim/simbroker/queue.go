@@ -22,7 +22,7 @@ type message struct {
 	envelope *broker.Envelope // shared, never changed
 	key      string
 	queue    *queue
-	// place orders the messages of a queue; a requeued one returns to its own (rule 28).
+	// place orders the messages of a queue (rule 28).
 	place uint64
 	// expires is when it dies, in true time, or never. Neither requeueing nor a restart moves it.
 	expires     time.Duration
@@ -46,6 +46,7 @@ type queue struct {
 	ready     []*message // by place; those before head are gone
 	head      int
 	nextPlace uint64
+	nextFront uint64 // places of a quorum queue for what sessions return at their end
 	unacked   int
 	held      []*message  // dead letters without a route, oldest first (rule 41)
 	consumers []*consumer // whose turn it is first
@@ -74,8 +75,7 @@ func (q *queue) pop() *message {
 // push appends a message, whose time to live starts now, and serves it.
 func (q *queue) push(m *message) {
 	m.queue = q
-	m.place = q.nextPlace
-	q.nextPlace++
+	m.place = q.lastPlace()
 	m.expires = never
 	if q.decl.TTL > 0 {
 		m.expires = q.b.k.Now() + q.decl.TTL
@@ -85,10 +85,30 @@ func (q *queue) push(m *message) {
 	q.serve()
 }
 
-// putBack returns a message to its place. The caller serves the queue afterwards, so that several are
-// back before the first goes out again.
-func (q *queue) putBack(m *message, process string) {
+// lastPlace returns a new place at the end.
+func (q *queue) lastPlace() uint64 {
+	q.nextPlace++
+	return behindFront + q.nextPlace
+}
+
+// behindFront is more places than sessions return messages.
+const behindFront = 1 << 48
+
+// putBack returns a message that was requeued, or whose session has ended: to its old place in a
+// classic queue. A quorum queue keeps what was requeued by appending it to its log again, so that it
+// comes last, and what a session's end returns before everything else, in the order of delivery.
+// Neither moves its expiry. The caller serves the queue afterwards, so that several are back before
+// the first goes out again.
+func (q *queue) putBack(m *message, process string, ended bool) {
 	q.unacked--
+	if q.decl.Type == typeQuorum {
+		if ended {
+			q.nextFront++
+			m.place = q.nextFront
+		} else {
+			m.place = q.lastPlace()
+		}
+	}
 	m.redelivered = true
 	m.deliveries++
 	if q.head > 0 && (q.head == len(q.ready) || m.place < q.ready[q.head].place) {
@@ -157,8 +177,8 @@ func (q *queue) watchFront() {
 	})
 }
 
-// goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue marks all
-// that it recovers as redelivered.
+// goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue that was
+// killed marks all that it recovers as redelivered, because it can't know better.
 func (q *queue) goDown(kill bool) {
 	q.expiry.Stop()
 	q.expiryAt = 0
@@ -172,7 +192,7 @@ func (q *queue) goDown(kill bool) {
 			continue
 		}
 		m.stored = true
-		if q.decl.Type == typeClassic {
+		if kill && q.decl.Type == typeClassic {
 			m.redelivered = true
 		}
 		kept = append(kept, m)

@@ -76,7 +76,10 @@ func TestRule1Topics(t *testing.T) {
 		{"a.#.c", "a.c", true},
 		{"a.#.c", "a.b.b.c", true},
 		{"a.#.c", "a.b", false},
-		{"#.*", "", true},
+		{"#.*", "", false},
+		{"*", "", false},
+		{"a.*", "a.", true},
+		{"*", ".", false},
 		{"*.#", "a", true},
 		{"a.*.c", "a..c", true},
 		{"#.#", "a", true},
@@ -84,8 +87,8 @@ func TestRule1Topics(t *testing.T) {
 		{"", "a", false},
 	}
 	for _, c := range cases {
-		if got := matchTopic(c.pattern, c.key, false, false); got != c.want {
-			t.Errorf("matchTopic(%q, %q) = %v, want %v", c.pattern, c.key, got, c.want)
+		if got := (&exchange{kind: broker.Topic}).matches(c.pattern, c.key); got != c.want {
+			t.Errorf("matches(%q, %q) = %v, want %v", c.pattern, c.key, got, c.want)
 		}
 	}
 }

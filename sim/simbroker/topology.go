@@ -116,11 +116,12 @@ func (e *exchange) matches(pattern, key string) bool {
 	if e.kind == broker.Direct {
 		return pattern == key
 	}
-	return matchTopic(pattern, key, false, false)
+	return matchTopic(pattern, key, pattern == "", key == "")
 }
 
 // matchTopic matches words separated by dots: "*" is one word, "#" any number, none included. The
-// flags say that no words are left, which differs from one empty word.
+// flags say that no words are left, which differs from one empty word; an empty key or pattern as a
+// whole has none.
 func matchTopic(pattern, key string, patternOver, keyOver bool) bool {
 	if patternOver {
 		return keyOver

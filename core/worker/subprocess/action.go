@@ -1,0 +1,107 @@
+package subprocess
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"handoff/core/execution"
+)
+
+// interpreters are the programs that run scripts.
+func interpreters() map[string]string {
+	return map[string]string{Shell: "/bin/sh", Python: "python3", Node: "node"}
+}
+
+// Runtimes lists the runtimes that this machine can run, in the order of the contract.
+func Runtimes() []string {
+	var found []string
+	for _, r := range []string{Shell, Python, Node} {
+		if _, err := exec.LookPath(interpreters()[r]); err == nil && unsupported() == nil {
+			found = append(found, r)
+		}
+	}
+	return append(found, Noop)
+}
+
+// command is the command line of an action. It holds nothing but what the action's author wrote.
+func command(dir string, a execution.Action) ([]string, error) {
+	program, ok := interpreters()[a.Runtime]
+	if !ok {
+		return nil, refuse(execution.Validation, "runtime %q is not known here", a.Runtime)
+	}
+	if a.Entrypoint == "" {
+		return nil, refuse(execution.Validation, "action %q has no entry point", a.Ref)
+	}
+	if strings.ContainsRune(a.Entrypoint, 0) {
+		return nil, refuse(execution.Validation, "the entry point of action %q holds a NUL character", a.Ref)
+	}
+	program, err := exec.LookPath(program)
+	if err != nil {
+		return nil, err // another worker may have it
+	}
+	if a.Runtime == Shell && !isScript(a.Entrypoint) {
+		return []string{program, "-c", a.Entrypoint}, nil
+	}
+	script, err := find(dir, a.Entrypoint)
+	if err != nil {
+		return nil, err
+	}
+	return []string{program, script}, nil
+}
+
+// isScript tells a shell script from a command line: one word that ends in .sh. The rule does not
+// look at the disk, so a script that is missing is never run as a command.
+func isScript(entrypoint string) bool {
+	return strings.HasSuffix(entrypoint, ".sh") && !strings.ContainsAny(entrypoint, " \t\r\n;&|<>()$`\\\"'*?[]#~=%!{}")
+}
+
+// find returns the path of a script, which lies within the actions directory.
+func find(dir, entrypoint string) (string, error) {
+	if dir == "" {
+		return "", refuse(execution.ActionNotFound, "script %q: this worker has no actions directory", entrypoint)
+	}
+	if !filepath.IsLocal(entrypoint) {
+		return "", refuse(execution.Validation, "script %q is not a path within the actions directory", entrypoint)
+	}
+	path, err := filepath.Abs(filepath.Join(dir, entrypoint))
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", refuse(execution.ActionNotFound, "script %q does not exist in the actions directory", entrypoint)
+	case errors.Is(err, fs.ErrPermission):
+		return "", refuse(execution.Permission, "script %q can't be read", entrypoint)
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", refuse(execution.Validation, "script %q is not a file", entrypoint)
+	}
+	return path, nil
+}
+
+// maxVariable is the longest parameters that are handed over in the environment: Linux refuses to
+// start a program with a variable of 128 KiB.
+const maxVariable = 100 << 10
+
+// baseEnvironment keeps what programs need to find themselves and their language.
+func baseEnvironment(all []string) []string {
+	var kept []string
+	for _, v := range all {
+		name, _, _ := strings.Cut(v, "=")
+		switch name {
+		case "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR":
+			kept = append(kept, v)
+		default:
+			if strings.HasPrefix(name, "LC_") {
+				kept = append(kept, v)
+			}
+		}
+	}
+	return kept
+}

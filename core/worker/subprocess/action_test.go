@@ -1,0 +1,186 @@
+package subprocess
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/worker"
+)
+
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"run.sh", "run.py"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder.sh"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir, runtime, entrypoint string
+		want                     []string
+		refused                  execution.Reason
+	}{
+		{dir, Shell, "run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
+		{dir, Shell, "./run.sh", []string{"/bin/sh", filepath.Join(dir, "run.sh")}, 0},
+		{dir, Shell, "echo run.sh", []string{"/bin/sh", "-c", "echo run.sh"}, 0},
+		{dir, Shell, "true;run.sh", []string{"/bin/sh", "-c", "true;run.sh"}, 0},
+		{"", Shell, "exit 0", []string{"/bin/sh", "-c", "exit 0"}, 0},
+		{dir, Shell, "gone.sh", nil, execution.ActionNotFound},
+		{"", Shell, "run.sh", nil, execution.ActionNotFound},
+		{dir, Shell, "folder.sh", nil, execution.Validation},
+		{dir, Shell, "../run.sh", nil, execution.Validation},
+		{dir, Shell, "/etc/run.sh", nil, execution.Validation},
+		{dir, Shell, "", nil, execution.Validation},
+		{dir, Shell, "echo \x00", nil, execution.Validation},
+		{dir, "cobol", "run.sh", nil, execution.Validation},
+	} {
+		argv, err := command(c.dir, execution.Action{Ref: "a", Runtime: c.runtime, Entrypoint: c.entrypoint})
+		var r *refusal
+		if c.refused != execution.NoReason {
+			if !errors.As(err, &r) || r.reason != c.refused {
+				t.Errorf("%s %q: %v, %v, want a refusal for %v", c.runtime, c.entrypoint, argv, err, c.refused)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(argv, c.want) {
+			t.Errorf("%s %q: %v, %v, want %v", c.runtime, c.entrypoint, argv, err, c.want)
+		}
+	}
+}
+
+func TestNoopAndRefusalsAreRunsThatHaveEnded(t *testing.T) {
+	r := New(Options{})
+	for _, c := range []struct {
+		runtime string
+		want    execution.Reason
+	}{{Noop, execution.NoReason}, {"cobol", execution.Validation}} {
+		run, err := r.Start(context.Background(), worker.Spec{Action: execution.Action{Runtime: c.runtime, Entrypoint: "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Kill(0)
+		run.Extend(time.Hour)
+		if exit, err := run.Wait(context.Background()); err != nil || exit.Killed || exit.Reason != c.want {
+			t.Errorf("%s: %+v, %v", c.runtime, exit, err)
+		}
+	}
+	if rs := Runtimes(); !slices.Contains(rs, Noop) {
+		t.Errorf("runtimes %v", rs)
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	const now = 1000 * time.Second
+	for _, c := range []struct{ at, left, want time.Duration }{
+		{now, 20 * time.Second, 1020 * time.Second},
+		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // under way for 10 s
+		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender stood still: over
+		{0, 20 * time.Second, 1020 * time.Second},                 // no shared clock
+		{2000 * time.Second, 20 * time.Second, 1020 * time.Second},
+		{now, -time.Second, 999 * time.Second},
+		{now, math.MaxInt64 - 5, math.MaxInt64},
+	} {
+		if got := deadline(now, c.at, c.left); got != c.want {
+			t.Errorf("%v left at %v: %v, want %v", c.left, c.at, got, c.want)
+		}
+	}
+}
+
+func TestOrders(t *testing.T) {
+	o := order{verb: verbFence, left: 3 * time.Second, at: 7}
+	if got, err := parseOrder(o.String()); err != nil || got != o {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, line := range []string{"", "fence", "fence soon 1", "fence 1"} {
+		if o, err := parseOrder(line); err == nil {
+			t.Errorf("%q is %+v", line, o)
+		}
+	}
+}
+
+func printed(limit int, text string) *tail {
+	t := &tail{limit: limit}
+	t.readFrom(strings.NewReader(text))
+	return t
+}
+
+func TestOutput(t *testing.T) {
+	for _, c := range []struct {
+		limit        int
+		stdout, want string
+	}{
+		{100, "", ``},
+		{100, "hello\n", `"hello\n"`},
+		{100, "log\n{\"a\": 1, \"b\": \"<x>\"}\n\n", `{"a":1,"b":"<x>"}`},
+		{100, "{\"a\":1}\nmore\n", `"{\"a\":1}\nmore\n"`},
+		{100, "{\"a\":1} trailing", `"{\"a\":1} trailing"`},
+		{100, "[1]", `"[1]"`},
+		{10, strings.Repeat("x", 95) + "\n{\"a\":1}", `{"a":1}`},
+		{10, strings.Repeat("x", 95), `"[85 bytes before this were not kept]\nxxxxxxxxxx"`},
+		{7, `{"a":1}{"a":1}`, `"[7 bytes before this were not kept]\n{\"a\":1}"`},
+		// What PostgreSQL would refuse.
+		{100, `{"a\u0000":"b\u0000\ud800"}`, `{"a�":"b��"}`},
+		{100, `{"n":[1e999999,12345678901234567890,0.1]}`, `{"n":["1e999999",12345678901234567890,0.1]}`},
+		{100, "a\x00b\xff", `"a�b�"`},
+	} {
+		exit := outcome(end{}, printed(c.limit, c.stdout), printed(c.limit, ""))
+		if string(exit.Output) != c.want || exit.Reason != execution.NoReason || exit.Killed {
+			t.Errorf("%q: %+v with output %s, want %s", c.stdout, exit, exit.Output, c.want)
+		}
+		if exit.Output != nil && !json.Valid(exit.Output) {
+			t.Errorf("%q: no JSON: %s", c.stdout, exit.Output)
+		}
+	}
+}
+
+func TestClassification(t *testing.T) {
+	for _, c := range []struct {
+		end            end
+		stdout, stderr string
+		want           execution.Reason
+		message        string
+	}{
+		{end{Code: 1}, "", "no luck\n", execution.Unknown, "exit status 1: no luck"},
+		{end{Code: 64}, "", "", execution.InvalidParameters, "exit status 64"},
+		{end{Code: 65}, "", "", execution.Validation, "exit status 65"},
+		{end{Code: 75}, "", "", execution.Transient, "exit status 75"},
+		{end{Code: 77}, "", "", execution.Permission, "exit status 77"},
+		{end{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
+		{end{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
+		{end{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
+		// Not an action's to say, not a reason, not an error object.
+		{end{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
+		{end{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
+		{end{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},
+		{end{Signal: "segmentation fault"}, "", "", execution.Unknown, "ended by signal: segmentation fault"},
+	} {
+		exit := outcome(c.end, printed(1000, c.stdout), printed(1000, c.stderr))
+		if exit.Killed || exit.Reason != c.want || exit.Message != c.message {
+			t.Errorf("%+v %q %q: %+v", c.end, c.stdout, c.stderr, exit)
+		}
+	}
+	if exit := outcome(end{Signal: "killed", Cause: causeFence}, printed(10, ""), printed(10, "")); !exit.Killed || exit.Reason != execution.NoReason {
+		t.Errorf("killed: %+v", exit)
+	}
+	if m := explain("exit status 1", printed(1<<20, strings.Repeat("é", 1<<19))); len(m) > messageLimit+100 {
+		t.Errorf("a message of %d bytes", len(m))
+	}
+}
+
+func TestEnvironmentOfActionsIsShort(t *testing.T) {
+	got := baseEnvironment([]string{"PATH=/bin", "HANDOFF_DATABASE_URL=secret", "LC_ALL=C", "PGPASSWORD=secret", "HOME=/root", "odd"})
+	if want := []string{"PATH=/bin", "LC_ALL=C", "HOME=/root"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

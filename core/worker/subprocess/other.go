@@ -1,0 +1,23 @@
+//go:build !unix
+
+package subprocess
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/core/worker"
+)
+
+// ShimMain does nothing: no shim is started on this system.
+func ShimMain() {}
+
+// unsupported is why actions can't run on this system.
+func unsupported() error {
+	return errors.New("running actions needs process groups, which this system does not have; only the runtime noop works here")
+}
+
+func machineClock() time.Duration { return 0 }
+
+func (r *Runner) launch(context.Context, launch) (worker.Run, error) { return nil, unsupported() }

@@ -1,0 +1,212 @@
+package subprocess
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"handoff/core/execution"
+	"handoff/core/worker"
+)
+
+// messageLimit bounds the text that explains a failure, in bytes.
+const messageLimit = 4 << 10
+
+// tail keeps the end of a stream.
+type tail struct {
+	limit int
+	kept  []byte
+	cut   int64
+}
+
+// readFrom reads until the stream ends, however long it is.
+func (t *tail) readFrom(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		t.write(buf[:n])
+		if err != nil {
+			return
+		}
+	}
+}
+
+// write lets the buffer grow to twice the limit, so that its end is moved once in a limit's length.
+func (t *tail) write(b []byte) {
+	t.kept = append(t.kept, b...)
+	if len(t.kept) > 2*t.limit {
+		t.trim()
+	}
+}
+
+func (t *tail) trim() {
+	if over := len(t.kept) - t.limit; over > 0 {
+		t.cut += int64(over)
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+}
+
+// text is what was kept, fit to be stored, with a note where something is missing.
+func (t *tail) text() string {
+	t.trim()
+	text := clean(string(t.kept))
+	if t.cut > 0 {
+		text = fmt.Sprintf("[%d bytes before this were not kept]\n%s", t.cut, text)
+	}
+	return text
+}
+
+// lastLine is the last line that is not blank.
+func (t *tail) lastLine() []byte {
+	t.trim()
+	b := bytes.TrimSpace(t.kept)
+	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+		b = b[i+1:]
+	} else if t.cut > 0 {
+		return nil // its beginning was not kept
+	}
+	return bytes.TrimSpace(b)
+}
+
+// clean makes text that a database takes: valid UTF-8 without NUL.
+func clean(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// object returns a line as a JSON object, or nil if it is none. It is rewritten on the way, because
+// PostgreSQL refuses what JSON allows: NUL, lone surrogates, numbers without bounds. A result that the
+// database refuses would be a result lost.
+func object(line []byte) map[string]any {
+	if len(line) == 0 || line[0] != '{' {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	var m map[string]any
+	if d.Decode(&m) != nil {
+		return nil
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return nil
+	}
+	cleaned, _ := storable(m).(map[string]any)
+	return cleaned
+}
+
+func storable(v any) any {
+	switch v := v.(type) {
+	case string:
+		return clean(v)
+	case json.Number:
+		if _, err := strconv.ParseFloat(v.String(), 64); err != nil {
+			return v.String()
+		}
+		return v
+	case []any:
+		for i := range v {
+			v[i] = storable(v[i])
+		}
+		return v
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, x := range v {
+			m[clean(k)] = storable(x)
+		}
+		return m
+	}
+	return v
+}
+
+func encode(m map[string]any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if e.Encode(m) != nil {
+		return nil
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// outcome turns an end and what was printed into an Exit.
+func outcome(e end, stdout, stderr *tail) worker.Exit {
+	var exit worker.Exit
+	last := object(stdout.lastLine())
+	if last != nil {
+		exit.Output = encode(last)
+	} else if text := stdout.text(); text != "" {
+		exit.Output = quote(text)
+	}
+	switch {
+	case e.Cause != "":
+		exit.Killed = true
+		exit.Message = "killed: " + string(e.Cause)
+	case e.Signal != "":
+		// Not by us: a crash, the kernel short of memory, an operator.
+		exit.Reason = execution.Unknown
+		exit.Message = explain("ended by signal: "+e.Signal, stderr)
+	case e.Code != 0:
+		exit.Reason, exit.Message = classify(last, e.Code, stderr)
+	}
+	return exit
+}
+
+// classify says why an action failed: what its last line says, else what its exit code means.
+func classify(last map[string]any, code int, stderr *tail) (execution.Reason, string) {
+	for _, line := range []map[string]any{last, object(stderr.lastLine())} {
+		said, ok := line["error"].(map[string]any)
+		if !ok {
+			continue
+		}
+		name, _ := said["type"].(string)
+		message, _ := said["message"].(string)
+		return ownReason(name), shorten(message)
+	}
+	reason := execution.Unknown
+	switch code {
+	case 64: // EX_USAGE
+		reason = execution.InvalidParameters
+	case 65: // EX_DATAERR
+		reason = execution.Validation
+	case 75: // EX_TEMPFAIL
+		reason = execution.Transient
+	case 77: // EX_NOPERM
+		reason = execution.Permission
+	}
+	return reason, explain(fmt.Sprintf("exit status %d", code), stderr)
+}
+
+// ownReason is the reason that an action names. The others are not its to give: they say what became
+// of its worker or its message.
+func ownReason(name string) execution.Reason {
+	r, err := execution.ParseReason(name)
+	if err != nil {
+		return execution.Unknown
+	}
+	switch r {
+	case execution.Transient, execution.Connection, execution.Validation, execution.Permission,
+		execution.ActionNotFound, execution.InvalidParameters, execution.Rejected:
+		return r
+	default:
+		return execution.Unknown
+	}
+}
+
+// explain is what happened and the end of what was written to standard error.
+func explain(what string, stderr *tail) string {
+	text := strings.TrimSpace(stderr.text())
+	if text == "" {
+		return what
+	}
+	return what + ": " + shorten(text)
+}
+
+// shorten keeps the end of a text, where programs say what went wrong.
+func shorten(text string) string {
+	if len(text) <= messageLimit {
+		return text
+	}
+	return "…" + strings.ToValidUTF8(text[len(text)-messageLimit:], "")
+}

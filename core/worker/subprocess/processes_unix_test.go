@@ -1,0 +1,364 @@
+//go:build unix
+
+package subprocess
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/worker"
+)
+
+// patience bounds every wait for something that has to happen.
+const patience = 30 * time.Second
+
+// bench is a runner with a directory of its own, which is where its actions start.
+type bench struct {
+	t    *testing.T
+	dir  string
+	host *daemon.Host
+	*Runner
+}
+
+func newBench(t *testing.T, limit int) *bench {
+	t.Parallel()
+	b := &bench{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
+	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
+	return b
+}
+
+// start starts an action whose fence and limit are far away unless given.
+func (b *bench) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
+	b.t.Helper()
+	now := b.host.Monotonic()
+	s := worker.Spec{
+		Key: execution.Key{ID: 41, Epoch: 3}, Action: a, Parameters: json.RawMessage(parameters), Fence: now + time.Hour, Limit: now + time.Hour,
+	}
+	if len(fence) > 0 {
+		s.Fence = now + fence[0]
+	}
+	if len(fence) > 1 {
+		s.Limit = now + fence[1]
+	}
+	run, err := b.Start(context.Background(), s)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { run.Kill(0); b.wait(run) })
+	return run
+}
+
+func (b *bench) shell(line string, fence ...time.Duration) worker.Run {
+	b.t.Helper()
+	return b.start(execution.Action{Ref: "test", Runtime: Shell, Entrypoint: line}, "", fence...)
+}
+
+func (b *bench) wait(run worker.Run) worker.Exit {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	exit, err := run.Wait(ctx)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return exit
+}
+
+func (b *bench) read(name string) string {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(b.dir, name))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// pid waits for an action to write a number to a file, by moving it there.
+func (b *bench) pid(name string) int {
+	b.t.Helper()
+	pid := 0
+	eventually(b.t, "a number in "+name, patience, func() bool {
+		text, err := os.ReadFile(filepath.Join(b.dir, name))
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err == nil
+	})
+	return pid
+}
+
+// eventually polls: what it waits for happens in processes that have no way to tell.
+func eventually(t *testing.T, what string, within time.Duration, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", within, what)
+		}
+	}
+}
+
+// alive says whether a process or, for a negative number, a process group exists.
+func alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
+
+// put is shell text that writes a word to a file in one step.
+func put(word, name string) string {
+	return fmt.Sprintf("echo %s > %s.new; mv %s.new %s; ", word, name, name, name)
+}
+
+func TestSuccess(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(`echo working; echo "{\"id\":\"$HANDOFF_EXECUTION_ID\",\"epoch\":\"$HANDOFF_EPOCH\"}"`)
+	exit := b.wait(run)
+	if exit.Killed || exit.Reason != execution.NoReason || string(exit.Output) != `{"epoch":"3","id":"41"}` {
+		t.Errorf("%+v with output %s", exit, exit.Output)
+	}
+	run.Kill(0)
+	run.Extend(0)
+	if again := b.wait(run); again.Killed {
+		t.Error("a kill after the end changed it")
+	}
+}
+
+func TestScripts(t *testing.T) {
+	b := newBench(t, 0)
+	for runtime, script := range map[string]string{
+		Shell:  "read -r line\necho \"$line\"\n",
+		Python: "import sys\nprint(sys.stdin.read())\n",
+		Node:   "process.stdin.pipe(process.stdout)\n",
+	} {
+		name := "echo." + map[string]string{Shell: "sh", Python: "py", Node: "js"}[runtime]
+		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(runtime, func(t *testing.T) {
+			if !strings.Contains(strings.Join(Runtimes(), " "), runtime) {
+				t.Skipf("no %s on this machine", runtime)
+			}
+			exit := b.wait(b.start(execution.Action{Runtime: runtime, Entrypoint: name}, `{"say":"hi"}`))
+			if exit.Killed || exit.Reason != execution.NoReason || string(exit.Output) != `{"say":"hi"}` {
+				t.Errorf("%+v with output %s", exit, exit.Output)
+			}
+		})
+	}
+}
+
+func TestParametersAreNotInterpreted(t *testing.T) {
+	b := newBench(t, 0)
+	parameters := `{ "a": "$(touch pwned) ` + "`touch pwned`" + ` \"x\" 'y' ; touch pwned \\ \n", "b" :"é😀%s" }` + "\n"
+	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; printf %s "$HANDOFF_PARAMETERS" > variable`}, parameters)
+	if exit := b.wait(run); exit.Reason != execution.NoReason {
+		t.Fatalf("%+v", exit)
+	}
+	if b.read("input") != parameters || b.read("variable") != parameters {
+		t.Errorf("input %q\nvariable %q\nwant %q", b.read("input"), b.read("variable"), parameters)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "pwned")); err == nil {
+		t.Error("the parameters were run")
+	}
+}
+
+func TestLongParameters(t *testing.T) {
+	b := newBench(t, 0)
+	long := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; echo "${HANDOFF_PARAMETERS-unset}"`}, long)
+	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
+		t.Errorf("%+v with output %s, input of %d bytes", exit, exit.Output, len(b.read("input")))
+	}
+	// An action that does not read them ends all the same.
+	if exit := b.wait(b.start(execution.Action{Runtime: Shell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
+		t.Errorf("%+v", exit)
+	}
+	if exit := b.wait(b.shell("cat")); string(exit.Output) != `{}` {
+		t.Errorf("no parameters: %s", exit.Output)
+	}
+}
+
+func TestSecretsOfTheWorkerStayThere(t *testing.T) {
+	b := newBench(t, 0)
+	exit := b.wait(b.shell("env"))
+	if s := string(exit.Output); strings.Contains(s, "secret") || !strings.Contains(s, "PATH=") {
+		t.Errorf("environment %s", s)
+	}
+}
+
+func TestFailures(t *testing.T) {
+	b := newBench(t, 0)
+	for _, c := range []struct {
+		line, message string
+		want          execution.Reason
+	}{
+		{"echo oops >&2; exit 75", "exit status 75: oops", execution.Transient},
+		{"exit 3", "exit status 3", execution.Unknown},
+		{`echo '{"error":{"type":"permission","message":"not you"}}'; exit 1`, "not you", execution.Permission},
+		{"kill -SEGV $$", "ended by signal: segmentation fault", execution.Unknown},
+	} {
+		if exit := b.wait(b.shell(c.line)); exit.Killed || exit.Reason != c.want || exit.Message != c.message {
+			t.Errorf("%s: %+v", c.line, exit)
+		}
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	b := newBench(t, 0)
+	now := b.host.Monotonic()
+	spec := worker.Spec{Action: execution.Action{Runtime: Shell, Entrypoint: "true"}, Fence: now + time.Hour, Limit: now + time.Hour}
+	late := spec
+	late.Fence = now
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	nowhere := New(Options{Host: b.host, Actions: filepath.Join(b.dir, "missing")})
+	for name, start := range map[string]func() (worker.Run, error){
+		"past the fence": func() (worker.Run, error) { return b.Start(context.Background(), late) },
+		"ended context":  func() (worker.Run, error) { return b.Start(ended, spec) },
+		"no directory":   func() (worker.Run, error) { return nowhere.Start(context.Background(), spec) },
+	} {
+		if run, err := start(); err == nil {
+			t.Errorf("%s: %+v started", name, b.wait(run))
+		}
+	}
+}
+
+func TestOutputIsLimited(t *testing.T) {
+	b := newBench(t, 1000)
+	exit := b.wait(b.shell(`head -c 20000000 /dev/zero | tr '\0' x; echo; echo '{"n":1}'`))
+	if string(exit.Output) != `{"n":1}` {
+		t.Errorf("output %.100s", exit.Output)
+	}
+	exit = b.wait(b.shell(`head -c 20000000 /dev/zero | tr '\0' x; head -c 9999 /dev/zero >&2; exit 1`))
+	if len(exit.Output) > 1100 || len(exit.Message) > 4000 {
+		t.Errorf("output of %d bytes, message of %d", len(exit.Output), len(exit.Message))
+	}
+}
+
+func TestKillAnActionThatObeys(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 600 & wait`)
+	pid := b.pid("pid")
+	run.Kill(time.Hour)
+	if exit := b.wait(run); !exit.Killed {
+		t.Errorf("%+v", exit)
+	}
+	if b.read("obeyed") != "bye\n" || alive(pid) || alive(-pid) {
+		t.Error("it did not end as it was asked to")
+	}
+}
+
+func TestKillAnActionThatIgnoresIt(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 600; done`)
+	pid := b.pid("pid")
+	began := time.Now()
+	run.Kill(500 * time.Millisecond)
+	exit := b.wait(run)
+	if took := time.Since(began); !exit.Killed || took < 500*time.Millisecond || alive(pid) || alive(-pid) {
+		t.Errorf("%+v after %v", exit, took)
+	}
+	// A second kill without grace does not wait for the first.
+	run = b.shell(`trap '' TERM; ` + put("$$", "again") + `while :; do sleep 600; done`)
+	b.pid("again")
+	run.Kill(time.Hour)
+	run.Kill(0)
+	if exit := b.wait(run); !exit.Killed {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestGrandchildrenDie(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(`sh -c '` + put("$$", "child") + `sleep 600 & wait' & ` + put("$$", "pid") + `wait`)
+	pid, child := b.pid("pid"), b.pid("child")
+	run.Kill(0)
+	if exit := b.wait(run); !exit.Killed || alive(-pid) || alive(child) {
+		t.Errorf("%+v, group alive: %v", exit, alive(-pid))
+	}
+	// Nor does anything stay behind of an action that ends by itself.
+	run = b.shell(`sleep 600 & ` + put("$!", "left"))
+	if exit := b.wait(run); exit.Killed || exit.Reason != execution.NoReason || alive(b.pid("left")) {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestFence(t *testing.T) {
+	b := newBench(t, 0)
+	began := time.Now()
+	run := b.shell(put("$$", "pid")+"sleep 600", time.Second)
+	exit := b.wait(run)
+	if took := time.Since(began); !exit.Killed || took < 900*time.Millisecond || !strings.Contains(exit.Message, "fence") {
+		t.Errorf("%+v after %v", exit, took)
+	}
+	if pid := b.pid("pid"); alive(-pid) {
+		t.Error("the group lives")
+	}
+}
+
+func TestExtension(t *testing.T) {
+	b := newBench(t, 0)
+	began := time.Now()
+	run := b.shell("sleep 600", time.Second)
+	run.Extend(b.host.Monotonic() + 2*time.Second)
+	run.Extend(b.host.Monotonic() + time.Millisecond) // an earlier one has no effect
+	exit := b.wait(run)
+	if took := time.Since(began); !exit.Killed || took < 1900*time.Millisecond {
+		t.Errorf("%+v after %v", exit, took)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell("sleep 600", time.Second, time.Second)
+	run.Extend(b.host.Monotonic() + time.Hour)
+	if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell("sleep 600")
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	if exit, err := run.Wait(ctx); err == nil {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	b := newBench(t, 0)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var wrong bytes.Buffer
+	for i := range 200 {
+		all.Go(func() {
+			now := b.host.Monotonic()
+			run, err := b.Start(context.Background(), worker.Spec{
+				Key: execution.Key{ID: execution.ID(i)}, Action: execution.Action{Runtime: Shell, Entrypoint: `echo "{\"n\":$HANDOFF_EXECUTION_ID}"`},
+				Fence: now + time.Hour, Limit: now + time.Hour,
+			})
+			var exit worker.Exit
+			if err == nil {
+				exit, err = run.Wait(context.Background())
+			}
+			if want := fmt.Sprintf(`{"n":%d}`, i); err != nil || string(exit.Output) != want {
+				mu.Lock()
+				fmt.Fprintf(&wrong, "%d: %v, %+v with output %s\n", i, err, exit, exit.Output)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	if wrong.Len() > 0 {
+		t.Error(wrong.String())
+	}
+}

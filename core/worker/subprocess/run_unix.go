@@ -1,0 +1,274 @@
+//go:build unix
+
+package subprocess
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/worker"
+)
+
+const (
+	// startTimeout bounds how long a shim may take to report that its action has started.
+	startTimeout = 15 * time.Second
+	// orderTimeout bounds how long a caller waits for a full pipe: its shim does not read, and the
+	// heartbeat must not wait for it.
+	orderTimeout = 20 * time.Millisecond
+	// answerTimeout is how long after its time an action that is to be dead may be reported as
+	// alive; then the shim doesn't work any more, and the worker kills both.
+	answerTimeout = 3 * time.Second
+	// drainTimeout is how long output is read after everything that could write it should be dead.
+	drainTimeout = time.Second
+)
+
+// unsupported is why actions can't run on this system; nil if they can.
+func unsupported() error { return nil }
+
+// action is one action under its shim, seen from the worker.
+type action struct {
+	host           host.Host
+	shim           *exec.Cmd
+	control        *os.File
+	reports        *os.File
+	stdout, stderr *os.File
+	out, err       tail
+
+	// begun is closed when the action has started, done when it and its shim are gone.
+	begun, done chan struct{}
+	// exit and failure are set before done is closed. A failure says that nothing was started.
+	exit    worker.Exit
+	failure error
+
+	mu sync.Mutex
+	// group is the action's process group, 0 while it is not known and when it is gone.
+	group     int
+	over      bool
+	destroyed bool
+	// backstops are timers of destroyAfter.
+	backstops []*time.Timer
+}
+
+// launch starts a shim and has it start the action.
+func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
+	line, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	a, err := r.spawn(l)
+	if err != nil {
+		return nil, fmt.Errorf("starting the action's shim: %w", err)
+	}
+	go a.supervise()
+	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
+	defer cancel()
+	stop := context.AfterFunc(bound, a.abandon)
+	defer stop()
+	if _, err := a.control.Write(append(line, '\n')); err != nil {
+		a.abandon()
+	}
+	select {
+	case <-a.begun:
+		return a, nil
+	case <-a.done:
+		if a.failure != nil {
+			return nil, a.failure
+		}
+		return a, nil
+	}
+}
+
+// spawn starts the shim and connects its pipes.
+func (r *Runner) spawn(l launch) (a *action, err error) {
+	var ends [4][2]*os.File // control, reports, standard output, standard error
+	defer func() {
+		for _, e := range ends {
+			if err != nil && e[0] != nil {
+				_ = e[0].Close()
+				_ = e[1].Close()
+			}
+		}
+	}()
+	for i := range ends {
+		if ends[i][0], ends[i][1], err = os.Pipe(); err != nil {
+			return nil, err
+		}
+	}
+	self, err := ownBinary()
+	if err != nil {
+		return nil, err
+	}
+	a = &action{
+		host: r.host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
+		out: tail{limit: r.limit}, err: tail{limit: r.limit}, begun: make(chan struct{}), done: make(chan struct{}),
+	}
+	// The shim does next to nothing, and one processor keeps its threads and its memory few.
+	a.shim = &exec.Cmd{
+		Path: self, Args: []string{os.Args[0], shimArgument, fmt.Sprintf("%d.%d", l.Execution, l.Epoch)},
+		Env:   append(os.Environ(), "GOMAXPROCS=1"),
+		Stdin: ends[0][0], Stdout: ends[2][1], Stderr: ends[3][1], ExtraFiles: []*os.File{ends[1][1]},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	if err := a.shim.Start(); err != nil {
+		return nil, err
+	}
+	for _, theirs := range []*os.File{ends[0][0], ends[1][1], ends[2][1], ends[3][1]} {
+		_ = theirs.Close()
+	}
+	return a, nil
+}
+
+// supervise reads what comes from the shim and the action until both are gone.
+func (a *action) supervise() {
+	var streams sync.WaitGroup
+	streams.Go(func() { a.out.readFrom(a.stdout) })
+	streams.Go(func() { a.err.readFrom(a.stderr) })
+	last := a.readReports()
+	_ = a.shim.Wait() // its exit says nothing that its reports don't
+	a.mu.Lock()
+	a.over = true
+	group, destroyed := a.group, a.destroyed
+	for _, t := range a.backstops {
+		t.Stop()
+	}
+	a.mu.Unlock()
+	if last.Ended == nil && group != 0 {
+		killGroup(group)
+	}
+	_ = a.stdout.SetReadDeadline(time.Now().Add(drainTimeout))
+	_ = a.stderr.SetReadDeadline(time.Now().Add(drainTimeout))
+	streams.Wait()
+	for _, f := range []*os.File{a.control, a.reports, a.stdout, a.stderr} {
+		_ = f.Close()
+	}
+	switch {
+	case last.Ended != nil:
+		a.exit = outcome(*last.Ended, &a.out, &a.err)
+	case last.Failed != "":
+		a.failure = errors.New(last.Failed)
+	case destroyed:
+		a.exit = worker.Exit{Killed: true, Message: "killed with its shim, which did not answer"}
+	case group == 0 && a.shim.ProcessState != nil && a.shim.ProcessState.Exited():
+		a.failure = errors.New(explain("the action's shim ended before it started anything", &a.err))
+	default:
+		a.exit = worker.Exit{Reason: execution.Transient, Message: explain("the action's shim was killed, and the action with it", &a.err)}
+	}
+	close(a.done)
+}
+
+// readReports follows the reports to their end, which is the shim's, and returns what they said.
+func (a *action) readReports() (all report) {
+	lines := bufio.NewScanner(a.reports)
+	for lines.Scan() {
+		var r report
+		if json.Unmarshal(lines.Bytes(), &r) != nil {
+			continue
+		}
+		if r.Started != 0 && all.Started == 0 {
+			a.mu.Lock()
+			a.group = r.Started
+			a.mu.Unlock()
+			all.Started = r.Started
+			close(a.begun)
+		}
+		if r.Failed != "" {
+			all.Failed = r.Failed
+		}
+		if r.Ended != nil {
+			all.Ended = r.Ended
+			a.mu.Lock()
+			a.group = 0 // the number may be somebody else's from now on
+			a.mu.Unlock()
+		}
+	}
+	return all
+}
+
+// killGroup kills a group whose shim is gone, and waits until nothing of it is left, so that an
+// action that is reported as ended has ended.
+func killGroup(group int) {
+	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {
+			return
+		}
+	}
+}
+
+// Wait implements worker.Run.
+func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
+	select {
+	case <-a.done:
+		return a.exit, nil
+	default:
+	}
+	select {
+	case <-a.done:
+		return a.exit, nil
+	case <-ctx.Done():
+		return worker.Exit{}, ctx.Err()
+	}
+}
+
+// Kill implements worker.Run.
+func (a *action) Kill(grace time.Duration) {
+	grace = max(0, grace)
+	a.send(order{verb: verbKill, at: machineClock(), left: grace})
+	a.destroyAfter(grace + answerTimeout)
+}
+
+// Extend implements worker.Run.
+func (a *action) Extend(fence time.Duration) {
+	at := machineClock()
+	a.send(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
+}
+
+// send hands an order to the shim. One that can't be handed over is dropped, which is the safe side:
+// a fence then comes earlier, and a kill is seen to by destroyAfter.
+func (a *action) send(o order) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	_ = a.control.SetWriteDeadline(time.Now().Add(orderTimeout))
+	_, _ = a.control.WriteString(o.String())
+}
+
+// abandon tells the shim what a dying worker would: end everything.
+func (a *action) abandon() {
+	_ = a.control.Close()
+	a.destroyAfter(answerTimeout)
+}
+
+// destroyAfter kills the action and its shim, unless they are gone by then.
+func (a *action) destroyAfter(d time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	a.backstops = append(a.backstops, time.AfterFunc(d, a.destroy))
+}
+
+func (a *action) destroy() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return
+	}
+	a.destroyed = true
+	if a.group != 0 {
+		_ = syscall.Kill(-a.group, syscall.SIGKILL)
+	}
+	_ = a.shim.Process.Kill()
+}

@@ -1,0 +1,136 @@
+package subprocess
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/worker"
+)
+
+// The runtimes.
+const (
+	Shell  = "shell"
+	Python = "python"
+	Node   = "node"
+	// Noop succeeds at once, in the worker's process.
+	Noop = "noop"
+)
+
+// DefaultOutputLimit is how many bytes are kept of each output stream where Options name no limit.
+const DefaultOutputLimit = 256 << 10
+
+// Options are what a Runner is made of.
+type Options struct {
+	// Host is the worker's machine: fences and limits are moments on its monotonic clock.
+	Host host.Host
+	// Actions is the directory that scripts are found in and actions start in; empty for no scripts,
+	// and the worker's own directory.
+	Actions string
+	// OutputLimit is how many bytes are kept of each output stream, counted from its end; 0 for the
+	// default.
+	OutputLimit int
+	// Environment is what actions see beside the harmless variables of the worker's environment, each
+	// as NAME=value.
+	Environment []string
+}
+
+// Runner implements worker.Runner with processes. Main has to call ShimMain before anything else,
+// because the runner starts its own binary again as the shim.
+type Runner struct {
+	host        host.Host
+	actions     string
+	limit       int
+	environment []string
+}
+
+var _ worker.Runner = (*Runner)(nil)
+
+// New returns a runner.
+func New(o Options) *Runner {
+	if o.OutputLimit <= 0 {
+		o.OutputLimit = DefaultOutputLimit
+	}
+	return &Runner{
+		host: o.Host, actions: o.Actions, limit: o.OutputLimit,
+		environment: append(baseEnvironment(os.Environ()), o.Environment...),
+	}
+}
+
+// Start implements worker.Runner. What is wrong with the action itself, and would be on every worker,
+// is no error but a run that has ended: errors are retried.
+func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
+	if s.Action.Runtime == Noop {
+		return over(worker.Exit{}), nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	argv, err := command(r.actions, s.Action)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return over(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	parameters := []byte(s.Parameters)
+	if len(parameters) == 0 {
+		parameters = []byte("{}")
+	}
+	// The machine's clock is read first: time that passes between the two readings shortens the loan.
+	at, now := machineClock(), r.host.Monotonic()
+	l := launch{
+		Execution: int64(s.Key.ID), Epoch: int64(s.Key.Epoch), Argv: argv, Dir: r.actions,
+		Environment: r.runEnvironment(s.Key, parameters), Parameters: parameters,
+		At: at, Fence: s.Fence - now, Limit: s.Limit - now,
+	}
+	if l.Fence <= 0 || l.Limit <= 0 {
+		return nil, errors.New("the right to run the action ended before it began")
+	}
+	return r.launch(ctx, l)
+}
+
+func (r *Runner) runEnvironment(key execution.Key, parameters []byte) []string {
+	env := append([]string(nil), r.environment...)
+	env = append(env,
+		"HANDOFF_EXECUTION_ID="+strconv.FormatInt(int64(key.ID), 10),
+		"HANDOFF_EPOCH="+strconv.FormatInt(int64(key.Epoch), 10))
+	if len(parameters) <= maxVariable {
+		env = append(env, "HANDOFF_PARAMETERS="+string(parameters))
+	}
+	return env
+}
+
+// over returns a run that has ended.
+func over(exit worker.Exit) worker.Run { return ended{exit} }
+
+type ended struct{ exit worker.Exit }
+
+func (e ended) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
+func (ended) Kill(time.Duration)                          {}
+func (ended) Extend(time.Duration)                        {}
+
+// refusal is what is wrong with an action on every worker.
+type refusal struct {
+	reason execution.Reason
+	why    string
+}
+
+func (r *refusal) Error() string { return r.why }
+
+func refuse(reason execution.Reason, why string, args ...any) error {
+	return &refusal{reason, fmt.Sprintf(why, args...)}
+}
+
+// quote is text as a JSON value.
+func quote(text string) json.RawMessage {
+	b, _ := json.Marshal(text) // a string always can be
+	return b
+}

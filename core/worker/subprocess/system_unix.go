@@ -1,0 +1,78 @@
+//go:build unix && !linux
+
+package subprocess
+
+import (
+	"errors"
+	"math"
+	"os"
+	"syscall"
+	"time"
+)
+
+const never = time.Duration(math.MaxInt64)
+
+func ownBinary() (string, error) { return os.Executable() }
+
+// machineClock is 0: there is no clock that can be compared between processes.
+func machineClock() time.Duration { return 0 }
+
+var shimStart = time.Now()
+
+func shimClock() time.Duration { return time.Since(shimStart) }
+
+// alarm wakes the shim at a moment on shimClock, later if the machine sleeps meanwhile.
+type alarm struct {
+	c     chan struct{}
+	timer *time.Timer
+}
+
+func newAlarm() (*alarm, error) { return &alarm{c: make(chan struct{}, 1)}, nil }
+
+func (a *alarm) set(at time.Duration) {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	a.timer = time.AfterFunc(at-shimClock(), func() {
+		select {
+		case a.c <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// prepare does nothing: descendants that leave the group are not found here.
+func prepare() {}
+
+// actionAttributes have no parent death signal here: if the shim is killed, its worker kills the
+// group.
+func actionAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// family is the action's process group.
+type family struct {
+	leader int
+	status syscall.WaitStatus
+	reaped bool
+}
+
+func (f *family) signal(s syscall.Signal) { _ = syscall.Kill(-f.leader, s) }
+
+// ended reaps the leader. Between that and collect its number could become somebody else's; nothing
+// here can wait without reaping.
+func (f *family) ended() bool {
+	for !f.reaped {
+		pid, err := syscall.Wait4(f.leader, &f.status, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		f.reaped = err != nil || pid == f.leader
+		break
+	}
+	return f.reaped
+}
+
+// collect kills what is left of the group.
+func (f *family) collect() (syscall.WaitStatus, error) {
+	f.signal(syscall.SIGKILL)
+	return f.status, nil
+}

@@ -1,0 +1,286 @@
+package subprocess
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/worker"
+)
+
+// workerMain makes this process a worker that runs one action, if it was started as one.
+func workerMain() {
+	if os.Getenv("HANDOFF_TEST_WORKER") == "" {
+		return
+	}
+	h := daemon.New(daemon.Options{})
+	fence, err := time.ParseDuration(os.Getenv("HANDOFF_TEST_FENCE"))
+	if err != nil {
+		panic(err)
+	}
+	run, err := New(Options{Host: h, Actions: os.Getenv("HANDOFF_TEST_DIR")}).Start(context.Background(), worker.Spec{
+		Action: execution.Action{Runtime: Shell, Entrypoint: os.Getenv("HANDOFF_TEST_WORKER")},
+		Fence:  h.Monotonic() + fence, Limit: h.Monotonic() + time.Hour,
+	})
+	if err != nil {
+		panic(err)
+	}
+	_, _ = os.Stdout.WriteString("started\n")
+	_, _ = run.Wait(context.Background())
+	os.Exit(0)
+}
+
+// process is what /proc says of a process.
+type process struct {
+	state       string
+	parent, pid int
+}
+
+func look(pid int) (p process, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return p, false
+	}
+	f := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	parent, err := strconv.Atoi(f[1])
+	return process{f[0], parent, pid}, err == nil
+}
+
+// gone is for processes whose new parent may be slow to reap them.
+func gone(pid int) bool {
+	p, ok := look(pid)
+	return !ok || p.state == "Z" || p.state == "X"
+}
+
+// leftovers reports processes that the tests started and that are still there: children of this
+// process, and everything that runs this binary as a shim.
+func leftovers() bool {
+	found := false
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(name)))
+		p, ok := look(pid)
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		argv := strings.Split(string(line), "\x00")
+		shim := len(argv) > 1 && argv[0] == os.Args[0] && argv[1] == shimArgument
+		if ok && (p.parent == os.Getpid() || shim) {
+			fmt.Printf("left over: %d %s %q\n", pid, p.state, argv)
+			found = true
+		}
+	}
+	return found
+}
+
+// startWorker starts another process as the worker of one action, and waits until that has started.
+func (b *bench) startWorker(line string, fence time.Duration) *exec.Cmd {
+	b.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+line, "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE="+fence.String())
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "started\n" {
+		b.t.Fatalf("%q, %v", line, err)
+	}
+	return cmd
+}
+
+const family3 = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 600; done' & `
+
+func TestActionsEndWithAKilledWorker(t *testing.T) {
+	b := newBench(t, 0)
+	w := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 600' & `+put("$$", "pid")+`wait`, time.Hour)
+	pids := []int{b.pid("pid"), b.pid("child"), b.pid("away")}
+	if err := w.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the death of the killed worker's action", time.Second, func() bool {
+		return gone(pids[0]) && gone(pids[1]) && gone(pids[2])
+	})
+	if alive(-pids[0]) {
+		t.Error("its group lives")
+	}
+}
+
+func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
+	b := newBench(t, 0)
+	began := time.Now()
+	w := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
+	pid, child := b.pid("pid"), b.pid("child")
+	// Its whole group, as a terminal would stop it.
+	if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the worker stands still", patience, func() bool {
+		p, ok := look(w.Process.Pid)
+		return ok && p.state == "T"
+	})
+	if gone(pid) && time.Since(began) < 2*time.Second {
+		t.Error("the action ended before its fence")
+	}
+	eventually(t, "the death of the action", patience, func() bool { return gone(pid) && gone(child) })
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("it lived for %v under a fence of 2s", took)
+	}
+	if p, ok := look(w.Process.Pid); !ok || p.state != "T" {
+		t.Errorf("the worker took part in it: %+v", p)
+	}
+}
+
+// shimOf is the process that an action is a child of.
+func shimOf(t *testing.T, pid int) int {
+	t.Helper()
+	p, ok := look(pid)
+	if !ok {
+		t.Fatal("the action is gone")
+	}
+	return p.parent
+}
+
+func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
+	b := newBench(t, 0)
+	if err := syscall.Mkfifo(filepath.Join(b.dir, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := b.shell(put("$$", "pid") + `read -r x < go; echo "{\"x\":\"$x\"}"`)
+	pid := b.pid("pid")
+	shim := shimOf(t, pid)
+	if session, err := sessionOf(shim); err != nil || session != shim {
+		t.Errorf("the shim is of session %d, %v", session, err)
+	}
+	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		if err := syscall.Kill(shim, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "go"), []byte("on\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if exit := b.wait(run); exit.Killed || string(exit.Output) != `{"x":"on"}` {
+		t.Errorf("%+v with output %s", exit, exit.Output)
+	}
+	if !gone(shim) {
+		t.Error("the shim is still there")
+	}
+}
+
+func sessionOf(pid int) (int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))[3])
+}
+
+// Descendants that left the group, and those whose parents are gone, belong to the action as well.
+func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
+	b := newBench(t, 0)
+	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 600" & ` + put("$$", "outer") + `wait' & `
+	run := b.shell(away + put("$$", "pid") + `wait`)
+	pids := []int{b.pid("pid"), b.pid("outer"), b.pid("inner")}
+	run.Kill(0)
+	if exit := b.wait(run); !exit.Killed {
+		t.Errorf("%+v", exit)
+	}
+	for _, pid := range pids {
+		if !gone(pid) {
+			t.Errorf("%d of %v is alive", pid, pids)
+		}
+	}
+	// The same after an end of its own, with output held open by what left.
+	run = b.shell(`setsid sh -c 'echo $$ > daemon.new; mv daemon.new daemon; sleep 600' & while ! test -e daemon; do sleep 0.01; done; echo '{"ok":true}'`)
+	if exit := b.wait(run); exit.Killed || string(exit.Output) != `{"ok":true}` || !gone(b.pid("daemon")) {
+		t.Errorf("%+v with output %s", exit, exit.Output)
+	}
+}
+
+func TestOrphansAreReapedWhileTheActionRuns(t *testing.T) {
+	b := newBench(t, 0)
+	b.shell(`i=0; while test $i -lt 20; do (sleep 0.01 &); i=$((i+1)); done; ` + put("$$", "pid") + `sleep 600`)
+	shim := shimOf(t, b.pid("pid"))
+	eventually(t, "twenty orphans are reaped", patience, func() bool {
+		children, err := childrenOf(shim)
+		return err == nil && len(children) == 1
+	})
+}
+
+func TestActionEndsWithItsShim(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(family3 + put("$$", "pid") + `wait`)
+	pid, child := b.pid("pid"), b.pid("child")
+	if err := syscall.Kill(shimOf(t, pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if exit := b.wait(run); exit.Killed || exit.Reason != execution.Transient {
+		t.Errorf("%+v", exit)
+	}
+	if !gone(pid) || !gone(child) {
+		t.Error("the action outlived its shim")
+	}
+}
+
+func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
+	b := newBench(t, 0)
+	run := b.shell(put("$$", "pid") + "sleep 600")
+	pid := b.pid("pid")
+	shim := shimOf(t, pid)
+	if err := syscall.Kill(shim, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	run.Kill(0)
+	if exit := b.wait(run); !exit.Killed || !gone(pid) || !gone(shim) {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestWitness(t *testing.T) {
+	b := newBench(t, 0)
+	file := filepath.Join(b.dir, "witness")
+	w := exec.Command(os.Args[0])
+	w.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+put("$$", "pid")+"exit 0", "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE=1h", "HANDOFF_WITNESS="+file)
+	if out, err := w.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	type note struct {
+		Event                 string
+		Execution, Epoch, PID int64
+		Mono                  int64 `json:"mono_ns"`
+		Wall                  int64 `json:"wall_ns"`
+	}
+	var notes []note
+	for line := range strings.Lines(b.read("witness")) {
+		var n note
+		if err := json.Unmarshal([]byte(line), &n); err != nil {
+			t.Fatal(err)
+		}
+		notes = append(notes, n)
+	}
+	events := []string{"start", "end"}
+	if len(notes) != 2 || !slices.Equal(events, []string{notes[0].Event, notes[1].Event}) {
+		t.Fatalf("%+v", notes)
+	}
+	start, end := notes[0], notes[1]
+	if start.PID != int64(b.pid("pid")) || end.PID != start.PID || end.Mono <= start.Mono || end.Wall <= start.Wall {
+		t.Errorf("%+v", notes)
+	}
+}

@@ -1,0 +1,101 @@
+package simbroker
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/broker/brokertest"
+)
+
+// The model keeps the contract that RabbitMQ keeps, on several networks.
+func TestContract(t *testing.T) {
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { brokertest.Run(t, model(seed), 2) })
+	}
+}
+
+// model runs a body as a task of a kernel; a body that hangs fails the test.
+func model(seed uint64) brokertest.World {
+	return func(t *testing.T, body func(s brokertest.Subject)) {
+		t.Helper()
+		w := newWorld(t, seed)
+		done := false
+		w.k.NewProcess("test").Go("body", func() {
+			body(w.subject())
+			done = true
+		})
+		w.k.Run(func() bool { return done }, hour)
+		if f := w.k.Failure(); f != nil {
+			t.Fatalf("%v\n%s", f, f.Stack)
+		}
+		if !done {
+			t.Fatal("the body did not come to its end")
+		}
+		w.conserved()
+	}
+}
+
+// subject is the model with everything that can be done to it. Each session belongs to a process of
+// its own, so that each has links of its own.
+func (w *world) subject() brokertest.Subject {
+	sessions := 0
+	return brokertest.Subject{
+		Connect: func() (broker.Session, error) {
+			sessions++
+			return w.b.Client(w.k.NewProcess(fmt.Sprint("client", sessions)), heartbeat).Connect(background)
+		},
+		Sleep: w.sleep, Now: w.k.Now, Within: w.within,
+		Quiet: time.Second, Pause: 100 * time.Millisecond, Late: 50 * time.Millisecond, Slot: 100 * time.Millisecond,
+		Heartbeat: heartbeat, Slow: true,
+		Restart:     func() { w.restart(false) },
+		Kill:        func() { w.restart(true) },
+		DeleteQueue: func(queue string) { w.b.DeleteQueue(queue) },
+		Malform:     w.malform,
+		Alarm:       w.b.SetAlarm,
+		Cut: func(s broker.Session, after time.Duration) {
+			w.k.After(after, func() { w.breakOff(s) })
+		},
+		Silence: func(s broker.Session) {
+			name := s.(*session).p.Name()
+			w.n.Cut(name, "broker", "silence")
+			w.n.Cut("broker", name, "silence")
+		},
+		Total: func(queue string) int {
+			d, _ := w.b.Depth(queue)
+			return d.Total()
+		},
+	}
+}
+
+func (w *world) restart(kill bool) {
+	w.b.Stop(kill)
+	w.sleep(4 * time.Second)
+	w.b.Start()
+}
+
+func (w *world) malform(exchange, key string) {
+	w.b.SetFilter(1, func(broker.Type, string) Tamper { return Tamper{Corrupt: true, Fault: "malform"} })
+	s, err := w.b.Client(w.k.NewProcess("malformer"), heartbeat).Connect(background)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.publish(s, broker.Confirmed, dispatch(exchange, key, 1))
+	s.Close()
+	w.b.SetFilter(1, nil)
+}
+
+// breakOff breaks a session's connection over a frame that says nothing.
+func (w *world) breakOff(s broker.Session) {
+	of := s.(*session)
+	name := of.p.Name()
+	w.n.SetReset(name, "broker", 1_000_000, "reset")
+	of.conn.SendToServer(func() {})
+	w.n.SetReset(name, "broker", 0, "reset")
+}
+
+var (
+	_ = context.Background
+	_ kernel.Wait
+)
