@@ -104,5 +104,8 @@ func Sometimes() []SometimesInfo {
 		{"orchestrated_without_message", "terminal handling was done by the reconciler because no message came"},
 		{"scheduling_claim_expired", "the claim of a dead executor was taken back"},
 		{"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect"},
+		{"run_timed_out", "a worker ended an action at its run timeout"},
+		{"overrun_ended", "the timeout monitor ended an execution whose worker had not"},
+		{"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
 }

@@ -55,6 +55,9 @@ const (
 	orchestratedWithoutMessage
 	schedulingClaimExpired
 	duplicateDispatchRefused
+	runTimedOut
+	overrunEnded
+	endedAtShutdown
 	probeCount
 )
 
@@ -83,6 +86,9 @@ func probeNames() [probeCount]string {
 		orchestratedWithoutMessage:   "orchestrated_without_message",
 		schedulingClaimExpired:       "scheduling_claim_expired",
 		duplicateDispatchRefused:     "duplicate_dispatch_refused",
+		runTimedOut:                  "run_timed_out",
+		overrunEnded:                 "overrun_ended",
+		endedAtShutdown:              "ended_at_shutdown",
 	}
 }
 
@@ -183,8 +189,11 @@ func (p *Probes) transition(e *history.Event) {
 		p.hit(schedulingClaimExpired, e.By == execution.Reconciler)
 	case e.From.Claimed() && byExecutor:
 		p.hit(workAbandoned, e.Reason == execution.WorkerLost)
+		p.hit(overrunEnded, e.To == execution.Timeout)
 	case e.From.Claimed():
 		p.hit(fencedItself, e.Reason == execution.HeartbeatStale)
+		p.hit(runTimedOut, e.To == execution.Timeout)
+		p.hit(endedAtShutdown, e.Reason == execution.WorkerShutdown)
 		p.hit(drainedWithRunningWork, p.drained[e.Incarnation] && e.To == execution.Completed)
 	}
 	if e.From == execution.Scheduled {

@@ -5,7 +5,7 @@ func All() []*Flaw {
 	return []*Flaw{
 		unguardedMonitor(), deadLetterFailsRunning(), statusOnlyGuard(), unguardedFinish(), noRepublish(), noClaimSweep(),
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
-		noTerminalSweep(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), retryAtOnce(),
+		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), killedIsCompleted(), retryAtOnce(),
 		retryUnbounded(),
 	}
 }

@@ -2,6 +2,7 @@ package flaw
 
 import (
 	"context"
+	"errors"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -41,3 +42,51 @@ func heartbeatStopsFirst() *Flaw {
 		},
 	}
 }
+
+// results is a store that is told other results than the worker's.
+type results struct {
+	store.Store
+	change func(*store.Finish)
+	// after turns an error into another one.
+	after func(error) error
+}
+
+// Finish implements store.Store.
+func (s *results) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if s.change != nil {
+		for i := range fs {
+			s.change(&fs[i])
+		}
+	}
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	if err != nil && s.after != nil {
+		err = s.after(err)
+	}
+	return outcomes, err
+}
+
+func killedIsCompleted() *Flaw {
+	return &Flaw{
+		Name: "killed-is-completed", Source: "D40", Killer: 13, Scenario: "shutdown-timeout",
+		About: "an action that its worker has ended counts as completed, because its process is gone and left no error",
+		Store: func(_ Process, c *simstore.Client) store.Store {
+			return &results{Store: c, change: func(f *store.Finish) {
+				if f.Reason == execution.WorkerShutdown || f.Reason == execution.HeartbeatStale {
+					f.To, f.Reason, f.Result = execution.Completed, execution.NoReason, execution.Result{}
+				}
+			}}
+		},
+	}
+}
+
+func resultGivenUp() *Flaw {
+	return &Flaw{
+		Name: "result-given-up", Source: "D23", Killer: 13, Scenario: "database-outage",
+		About: "a worker that does not hear whether its result was stored gives it up, and its next heartbeat calls the execution lost",
+		Store: func(_ Process, c *simstore.Client) store.Store {
+			return &results{Store: c, after: func(error) error { return errGivenUp }}
+		},
+	}
+}
+
+var errGivenUp = errors.New("giving up")
