@@ -11,9 +11,10 @@ DETERMINISTIC := \
 	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/flaw \
 	./chaos/history ./chaos/invariant
 
-# The race detector costs about ten times the time, so it goes where goroutines meet: the real
-# components, the kernel's hand-over between coroutines, and the parallel sweeps.
-RACE := ./core/... ./chaos/... ./sim/kernel ./sim/explore
+# The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
+# host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and
+# the parallel sweeps.
+RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/explore
 
 # The seed of the demonstration, and what else `run` is told.
 SEED      := 7
@@ -28,15 +29,16 @@ BENCHTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary
+.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         vet, tests, race detector, determinism rules, linters, macOS and Windows vet
+##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         the linters alone: detlint and golangci-lint
 ##   bench        benchmarks of the simulated world
-##   build        all three binaries, into bin/
+##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
@@ -86,8 +88,12 @@ test: vet unit race determinism lint cross
 vet:
 	go vet ./...
 
-unit:
-	go test ./...
+# The tests start private servers of their own; this finds them, or installs them on Debian as root.
+servers: chaos-binary
+	bin/chaos servers
+
+unit: servers
+	go test -timeout 15m ./...
 	cd .tools && go test ./...
 
 race:

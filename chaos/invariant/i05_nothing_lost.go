@@ -29,7 +29,7 @@ func (c *lostChecker) observe(*history.Event, *life) {}
 func (c *lostChecker) end(bool) {
 	var stuck []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
-		if !l.status.Terminal() {
+		if !l.status.Terminal() && c.s.stuck(l.entered) {
 			stuck = append(stuck, id)
 		}
 	}

@@ -50,7 +50,7 @@ func (c *orchestrationChecker) observe(e *history.Event, l *life) {
 func (c *orchestrationChecker) end(bool) {
 	var left []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
-		if l.status.Terminal() && !l.orchestrated {
+		if l.status.Terminal() && !l.orchestrated && c.s.stuck(l.entered) {
 			left = append(left, id)
 		}
 	}

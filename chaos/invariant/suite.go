@@ -83,7 +83,8 @@ type Suite struct {
 	now     history.Event
 	created execution.ID
 	// chains counts the rows of a chain that are alive.
-	calm calm
+	calm     calm
+	patience time.Duration
 }
 
 // New returns a suite of the invariants in only, or of all when it is nil.
@@ -110,6 +111,18 @@ func wanted(only []int, n int) bool {
 		}
 	}
 	return false
+}
+
+// SetPatience says how old something unfinished must be to count as stuck, in a history that was cut off while
+// work was going on. Zero, the default, is for one that ended when nothing was left to do.
+func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
+
+// Open is how many executions are not finished.
+func (s *Suite) Open() int { return len(s.lives) }
+
+// stuck says whether something that has been as it is since then should have gone on.
+func (s *Suite) stuck(since time.Duration) bool {
+	return s.patience == 0 || s.now.At-since > s.patience
 }
 
 // Findings are the violations so far, at most one of each invariant.

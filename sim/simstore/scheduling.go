@@ -158,7 +158,7 @@ func (s *step) park(executor string, p store.Park) store.Outcome {
 	switch {
 	case !p.Unschedulable:
 		since = time.Time{}
-	case since.IsZero() || p.Patience > 0 && r.SchedulingAt.Sub(r.NotBefore) > p.Patience:
+	case since.IsZero() || p.Patience > 0 && !r.NotBefore.IsZero() && r.SchedulingAt.Sub(r.NotBefore) > p.Patience:
 		since = s.now
 	}
 	if p.Unschedulable && s.now.Sub(since) >= p.Grace {

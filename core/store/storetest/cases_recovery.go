@@ -75,7 +75,7 @@ func recoveryCases() []Case {
 			w := b.active("w")
 			old := b.scheduled(w)
 			b.reclaim(unclaimed(old, store.DeadLettered, 0))
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			_, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
 			b.must(err)
 			out := b.reclaim(unclaimed(old, store.DeadLettered, 0))
@@ -92,7 +92,7 @@ func recoveryCases() []Case {
 		}},
 		{"an expired scheduling claim is found and taken back", func(b *bench) {
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			b.Advance(15 * time.Second)
 			b.expect("found at its end", list(b.find(store.Finding{Ground: store.ClaimExpired})...), list())
 			b.Advance(tick)
@@ -232,7 +232,7 @@ func terminalCases() []Case {
 					key = b.running(w)
 					id = key.ID
 				} else {
-					row := b.claimed("e", "shell")
+					row := b.claimed("e")
 					results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
 					b.must(err)
 					key = results[0].Row.Key()

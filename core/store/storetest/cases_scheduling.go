@@ -83,7 +83,7 @@ func schedulingCases() []Case {
 		}},
 		{"a claimed row is not claimed again", func(b *bench) {
 			b.create("shell.echo", 1)
-			b.claimed("e", "shell")
+			b.claimed("e")
 			rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "f", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}})
 			b.must(err)
 			b.expect("how many were claimed", len(rows), 0)
@@ -100,7 +100,7 @@ func schedulingCases() []Case {
 		{"a dispatch by another executor is refused", func(b *bench) {
 			w := b.active("w")
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			results, err := b.Store.Dispatch(b.ctx, "f", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: time.Minute}})
 			b.must(err)
 			b.expect("applied", results[0].Applied, false)
@@ -110,7 +110,7 @@ func schedulingCases() []Case {
 		{"a dispatch at another epoch is refused", func(b *bench) {
 			w := b.active("w")
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: execution.Key{ID: row.ID, Epoch: 7}, Worker: w, Timeout: time.Minute}})
 			b.must(err)
 			b.expect("applied", results[0].Applied, false)
@@ -125,7 +125,7 @@ func schedulingCases() []Case {
 				b.must(err)
 			}
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			dispatch := func(w store.WorkerKey) store.DispatchResult {
 				results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: time.Minute}})
 				b.must(err)
@@ -143,7 +143,7 @@ func schedulingCases() []Case {
 			w := b.active("w")
 			b.Advance(Lease)
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: time.Minute}})
 			b.must(err)
 			b.expect("a dispatch at the very end of the lease", results[0].Applied, true)
@@ -161,7 +161,7 @@ func schedulingCases() []Case {
 		}},
 		{"a parked row is requested at the next epoch and due after its delay", func(b *bench) {
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			out, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: row.Key(), Delay: 5 * time.Second}})
 			b.must(err)
 			b.expect("applied, status, epoch", fmt.Sprint(out[0].Applied, out[0].Row.Status, out[0].Row.Epoch), "true requested 1")
@@ -206,9 +206,28 @@ func schedulingCases() []Case {
 				b.expect(fmt.Sprint("the status after step ", i), out[0].Row.Status, execution.Requested)
 			}
 		}},
+		{"a row that nobody looked at starts its grace anew", func(b *bench) {
+			b.create("node.run", 1)
+			park := func() execution.Status {
+				rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
+				b.must(err)
+				out, err := b.Store.Park(b.ctx, "e", []store.Park{{
+					Key: rows[0].Key(), Delay: 5 * time.Second, Unschedulable: true, Grace: 30 * time.Second, Patience: 10 * time.Second,
+				}})
+				b.must(err)
+				return out[0].Row.Status
+			}
+			b.expect("the first time", park(), execution.Requested)
+			b.Advance(5*time.Second + 10*time.Second + tick)
+			b.expect("after nobody looked for longer than the patience", park(), execution.Requested)
+			b.Advance(15 * time.Second)
+			b.expect("30 s after the first time", park(), execution.Requested)
+			b.Advance(15 * time.Second)
+			b.expect("30 s after the grace began anew", park(), execution.Failed)
+		}},
 		{"parking what another executor holds is refused", func(b *bench) {
 			b.create("shell.echo", 1)
-			row := b.claimed("e", "shell")
+			row := b.claimed("e")
 			out, err := b.Store.Park(b.ctx, "f", []store.Park{{Key: row.Key()}})
 			b.must(err)
 			b.expect("applied", out[0].Applied, false)

@@ -101,13 +101,11 @@ func Actions() []execution.Action {
 // create creates executions of an action and returns their ids.
 func (b *bench) create(ref string, n int) []execution.ID {
 	b.t.Helper()
-	created, err := b.Store.Create(b.ctx, make([]store.NewExecution, 0))
-	b.must(err)
 	items := make([]store.NewExecution, n)
 	for i := range items {
 		items[i] = store.NewExecution{ActionRef: ref, Parameters: []byte(`{"n": 1}`)}
 	}
-	created, err = b.Store.Create(b.ctx, items)
+	created, err := b.Store.Create(b.ctx, items)
 	b.must(err)
 	ids := make([]execution.ID, n)
 	for i, c := range created {
@@ -116,11 +114,11 @@ func (b *bench) create(ref string, n int) []execution.ID {
 	return ids
 }
 
-// claimed claims one due row of a runtime for scheduling.
-func (b *bench) claimed(executor, runtime string) execution.Execution {
+// claimed claims one due row of the shell runtime for scheduling.
+func (b *bench) claimed(executor string) execution.Execution {
 	b.t.Helper()
 	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
-		Executor: executor, Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: runtime, Limit: 1}},
+		Executor: executor, Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}},
 	})
 	b.must(err)
 	if len(rows) != 1 {
@@ -133,7 +131,7 @@ func (b *bench) claimed(executor, runtime string) execution.Execution {
 func (b *bench) scheduled(w store.WorkerKey) execution.Key {
 	b.t.Helper()
 	b.create("shell.echo", 1)
-	row := b.claimed("executor", "shell")
+	row := b.claimed("executor")
 	results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
 	b.must(err)
 	if !results[0].Applied {

@@ -26,14 +26,15 @@
 // can slip away from. The shim is a child subreaper (PR_SET_CHILD_SUBREAPER), so a descendant that has
 // left the group by setsid becomes its child when its own parent is gone; it kills and reaps children
 // until it has none. Only then does it report the end. An action whose first process has ended is over
-// by itself: what it left in the background is killed too.
+// by itself: what it left in the background is killed too. A worker that asks an action to end has
+// SIGTERM sent to its group, and the same done after the grace.
 //
 // What is not covered: a descendant that left the group lives on if somebody kills the shim with
-// SIGKILL; an action that changes its user (sudo) may not be killed, and is waited for; a shim that is
-// stopped together with a worker that is stopped or gone enforces nothing until it goes on. Systems
-// other than Linux lack CLOCK_BOOTTIME timers, subreapers and parent death signals: there the process
-// group alone is killed, and time stands still while the machine sleeps. On systems without process
-// groups nothing but noop runs.
+// SIGKILL; what the kernel does not kill, because it waits for a device or changed its user (sudo), is
+// reported as dead some seconds after it should be; a shim that is stopped together with a worker that
+// is stopped or gone enforces nothing until it goes on. Systems other than Linux lack CLOCK_BOOTTIME
+// timers, subreapers and parent death signals: there the process group alone is killed, and time
+// stands still while the machine sleeps. On systems without process groups nothing but noop runs.
 //
 // # What an action sees
 //

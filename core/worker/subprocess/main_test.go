@@ -11,6 +11,8 @@ func TestMain(m *testing.M) {
 	ShimMain()
 	workerMain()
 	_ = os.Setenv("HANDOFF_DATABASE_URL", "postgres://worker:secret@db/handoff")
+	// A process under the race detector lingers for a second at its end, and so would every shim.
+	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	code := m.Run()
 	if code == 0 && leftovers() {
 		code = 1

@@ -73,7 +73,7 @@ func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
 	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
 	defer cancel()
 	stop := context.AfterFunc(bound, a.abandon)
-	defer stop()
+	defer stop() // before cancel, which would abandon what has started
 	if _, err := a.control.Write(append(line, '\n')); err != nil {
 		a.abandon()
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,8 @@ func workerMain() {
 		panic(err)
 	}
 	_, _ = os.Stdout.WriteString("started\n")
-	_, _ = run.Wait(context.Background())
+	exit, _ := run.Wait(context.Background())
+	_, _ = os.Stdout.WriteString(exit.Message + "\n")
 	os.Exit(0)
 }
 
@@ -84,8 +86,9 @@ func leftovers() bool {
 	return found
 }
 
-// startWorker starts another process as the worker of one action, and waits until that has started.
-func (b *bench) startWorker(line string, fence time.Duration) *exec.Cmd {
+// startWorker starts another process as the worker of one action, and waits until that has started. When the
+// action has ended, the worker prints why.
+func (b *bench) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
 	b.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+line, "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE="+fence.String())
@@ -99,17 +102,18 @@ func (b *bench) startWorker(line string, fence time.Duration) *exec.Cmd {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "started\n" {
+	lines := bufio.NewReader(out)
+	if line, err := lines.ReadString('\n'); err != nil || line != "started\n" {
 		b.t.Fatalf("%q, %v", line, err)
 	}
-	return cmd
+	return cmd, lines
 }
 
 const family3 = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 600; done' & `
 
 func TestActionsEndWithAKilledWorker(t *testing.T) {
-	b := newBench(t, 0)
-	w := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 600' & `+put("$$", "pid")+`wait`, time.Hour)
+	b := newLoneBench(t, 0)
+	w, _ := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 600' & `+put("$$", "pid")+`wait`, time.Hour)
 	pids := []int{b.pid("pid"), b.pid("child"), b.pid("away")}
 	if err := w.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -123,9 +127,9 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 }
 
 func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
-	b := newBench(t, 0)
+	b := newLoneBench(t, 0)
 	began := time.Now()
-	w := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
+	w, lines := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
 	pid, child := b.pid("pid"), b.pid("child")
 	// Its whole group, as a terminal would stop it.
 	if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
@@ -144,6 +148,12 @@ func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
 	}
 	if p, ok := look(w.Process.Pid); !ok || p.state != "T" {
 		t.Errorf("the worker took part in it: %+v", p)
+	}
+	if err := syscall.Kill(-w.Process.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := lines.ReadString('\n'); err != nil || !strings.Contains(line, string(causeFence)) {
+		t.Errorf("the worker, when it goes on, hears %q, %v", line, err)
 	}
 }
 
@@ -251,6 +261,28 @@ func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
 	if exit := b.wait(run); !exit.Killed || !gone(pid) || !gone(shim) {
 		t.Errorf("%+v", exit)
 	}
+}
+
+func TestRunsLeaveNothingInTheWorker(t *testing.T) {
+	b := newLoneBench(t, 0)
+	count := func() (files, goroutines int) {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds), runtime.NumGoroutine()
+	}
+	b.wait(b.shell("exit 0"))
+	files, goroutines := count()
+	for i := range 10 {
+		run := b.shell("sleep 600")
+		run.Kill(time.Duration(i%2) * time.Hour)
+		b.wait(run)
+	}
+	eventually(t, "files and goroutines are released", patience, func() bool {
+		f, g := count()
+		return f <= files && g <= goroutines
+	})
 }
 
 func TestWitness(t *testing.T) {

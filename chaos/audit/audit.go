@@ -1,0 +1,222 @@
+// Package audit judges a production history: what a database's audit table says, by the same invariants
+// that judge a simulated run.
+//
+// The audit is written by triggers in the transactions that it is about, so it is evidence. It does not
+// hold everything: messages, leases and the runs of actions are not in it, and the invariants that need
+// those are not judged, and said not to be. It only reads, in one read-only transaction with a statement
+// timeout.
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Options say how a database is judged.
+type Options struct {
+	// Config is the configuration that the daemons ran with; how long an execution may be open is computed
+	// from it.
+	Config config.Config
+	// StatementTimeout bounds every statement; zero means a minute.
+	StatementTimeout time.Duration
+}
+
+// Result is the judgement.
+type Result struct {
+	// Executions and Events are how much was read.
+	Executions, Events int
+	// Open is how many executions are not finished, and young enough to be.
+	Open       int
+	Violations []invariant.Finding
+	Judged     []*invariant.Invariant
+	NotJudged  []NotJudged
+}
+
+// NotJudged is an invariant for which the audit has no evidence.
+type NotJudged struct {
+	Invariant *invariant.Invariant
+	// Why names the missing evidence.
+	Why string
+}
+
+// ErrNoAudit means that the database has no audit table: it is not this project's, or its schema is older.
+var ErrNoAudit = errors.New("the database has no table execution_transition")
+
+// evidence is what the audit and the executions say.
+var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
+
+// Judge reads a database's audit and judges it.
+func Judge(ctx context.Context, url string, o Options) (*Result, error) {
+	if o.StatementTimeout <= 0 {
+		o.StatementTimeout = time.Minute
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, fmt.Errorf("beginning a read-only transaction: %w", err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", o.StatementTimeout.Milliseconds())); err != nil {
+		return nil, err
+	}
+	var there bool
+	if err := tx.QueryRow(ctx, "select to_regclass('execution_transition') is not null").Scan(&there); err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, ErrNoAudit
+	}
+	events, now, err := read(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	return judge(events, now, o.Config), nil
+}
+
+// judge streams the events through the invariants that they suffice for.
+func judge(events []history.Event, now time.Duration, c config.Config) *Result {
+	r := &Result{Events: len(events)}
+	var numbers []int
+	for _, i := range invariant.All() {
+		if missing := missing(i); missing != "" {
+			r.NotJudged = append(r.NotJudged, NotJudged{i, missing})
+			continue
+		}
+		if i.Number == 8 {
+			r.NotJudged = append(r.NotJudged, NotJudged{i, "the audit does not keep when a retry was due"})
+			continue
+		}
+		r.Judged = append(r.Judged, i)
+		numbers = append(numbers, i.Number)
+	}
+	suite := invariant.New(c, numbers)
+	// What is young may still be open.
+	suite.SetPatience(invariant.Settle(c, execution.DefaultTimeout, 0))
+	for i := range events {
+		if events[i].Kind == history.Created {
+			r.Executions++
+		}
+		suite.Observe(&events[i])
+	}
+	suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(len(events))})
+	r.Violations = suite.End(false)
+	r.Open = suite.Open()
+	return r
+}
+
+func missing(i *invariant.Invariant) string {
+	for _, kind := range i.Needs {
+		if !slices.Contains(evidence, kind) {
+			return fmt.Sprintf("the audit holds no %v events", kind)
+		}
+	}
+	return ""
+}
+
+// read returns the history in its order, with times since the first event, and the present on that scale.
+func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Duration, err error) {
+	rows, err := tx.Query(ctx, `
+		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
+		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
+		       coalesce(t.writer_incarnation, 0), coalesce(t.reason::text, ''), e.retry_count, e.max_retries, 0
+		  from execution_transition t join execution e on e.id = t.execution
+		union all
+		select e.orchestrated_at, 1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
+		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
+		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
+		  from execution e where e.orchestrated_at is not null
+		 order by 1, 2, 3`)
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the audit: %w", err)
+	}
+	var first time.Time
+	var r record
+	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
+		if first.IsZero() {
+			first = r.at
+		}
+		e, err := r.event(r.at.Sub(first))
+		if err != nil {
+			return fmt.Errorf("audit row %d: %w", r.id, err)
+		}
+		e.Step = uint64(len(events))
+		events = append(events, e)
+		return nil
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading the audit: %w", err)
+	}
+	var present time.Time
+	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&present); err != nil {
+		return nil, 0, err
+	}
+	if first.IsZero() {
+		first = present
+	}
+	return events, present.Sub(first), nil
+}
+
+// record is one row of the reading query.
+type record struct {
+	at                           time.Time
+	rank                         int
+	id, execution, chain         int64
+	from, to                     string
+	epoch, oldEpoch, named       int64
+	worker, incarnation          int64
+	writer                       string
+	writerIncarnation            int64
+	reason                       string
+	retryCount, maxRetries, next int64
+}
+
+func (r *record) targets() []any {
+	return []any{
+		&r.at, &r.rank, &r.id, &r.execution, &r.chain, &r.from, &r.to, &r.epoch, &r.oldEpoch, &r.named, &r.worker, &r.incarnation,
+		&r.writer, &r.writerIncarnation, &r.reason, &r.retryCount, &r.maxRetries, &r.next,
+	}
+}
+
+func (r *record) event(at time.Duration) (history.Event, error) {
+	e := history.Event{
+		At: at, Kind: history.Transition, Execution: execution.ID(r.execution), Chain: execution.ID(r.chain),
+		Epoch: execution.Epoch(r.epoch), OldEpoch: execution.Epoch(r.oldEpoch), Named: execution.Epoch(r.named),
+		Worker: execution.WorkerID(r.worker), Incarnation: execution.Incarnation(r.incarnation), Writer: execution.Incarnation(r.writerIncarnation),
+		Process: r.writer,
+	}
+	var err error
+	if e.To, err = execution.ParseStatus(r.to); err != nil {
+		return e, err
+	}
+	if e.Reason, err = execution.ParseReason(r.reason); err != nil {
+		return e, err
+	}
+	for p := execution.NoPart; int(p) < execution.Parts; p++ {
+		if p.String() == r.writer {
+			e.By = p
+		}
+	}
+	switch {
+	case r.rank == 1:
+		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
+	case r.from == "":
+		e.Kind, e.Count, e.Limit = history.Created, r.retryCount, r.maxRetries
+	default:
+		e.From, err = execution.ParseStatus(r.from)
+	}
+	return e, err
+}

@@ -1,0 +1,210 @@
+// Package cluster runs the whole system on this machine: a private PostgreSQL and RabbitMQ, executors
+// with their API, and workers, each a real process of the real binaries.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/chaos/live/provision"
+)
+
+// Options say what to run.
+type Options struct {
+	// Bin is the folder of the binaries executor and worker.
+	Bin string
+	// Executors and Workers are how many of each; at least one executor.
+	Executors, Workers int
+	// Runtimes is what every worker offers, with commas; "noop,shell" if empty.
+	Runtimes string
+	// Actions is a folder of action files that the first executor puts into the database; may be empty.
+	Actions string
+	// Env holds configuration for every daemon, as HANDOFF_… variables.
+	Env map[string]string
+	// Servers adds to what is asked of the servers; PostgreSQL and RabbitMQ are always private.
+	Servers provision.Options
+}
+
+// Cluster is a running system.
+type Cluster struct {
+	Servers   *provision.Set
+	Executors []*Daemon
+	Workers   []*Daemon
+}
+
+// Daemon is one executor or worker across its restarts.
+type Daemon struct {
+	Name string
+	// URL is where it answers HTTP: the API of an executor, the health endpoints of a worker.
+	URL string
+
+	servers *provision.Set
+	program provision.Program
+
+	mu      sync.Mutex
+	process *provision.Process
+}
+
+// readyWithin bounds how long a daemon may take to become ready.
+const readyWithin = 30 * time.Second
+
+// Up starts everything and returns when every daemon is ready.
+func Up(ctx context.Context, o Options) (*Cluster, error) {
+	servers := o.Servers
+	servers.Postgres, servers.RabbitMQ, servers.PrivateOnly = true, true, true
+	set, err := provision.Up(ctx, servers)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Servers: set}
+	if err := c.startDaemons(ctx, o); err != nil {
+		return nil, errors.Join(err, c.Down())
+	}
+	return c, nil
+}
+
+// startDaemons starts the executors, the first of which migrates the schema, and then the workers.
+func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
+	ports, err := provision.FreePorts(o.Executors + o.Workers)
+	if err != nil {
+		return err
+	}
+	env := c.environment(o)
+	for i := range o.Executors {
+		address := fmt.Sprintf("127.0.0.1:%d", ports[i])
+		args := []string{"--listen", address}
+		if o.Actions != "" && i == 0 {
+			args = append(args, "--actions", o.Actions)
+		}
+		d := c.daemon(fmt.Sprintf("executor-%d", i+1), filepath.Join(o.Bin, "executor"), address, args, env)
+		c.Executors = append(c.Executors, d)
+	}
+	runtimes := o.Runtimes
+	if runtimes == "" {
+		runtimes = "noop,shell"
+	}
+	for i := range o.Workers {
+		address := fmt.Sprintf("127.0.0.1:%d", ports[o.Executors+i])
+		name := fmt.Sprintf("worker-%d", i+1)
+		d := c.daemon(name, filepath.Join(o.Bin, "worker"), address, []string{"--health-listen", address, "--runtimes", runtimes}, env)
+		c.Workers = append(c.Workers, d)
+	}
+	if err := c.Executors[0].Start(ctx); err != nil {
+		return err
+	}
+	return each(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
+}
+
+func (c *Cluster) daemon(name, path, address string, args, env []string) *Daemon {
+	return &Daemon{
+		Name: name, URL: "http://" + address, servers: c.Servers,
+		program: provision.Program{Name: name, Path: path, Args: append([]string{"--name", name}, args...), Env: env},
+	}
+}
+
+// environment is what every daemon is started with: where the servers are, and what the caller adds. It is
+// not this process's own, whose HANDOFF_ variables are somebody else's configuration.
+func (c *Cluster) environment(o Options) []string {
+	vars := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.Getenv("TMPDIR"),
+		"HANDOFF_DATABASE_URL":               c.Servers.Postgres.URL,
+		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL": c.Servers.RabbitMQ.URL,
+	}
+	maps.Copy(vars, o.Env)
+	var env []string
+	for _, key := range slices.Sorted(maps.Keys(vars)) {
+		if vars[key] != "" {
+			env = append(env, key+"="+vars[key])
+		}
+	}
+	return env
+}
+
+// each calls f for all at the same time and joins the errors.
+func each(all []*Daemon, f func(*Daemon) error) error {
+	failed := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, d := range all {
+		wg.Go(func() { failed[i] = f(d) })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// Down stops the daemons gracefully, workers first, kills what does not stop within a few seconds, and
+// takes the servers down.
+func (c *Cluster) Down() error {
+	stop := func(d *Daemon) error {
+		p := d.Process()
+		if p == nil || !p.Running() {
+			return nil
+		}
+		p.Resume()
+		p.Terminate()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if p.Wait(ctx) != nil {
+			p.Kill()
+		}
+		return nil
+	}
+	return errors.Join(each(c.Workers, stop), each(c.Executors, stop), c.Servers.Down())
+}
+
+// Process is the running process, nil before the first Start.
+func (d *Daemon) Process() *provision.Process {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.process
+}
+
+// Start starts the daemon, or starts it again after it has ended, and returns when it is ready.
+func (d *Daemon) Start(ctx context.Context) error {
+	if err := d.Launch(); err != nil {
+		return err
+	}
+	return d.Ready(ctx)
+}
+
+// Launch starts the daemon and returns at once.
+func (d *Daemon) Launch() error {
+	p, err := d.servers.Spawn(d.program)
+	if err != nil {
+		return fmt.Errorf("%w; build the daemons first: make build", err)
+	}
+	d.mu.Lock()
+	d.process = p
+	d.mu.Unlock()
+	return nil
+}
+
+// Ready returns when the daemon says that it is ready.
+func (d *Daemon) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyWithin)
+	defer cancel()
+	return d.Process().Ready(ctx, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+			return fmt.Errorf("%s is not ready: %s", d.Name, body)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,430 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/audit"
+	"handoff/chaos/live/provision"
+	"handoff/core/config"
+)
+
+// These tests run the real binaries on a real PostgreSQL and a real RabbitMQ, break them, and judge what the
+// database and the actions themselves say: nothing lost, nothing twice.
+
+var binaries string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "handoff-bin-*")
+	if err != nil {
+		panic(err)
+	}
+	binaries = dir
+	build := exec.Command("go", "build", "-o", dir+"/", "handoff/cmd/executor", "handoff/cmd/worker")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building the daemons: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// quick is a configuration in which everything that takes tens of seconds takes one: the lease is 3 s.
+func quick() map[string]string {
+	return map[string]string{
+		"HANDOFF_WORKER_HEARTBEAT_INTERVAL":                  "1s",
+		"HANDOFF_WORKER_FENCE_MARGIN":                        "1100ms",
+		"HANDOFF_WORKER_KILL_GRACE":                          "300ms",
+		"HANDOFF_WORKER_STATEMENT_TIMEOUT":                   "700ms",
+		"HANDOFF_WORKER_SHUTDOWN_TIMEOUT":                    "15s",
+		"HANDOFF_WORKER_CONCURRENCY":                         "25",
+		"HANDOFF_EXECUTOR_STATEMENT_TIMEOUT":                 "1s",
+		"HANDOFF_EXECUTOR_CLAIM_EXPIRY":                      "3s",
+		"HANDOFF_EXECUTOR_CONFIRM_TIMEOUT":                   "2s",
+		"HANDOFF_EXECUTOR_RECONCILE_INTERVAL":                "500ms",
+		"HANDOFF_EXECUTOR_TIMEOUT_CHECK_INTERVAL":            "1s",
+		"HANDOFF_EXECUTOR_REAP_GRACE":                        "1s",
+		"HANDOFF_EXECUTOR_DISPATCH_TIMEOUT":                  "10s",
+		"HANDOFF_EXECUTOR_SCHEDULED_TIMEOUT":                 "30s",
+		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_WORKER_QUEUE_TTL_MS": "20000",
+		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_HEARTBEAT":           "2s",
+		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_RECONNECT_MAX":       "1s",
+	}
+}
+
+// bench is a running cluster and what a test asks of it.
+type bench struct {
+	t       *testing.T
+	ctx     context.Context
+	c       *Cluster
+	db      *pgx.Conn
+	witness string
+	keys    int
+}
+
+const actionFiles = `name: quick
+runtime: noop
+max_retries: 3
+---
+name: brief
+runtime: shell
+entrypoint: sleep 0.2; cat
+max_retries: 5
+---
+name: steady
+runtime: shell
+entrypoint: sleep 4; cat
+max_retries: 5
+---
+name: once
+runtime: shell
+entrypoint: sleep 30
+`
+
+func up(t *testing.T, executors, workers int) *bench {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	t.Cleanup(cancel)
+	dir := t.TempDir()
+	for i, file := range strings.Split(actionFiles, "---\n") {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("action-%d.yaml", i)), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	env := quick()
+	witness := filepath.Join(t.TempDir(), "witness")
+	env["HANDOFF_WITNESS"] = witness
+	if err := provision.EnsureInstalled(ctx, io.Discard); err != nil {
+		unavailable(t, err)
+	}
+	c, err := Up(ctx, Options{Bin: binaries, Executors: executors, Workers: workers, Actions: dir, Env: env})
+	if err != nil {
+		unavailable(t, err)
+	}
+	b := &bench{t: t, ctx: ctx, c: c, witness: witness}
+	t.Cleanup(func() {
+		if t.Failed() {
+			b.logs()
+		}
+		if err := c.Down(); err != nil {
+			t.Errorf("taking down: %v", err)
+		}
+	})
+	b.connect()
+	return b
+}
+
+// unavailable skips where a machine can't offer the servers, and fails under CI.
+func unavailable(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("CI") == "true" && os.Getenv(provision.Without) == "" {
+		t.Fatal(err)
+	}
+	t.Skipf("can't run here: %v", err)
+}
+
+func (b *bench) connect() {
+	b.t.Helper()
+	b.eventually("the database answers", 20*time.Second, func() error {
+		db, err := pgx.Connect(b.ctx, b.c.Servers.Postgres.URL)
+		b.db = db
+		return err
+	})
+}
+
+// logs shows the end of every daemon's log.
+func (b *bench) logs() {
+	for _, d := range append(b.c.Executors, b.c.Workers...) {
+		if p := d.Process(); p != nil {
+			text, _ := os.ReadFile(p.Log())
+			b.t.Logf("%s:\n%s", d.Name, text[max(0, len(text)-3000):])
+		}
+	}
+}
+
+// eventually polls a condition: it waits for what the outside world tells nobody.
+func (b *bench) eventually(what string, within time.Duration, condition func() error) {
+	b.t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.t.Fatalf("after %v it is not so that %s: %v", within, what, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// submit creates n executions through an API, in batches with idempotency keys, as often as it takes.
+func (b *bench) submit(action string, n int) {
+	b.t.Helper()
+	for n > 0 {
+		size := min(n, 100)
+		items := make([]map[string]any, size)
+		for i := range items {
+			b.keys++
+			items[i] = map[string]any{"action_ref": action, "parameters": map[string]any{"n": b.keys}, "idempotency_key": fmt.Sprint("k", b.keys)}
+		}
+		body, err := json.Marshal(map[string]any{"executions": items})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		attempt := 0
+		b.eventually("the API takes executions", 40*time.Second, func() error {
+			e := b.c.Executors[attempt%len(b.c.Executors)]
+			attempt++
+			request, err := http.NewRequestWithContext(b.ctx, http.MethodPost, e.URL+"/api/v1/executions/batch", bytes.NewReader(body))
+			if err != nil {
+				return err
+			}
+			request.Header.Set("Content-Type", "application/json")
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				return err
+			}
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body)
+			if response.StatusCode >= 400 && response.StatusCode < 500 {
+				b.t.Fatalf("%s: %s", response.Status, text)
+			}
+			if response.StatusCode >= 300 {
+				return fmt.Errorf("%s: %s", response.Status, text)
+			}
+			return nil
+		})
+		n -= size
+	}
+}
+
+// count is how many rows a condition holds for.
+func (b *bench) count(where string) (n int) {
+	b.t.Helper()
+	b.eventually("rows can be counted", 20*time.Second, func() error {
+		err := b.db.QueryRow(b.ctx, "select count(*) from execution where "+where).Scan(&n)
+		if err != nil && b.db.IsClosed() {
+			b.connect()
+		}
+		return err
+	})
+	return n
+}
+
+// settled waits until every execution is terminal and its end is handled.
+func (b *bench) settled(within time.Duration) {
+	b.t.Helper()
+	b.eventually("every execution is finished and handled", within, func() error {
+		if open := b.count("orchestrated_at is null"); open > 0 {
+			return fmt.Errorf("%d are open", open)
+		}
+		return nil
+	})
+}
+
+// judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by what the
+// actions themselves have witnessed.
+func (b *bench) judge(chains int) {
+	b.t.Helper()
+	c := config.Default(config.Hardened)
+	r, err := audit.Judge(b.ctx, b.c.Servers.Postgres.URL, audit.Options{Config: c})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, v := range r.Violations {
+		b.t.Errorf("invariant %d: %s", v.Invariant.Number, v.Message)
+	}
+	if len(r.Judged) < 4 {
+		b.t.Errorf("only %d invariants were judged", len(r.Judged))
+	}
+	if n := b.count("original_execution is null"); n != chains {
+		b.t.Errorf("%d chains exist, %d were submitted", n, chains)
+	}
+	b.witnessed()
+}
+
+type note struct {
+	Event            string
+	Execution, Epoch int64
+	MonoNS           int64 `json:"mono_ns"`
+}
+
+// witnessed reads what the shims wrote: each epoch has run at most once, and no two runs of one execution
+// overlapped. (A shim that was killed leaves no end; nothing here kills shims.)
+func (b *bench) witnessed() {
+	b.t.Helper()
+	text, err := os.ReadFile(b.witness)
+	if err != nil && !os.IsNotExist(err) {
+		b.t.Fatal(err)
+	}
+	started := make(map[[2]int64]bool)
+	running := make(map[int64]int)
+	for line := range strings.Lines(string(text)) {
+		var n note
+		if err := json.Unmarshal([]byte(line), &n); err != nil {
+			b.t.Fatalf("witness: %v in %q", err, line)
+		}
+		key := [2]int64{n.Execution, n.Epoch}
+		if n.Event == "end" {
+			running[n.Execution]--
+			continue
+		}
+		if started[key] {
+			b.t.Errorf("execution %d ran twice at epoch %d", n.Execution, n.Epoch)
+		}
+		started[key] = true
+		if running[n.Execution]++; running[n.Execution] > 1 {
+			b.t.Errorf("two runs of execution %d overlapped", n.Execution)
+		}
+	}
+}
+
+func TestAThousandExecutionsComplete(t *testing.T) {
+	b := up(t, 1, 2)
+	b.submit("quick", 1000)
+	b.settled(60 * time.Second)
+	if n := b.count("status = 'completed'"); n != 1000 {
+		t.Errorf("%d of 1000 completed", n)
+	}
+	b.judge(1000)
+}
+
+func TestAGracefulStopLosesNothing(t *testing.T) {
+	b := up(t, 1, 2)
+	b.submit("steady", 60)
+	b.eventually("50 actions run", 20*time.Second, func() error {
+		if n := b.count("status = 'running'"); n < 50 {
+			return fmt.Errorf("%d run", n)
+		}
+		return nil
+	})
+	leaving := b.c.Workers[0].Process()
+	asked := time.Now()
+	leaving.Terminate()
+	b.eventually("nothing unclaimed is left at the worker that stops", 2*time.Second, func() error {
+		if n := b.count("status = 'scheduled' and worker = (select id from worker where name = 'worker-1')"); n > 0 {
+			return fmt.Errorf("%d are scheduled there", n)
+		}
+		return nil
+	})
+	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	defer cancel()
+	if err := leaving.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("stopped after %v", time.Since(asked))
+	b.settled(60 * time.Second)
+	if n := b.count("status <> 'completed'"); n > 0 {
+		t.Errorf("%d of 60 did not complete", n)
+	}
+	b.judge(60)
+}
+
+func TestTwentyKillsUnderLoad(t *testing.T) {
+	b := up(t, 2, 2)
+	seed := uint64(1)
+	r := rand.New(rand.NewPCG(seed, 0))
+	victims := append(append([]*Daemon{}, b.c.Executors...), b.c.Workers...)
+	total := 0
+	for kill := range 20 {
+		b.submit("brief", 20)
+		total += 20
+		d := victims[r.IntN(len(victims))]
+		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // a seeded moment
+		d.Process().Kill()
+		if err := d.Launch(); err != nil {
+			t.Fatalf("kill %d, of %s: %v", kill, d.Name, err)
+		}
+	}
+	b.settled(90 * time.Second)
+	t.Logf("%d completed, %d retries", b.count("status = 'completed'"), b.count("retry_count > 0"))
+	if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
+		t.Errorf("%d chains ended without success", n)
+	}
+	b.judge(total)
+}
+
+func TestRestartsOfTheServersUnderLoad(t *testing.T) {
+	for _, server := range []string{"RabbitMQ", "PostgreSQL"} {
+		t.Run(server, func(t *testing.T) {
+			b := up(t, 2, 2)
+			b.submit("brief", 100)
+			var stop, start func(context.Context) error
+			if server == "RabbitMQ" {
+				stop, start = func(context.Context) error { return b.c.Servers.RabbitMQ.Stop() }, b.c.Servers.RabbitMQ.Start
+			} else {
+				stop, start = func(context.Context) error { return b.c.Servers.Postgres.Stop() }, b.c.Servers.Postgres.Start
+			}
+			if err := stop(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			if err := start(b.ctx); err != nil {
+				t.Fatal(err)
+			}
+			b.submit("brief", 100)
+			b.settled(90 * time.Second)
+			if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
+				t.Errorf("%d chains ended without success", n)
+			}
+			b.judge(200)
+		})
+	}
+}
+
+// A worker that stands still beyond its lease loses its work, its actions are ended by their shims although
+// it stands still, and its late results are refused.
+func TestAPausedWorkerLosesItsWork(t *testing.T) {
+	b := up(t, 1, 1)
+	b.submit("once", 3)
+	b.eventually("the actions run", 20*time.Second, func() error {
+		text, _ := os.ReadFile(b.witness)
+		if n := strings.Count(string(text), `"start"`); n != 3 {
+			return fmt.Errorf("%d run", n)
+		}
+		return nil
+	})
+	b.c.Workers[0].Process().Pause()
+	b.eventually("the shims have ended the actions", 6*time.Second, func() error {
+		text, _ := os.ReadFile(b.witness)
+		if n := strings.Count(string(text), `"end"`); n != 3 {
+			return fmt.Errorf("%d have ended", n)
+		}
+		return nil
+	})
+	b.eventually("the work is abandoned", 20*time.Second, func() error {
+		if n := b.count("status = 'abandoned' and failure_reason = 'worker_lost'"); n != 3 {
+			return fmt.Errorf("%d are abandoned", n)
+		}
+		return nil
+	})
+	b.c.Workers[0].Process().Resume()
+	b.eventually("the late results are refused and kept", 20*time.Second, func() error {
+		var n int
+		err := b.db.QueryRow(b.ctx, "select count(*) from refused_result").Scan(&n)
+		if err == nil && n != 3 {
+			err = fmt.Errorf("%d are kept", n)
+		}
+		return err
+	})
+	b.submit("quick", 5)
+	b.settled(30 * time.Second)
+	if n := b.count("status = 'completed'"); n != 5 {
+		t.Errorf("%d of 5 completed after the worker came back", n)
+	}
+	b.judge(8)
+}

@@ -1,0 +1,75 @@
+package provision
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// Ports come from below the range that the kernel takes outgoing connections' ports from (32768 on
+// Linux, 49152 elsewhere): a stopped server must find its port free again.
+const (
+	firstPort = 20000
+	lastPort  = 31999
+)
+
+// pickPorts is freePorts except in tests.
+var pickPorts = freePorts
+
+// freePorts returns that many different ports that nobody listens on at this moment.
+func freePorts(n int) ([]int, error) {
+	var out []int
+	var last error
+	// All are held until the last is chosen, so that they differ.
+	var held []net.Listener
+	defer func() {
+		for _, l := range held {
+			_ = l.Close() // nothing was accepted
+		}
+	}()
+	for range 200 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		l, err := net.Listen("tcp", loopback(port))
+		if err != nil {
+			last = err
+			continue
+		}
+		held = append(held, l)
+		if out = append(out, port); len(out) == n {
+			return out, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// portTaken reports whether a server's log says that somebody else got its port first.
+func portTaken(log string) bool {
+	log = strings.ToLower(log)
+	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use")
+}
+
+// isLoopback reports whether a host is this machine and nothing else. A name must resolve, and to
+// loopback addresses only. An absolute path is a Unix socket.
+func isLoopback(host string) bool {
+	if strings.HasPrefix(host, "/") {
+		return true
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		return ip.IsLoopback()
+	}
+	ips, err := net.LookupIP(host)
+	if err != nil || len(ips) == 0 {
+		return false
+	}
+	for _, ip := range ips {
+		if !ip.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/live/provision"
+)
+
+func (a *app) serversCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "servers",
+		Short: "Find PostgreSQL and RabbitMQ for tests, or install them (Debian, as root)",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.servers(cmd.Context()) },
+	}
+}
+
+// servers makes sure that private instances can be started here, or says what is missing.
+func (a *app) servers(ctx context.Context) error {
+	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+		return broken("%v", err)
+	}
+	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ are there, or this machine was said to be without them")
+	return nil
+}

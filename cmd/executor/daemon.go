@@ -1,0 +1,264 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"handoff/core/api"
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+	"handoff/core/config"
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+	"handoff/core/executor"
+	"handoff/core/host"
+	hostdaemon "handoff/core/host/daemon"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+	"handoff/core/telemetry"
+)
+
+// drainRequests is how long a stop waits for requests under way.
+const drainRequests = 15 * time.Second
+
+// daemon is one executor process.
+type daemon struct {
+	name       string
+	config     config.Config
+	deployment config.Deployment
+	actions    []execution.Action
+	log        *slog.Logger
+
+	host   host.Host
+	store  *postgres.Store
+	broker *rabbitmq.Broker
+	// handler is what the API answers with: until the database is open, that the process starts.
+	handler atomic.Pointer[http.Handler]
+}
+
+// loadActions reads the action files, if the configuration can be trusted to judge them.
+func loadActions(p config.Parsed) ([]execution.Action, yamlfile.Errors) {
+	if p.Effective == nil || p.Deployment.Executor.Actions == "" {
+		return nil, nil
+	}
+	return config.LoadActions(p.Deployment.Executor.Actions, p.Config)
+}
+
+// run serves until ctx ends, which is nil, or until something fails for good.
+func (d *daemon) run(ctx context.Context) error {
+	d.host = hostdaemon.New(hostdaemon.Options{})
+	d.log.LogAttrs(ctx, slog.LevelInfo, "executor starting", slog.String("executor", d.name), slog.String("profile", string(d.config.Profile)),
+		slog.String("database", config.MaskURL(d.deployment.Database.URL)),
+		slog.String("broker", config.MaskURL(d.deployment.MessageQueue.RabbitMQ.URL)))
+
+	// Whatever fails ends the rest.
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	stopServing, err := d.listen(ctx, fail)
+	if err != nil {
+		return err
+	}
+	defer stopServing()
+	if err := d.open(ctx); err != nil {
+		return d.ending(ctx, err)
+	}
+	defer d.store.Close()
+
+	d.broker = rabbitmq.New(rabbitmq.Options{
+		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
+	})
+	service := executor.New(executor.Options{
+		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: telemetry.Discard{},
+	})
+	path := &deadLetterPath{daemon: d}
+	d.serveAPI(service, path)
+
+	// The API ends before the service does, so that hints of its last requests are still sent.
+	running, endService := context.WithCancel(context.WithoutCancel(ctx))
+	var parts sync.WaitGroup
+	parts.Go(func() { service.Run(running) })
+	parts.Go(func() { path.test(ctx, fail) })
+	<-ctx.Done()
+	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopping")
+	stopServing()
+	endService()
+	parts.Wait()
+	return d.ending(ctx, nil)
+}
+
+// ending is why the process ends: nil for a stop that was asked for.
+func (d *daemon) ending(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		if errors.Is(cause, context.Canceled) {
+			return nil
+		}
+		return cause
+	}
+	return err
+}
+
+// listen opens the API's address at once, so that a taken port is told at once and probes get an
+// answer. The returned function ends serving and waits for requests under way.
+func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
+	address := d.deployment.API.Listen
+	if address == "" {
+		return func() {}, nil
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("the API can't listen on %s: %w", address, err)
+	}
+	if !config.Loopback(address) && d.deployment.API.Token == "" {
+		d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine and api.token is not set", slog.String("listen", address))
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
+	d.answer(api.Logged(d.log, api.StartingHandler()))
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
+
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := api.Serve(serving, listener, h, d.log, drainRequests); err != nil {
+			fail(err)
+		}
+	}()
+	return func() {
+		end()
+		<-done
+	}, nil
+}
+
+func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
+
+// open connects to the database, migrates it and puts the actions into it, as often as it takes. It
+// returns an error that trying again does not help, or ctx's.
+func (d *daemon) open(ctx context.Context) error {
+	err := d.persist(ctx, "connecting to the database", func() (err error) {
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: true})
+		return err
+	})
+	if err != nil || len(d.actions) == 0 {
+		return err
+	}
+	err = d.persist(ctx, "storing the actions", func() error {
+		within, cancel := context.WithTimeout(ctx, d.config.Executor.StatementTimeout)
+		defer cancel()
+		return d.store.PutActions(within, d.actions)
+	})
+	if err != nil {
+		d.store.Close()
+		return err
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "actions stored", slog.Int("actions", len(d.actions)), slog.String("from", d.deployment.Executor.Actions))
+	return nil
+}
+
+// persist repeats a step while the database is away.
+func (d *daemon) persist(ctx context.Context, what string, step func() error) error {
+	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
+	for {
+		err := step()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !store.Retriable(err) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		d.log.LogAttrs(ctx, slog.LevelWarn, what+" failed, trying again", slog.Any("error", err))
+		if err := backoff.Wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *daemon) serveAPI(service *executor.Service, path *deadLetterPath) {
+	if d.deployment.API.Listen == "" {
+		return
+	}
+	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected)}
+	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		checks = append(checks, api.Check{Name: "dead_letters", Run: path.check})
+	}
+	d.answer(api.NewServer(api.Options{
+		Submitter: &api.Submitter{Host: d.host, Store: d.store, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
+		Store:     d.store,
+		Config:    d.config,
+		Token:     d.deployment.API.Token,
+		Checks:    checks,
+		Log:       d.log,
+	}).Handler())
+}
+
+// deadLetterPath tests, once at start, that a message which dies arrives where dead letters are read.
+// Wrong settings there have no symptom of their own (flaw D17).
+type deadLetterPath struct {
+	*daemon
+	mu  sync.Mutex
+	err error
+	ok  bool
+}
+
+// check tells /readyz how the test went.
+func (p *deadLetterPath) check(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ok:
+		return nil
+	case p.err != nil:
+		return errors.New("the dead letter path does not work; the log says why")
+	}
+	return errors.New("not tested yet")
+}
+
+// test declares the topology and sends the canary, again and again until it has come round. A queue
+// that exists with other settings fails the start: nothing that the process does can mend it.
+func (p *deadLetterPath) test(ctx context.Context, fail context.CancelCauseFunc) {
+	backoff := broker.NewBackoff(p.host, p.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
+	for {
+		err := p.once(ctx)
+		p.mu.Lock()
+		p.err, p.ok = err, err == nil
+		p.mu.Unlock()
+		switch {
+		case err == nil:
+			p.log.LogAttrs(ctx, slog.LevelInfo, "broker topology declared, the dead letter path works")
+			return
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, broker.ErrPrecondition):
+			fail(err)
+			return
+		case errors.Is(err, broker.ErrUnavailable):
+			// The service's own connection says so in the log.
+		default:
+			p.log.LogAttrs(ctx, slog.LevelError, "testing the dead letter path failed, trying again", slog.Any("error", err))
+		}
+		if backoff.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+func (p *deadLetterPath) once(ctx context.Context) error {
+	session, err := p.broker.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if err := session.Declare(ctx, broker.ExecutorTopology(p.config.MessageQueue.RabbitMQ)); err != nil {
+		return err
+	}
+	return rabbitmq.Canary(ctx, p.broker, p.config.MessageQueue.RabbitMQ)
+}

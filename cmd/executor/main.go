@@ -1,0 +1,71 @@
+// Command executor finds workers for executions, takes back what no worker claimed, and serves the
+// HTTP API. Several may run at once.
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"handoff/core/config"
+)
+
+// The exit codes.
+const (
+	exitStopped   = 0
+	exitFailed    = 1
+	exitBadConfig = 2
+)
+
+func main() {
+	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
+	// once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	parsed := command().Parse(args, environ)
+	if parsed.Help == "" {
+		parsed.Found("executor.name", hostname(), "the machine's name")
+	}
+	actions, problems := loadActions(parsed)
+	parsed.Problems = append(parsed.Problems, problems...)
+	if code, done := parsed.Answer("executor", stdout, stderr); done {
+		return code
+	}
+	d := &daemon{config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
+	d.name = parsed.Deployment.Executor.Name
+	if err := d.run(ctx); err != nil {
+		d.log.LogAttrs(ctx, slog.LevelError, "executor failed", slog.Any("error", err))
+		return exitFailed
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopped")
+	return exitStopped
+}
+
+func command() config.Command {
+	return config.Command{
+		Name:  "executor",
+		About: "finds workers for executions, watches over them and serves the HTTP API.",
+		Flags: []config.FlagSpec{
+			{Name: "name", Path: "executor.name", Value: "NAME", Usage: "the name in logs and claims, the host's if left out"},
+			{Name: "listen", Path: "api.listen", Value: "ADDRESS", Usage: `where the API listens, "" for nowhere`},
+			{Name: "actions", Path: "executor.actions", Value: "DIR", Usage: "action files to put into the database at start"},
+		},
+	}
+}
+
+// hostname is the machine's name, or one that says that it has none.
+func hostname() string {
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		return "unnamed"
+	}
+	return name
+}

@@ -1,0 +1,100 @@
+// Command worker runs actions: it registers, keeps its lease, claims what is dispatched to it and
+// writes how it ended.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"handoff/core/config"
+	"handoff/core/worker"
+	"handoff/core/worker/subprocess"
+)
+
+// The exit codes.
+const (
+	exitStopped   = 0
+	exitFailed    = 1
+	exitBadConfig = 2
+)
+
+func main() {
+	// The runner starts this binary again, as the shim between the worker and an action.
+	subprocess.ShimMain()
+
+	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
+	// once.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+}
+
+// run is the whole program; it returns the exit code.
+func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	parsed := command().Parse(args, environ)
+	if parsed.Help == "" {
+		complete(&parsed)
+	}
+	if code, done := parsed.Answer("worker", stdout, stderr); done {
+		return code
+	}
+	d := &daemon{config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
+	switch err := d.run(ctx); {
+	case errors.Is(err, worker.ErrSuperseded):
+		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",
+			slog.String("worker", d.deployment.Worker.Name))
+		return exitFailed
+	case err != nil:
+		d.log.LogAttrs(ctx, slog.LevelError, "worker failed", slog.Any("error", err))
+		return exitFailed
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopped")
+	return exitStopped
+}
+
+func command() config.Command {
+	return config.Command{
+		Name:  "worker",
+		About: "runs the actions that executors hand to it.",
+		Flags: []config.FlagSpec{
+			{Name: "name", Path: "worker.name", Value: "NAME", Usage: "the worker's name, which no other live process may have; the host's if left out"},
+			{Name: "runtimes", Path: "worker.runtimes", Value: "LIST", Usage: "what it runs, with commas: shell, python, node, noop; what the machine has if left out"},
+			{Name: "concurrency", Path: "worker.concurrency", Value: "NUMBER", Usage: "how many actions run at a time"},
+			{Name: "actions-dir", Path: "worker.actions_dir", Value: "DIR", Usage: "where the scripts of actions are"},
+			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz and /readyz are served; nowhere if left out"},
+		},
+	}
+}
+
+// complete fills in what the machine knows, and refuses what it can't do: a worker that offers a
+// runtime which it does not have would fail everything that is handed to it.
+func complete(p *config.Parsed) {
+	name, err := os.Hostname()
+	if err == nil {
+		p.Found("worker.name", name, "the machine's name")
+	}
+	if p.Deployment.Worker.Name == "" {
+		p.Problems = append(p.Problems, p.Locate(config.Problem{Key: "worker.name", Why: "is not set, and the machine has no name; set it by --name"}))
+	}
+	have := subprocess.Runtimes()
+	p.Found("worker.runtimes", have, "found on this machine")
+	for _, r := range p.Deployment.Worker.Runtimes {
+		if !slices.Contains(have, r) {
+			why := fmt.Sprintf("offers %s, which is not installed on this machine; installed: %s", r, strings.Join(have, ", "))
+			p.Problems = append(p.Problems, p.Locate(config.Problem{Key: "worker.runtimes", Why: why}))
+		}
+	}
+	if dir := p.Deployment.Worker.ActionsDir; dir != "" {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			p.Problems = append(p.Problems, p.Locate(config.Problem{Key: "worker.actions_dir", Why: fmt.Sprintf("%q is not a directory", dir)}))
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+)
+
+// actionView is an action in requests and answers.
+type actionView struct {
+	Ref                    string `json:"ref"`
+	Runtime                string `json:"runtime"`
+	Entrypoint             string `json:"entrypoint"`
+	TimeoutSeconds         *int64 `json:"timeout_seconds"`
+	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
+	MaxRetries             int    `json:"max_retries"`
+}
+
+// putAction is POST /api/v1/actions: it creates an action, or replaces the one of that name.
+// Executions that exist keep the action as it was when they were created.
+func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
+	data, problem := read(w, r, maxBody)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	b, root, ok := parseBody(data)
+	var a execution.Action
+	var fields map[string]value
+	if ok {
+		a, fields, ok = readAction(b, root)
+	}
+	if !ok {
+		badRequest("The body is not an action.", b.mistakes...).write(w)
+		return
+	}
+	for _, p := range s.Config.ValidateAction(a) {
+		key := p.Key
+		if key == "name" {
+			key = "ref"
+		}
+		at := root.at
+		if f, ok := fields[key]; ok {
+			at = f.at
+		}
+		b.refuse("/"+key, at, p.Why)
+	}
+	if len(b.mistakes) > 0 {
+		(&Problem{
+			Type: typeInvalidAction, Title: "The action makes no sense", Status: http.StatusUnprocessableEntity,
+			Detail: "The body can be read, but what it says can't be run.", Errors: b.mistakes,
+		}).write(w)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	defer cancel()
+	if err := s.Store.PutActions(ctx, []execution.Action{a}); err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	writeJSON(w, "application/json", http.StatusOK, actionView{
+		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
+		TimeoutSeconds: number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
+	})
+}
+
+func readAction(b *body, root value) (a execution.Action, fields map[string]value, ok bool) {
+	fields, ok = b.object(root, []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries"})
+	text := func(key string) (s string) {
+		if f, there := fields[key]; there {
+			var good bool
+			s, good = b.text(f)
+			ok = ok && good
+		}
+		return s
+	}
+	whole := func(key string, least, most int64, null bool) (n int64) {
+		if f, there := fields[key]; there {
+			var good bool
+			n, good = b.integer(f, least, most, null)
+			ok = ok && good
+		}
+		return n
+	}
+	longest := int64(yamlfile.MaxDuration / time.Second)
+	a.Ref, a.Runtime, a.Entrypoint = text("ref"), text("runtime"), text("entrypoint")
+	a.Timeout = time.Duration(whole("timeout_seconds", 1, longest, true)) * time.Second
+	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
+	a.MaxRetries = int(whole("max_retries", 0, 100, false))
+	return a, fields, ok
+}

@@ -1,0 +1,358 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+const (
+	executionsPath = "/api/v1/executions"
+	echo           = `{"action_ref": "core.echo", "parameters": {"a": 1, "b": [2]}}`
+)
+
+func TestAcceptedMeansCommitted(t *testing.T) {
+	b := setup(t, nil)
+	a := b.do("POST", executionsPath, echo)
+	if a.status != 201 || a.header.Get("Location") != "/api/v1/executions/1" || a.json["id"] != 1.0 || a.json["existed"] != false {
+		t.Fatalf("create: %+v", a)
+	}
+	if len(b.store.rows) != 1 || string(b.store.rows[0].Parameters) != `{"a": 1, "b": [2]}` {
+		t.Errorf("rows: %+v", b.store.rows)
+	}
+	got := b.do("GET", a.header.Get("Location"), "")
+	if got.status != 200 || got.json["status"] != "requested" || got.json["action_ref"] != "core.echo" || got.json["worker"] != nil ||
+		got.json["created"] != "2001-09-09T01:46:40Z" || got.json["max_retries"] != 1.0 {
+		t.Errorf("get: %s", got.text)
+	}
+}
+
+func TestTerminalExecution(t *testing.T) {
+	b := setup(t, nil)
+	b.store.rows = []execution.Execution{{
+		ID: 7, Action: execution.Action{Ref: "core.echo"}, Status: execution.Failed, Worker: 3, Incarnation: 4, Epoch: 5,
+		FailureReason: execution.QueueTimeout, Original: 2, RetryCount: 1, RetryReason: execution.WorkerLost, IdempotencyKey: "core.echo k",
+		Result: execution.Result{Error: "Worker queue TTL expired", Message: "m", FailedBy: execution.DeadLetterHandler},
+	}}
+	a := b.do("GET", executionsPath+"/7", "")
+	for field, want := range map[string]any{
+		"status": "failed", "worker": 3.0, "incarnation": 4.0, "epoch": 5.0, "failure_reason": "queue_timeout",
+		"original_execution": 2.0, "retry_count": 1.0, "retry_reason": "worker_lost", "idempotency_key": "k", "ended": nil,
+	} {
+		if a.json[field] != want {
+			t.Errorf("%s is %v, want %v", field, a.json[field], want)
+		}
+	}
+	if !strings.Contains(a.text, `"result":{"error":"Worker queue TTL expired","message":"m","failed_by":"dead_letter_handler"}`) {
+		t.Errorf("result: %s", a.text)
+	}
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	b := setup(t, nil)
+	b.store.actions["core.other"] = execution.Action{Ref: "core.other"}
+	first := b.do("POST", executionsPath, echo, "Idempotency-Key", "k1")
+	again := b.do("POST", executionsPath, `{"parameters":{"b":[2],"a":1},"action_ref":"core.echo"}`, "Idempotency-Key", "k1")
+	if first.status != 201 || again.status != 200 || again.json["id"] != first.json["id"] || again.json["existed"] != true {
+		t.Errorf("first %+v, again %+v", first, again)
+	}
+	other := b.do("POST", executionsPath, `{"action_ref": "core.echo", "parameters": {"a": 2}}`, "Idempotency-Key", "k1")
+	if other.status != 422 || other.json["type"] != typeKeyReused {
+		t.Errorf("another body under the same key: %+v", other)
+	}
+	if a := b.do("POST", executionsPath, `{"action_ref": "core.other"}`, "Idempotency-Key", "k1"); a.status != 201 {
+		t.Errorf("the same key for another action: %+v", a)
+	}
+	for _, key := range []string{"", "a b", "ü", strings.Repeat("x", 256)} {
+		if a := b.do("POST", executionsPath, echo, "Idempotency-Key", key); a.status != 400 || !strings.Contains(a.text, `"field":"Idempotency-Key"`) {
+			t.Errorf("key %q: %+v", key, a)
+		}
+	}
+	if a := b.do("POST", executionsPath, `{"action_ref": "core.echo", "idempotency_key": "x"}`); a.status != 400 {
+		t.Errorf("a key in the body of a single execution: %+v", a)
+	}
+}
+
+func TestBrokenBodies(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 70) + "1" + strings.Repeat("}", 70)
+	for body, want := range map[string]string{
+		"":                        `"field":"","line":1,"column":1,"detail":"the body is empty; send a JSON object"`,
+		`{"action_ref": "core`:    `"line":1,"column":21,"detail":"is not JSON: the body ends in the middle"`,
+		"{\n  'a': 1}":            `"line":2,"column":3,"detail":"is not JSON: invalid character '\\'' looking for beginning of object key string"`,
+		`{} {}`:                   `"line":1,"column":4,"detail":"is not JSON: invalid character '{' after top-level value"`,
+		`[1]`:                     `"detail":"must be a JSON object, is a list"`,
+		"{\"action_ref\": \"\xff": `"line":1,"column":17,"detail":"is not UTF-8 text"`,
+		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters"],"nearest":"action_ref"`,
+		`{"action_ref": "core.echo", "action_ref": "core.echo"}`: `"field":"/action_ref","line":1,"column":29,"detail":"stands twice"`,
+		`{"action_ref": 7}`:                                        `"field":"/action_ref","line":1,"column":16,"detail":"must be a text, is a number"`,
+		`{"parameters": {}}`:                                       `"field":"/action_ref","line":1,"column":1,"detail":"is missing: name the action to run"`,
+		`{"action_ref": "core.echo", "parameters": [1]}`:           `"field":"/parameters","line":1,"column":43,"detail":"must be an object, is a list"`,
+		`{"action_ref": "core.echo", "parameters": ` + deep + `}`:  `nested deeper than 64 levels`,
+		`{"action_ref": "a b", "a/b~": 1}`:                         `"field":"/a~1b~0"`,
+		"{\"ü\": 1,   \"action_ref\":true}":                        `"field":"/action_ref","line":1,"column":25,"detail":"must be a text, is a truth value"`,
+		`{"action_ref":"core.echo","worker_id":1,"parameters":{}}`: `unknown field \"worker_id\"`,
+	} {
+		b := setup(t, nil)
+		if a := b.do("POST", executionsPath, body); a.status != 400 || !strings.Contains(a.text, want) {
+			t.Errorf("%q:\n%d %s\nwant %s", body, a.status, a.text, want)
+		}
+		if b.store.calls > 0 {
+			t.Errorf("%q reached the database", body)
+		}
+	}
+	b := setup(t, nil)
+	large := `{"action_ref": "core.echo", "parameters": {"a": "` + strings.Repeat("x", maxBody) + `"}}`
+	if a := b.do("POST", executionsPath, large); a.status != 413 {
+		t.Errorf("a body above the limit: %d", a.status)
+	}
+	large = `{"action_ref": "core.echo", "parameters": {"a": "` + strings.Repeat("x", maxParameters) + `"}}`
+	if a := b.do("POST", executionsPath, large); a.status != 400 || !strings.Contains(a.text, "/parameters") {
+		t.Errorf("parameters above the limit: %d %s", a.status, a.text)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	b := setup(t, nil)
+	for _, r := range []struct {
+		method, path, body string
+		headers            []string
+		status             int
+		problem            string
+	}{
+		{"POST", executionsPath, `{"action_ref": "core.ecko"}`, nil, 422, typeUnknownAction},
+		{"POST", executionsPath, echo, []string{"Content-Type", "text/plain"}, 415, typeMediaType},
+		{"POST", executionsPath, echo, []string{"Sec-Fetch-Site", "cross-site"}, 403, typeCrossOrigin},
+		{"GET", executionsPath, "", nil, 405, typeMethod},
+		{"DELETE", executionsPath + "/1", "", nil, 405, typeMethod},
+		{"GET", executionsPath + "/1", "", nil, 404, typeNotFound},
+		{"GET", executionsPath + "/one", "", nil, 404, typeNotFound},
+		{"GET", executionsPath + "/99999999999999999999", "", nil, 404, typeNotFound},
+		{"GET", "/api/v2", "", nil, 404, typeNotFound},
+		{"POST", "/api/v1/actions", `{"ref": "x", "runtime": "shel"}`, nil, 422, typeInvalidAction},
+		{"POST", "/api/v1/actions", `{"ref": "x", "timeout_seconds": 1.5}`, nil, 400, typeBadRequest},
+	} {
+		if a := b.do(r.method, r.path, r.body, r.headers...); a.status != r.status || a.json["type"] != r.problem || a.json["status"] != float64(r.status) {
+			t.Errorf("%s %s: %d %s, want %d %s", r.method, r.path, a.status, a.text, r.status, r.problem)
+		}
+	}
+	if a := b.do("DELETE", executionsPath, ""); a.header.Get("Allow") != "POST" {
+		t.Errorf("Allow is %q", a.header.Get("Allow"))
+	}
+	if len(b.store.rows) > 0 {
+		t.Errorf("something was created: %+v", b.store.rows)
+	}
+}
+
+func TestActions(t *testing.T) {
+	b := setup(t, nil)
+	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2}`)
+	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2}
+	if a.status != 200 || b.store.actions["core.sleep"] != want {
+		t.Errorf("%d %s; stored %+v", a.status, a.text, b.store.actions["core.sleep"])
+	}
+	a = b.do("POST", "/api/v1/actions", "{\"ref\": \"x\", \"runtime\": \"noop\",\n \"dispatch_timeout_seconds\": 181}")
+	if a.status != 422 || !strings.Contains(a.text, `"field":"/dispatch_timeout_seconds","line":2,"column":30,"detail":"is 181, must not be longer`) {
+		t.Errorf("a dispatch timeout above the queue's: %d %s", a.status, a.text)
+	}
+}
+
+func TestBatch(t *testing.T) {
+	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 2 })
+	a := b.do("POST", executionsPath+"/batch", `{"executions": [
+		{"action_ref": "core.echo", "idempotency_key": "k1"},
+		{"action_ref": "core.none"},
+		{"action_ref": "core.echo", "idempotency_key": "k1"},
+		{"action_ref": "core.echo", "idempotency_key": "k1", "parameters": {"other": true}},
+		{"action_ref": "core.echo"},
+		{"action_ref": "core.echo"}]}`)
+	if a.status != 200 {
+		t.Fatal(a.text)
+	}
+	var statuses, ids []any
+	for _, r := range a.json["results"].([]any) {
+		result := r.(map[string]any)
+		statuses = append(statuses, result["status"])
+		if e, ok := result["execution"].(map[string]any); ok {
+			ids = append(ids, e["id"])
+		}
+	}
+	if fmt.Sprint(statuses) != "[201 422 200 422 201 201]" || fmt.Sprint(ids) != "[1 1 2 3]" || len(b.store.rows) != 3 {
+		t.Errorf("statuses %v, ids %v, %d rows", statuses, ids, len(b.store.rows))
+	}
+	for body, want := range map[string]string{
+		`{}`:                `"field":"/executions"`,
+		`{"executions":[]}`: `"is empty"`,
+		`{"executions":{}}`: `"must be a list, is an object"`,
+		"{\"executions\":[{\"action_ref\":\"core.echo\"},\n{\"action\":1},3]}": `"field":"/executions/1/action","line":2,"column":2`,
+		`{"executions":[{"action_ref":"core.echo","idempotency_key":""}]}`:     `"field":"/executions/0/idempotency_key"`,
+	} {
+		if a := b.do("POST", executionsPath+"/batch", body); a.status != 400 || !strings.Contains(a.text, want) {
+			t.Errorf("%s: %d %s, want %s", body, a.status, a.text, want)
+		}
+	}
+	many := `{"executions":[` + strings.TrimSuffix(strings.Repeat(`{"action_ref":"core.echo"},`, maxBatchItems+1), ",") + `]}`
+	if a := b.do("POST", executionsPath+"/batch", many); a.status != 413 || len(b.store.rows) != 3 {
+		t.Errorf("a batch above the limit: %d, %d rows", a.status, len(b.store.rows))
+	}
+}
+
+// A piece of a batch that the database did not take leaves the other pieces as they are.
+func TestBatchHalfAccepted(t *testing.T) {
+	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
+	b.store.fails = []error{nil, store.ErrUnavailable}
+	a := b.do("POST", executionsPath+"/batch", `{"executions":[{"action_ref":"core.echo"},{"action_ref":"core.echo"},{"action_ref":"core.echo"}]}`)
+	var statuses []any
+	for _, r := range a.json["results"].([]any) {
+		statuses = append(statuses, r.(map[string]any)["status"])
+	}
+	if fmt.Sprint(statuses) != "[201 503 201]" || len(b.store.rows) != 2 {
+		t.Errorf("statuses %v, %d rows", statuses, len(b.store.rows))
+	}
+}
+
+func TestDatabaseAway(t *testing.T) {
+	b := setup(t, nil)
+	for _, r := range []struct {
+		err     error
+		headers []string
+		status  int
+		problem string
+		rows    int
+	}{
+		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
+		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
+		// With a key the submitter repeats it, and finds its own row.
+		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
+		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
+		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},
+	} {
+		b.store.fails = []error{r.err}
+		a := b.do("POST", executionsPath, echo, r.headers...)
+		if problem, _ := a.json["type"].(string); a.status != r.status || problem != r.problem || len(b.store.rows) != r.rows {
+			t.Errorf("%v %v: %d %s, %d rows; want %+v", r.err, r.headers, a.status, a.text, len(b.store.rows), r)
+		}
+		if strings.Contains(a.text, "column") {
+			t.Errorf("the answer tells of the database: %s", a.text)
+		}
+	}
+	b.store.fails = []error{store.ErrUnavailable}
+	if a := b.do("GET", executionsPath+"/1", ""); a.status != 503 || a.header.Get("Retry-After") == "" {
+		t.Errorf("reading: %+v", a)
+	}
+}
+
+func TestToken(t *testing.T) {
+	b := setup(t, func(o *Options) { o.Token = "secret" })
+	for header, status := range map[string]int{"": 401, "Bearer": 401, "Bearer secre": 401, "Basic secret": 401, "Bearer secret": 404, "bearer secret": 404} {
+		if a := b.do("GET", executionsPath+"/1", "", "Authorization", header); a.status != status || status == 401 && a.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("Authorization %q: %d, want %d", header, a.status, status)
+		}
+	}
+	if a := b.do("GET", "/healthz", ""); a.status != 200 {
+		t.Errorf("/healthz without a token: %d", a.status)
+	}
+}
+
+func TestProbes(t *testing.T) {
+	b := setup(t, nil)
+	if a := b.do("GET", "/healthz", ""); a.status != 200 {
+		t.Errorf("/healthz: %d", a.status)
+	}
+	if a := b.do("GET", "/readyz", ""); a.status != 503 || !strings.Contains(a.text, `"broker":"no session`) || !strings.Contains(a.text, `"database":"ok"`) {
+		t.Errorf("/readyz without a broker: %d %s", a.status, a.text)
+	}
+	b = setup(t, func(o *Options) { o.Checks = o.Checks[:1] })
+	if a := b.do("GET", "/readyz", ""); a.status != 200 {
+		t.Errorf("/readyz: %d %s", a.status, a.text)
+	}
+	b.store.fails = []error{store.ErrUnavailable}
+	if a := b.do("GET", "/readyz", ""); a.status != 503 || !strings.Contains(a.text, `"database":"not reachable"`) {
+		t.Errorf("/readyz without a database: %d %s", a.status, a.text)
+	}
+}
+
+func TestPanicsAreAnswered(t *testing.T) {
+	b := setup(t, func(o *Options) {
+		o.Checks = []Check{{"broken", func(context.Context) error { panic("oh") }}}
+	})
+	if a := b.do("GET", "/readyz", ""); a.status != 500 || a.json["type"] != typeInternal {
+		t.Errorf("%d %s", a.status, a.text)
+	}
+}
+
+// A stop lets a request under way come to its end, and takes no new one.
+func TestServeDrains(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entered, leave := make(chan bool), make(chan bool)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(entered)
+		<-leave
+		_, _ = io.WriteString(w, "done")
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, l, h, slog.New(slog.DiscardHandler), time.Minute) }()
+	got := make(chan string, 1)
+	go func() {
+		r, err := http.Get("http://" + l.Addr().String()) //nolint:noctx // the test ends with the server
+		if err != nil {
+			got <- err.Error()
+			return
+		}
+		defer r.Body.Close()
+		text, _ := io.ReadAll(r.Body)
+		got <- string(text)
+	}()
+	<-entered
+	stop()
+	select {
+	case err := <-served:
+		t.Fatalf("Serve returned %v with a request under way", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(leave)
+	if text := <-got; text != "done" {
+		t.Errorf("the request got %q", text)
+	}
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzCreate(f *testing.F) {
+	for _, seed := range []string{
+		"", "{}", echo, "[", `{"action_ref": "core.echo", "parameters": null}`, `{"a": {"b": [1, "\ud800", 1e999]}}`, `{"action_ref":"core.echo","x":[[[]]]}`,
+		"{\"action_ref\"\t:\r\n\"core.echo\"}", `{"action_ref":"core.echo","action_ref":1}`, "\xef\xbb\xbf{}", `{"":"","":""}`, `{"executions":[{"action_ref":"core.echo","idempotency_key":"k"}]}`,
+	} {
+		f.Add(seed, "key")
+	}
+	f.Fuzz(func(t *testing.T, text, key string) {
+		b := setup(t, nil)
+		for _, path := range []string{executionsPath, executionsPath + "/batch", "/api/v1/actions"} {
+			a := b.do("POST", path, text, "Idempotency-Key", key)
+			if !slices.Contains([]int{200, 201, 400, 413, 422}, a.status) {
+				t.Errorf("%s: %d %s", path, a.status, a.text)
+			}
+			list, _ := a.json["errors"].([]any)
+			for _, e := range list {
+				line, _ := e.(map[string]any)["line"].(float64)
+				if lines := strings.Count(text, "\n") + 1; int(line) > lines {
+					t.Errorf("%s: a mistake in line %v of %d: %s", path, line, lines, a.text)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,371 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// maxParameters bounds what one execution carries: it goes through a message, and to the action.
+const maxParameters = 256 << 10
+
+// maxIdempotencyKey bounds a key.
+const maxIdempotencyKey = 255
+
+// submission is one execution that a client asks for.
+type submission struct {
+	item store.NewExecution
+	// key is the idempotency key as the client wrote it.
+	key string
+	// position is where a batch has it.
+	position int
+}
+
+// keyScope is what an idempotency key is unique in: the action. No action's name has a space.
+func keyScope(ref, key string) string {
+	if key == "" {
+		return ""
+	}
+	return ref + " " + key
+}
+
+// clientKey is the inverse of keyScope.
+func clientKey(ref, stored string) string { return strings.TrimPrefix(stored, ref+" ") }
+
+// readSubmission reads the fields of one execution.
+func readSubmission(b *body, v value, allowed []string) (submission, bool) {
+	before := len(b.mistakes)
+	var s submission
+	fields, _ := b.object(v, allowed)
+	if f, ok := fields["action_ref"]; ok {
+		s.item.ActionRef, ok = b.text(f)
+		if ok && (s.item.ActionRef == "" || strings.ContainsFunc(s.item.ActionRef, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
+			b.refuse(f.pointer, f.at, "must be the name of an action, such as core.echo")
+		}
+	} else if len(b.mistakes) == before {
+		b.refuse(v.pointer+"/action_ref", v.at, "is missing: name the action to run")
+	}
+	s.item.Parameters = []byte("{}")
+	if f, ok := fields["parameters"]; ok {
+		switch {
+		case f.raw[0] != '{':
+			b.refuse(f.pointer, f.at, "must be an object, is "+f.kind())
+		case len(f.raw) > maxParameters:
+			b.refuse(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
+		default:
+			s.item.Parameters = append([]byte(nil), f.raw...)
+		}
+	}
+	if f, ok := fields["idempotency_key"]; ok {
+		if s.key, ok = b.text(f); ok {
+			if why := badKey(s.key); why != "" {
+				b.refuse(f.pointer, f.at, why)
+			}
+		}
+	}
+	return s, len(b.mistakes) == before
+}
+
+// badKey says what is wrong with an idempotency key.
+func badKey(key string) string {
+	if key == "" || len(key) > maxIdempotencyKey || strings.ContainsFunc(key, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		return fmt.Sprintf("must be 1 to %d letters, digits and punctuation marks of ASCII, without spaces", maxIdempotencyKey)
+	}
+	return ""
+}
+
+// headerKey reads the header Idempotency-Key; a problem if it can't be one.
+func headerKey(r *http.Request) (string, *Problem) {
+	const header = "Idempotency-Key"
+	keys := r.Header.Values(header)
+	if len(keys) == 0 {
+		return "", nil
+	}
+	why := badKey(keys[0])
+	if len(keys) > 1 {
+		why = "is sent twice"
+	}
+	if why != "" {
+		return "", badRequest("The header "+header+" can't be used.", FieldError{Field: header, Detail: why})
+	}
+	return keys[0], nil
+}
+
+// created is what is answered for an accepted execution.
+type created struct {
+	ID        execution.ID `json:"id"`
+	ActionRef string       `json:"action_ref"`
+	Status    string       `json:"status"`
+	Epoch     int64        `json:"epoch"`
+	// Existed says that the idempotency key had created it before.
+	Existed  bool   `json:"existed"`
+	Location string `json:"location"`
+}
+
+func location(id execution.ID) string {
+	return "/api/v1/executions/" + strconv.FormatInt(int64(id), 10)
+}
+
+// outcome is what became of one submission.
+type outcome struct {
+	created *created
+	problem *Problem
+}
+
+func (o outcome) status() int {
+	switch {
+	case o.problem != nil:
+		return o.problem.Status
+	case o.created.Existed:
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// submit creates executions, and returns what became of each. Accepted means committed.
+func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
+	out := make([]outcome, len(submissions))
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	items := make([]store.NewExecution, len(submissions))
+	keys := allKeyed
+	for i, sub := range submissions {
+		items[i] = sub.item
+		items[i].IdempotencyKey = keyScope(sub.item.ActionRef, sub.key)
+		if sub.key == "" {
+			keys = someUnkeyed
+		}
+	}
+	fail := func(err error, keys keyed) []outcome {
+		p := s.storeProblem(r, err, keys)
+		for i := range out {
+			out[i] = outcome{problem: p}
+		}
+		return out
+	}
+	made, err := s.Submitter.Submit(ctx, items)
+	if err != nil {
+		return fail(err, keys)
+	}
+	// What existed is read, to tell a repetition from another request under a used key.
+	var existing []execution.ID
+	for _, m := range made {
+		if m.Existed {
+			existing = append(existing, m.ID)
+		}
+	}
+	rows := map[execution.ID]execution.Execution{}
+	if len(existing) > 0 {
+		list, err := s.executions(r, existing)
+		if err != nil {
+			return fail(err, keys)
+		}
+		for _, row := range list {
+			rows[row.ID] = row
+		}
+	}
+	for i, m := range made {
+		out[i] = judge(submissions[i], m, rows)
+	}
+	return out
+}
+
+func judge(sub submission, m store.Created, rows map[execution.ID]execution.Execution) outcome {
+	ref := sub.item.ActionRef
+	if m.UnknownAction {
+		return outcome{problem: &Problem{
+			Type: typeUnknownAction, Title: "There is no such action", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref),
+			Errors: []FieldError{{Field: "/action_ref", Detail: "is not the name of an action"}},
+		}}
+	}
+	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
+	row, ok := rows[m.ID]
+	if !m.Existed || !ok {
+		return outcome{created: c}
+	}
+	if row.Action.Ref != ref || !sameJSON(row.Parameters, sub.item.Parameters) {
+		return outcome{problem: keyReused(sub.key, m.ID)}
+	}
+	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
+	return outcome{created: c}
+}
+
+func keyReused(key string, by execution.ID) *Problem {
+	return &Problem{
+		Type: typeKeyReused, Title: "The idempotency key was used for something else", Status: http.StatusUnprocessableEntity,
+		Detail: fmt.Sprintf("The key %q created execution %d with other parameters. Use a new key for a new execution.", key, by),
+	}
+}
+
+// createExecution is POST /api/v1/executions.
+func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
+	data, problem := read(w, r, maxBody)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	key, problem := headerKey(r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	b, root, ok := parseBody(data)
+	var sub submission
+	if ok {
+		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters"})
+	}
+	if !ok {
+		badRequest("The body is not an execution.", b.mistakes...).write(w)
+		return
+	}
+	sub.key = key
+	result := s.submit(r, []submission{sub})[0]
+	if result.problem != nil {
+		result.problem.write(w)
+		return
+	}
+	w.Header().Set("Location", result.created.Location)
+	writeJSON(w, "application/json", result.status(), result.created)
+}
+
+// batchResult is what became of one item of a batch.
+type batchResult struct {
+	// Status is what the item alone would have been answered with.
+	Status    int      `json:"status"`
+	Execution *created `json:"execution,omitempty"`
+	Problem   *Problem `json:"problem,omitempty"`
+}
+
+// createBatch is POST /api/v1/executions/batch: 200 with a result for each item, in their order. A
+// batch that can't be read is refused as a whole.
+func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
+	data, problem := read(w, r, maxBatchBody)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	b, submissions, ok := readBatch(data)
+	if !ok {
+		badRequest("The body is not a batch of executions.", b.mistakes...).write(w)
+		return
+	}
+	if len(submissions) > maxBatchItems {
+		tooLarge(fmt.Sprintf("A batch may have %d items, this one has %d.", maxBatchItems, len(submissions))).write(w)
+		return
+	}
+	results := s.submitBatch(r, submissions)
+	writeJSON(w, "application/json", http.StatusOK, struct {
+		Results []batchResult `json:"results"`
+	}{results})
+}
+
+func readBatch(data []byte) (*body, []submission, bool) {
+	b, root, ok := parseBody(data)
+	if !ok {
+		return b, nil, false
+	}
+	fields, ok := b.object(root, []string{"executions"})
+	if !ok {
+		return b, nil, false
+	}
+	list, ok := fields["executions"]
+	if !ok {
+		b.refuse("/executions", root.at, "is missing: list the executions to create")
+		return b, nil, false
+	}
+	items, ok := b.items(list)
+	if ok && len(items) == 0 {
+		b.refuse(list.pointer, list.at, "is empty")
+		return b, nil, false
+	}
+	submissions := make([]submission, len(items))
+	for i, item := range items {
+		// A thousand times the same mistake helps nobody.
+		if len(b.mistakes) >= 100 {
+			return b, nil, false
+		}
+		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "idempotency_key"})
+		sub.position = i
+		submissions[i] = sub
+		ok = ok && good
+	}
+	return b, submissions, ok
+}
+
+// submitBatch submits in pieces that the database likes. An item that repeats the key of an earlier
+// one is that one again: no statement is asked to create one key twice.
+func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchResult {
+	outcomes := make([]outcome, len(submissions))
+	first := map[string]int{}
+	var distinct []submission
+	var repeated []submission
+	for _, sub := range submissions {
+		scoped := keyScope(sub.item.ActionRef, sub.key)
+		if _, seen := first[scoped]; seen && scoped != "" {
+			repeated = append(repeated, sub)
+			continue
+		}
+		first[scoped] = sub.position
+		distinct = append(distinct, sub)
+	}
+	size := max(1, s.Config.Executor.BatchSize)
+	for len(distinct) > 0 {
+		piece := distinct[:min(size, len(distinct))]
+		distinct = distinct[len(piece):]
+		for i, o := range s.submit(r, piece) {
+			outcomes[piece[i].position] = o
+		}
+	}
+	for _, sub := range repeated {
+		at := first[keyScope(sub.item.ActionRef, sub.key)]
+		o := outcomes[at]
+		if o.problem == nil {
+			again := *o.created
+			again.Existed = true
+			o.created = &again
+			if !sameJSON(submissions[at].item.Parameters, sub.item.Parameters) {
+				o = outcome{problem: keyReused(sub.key, again.ID)}
+			}
+		}
+		outcomes[sub.position] = o
+	}
+	results := make([]batchResult, len(outcomes))
+	for i, o := range outcomes {
+		results[i] = batchResult{Status: o.status(), Execution: o.created, Problem: o.problem}
+	}
+	return results
+}
+
+// getExecution is GET /api/v1/executions/{id}.
+func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) {
+	text := r.PathValue("id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		notFound(fmt.Sprintf("No execution is called %q: an id is a whole number from 1.", yamlfile.Cut(text))).write(w)
+		return
+	}
+	rows, err := s.executions(r, []execution.ID{execution.ID(id)})
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	if len(rows) == 0 {
+		notFound(fmt.Sprintf("There is no execution %d.", id)).write(w)
+		return
+	}
+	writeJSON(w, "application/json", http.StatusOK, view(&rows[0]))
+}
+
+// executions reads rows, bounded like every database call.
+func (s *Server) executions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	defer cancel()
+	return s.Store.Executions(ctx, ids)
+}

@@ -1,0 +1,156 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/store"
+)
+
+// fakeStore is a store.Client in memory, and a database that can be away.
+type fakeStore struct {
+	mu      sync.Mutex
+	actions map[string]execution.Action
+	rows    []execution.Execution
+	// fails are the errors of the next calls; a call under an unknown outcome is applied.
+	fails []error
+	calls int
+}
+
+func (f *fakeStore) fail() error {
+	f.calls++
+	if len(f.fails) == 0 {
+		return nil
+	}
+	err := f.fails[0]
+	f.fails = f.fails[1:]
+	return err
+}
+
+func (f *fakeStore) Executions(_ context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	var rows []execution.Execution
+	for _, r := range f.rows {
+		if slices.Contains(ids, r.ID) {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+func (f *fakeStore) PutActions(_ context.Context, actions []execution.Action) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return err
+	}
+	for _, a := range actions {
+		f.actions[a.Ref] = a
+	}
+	return nil
+}
+
+func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]store.Created, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.fail()
+	if err != nil && !strings.Contains(err.Error(), store.ErrUnknownOutcome.Error()) {
+		return nil, err
+	}
+	var out []store.Created
+	for _, item := range items {
+		a, known := f.actions[item.ActionRef]
+		at := slices.IndexFunc(f.rows, func(r execution.Execution) bool {
+			return item.IdempotencyKey != "" && r.IdempotencyKey == item.IdempotencyKey
+		})
+		switch {
+		case !known:
+			out = append(out, store.Created{UnknownAction: true})
+		case at >= 0:
+			out = append(out, store.Created{ID: f.rows[at].ID, Existed: true})
+		default:
+			id := execution.ID(len(f.rows) + 1)
+			f.rows = append(f.rows, execution.Execution{
+				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
+				Status: execution.Requested, Created: time.Unix(1e9, 0),
+			})
+			out = append(out, store.Created{ID: id})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// bundle is a server over a fake store that knows one action.
+type bundle struct {
+	t     testing.TB
+	store *fakeStore
+	http.Handler
+}
+
+func setup(t testing.TB, change func(*Options)) *bundle {
+	t.Helper()
+	db := &fakeStore{actions: map[string]execution.Action{"core.echo": {Ref: "core.echo", Runtime: "shell", MaxRetries: 1}}}
+	h := daemon.New(daemon.Options{})
+	c := config.Default(config.Hardened)
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
+	o := Options{
+		Submitter: &Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: time.Second},
+		Store:     db, Config: c, Log: log,
+		Checks: []Check{DatabaseCheck(db), BrokerCheck(func() bool { return false })},
+	}
+	if change != nil {
+		change(&o)
+	}
+	return &bundle{t, db, NewServer(o).Handler()}
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	text   string
+	json   map[string]any
+}
+
+// do sends a request; headers are pairs.
+func (b *bundle) do(method, path, body string, headers ...string) answer {
+	b.t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	a := answer{status: w.Code, header: w.Header(), text: w.Body.String()}
+	if err := json.Unmarshal(w.Body.Bytes(), &a.json); err != nil && method != http.MethodHead {
+		b.t.Fatalf("%s %s is answered with what is not JSON: %q", method, path, a.text)
+	}
+	if want := "application/problem+json"; a.status >= 400 && path != "/readyz" && a.header.Get("Content-Type") != want {
+		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)
+	}
+	return a
+}

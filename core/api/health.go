@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// checkTimeout bounds one check of /readyz: whoever asks has a timeout of its own.
+const checkTimeout = 2 * time.Second
+
+// healthz says that the process is up, and nothing of its surroundings: restarting it would not
+// bring a database back.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, "application/json", http.StatusOK, map[string]string{"status": "up"})
+}
+
+// readyz says whether the process can do its work, and what is missing if it can't.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
+
+// ReadyHandler answers 200 when all checks pass, else 503 with what is missing.
+func ReadyHandler(checks []Check) http.HandlerFunc {
+	type answer struct {
+		Status string            `json:"status"`
+		Checks map[string]string `json:"checks"`
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		a, status := answer{"ready", map[string]string{}}, http.StatusOK
+		for _, c := range checks {
+			ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
+			err := c.Run(ctx)
+			cancel()
+			a.Checks[c.Name] = "ok"
+			if err != nil {
+				a.Status, status = "not ready", http.StatusServiceUnavailable
+				a.Checks[c.Name] = err.Error()
+			}
+		}
+		writeJSON(w, "application/json", status, a)
+	}
+}
+
+// HealthHandler is /healthz and /readyz alone, for a process without an API.
+func HealthHandler(checks []Check) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", methods{http.MethodGet: healthz})
+	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler(checks)})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		notFound("There are /healthz and /readyz.").write(w)
+	})
+	return mux
+}
+
+// DatabaseCheck asks the database for a row that does not exist.
+func DatabaseCheck(s store.Reader) Check {
+	return Check{"database", func(ctx context.Context) error {
+		if _, err := s.Executions(ctx, []execution.ID{-1}); err != nil {
+			// The text may name addresses; who has to know finds them in the log.
+			return errors.New("not reachable")
+		}
+		return nil
+	}}
+}
+
+// BrokerCheck asks whether a publish would be taken.
+func BrokerCheck(ready func() bool) Check {
+	return Check{"broker", func(context.Context) error {
+		if !ready() {
+			return errors.New("no session, or the broker holds publishers back")
+		}
+		return nil
+	}}
+}
+
+// StartingHandler answers while a process is not ready for requests yet.
+func StartingHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", methods{http.MethodGet: healthz})
+	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler([]Check{{"database", func(context.Context) error {
+		return errors.New("not connected yet")
+	}}})})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		(&Problem{
+			Type: typeUnavailable, Title: "The executor is starting", Status: http.StatusServiceUnavailable,
+			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
+		}).write(w)
+	})
+	return mux
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// Problem is every error of the API: RFC 9457, application/problem+json.
+type Problem struct {
+	// Type tells kinds of problems apart for programs; it never changes, the texts may.
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+	// Errors are the single mistakes of a request, all of them.
+	Errors []FieldError `json:"errors,omitempty"`
+
+	retryAfter int
+	allow      string
+}
+
+// FieldError is one mistake in a request.
+type FieldError struct {
+	// Field is a JSON pointer into the body, or the name of a header.
+	Field string `json:"field"`
+	// Line and Column, from 1, are where it stands in the body; 0 for a header.
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Detail string `json:"detail"`
+	// Allowed lists what may stand there, Nearest what was probably meant.
+	Allowed []string `json:"allowed,omitempty"`
+	Nearest string   `json:"nearest,omitempty"`
+}
+
+// The types of problems.
+const (
+	typeBadRequest     = "urn:handoff:problem:bad-request"
+	typeTooLarge       = "urn:handoff:problem:too-large"
+	typeMediaType      = "urn:handoff:problem:unsupported-media-type"
+	typeUnauthorized   = "urn:handoff:problem:unauthorized"
+	typeCrossOrigin    = "urn:handoff:problem:cross-origin"
+	typeNotFound       = "urn:handoff:problem:not-found"
+	typeMethod         = "urn:handoff:problem:method-not-allowed"
+	typeUnknownAction  = "urn:handoff:problem:unknown-action"
+	typeInvalidAction  = "urn:handoff:problem:invalid-action"
+	typeKeyReused      = "urn:handoff:problem:idempotency-key-reused"
+	typeUnavailable    = "urn:handoff:problem:unavailable"
+	typeOutcomeUnknown = "urn:handoff:problem:outcome-unknown"
+	typeInternal       = "urn:handoff:problem:internal"
+)
+
+func badRequest(detail string, errors ...FieldError) *Problem {
+	return &Problem{Type: typeBadRequest, Title: "The request can't be read", Status: http.StatusBadRequest, Detail: detail, Errors: errors}
+}
+
+func tooLarge(detail string) *Problem {
+	return &Problem{Type: typeTooLarge, Title: "The request is too large", Status: http.StatusRequestEntityTooLarge, Detail: detail}
+}
+
+func notFound(detail string) *Problem {
+	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
+}
+
+func internal() *Problem {
+	return &Problem{
+		Type: typeInternal, Title: "The server failed", Status: http.StatusInternalServerError,
+		Detail: "The request failed for a reason that stands in the server's log.",
+	}
+}
+
+// write sends the problem.
+func (p *Problem) write(w http.ResponseWriter) {
+	h := w.Header()
+	if p.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
+	}
+	if p.allow != "" {
+		h.Set("Allow", p.allow)
+	}
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	writeJSON(w, "application/problem+json", p.Status, p)
+}
+
+func writeJSON(w http.ResponseWriter, contentType string, status int, value any) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		// Everything that is sent is plain data, or JSON that was checked when it came in.
+		status, body = http.StatusInternalServerError, []byte(`{"type":"`+typeInternal+`","title":"The server failed","status":500}`)
+		contentType = "application/problem+json"
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(len(body)+1))
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}

@@ -1,0 +1,279 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/store"
+)
+
+// Limits of one request.
+const (
+	maxBody       = 1 << 20
+	maxBatchBody  = 8 << 20
+	maxBatchItems = 1000
+	// submitTimeout is how long a request waits for a database that is away, before it is refused.
+	submitTimeout = 10 * time.Second
+)
+
+// Options are what a Server is made of.
+type Options struct {
+	Submitter *Submitter
+	Store     store.Client
+	Config    config.Config
+	// Token is what requests under /api must carry; empty for no check.
+	Token string
+	// Checks are what /readyz asks.
+	Checks []Check
+	Log    *slog.Logger
+}
+
+// Check is one thing that a ready process needs.
+type Check struct {
+	Name string
+	// Run returns why it is not there.
+	Run func(ctx context.Context) error
+}
+
+// Server answers the HTTP API.
+type Server struct {
+	Options
+	token   [sha256.Size]byte
+	handler http.Handler
+}
+
+// NewServer returns a server; Handler and Serve put it to work.
+func NewServer(o Options) *Server {
+	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token))}
+	mux := http.NewServeMux()
+	// One handler a path, because ServeMux answers a wrong method with a text of its own.
+	paths := map[string]methods{
+		"/api/v1/executions":       {http.MethodPost: s.createExecution},
+		"/api/v1/executions/batch": {http.MethodPost: s.createBatch},
+		"/api/v1/executions/{id}":  {http.MethodGet: s.getExecution},
+		"/api/v1/actions":          {http.MethodPost: s.putAction},
+	}
+	for path, m := range paths {
+		mux.Handle(path, s.authorized(m))
+	}
+	mux.Handle("/healthz", methods{http.MethodGet: healthz})
+	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
+	})
+	// A page in a browser must not reach an API that trusts its own machine.
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		(&Problem{
+			Type: typeCrossOrigin, Title: "Requests from other sites are refused", Status: http.StatusForbidden,
+			Detail: "The request came from a page of another site.",
+		}).write(w)
+	}))
+	s.handler = Logged(s.Log, origin.Handler(mux))
+	return s
+}
+
+// Handler is the whole API.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// methods is what a path answers.
+type methods map[string]http.HandlerFunc
+
+// ServeHTTP implements http.Handler.
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	if h := m[method]; h != nil {
+		h(w, r)
+		return
+	}
+	var allowed []string
+	for name := range m {
+		allowed = append(allowed, name)
+	}
+	slices.Sort(allowed)
+	p := &Problem{
+		Type: typeMethod, Title: "The method is not allowed here", Status: http.StatusMethodNotAllowed,
+		Detail: fmt.Sprintf("%s answers %s.", r.URL.Path, strings.Join(allowed, " and ")), allow: strings.Join(allowed, ", "),
+	}
+	p.write(w)
+}
+
+// authorized lets only requests with the token through, if there is one. Hashes are compared, so
+// that neither content nor length of the token shows in the time that it takes.
+func (s *Server) authorized(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.Token != "" {
+			scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+			sent := sha256.Sum256([]byte(strings.TrimSpace(token)))
+			if subtle.ConstantTimeCompare(sent[:], s.token[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
+				(&Problem{
+					Type: typeUnauthorized, Title: "The token is missing or wrong", Status: http.StatusUnauthorized,
+					Detail: "Send the token of api.token as header: Authorization: Bearer TOKEN.",
+				}).write(w)
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// read takes the body of a request that must be JSON, and nothing beyond the limit.
+func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
+	// A page in a browser can send other types to other sites without asking.
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return nil, &Problem{
+			Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType,
+			Detail: "Send the header Content-Type: application/json.",
+		}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var over *http.MaxBytesError
+	switch {
+	case errors.As(err, &over):
+		return nil, tooLarge(fmt.Sprintf("The body may have %d bytes.", limit))
+	case err != nil:
+		return nil, badRequest("The body ended before it was complete.")
+	}
+	return data, nil
+}
+
+// keyed says what repeating a request would do.
+type keyed uint8
+
+const (
+	// harmless: it reads, or replaces something by itself.
+	harmless keyed = iota
+	// allKeyed: everything in it has an idempotency key.
+	allKeyed
+	// someUnkeyed: something in it would be created twice.
+	someUnkeyed
+)
+
+// storeProblem says what a failed database call means for the client. What the client can't act on
+// stands in the log only.
+func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
+	s.Log.LogAttrs(r.Context(), slog.LevelError, "request failed at the database",
+		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
+	passing := store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	switch {
+	case passing && keys == allKeyed:
+		return &Problem{
+			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
+			Detail: "Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.", retryAfter: 2,
+		}
+	case errors.Is(err, store.ErrUnknownOutcome) && keys == someUnkeyed:
+		return &Problem{
+			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
+			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
+		}
+	case passing:
+		return &Problem{
+			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
+			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
+		}
+	}
+	return internal()
+}
+
+// Serve answers requests on a listener until ctx ends, then lets those under way come to their end,
+// at most for drain. It returns nil after a stop.
+func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      2 * time.Minute,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serving HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		_ = server.Close()
+		log.LogAttrs(ctx, slog.LevelWarn, "requests under way were broken off", slog.Any("error", err))
+	}
+	return nil
+}
+
+// Logged logs every request and turns a panic into a problem.
+func Logged(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		out := &recorded{ResponseWriter: w}
+		defer func() {
+			if p := recover(); p != nil {
+				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(p)
+				}
+				log.LogAttrs(r.Context(), slog.LevelError, "panic in a request", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				if out.status == 0 {
+					internal().write(out)
+				}
+			}
+			level := slog.LevelInfo
+			switch {
+			case out.status >= http.StatusInternalServerError:
+				level = slog.LevelWarn
+			case strings.HasSuffix(r.URL.Path, "z"): // the probes, every few seconds
+				level = slog.LevelDebug
+			}
+			log.LogAttrs(r.Context(), level, "request",
+				slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", out.status),
+				slog.Int64("bytes", out.bytes), slog.String("took", time.Since(began).Round(time.Microsecond).String()), slog.String("remote", r.RemoteAddr))
+		}()
+		next.ServeHTTP(out, r)
+	})
+}
+
+// recorded notes what was answered.
+type recorded struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (r *recorded) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (r *recorded) Write(p []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorded) Unwrap() http.ResponseWriter { return r.ResponseWriter }

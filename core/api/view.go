@@ -1,0 +1,99 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"handoff/core/execution"
+)
+
+// executionView is an execution as the API shows it, named as the columns of the contract. What is
+// not set is null, so that a reader sees every field that there is.
+type executionView struct {
+	ID         execution.ID    `json:"id"`
+	ActionRef  string          `json:"action_ref"`
+	Runtime    string          `json:"runtime"`
+	Parameters json.RawMessage `json:"parameters"`
+	Status     string          `json:"status"`
+
+	Worker      *int64 `json:"worker"`
+	Incarnation *int64 `json:"incarnation"`
+	Epoch       int64  `json:"epoch"`
+	Dispatches  int    `json:"dispatches"`
+
+	Result        *resultView `json:"result"`
+	FailureReason *string     `json:"failure_reason"`
+
+	OriginalExecution *int64  `json:"original_execution"`
+	RetryCount        int     `json:"retry_count"`
+	MaxRetries        int     `json:"max_retries"`
+	RetryReason       *string `json:"retry_reason"`
+	RetryAt           *string `json:"retry_at"`
+	IdempotencyKey    *string `json:"idempotency_key"`
+
+	Created             *string `json:"created"`
+	SchedulingAt        *string `json:"scheduling_at"`
+	SchedulingBy        *string `json:"scheduling_by"`
+	SchedulingExpiresAt *string `json:"scheduling_expires_at"`
+	ScheduledAt         *string `json:"scheduled_at"`
+	DispatchDeadline    *string `json:"dispatch_deadline"`
+	PublishedAt         *string `json:"published_at"`
+	StartedAt           *string `json:"started_at"`
+	RunDeadline         *string `json:"run_deadline"`
+	Ended               *string `json:"ended"`
+	OrchestratedAt      *string `json:"orchestrated_at"`
+}
+
+// resultView is a result; a failure has error, message and failed_by, a success its output.
+type resultView struct {
+	Error    string          `json:"error,omitempty"`
+	Message  string          `json:"message,omitempty"`
+	FailedBy string          `json:"failed_by,omitempty"`
+	Output   json.RawMessage `json:"output,omitempty"`
+}
+
+func view(e *execution.Execution) executionView {
+	v := executionView{
+		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Parameters: e.Parameters, Status: e.Status.String(),
+		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
+		FailureReason:     name(e.FailureReason.String()),
+		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
+		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.Action.Ref, e.IdempotencyKey)),
+		Created: moment(e.Created), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
+		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
+		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
+	}
+	if len(v.Parameters) == 0 {
+		v.Parameters = json.RawMessage("{}")
+	}
+	if e.Status.Terminal() {
+		v.Result = &resultView{Error: e.Result.Error, Message: e.Result.Message, Output: e.Result.Output}
+		if e.Result.FailedBy != execution.NoPart {
+			v.Result.FailedBy = e.Result.FailedBy.String()
+		}
+	}
+	return v
+}
+
+// number, name and moment are nil for what is not set.
+func number(n int64) *int64 {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+func name(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func moment(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	s := t.UTC().Format(time.RFC3339Nano)
+	return &s
+}

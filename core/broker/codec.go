@@ -1,0 +1,393 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"handoff/core/execution"
+)
+
+// The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version and
+// payload. It is the same on every broker that stores bytes.
+const (
+	// WireVersion is the only version that is written and read. A reader refuses any other, because
+	// guessing at a field's meaning is worse than a dead letter. Fields that an old reader may
+	// safely ignore can be added without a new version: unknown ones are skipped.
+	WireVersion = 1
+	// MaxBody bounds a body, both ways; more is refused before it is parsed.
+	MaxBody = 1 << 20
+	// ContentType is the media type of a body.
+	ContentType = "application/json"
+	// maxName bounds ids, which travel as AMQP short strings as well.
+	maxName = 255
+)
+
+type wireEnvelope struct {
+	MessageID     *string      `json:"message_id"`
+	Type          *string      `json:"message_type"`
+	CorrelationID string       `json:"correlation_id,omitempty"`
+	Timestamp     *string      `json:"timestamp"`
+	Version       *int64       `json:"version"`
+	Payload       *wirePayload `json:"payload"`
+}
+
+// wirePayload is the payload of any type, so that a body is read in one pass. Durations are whole
+// milliseconds, 0 or absent where the action names none.
+type wirePayload struct {
+	// Of execution.scheduled.
+	ExecutionID       *int64          `json:"execution_id,omitempty"`
+	Epoch             *int64          `json:"epoch,omitempty"`
+	Worker            *int64          `json:"worker,omitempty"`
+	Incarnation       *int64          `json:"incarnation,omitempty"`
+	ActionRef         *string         `json:"action_ref,omitempty"`
+	Runtime           *string         `json:"runtime,omitempty"`
+	Entrypoint        string          `json:"entrypoint,omitempty"`
+	TimeoutMS         int64           `json:"timeout_ms,omitempty"`
+	DispatchTimeoutMS int64           `json:"dispatch_timeout_ms,omitempty"`
+	MaxRetries        int64           `json:"max_retries,omitempty"`
+	Parameters        json.RawMessage `json:"parameters,omitempty"`
+	// Of the hints.
+	Executions *[]wireChange `json:"executions,omitempty"`
+}
+
+// wireChange is one entry of a hint. A status that is not named is execution.None.
+type wireChange struct {
+	ID    *int64 `json:"id"`
+	Epoch *int64 `json:"epoch"`
+	From  string `json:"from,omitempty"`
+	To    string `json:"to,omitempty"`
+}
+
+// fieldError says what is wrong with which field.
+func fieldError(field, format string, args ...any) error {
+	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
+}
+
+func missing(field string) error { return fieldError(field, "is missing") }
+
+// Encode returns the body of a message. What Decode would refuse is an error here already: a
+// message that nobody can read must not be sent. Durations are rounded up to milliseconds.
+func Encode(e *Envelope) ([]byte, error) {
+	if err := checkEnvelope(e); err != nil {
+		return nil, err
+	}
+	var payload *wirePayload
+	var err error
+	if e.Type == ExecutionScheduled {
+		payload, err = encodeDispatch(e.Dispatch)
+	} else {
+		payload, err = encodeChanges(e.Changes)
+	}
+	if err != nil {
+		return nil, err
+	}
+	name, at, version := e.Type.String(), e.Timestamp.UTC().Format(time.RFC3339Nano), int64(e.Version)
+	w := wireEnvelope{
+		MessageID: &e.MessageID, Type: &name, CorrelationID: e.CorrelationID, Timestamp: &at, Version: &version, Payload: payload,
+	}
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	// Parameters belong to the user: "<" stays "<".
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(&w); err != nil {
+		return nil, fmt.Errorf("message field payload.parameters can't be written: %w", err)
+	}
+	b := bytes.TrimSuffix(body.Bytes(), []byte("\n"))
+	if len(b) > MaxBody {
+		return nil, tooLong(len(b))
+	}
+	if !utf8.Valid(b) {
+		return nil, fieldError("payload.parameters", "is not UTF-8")
+	}
+	return b, nil
+}
+
+func tooLong(n int) error { return fmt.Errorf("message of %d bytes is longer than %d", n, MaxBody) }
+
+// checkEnvelope finds what has no place on the wire.
+func checkEnvelope(e *Envelope) error {
+	switch {
+	case e.Version != WireVersion:
+		return fieldError("version", "is %d, only %d is written", e.Version, WireVersion)
+	case e.Type == NoType || int(e.Type) >= Types:
+		return fieldError("message_type", "is not set")
+	case e.MessageID == "":
+		return missing("message_id")
+	case (e.Type == ExecutionScheduled) != (e.Dispatch != nil), e.Dispatch != nil && e.Changes != nil:
+		return fieldError("payload", "is not the one of %s", e.Type)
+	case e.Timestamp.UTC().Year() < 0 || e.Timestamp.UTC().Year() > 9999:
+		return fieldError("timestamp", "has a year of more than four digits")
+	}
+	if err := checkName("message_id", e.MessageID); err != nil {
+		return err
+	}
+	return checkName("correlation_id", e.CorrelationID)
+}
+
+// checkName refuses what would not come back as it was sent.
+func checkName(field, name string) error {
+	if len(name) > maxName {
+		return fieldError(field, "is longer than %d bytes", maxName)
+	}
+	return checkText(field, name)
+}
+
+func checkText(field, text string) error {
+	if !utf8.ValidString(text) {
+		return fieldError(field, "is not UTF-8")
+	}
+	return nil
+}
+
+func encodeDispatch(d *Dispatch) (*wirePayload, error) {
+	for _, text := range []struct{ field, value string }{
+		{"payload.action_ref", d.Action.Ref},
+		{"payload.runtime", d.Action.Runtime},
+		{"payload.entrypoint", d.Action.Entrypoint},
+	} {
+		if err := checkText(text.field, text.value); err != nil {
+			return nil, err
+		}
+	}
+	id, epoch := int64(d.Key.ID), int64(d.Key.Epoch)
+	worker, incarnation := int64(d.Worker), int64(d.Incarnation)
+	w := &wirePayload{
+		ExecutionID: &id, Epoch: &epoch, Worker: &worker, Incarnation: &incarnation,
+		ActionRef: &d.Action.Ref, Runtime: &d.Action.Runtime, Entrypoint: d.Action.Entrypoint,
+		TimeoutMS: milliseconds(d.Action.Timeout), DispatchTimeoutMS: milliseconds(d.Action.DispatchTimeout),
+		MaxRetries: int64(d.Action.MaxRetries), Parameters: d.Parameters,
+	}
+	return w, w.checkDispatch()
+}
+
+// milliseconds rounds up: a short timeout must not become "none".
+func milliseconds(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
+
+func encodeChanges(changes []Change) (*wirePayload, error) {
+	list := make([]wireChange, len(changes))
+	for i := range changes {
+		c := &changes[i]
+		id, epoch := int64(c.Key.ID), int64(c.Key.Epoch)
+		list[i] = wireChange{ID: &id, Epoch: &epoch, From: statusName(c.From), To: statusName(c.To)}
+		if _, err := list[i].change(i); err != nil {
+			return nil, err
+		}
+	}
+	return &wirePayload{Executions: &list}, nil
+}
+
+func statusName(s execution.Status) string {
+	if s == execution.None {
+		return ""
+	}
+	return s.String()
+}
+
+// Decode reads a body. It never panics, and what it refuses it names: the first field that is
+// missing, of another type, or of a value that can't be.
+func Decode(body []byte) (Envelope, error) {
+	if len(body) > MaxBody {
+		return Envelope{}, tooLong(len(body))
+	}
+	// The JSON package would replace what is not UTF-8 without a word.
+	if !utf8.Valid(body) {
+		return Envelope{}, errors.New("message is not UTF-8")
+	}
+	var w wireEnvelope
+	if err := json.Unmarshal(body, &w); err != nil {
+		return Envelope{}, inWords(err)
+	}
+	e, err := w.envelope()
+	if err != nil {
+		return Envelope{}, err
+	}
+	if e.Type == ExecutionScheduled {
+		e.Dispatch, err = w.Payload.dispatch()
+	} else {
+		e.Changes, err = w.Payload.changes()
+	}
+	if err != nil {
+		return Envelope{}, err
+	}
+	return e, nil
+}
+
+// inWords says of an error of the JSON package which field it is about.
+func inWords(err error) error {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("message is not JSON: %w", err)
+	case wrong.Field == "":
+		return fmt.Errorf("message is a JSON %s, not an object", wrong.Value)
+	}
+	return fieldError(wrong.Field, "is a JSON %s, which is no %s", wrong.Value, kindName(wrong.Type.String()))
+}
+
+// kindName says in words what a Go type wants.
+func kindName(goType string) string {
+	switch strings.TrimLeft(goType, "*") {
+	case "int64":
+		return "64-bit integer"
+	case "string":
+		return "string"
+	case "[]broker.wireChange":
+		return "list"
+	}
+	return "object"
+}
+
+// envelope is everything but the payload. The version comes first: of another version nothing else
+// can be said.
+func (w *wireEnvelope) envelope() (Envelope, error) {
+	switch {
+	case w.Version == nil:
+		return Envelope{}, missing("version")
+	case *w.Version != WireVersion:
+		return Envelope{}, fieldError("version", "is %d, only %d is known", *w.Version, WireVersion)
+	case w.Type == nil:
+		return Envelope{}, missing("message_type")
+	case w.MessageID == nil || *w.MessageID == "":
+		return Envelope{}, missing("message_id")
+	case w.Timestamp == nil:
+		return Envelope{}, missing("timestamp")
+	case w.Payload == nil:
+		return Envelope{}, missing("payload")
+	}
+	e := Envelope{MessageID: *w.MessageID, CorrelationID: w.CorrelationID, Version: WireVersion}
+	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {
+		if t.String() == *w.Type {
+			e.Type = t
+		}
+	}
+	if e.Type == NoType {
+		return Envelope{}, fieldError("message_type", "is %.64q, which is unknown", *w.Type)
+	}
+	if err := checkName("message_id", e.MessageID); err != nil {
+		return Envelope{}, err
+	}
+	if err := checkName("correlation_id", e.CorrelationID); err != nil {
+		return Envelope{}, err
+	}
+	at, err := time.Parse(time.RFC3339Nano, *w.Timestamp)
+	if err != nil {
+		return Envelope{}, fieldError("timestamp", "is %.64q, which is not RFC 3339", *w.Timestamp)
+	}
+	e.Timestamp = at.UTC()
+	if year := e.Timestamp.Year(); year < 0 || year > 9999 {
+		return Envelope{}, fieldError("timestamp", "has a year of more than four digits")
+	}
+	return e, nil
+}
+
+func (w *wirePayload) dispatch() (*Dispatch, error) {
+	if err := w.checkDispatch(); err != nil {
+		return nil, err
+	}
+	d := &Dispatch{
+		Key:    execution.Key{ID: execution.ID(*w.ExecutionID), Epoch: execution.Epoch(*w.Epoch)},
+		Worker: execution.WorkerID(*w.Worker), Incarnation: execution.Incarnation(*w.Incarnation),
+		Action: execution.Action{
+			Ref: *w.ActionRef, Runtime: *w.Runtime, Entrypoint: w.Entrypoint,
+			Timeout:         time.Duration(w.TimeoutMS) * time.Millisecond,
+			DispatchTimeout: time.Duration(w.DispatchTimeoutMS) * time.Millisecond,
+			MaxRetries:      int(w.MaxRetries),
+		},
+	}
+	if len(w.Parameters) > 0 && string(w.Parameters) != "null" {
+		d.Parameters = w.Parameters
+	}
+	return d, nil
+}
+
+// checkDispatch is what a dispatch has to be, both ways.
+func (w *wirePayload) checkDispatch() error {
+	for _, number := range []struct {
+		field   string
+		value   *int64
+		largest int64
+	}{
+		{"payload.execution_id", w.ExecutionID, math.MaxInt64},
+		{"payload.epoch", w.Epoch, math.MaxInt64},
+		{"payload.worker", w.Worker, math.MaxInt64},
+		{"payload.incarnation", w.Incarnation, math.MaxInt64},
+		{"payload.timeout_ms", &w.TimeoutMS, math.MaxInt64 / int64(time.Millisecond)},
+		{"payload.dispatch_timeout_ms", &w.DispatchTimeoutMS, math.MaxInt64 / int64(time.Millisecond)},
+		{"payload.max_retries", &w.MaxRetries, math.MaxInt32},
+	} {
+		switch {
+		case number.value == nil:
+			return missing(number.field)
+		case *number.value < 0 || *number.value > number.largest:
+			return fieldError(number.field, "is %d, which is out of range", *number.value)
+		}
+	}
+	switch {
+	case *w.ExecutionID == 0:
+		return fieldError("payload.execution_id", "is 0, which no execution has")
+	case w.ActionRef == nil:
+		return missing("payload.action_ref")
+	case w.Runtime == nil:
+		return missing("payload.runtime")
+	}
+	return nil
+}
+
+func (w *wirePayload) changes() ([]Change, error) {
+	if w.Executions == nil {
+		return nil, missing("payload.executions")
+	}
+	if len(*w.Executions) == 0 {
+		return nil, nil
+	}
+	changes := make([]Change, len(*w.Executions))
+	for i := range *w.Executions {
+		var err error
+		if changes[i], err = (*w.Executions)[i].change(i); err != nil {
+			return nil, err
+		}
+	}
+	return changes, nil
+}
+
+// change reads the i-th entry of a hint.
+func (w *wireChange) change(i int) (c Change, err error) {
+	at := func(name string) string { return fmt.Sprintf("payload.executions[%d].%s", i, name) }
+	switch {
+	case w.ID == nil:
+		return Change{}, missing(at("id"))
+	case w.Epoch == nil:
+		return Change{}, missing(at("epoch"))
+	case *w.ID <= 0:
+		return Change{}, fieldError(at("id"), "is %d, which no execution has", *w.ID)
+	case *w.Epoch < 0:
+		return Change{}, fieldError(at("epoch"), "is %d, which is out of range", *w.Epoch)
+	}
+	c.Key = execution.Key{ID: execution.ID(*w.ID), Epoch: execution.Epoch(*w.Epoch)}
+	if c.From, err = parseStatus(w.From); err != nil {
+		return Change{}, fieldError(at("from"), "is %.64q, which is no status", w.From)
+	}
+	if c.To, err = parseStatus(w.To); err != nil {
+		return Change{}, fieldError(at("to"), "is %.64q, which is no status", w.To)
+	}
+	return c, nil
+}
+
+func parseStatus(name string) (execution.Status, error) {
+	if name == "" {
+		return execution.None, nil
+	}
+	return execution.ParseStatus(name)
+}

@@ -1,0 +1,313 @@
+package broker
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"handoff/core/execution"
+)
+
+func sampleDispatch() Envelope {
+	return Envelope{
+		MessageID: "7.3", Type: ExecutionScheduled, CorrelationID: "7",
+		Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.UTC), Version: 1,
+		Dispatch: &Dispatch{
+			Key: execution.Key{ID: 7, Epoch: 3}, Worker: 2, Incarnation: 11,
+			Action: execution.Action{
+				Ref: "core.echo", Runtime: "shell", Entrypoint: "echo \"<&>\"", Timeout: 90 * time.Second,
+				DispatchTimeout: 5 * time.Second, MaxRetries: 2,
+			},
+			Parameters: []byte(`{"text":"a<b"}`),
+		},
+	}
+}
+
+func sampleHint() Envelope {
+	return Envelope{
+		MessageID: "executor-1/4", Type: ExecutionStatusChanged, Timestamp: time.Unix(1_700_000_000, 5).UTC(), Version: 1,
+		Changes: []Change{
+			{Key: execution.Key{ID: 7, Epoch: 3}, From: execution.Running, To: execution.Completed},
+			{Key: execution.Key{ID: 8}, To: execution.Requested},
+		},
+	}
+}
+
+// TestWireFormat pins the bytes: another release, or another language, reads them.
+func TestWireFormat(t *testing.T) {
+	for want, e := range map[string]Envelope{
+		`{"message_id":"7.3","message_type":"execution.scheduled","correlation_id":"7","timestamp":"2026-01-02T03:04:05.6789Z","version":1,` +
+			`"payload":{"execution_id":7,"epoch":3,"worker":2,"incarnation":11,"action_ref":"core.echo","runtime":"shell","entrypoint":"echo \"<&>\"",` +
+			`"timeout_ms":90000,"dispatch_timeout_ms":5000,"max_retries":2,"parameters":{"text":"a<b"}}}`: sampleDispatch(),
+		`{"message_id":"executor-1/4","message_type":"execution.status_changed","timestamp":"2023-11-14T22:13:20.000000005Z","version":1,` +
+			`"payload":{"executions":[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"}]}}`: sampleHint(),
+	} {
+		body, err := Encode(&e)
+		if err != nil || string(body) != want {
+			t.Errorf("%v is written as\n%s, %v; want\n%s", e.Type, body, err, want)
+		}
+	}
+}
+
+// TestForeignFieldsAreSkipped: a publisher may say more than is read, such as the deadline.
+func TestForeignFieldsAreSkipped(t *testing.T) {
+	e := sampleDispatch()
+	body, err := Encode(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body = bytes.Replace(body, []byte(`"epoch":3`), []byte(`"deadline":"2026-01-02T03:06:05Z","epoch":3`), 1)
+	if got, err := Decode(body); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("read as %+v, %v", got, err)
+	}
+}
+
+func TestDecodeNamesWhatIsWrong(t *testing.T) {
+	dispatch, hint := sampleDispatch(), sampleHint()
+	d, _ := Encode(&dispatch)
+	h, _ := Encode(&hint)
+	change := func(body []byte, old, with string) string {
+		if !bytes.Contains(body, []byte(old)) {
+			t.Fatalf("%s is not in %s", old, body)
+		}
+		return strings.Replace(string(body), old, with, 1)
+	}
+	for _, c := range []struct{ name, body, want string }{
+		{"empty", "", "not JSON"},
+		{"not JSON", "hello", "not JSON"},
+		{"a list", "[]", "not an object"},
+		{"null", "null", "field version is missing"},
+		{"no UTF-8", "{\"message_type\": \xff", "not UTF-8"},
+		{"garbage behind", string(d) + "x", "not JSON"},
+		{"two messages", string(d) + string(d), "not JSON"},
+		{"cut off", string(d[:len(d)-3]), "not JSON"},
+		{"no id", change(d, `"message_id":"7.3",`, ""), "field message_id is missing"},
+		{"empty id", change(d, `"7.3"`, `""`), "field message_id is missing"},
+		{"long id", change(d, `7.3`, strings.Repeat("x", 256)), "field message_id is longer"},
+		{"id is a number", change(d, `"7.3"`, `7`), "field message_id is a JSON number, which is no string"},
+		{"no type", change(d, `"message_type":"execution.scheduled",`, ""), "field message_type is missing"},
+		{"unknown type", change(d, `execution.scheduled`, "execution.paused"), `field message_type is "execution.paused"`},
+		{"empty type", change(d, `execution.scheduled`, ""), `field message_type is ""`},
+		{"no version", change(d, `"version":1,`, ""), "field version is missing"},
+		{"next version", change(d, `"version":1`, `"version":2`), "field version is 2"},
+		{"version in words", change(d, `"version":1`, `"version":"1"`), "field version is a JSON string, which is no 64-bit integer"},
+		{"no timestamp", change(d, `"timestamp":"2026-01-02T03:04:05.6789Z",`, ""), "field timestamp is missing"},
+		{"timestamp", change(d, `2026-01-02T`, `yesterday `), "field timestamp is"},
+		{"correlation", change(d, `"correlation_id":"7"`, `"correlation_id":7`), "field correlation_id is a JSON number"},
+		{"no payload", change(h, `"payload"`, `"data"`), "field payload is missing"},
+		{"payload null", `{"message_id":"1","message_type":"execution.requested","timestamp":"2026-01-02T03:04:05Z","version":1,"payload":null}`, "field payload is missing"},
+		{"payload is a list", `{"message_id":"1","message_type":"execution.requested","timestamp":"2026-01-02T03:04:05Z","version":1,"payload":[]}`, "field payload is a JSON array, which is no object"},
+		{"other payload", change(h, "execution.status_changed", "execution.scheduled"), "field payload.execution_id is missing"},
+		{"other payload", change(d, "execution.scheduled", "execution.completed"), "field payload.executions is missing"},
+		{"no epoch", change(d, `"epoch":3,`, ""), "field payload.epoch is missing"},
+		{"epoch null", change(d, `"epoch":3,`, `"epoch":null,`), "field payload.epoch is missing"},
+		{"epoch with a point", change(d, `"epoch":3`, `"epoch":3.5`), "field payload.epoch is a JSON number"},
+		{"epoch beyond 64 bits", change(d, `"epoch":3`, `"epoch":9223372036854775808`), "field payload.epoch is a JSON number"},
+		{"negative worker", change(d, `"worker":2`, `"worker":-2`), "field payload.worker is -2"},
+		{"no worker", change(d, `"worker":2,`, ""), "field payload.worker is missing"},
+		{"no incarnation", change(d, `"incarnation":11,`, ""), "field payload.incarnation is missing"},
+		{"no ref", change(d, `"action_ref":"core.echo",`, ""), "field payload.action_ref is missing"},
+		{"no runtime", change(d, `"runtime":"shell",`, ""), "field payload.runtime is missing"},
+		{"execution 0", change(d, `"execution_id":7`, `"execution_id":0`), "field payload.execution_id is 0"},
+		{"timeout beyond time", change(d, `"timeout_ms":90000`, `"timeout_ms":9223372036855`), "field payload.timeout_ms is"},
+		{"retries", change(d, `"max_retries":2`, `"max_retries":-1`), "field payload.max_retries is -1"},
+		{"list is an object", change(h, `[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"}]`, `{}`), "field payload.executions is a JSON object, which is no list"},
+		{"entry is a number", change(h, `{"id":8,"epoch":0,"to":"requested"}`, `8`), "field payload.executions is a JSON number, which is no object"},
+		{"entry without id", change(h, `"id":8,`, ``), "field payload.executions[1].id is missing"},
+		{"entry without epoch", change(h, `"epoch":0,`, ``), "field payload.executions[1].epoch is missing"},
+		{"id in words", change(h, `"id":8`, `"id":"8"`), "field payload.executions.id is a JSON string"},
+		{"id 0", change(h, `"id":8`, `"id":0`), "field payload.executions[1].id is 0"},
+		{"negative epoch", change(h, `"epoch":0`, `"epoch":-1`), "field payload.executions[1].epoch is -1"},
+		{"from", change(h, `"running"`, `"walking"`), `field payload.executions[0].from is "walking"`},
+		{"to", change(h, `"requested"`, `"none"`), `field payload.executions[1].to is "none"`},
+		{"too long", string(d) + strings.Repeat(" ", MaxBody), "longer than"},
+	} {
+		_, err := Decode([]byte(c.body))
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want %q in it", c.name, err, c.want)
+		}
+	}
+}
+
+func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
+	for want, spoil := range map[string]func(*Envelope){
+		"field version is 0":                    func(e *Envelope) { e.Version = 0 },
+		"field message_type is not set":         func(e *Envelope) { e.Type = NoType },
+		"field message_id is missing":           func(e *Envelope) { e.MessageID = "" },
+		"field message_id is longer":            func(e *Envelope) { e.MessageID = strings.Repeat("x", 256) },
+		"field correlation_id is not UTF-8":     func(e *Envelope) { e.CorrelationID = "\xff" },
+		"field payload is not the one":          func(e *Envelope) { e.Dispatch = nil },
+		"is not the one of execution.completed": func(e *Envelope) { e.Type = ExecutionCompleted },
+		"field timestamp has":                   func(e *Envelope) { e.Timestamp = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"field payload.execution_id is 0":       func(e *Envelope) { e.Dispatch.Key.ID = 0 },
+		"field payload.epoch is -1":             func(e *Envelope) { e.Dispatch.Key.Epoch = -1 },
+		"field payload.runtime is not UTF-8":    func(e *Envelope) { e.Dispatch.Action.Runtime = "\xc3" },
+		"payload.parameters can't be written":   func(e *Envelope) { e.Dispatch.Parameters = []byte("{") },
+		"payload.parameters is not UTF-8":       func(e *Envelope) { e.Dispatch.Parameters = []byte("\"\xff\"") },
+		"is longer than 1048576": func(e *Envelope) {
+			e.Dispatch.Parameters = []byte(`"` + strings.Repeat("x", MaxBody) + `"`)
+		},
+		"payload.executions[0].id is -1": func(e *Envelope) {
+			*e = sampleHint()
+			e.Changes[0].Key.ID = -1
+		},
+	} {
+		e := sampleDispatch()
+		spoil(&e)
+		if _, err := Encode(&e); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
+
+func TestShortDurationsDoNotVanish(t *testing.T) {
+	e := sampleDispatch()
+	e.Dispatch.Action.Timeout = time.Nanosecond
+	body, err := Encode(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, err := Decode(body); err != nil || back.Dispatch.Action.Timeout != time.Millisecond {
+		t.Errorf("1 ns comes back as %v, %v", back.Dispatch.Action.Timeout, err)
+	}
+}
+
+// anyEnvelope draws what the core may publish.
+func anyEnvelope() *rapid.Generator[Envelope] {
+	number := rapid.Int64Range(0, 1<<62)
+	id := rapid.Int64Range(1, 1<<62)
+	ms := rapid.Int64Range(0, 1<<40)
+	status := rapid.Uint8Range(0, uint8(execution.Abandoned))
+	return rapid.Custom(func(t *rapid.T) Envelope {
+		e := Envelope{
+			MessageID:     rapid.StringN(1, 40, 255).Draw(t, "message id"),
+			Type:          Type(rapid.Uint8Range(1, uint8(ExecutionCompleted)).Draw(t, "type")),
+			CorrelationID: rapid.StringN(0, 40, 255).Draw(t, "correlation id"),
+			Timestamp:     time.Unix(rapid.Int64Range(-1<<32, 1<<37).Draw(t, "seconds"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanoseconds")).UTC(),
+			Version:       WireVersion,
+		}
+		if e.Type != ExecutionScheduled {
+			for range rapid.IntRange(0, 5).Draw(t, "changes") {
+				e.Changes = append(e.Changes, Change{
+					Key:  execution.Key{ID: execution.ID(id.Draw(t, "id")), Epoch: execution.Epoch(number.Draw(t, "epoch"))},
+					From: execution.Status(status.Draw(t, "from")), To: execution.Status(status.Draw(t, "to")),
+				})
+			}
+			return e
+		}
+		e.Dispatch = &Dispatch{
+			Key:    execution.Key{ID: execution.ID(id.Draw(t, "id")), Epoch: execution.Epoch(number.Draw(t, "epoch"))},
+			Worker: execution.WorkerID(number.Draw(t, "worker")), Incarnation: execution.Incarnation(number.Draw(t, "incarnation")),
+			Action: execution.Action{
+				Ref: rapid.String().Draw(t, "ref"), Runtime: rapid.String().Draw(t, "runtime"), Entrypoint: rapid.String().Draw(t, "entrypoint"),
+				Timeout:         time.Duration(ms.Draw(t, "timeout")) * time.Millisecond,
+				DispatchTimeout: time.Duration(ms.Draw(t, "dispatch timeout")) * time.Millisecond,
+				MaxRetries:      int(rapid.Int32Range(0, 1<<30).Draw(t, "retries")),
+			},
+		}
+		if rapid.Bool().Draw(t, "with parameters") {
+			e.Dispatch.Parameters, _ = json.Marshal(map[string]string{rapid.String().Draw(t, "key"): rapid.String().Draw(t, "value")})
+		}
+		return e
+	})
+}
+
+func TestRoundTrip(t *testing.T) {
+	envelopes := anyEnvelope()
+	rapid.Check(t, func(t *rapid.T) {
+		e := envelopes.Draw(t, "envelope")
+		body, err := Encode(&e)
+		if err != nil {
+			t.Fatalf("writing: %v", err)
+		}
+		back, err := Decode(body)
+		if err != nil {
+			t.Fatalf("reading %s: %v", body, err)
+		}
+		if !reflect.DeepEqual(back, e) {
+			t.Fatalf("came back as %+v", back)
+		}
+	})
+}
+
+// FuzzDecode: nothing panics, and what is accepted can be written and read again to the same.
+func FuzzDecode(f *testing.F) {
+	for _, e := range []Envelope{sampleDispatch(), sampleHint()} {
+		body, err := Encode(&e)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+		f.Add(append(body, body...))
+		f.Add(body[:len(body)/2])
+		f.Add(bytes.ReplaceAll(body, []byte(`"`), []byte(`'`)))
+		f.Add(bytes.ReplaceAll(body, []byte("7"), []byte("9223372036854775808")))
+		f.Add(bytes.ReplaceAll(body, []byte("{"), []byte("[{")))
+	}
+	for _, seed := range []string{
+		"", "null", "{}", "[]", "0", `"\ud800"`, strings.Repeat("[", 100_000), "\x00", "{\"message_type\": \xff",
+		`{"version":1,"message_type":"execution.requested","message_id":"1","timestamp":"0000-01-01T00:00:00+23:59","payload":{"executions":[]}}`,
+		`{"version":1,"message_type":"execution.scheduled","message_id":"\u0000","timestamp":"9999-12-31T23:59:59-23:59","payload":{}}`,
+		`{"version":1,"VERSION":2,"Message_Type":"execution.completed","message_id":"1","timestamp":"2026-01-01T00:00:00,5Z","payload":{"executions":[null]}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		e, err := Decode(body)
+		if err != nil {
+			if !reflect.DeepEqual(e, Envelope{}) {
+				t.Fatalf("refused (%v) and yet read: %+v", err, e)
+			}
+			return
+		}
+		again, err := Encode(&e)
+		if len(body) > MaxBody/2 && err != nil {
+			// Escapes and defaults may make it longer than it was.
+			return
+		}
+		if err != nil {
+			t.Fatalf("accepted, and can't be written: %v", err)
+		}
+		back, err := Decode(again)
+		if err != nil {
+			t.Fatalf("accepted as %s, written as %s, refused: %v", body, again, err)
+		}
+		if e.Dispatch != nil && e.Dispatch.Parameters != nil {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, e.Dispatch.Parameters); err != nil {
+				t.Fatal(err)
+			}
+			e.Dispatch.Parameters = compact.Bytes()
+		}
+		if !reflect.DeepEqual(e, back) {
+			t.Fatalf("%+v came back as %+v", e, back)
+		}
+	})
+}
+
+func BenchmarkEncode(b *testing.B) {
+	e := sampleDispatch()
+	for b.Loop() {
+		if _, err := Encode(&e); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	e := sampleDispatch()
+	body, err := Encode(&e)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := Decode(body); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

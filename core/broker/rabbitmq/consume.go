@@ -1,0 +1,195 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/broker"
+)
+
+// consumer is one subscription on a channel of its own. The library buffers what was delivered;
+// prefetch bounds it.
+type consumer struct {
+	s          *session
+	number     uint64
+	queue      string
+	tag        string
+	ch         *amqp.Channel
+	deliveries <-chan amqp.Delivery
+
+	// cancelling keeps two cancellations apart: a channel answers one question at a time.
+	cancelling sync.Mutex
+	cancelled  bool
+}
+
+// A delivery's tag is the channel's tag below the consumer's number. The broker counts tags from 1
+// in every channel, so the bare tag of an old session would settle somebody else's message.
+//
+// The number is the process's, whichever Broker and session it was drawn in.
+var lastConsumer atomic.Uint64
+
+const (
+	tagBits = 44
+	tagMask = 1<<tagBits - 1
+)
+
+// Consume implements broker.Session. When ctx ends before the broker has answered, the channel is
+// closed, and what it was given goes back.
+func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	if prefetch < 0 || prefetch > math.MaxUint16 {
+		return nil, fmt.Errorf("consume %s: prefetch is %d, not 0 to %d", queue, prefetch, math.MaxUint16)
+	}
+	c := &consumer{s: s, number: lastConsumer.Add(1), queue: queue}
+	c.tag = fmt.Sprintf("%s-%d", s.b.opts.Name, c.number)
+	_, err := call(ctx, s, func() (nothing, error) { return nothing{}, c.subscribe(prefetch) }, func(nothing) { _ = c.ch.Close() })
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.consumers[c.number] = c
+	s.mu.Unlock()
+	return c, nil
+}
+
+func (c *consumer) subscribe(prefetch int) error {
+	ch, err := c.s.consuming.amqp.Channel()
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", c.queue, err)
+	}
+	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		return fmt.Errorf("consume %s: prefetch: %w", c.queue, err)
+	}
+	deliveries, err := ch.Consume(c.queue, c.tag, false, false, false, false, nil)
+	if err != nil {
+		return fmt.Errorf("consume %s: %w", c.queue, err)
+	}
+	c.ch, c.deliveries = ch, deliveries
+	// From here on the channel holds deliveries. If it goes they go, and the session with them.
+	c.s.watch("consumer of "+c.queue, closed)
+	return nil
+}
+
+// Receive implements broker.Consumer. What was received before comes before ErrCancelled; after the
+// end of the session nothing does.
+func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	if c.s.Closed() {
+		return broker.Delivery{}, broker.ErrClosed
+	}
+	select {
+	case d, ok := <-c.deliveries:
+		switch {
+		case ok:
+			return c.delivery(&d), nil
+		case c.ch.IsClosed():
+			c.s.end(errors.New("consumer of " + c.queue + ": channel closed"))
+			return broker.Delivery{}, broker.ErrClosed
+		case c.s.Closed():
+			return broker.Delivery{}, broker.ErrClosed
+		}
+		return broker.Delivery{}, broker.ErrCancelled
+	case <-c.s.done:
+		return broker.Delivery{}, broker.ErrClosed
+	case <-ctx.Done():
+		return broker.Delivery{}, ctx.Err()
+	}
+}
+
+// Ack implements broker.Consumer.
+func (c *consumer) Ack(d broker.Delivery) {
+	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Ack(tag, false) })
+}
+
+// Reject implements broker.Consumer.
+func (c *consumer) Reject(d broker.Delivery, requeue bool) {
+	c.settle(d, func(ch *amqp.Channel, tag uint64) error { return ch.Reject(tag, requeue) })
+}
+
+// settle sends a settlement on the channel that the delivery came from. A delivery of another
+// session is left alone: it belongs to the broker again.
+func (c *consumer) settle(d broker.Delivery, send func(ch *amqp.Channel, tag uint64) error) {
+	s := c.s
+	if s.Closed() {
+		return
+	}
+	from := c
+	if number := d.Tag >> tagBits; number != c.number {
+		s.mu.Lock()
+		from = s.consumers[number]
+		s.mu.Unlock()
+	}
+	if from == nil {
+		s.b.log.LogAttrs(context.Background(), slog.LevelWarn, "delivery of another session is not settled", slog.String("queue", c.queue), slog.Uint64("tag", d.Tag))
+		return
+	}
+	if err := send(from.ch, d.Tag&tagMask); err != nil {
+		s.end(fmt.Errorf("settle a delivery of %s: %w", from.queue, err))
+	}
+}
+
+// Cancel implements broker.Consumer.
+func (c *consumer) Cancel(ctx context.Context) error {
+	_, err := call(ctx, c.s, func() (nothing, error) {
+		c.cancelling.Lock()
+		defer c.cancelling.Unlock()
+		if c.cancelled {
+			return nothing{}, nil
+		}
+		if err := c.ch.Cancel(c.tag, false); err != nil {
+			return nothing{}, fmt.Errorf("cancel the consumer of %s: %w", c.queue, err)
+		}
+		c.cancelled = true
+		return nothing{}, nil
+	}, func(nothing) {})
+	return err
+}
+
+// delivery is a message as the core sees it. What can't be read is kept as it is.
+func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
+	out := broker.Delivery{
+		Tag: c.number<<tagBits | d.DeliveryTag, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
+		Deaths: deaths(d.Headers),
+	}
+	out.Envelope, out.Malformed = broker.Decode(d.Body)
+	if out.Malformed != nil {
+		out.Body = d.Body
+	}
+	return out
+}
+
+// deaths reads x-death, newest first. A message can be published with such a header by anybody, so
+// nothing about it is taken for granted.
+func deaths(headers amqp.Table) []broker.Death {
+	list, _ := headers["x-death"].([]any)
+	var all []broker.Death
+	for _, item := range list {
+		table, ok := item.(amqp.Table)
+		if !ok {
+			continue
+		}
+		death := broker.Death{Count: 1}
+		death.Queue, _ = table["queue"].(string)
+		if count, ok := table["count"].(int64); ok {
+			death.Count = int(count)
+		}
+		if at, ok := table["time"].(time.Time); ok {
+			death.Time = at.UTC()
+		}
+		reason, _ := table["reason"].(string)
+		for r := broker.DeathExpired; r <= broker.DeathDeliveryLimit; r++ {
+			if r.String() == reason {
+				death.Reason = r
+			}
+		}
+		all = append(all, death)
+	}
+	return all
+}

@@ -1,0 +1,96 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/broker"
+)
+
+// The queue types.
+const (
+	typeQuorum  = "quorum"
+	typeClassic = "classic"
+)
+
+// Declare implements broker.Session. Its channel is its own: RabbitMQ closes it with a refusal, and
+// the session stays open. What was declared before a refusal stays declared.
+func (s *session) Declare(ctx context.Context, t broker.Topology) error {
+	_, err := call(ctx, s, func() (nothing, error) {
+		ch, err := s.consuming.amqp.Channel()
+		if err != nil {
+			return nothing{}, err
+		}
+		err = declare(ch, t)
+		_ = ch.Close()
+		return nothing{}, err
+	}, func(nothing) {})
+	return err
+}
+
+func declare(ch *amqp.Channel, t broker.Topology) error {
+	for _, e := range t.Exchanges {
+		// RabbitMQ closes the whole connection over a kind that it does not know.
+		if e.Kind != broker.Topic && e.Kind != broker.Direct {
+			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
+		}
+		if err := ch.ExchangeDeclare(e.Name, string(e.Kind), true, false, false, false, nil); err != nil {
+			return refused("exchange", e.Name, err)
+		}
+	}
+	for _, q := range t.Queues {
+		args, err := queueArguments(q)
+		if err != nil {
+			return err
+		}
+		if _, err := ch.QueueDeclare(q.Name, true, false, false, false, args); err != nil {
+			return refused("queue", q.Name, err)
+		}
+	}
+	for _, b := range t.Bindings {
+		if err := ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil); err != nil {
+			return fmt.Errorf("bind %s to %s with %s: %w", b.Queue, b.Exchange, b.Pattern, err)
+		}
+	}
+	return nil
+}
+
+// queueArguments are the x-arguments of a queue.
+func queueArguments(q broker.Queue) (amqp.Table, error) {
+	if q.Type != typeQuorum && q.Type != typeClassic {
+		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)
+	}
+	args := amqp.Table{amqp.QueueTypeArg: q.Type}
+	if q.TTL > 0 {
+		// Rounded up, because 0 would mean "dead on arrival".
+		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
+	}
+	if q.DeadLetterExchange != "" {
+		args["x-dead-letter-exchange"] = q.DeadLetterExchange
+		if q.Type == typeQuorum {
+			// Without the overflow setting RabbitMQ falls back to at-most-once with one line in its
+			// own log.
+			args["x-dead-letter-strategy"] = "at-least-once"
+			args[amqp.QueueOverflowArg] = amqp.QueueOverflowRejectPublish
+		}
+	}
+	return args, nil
+}
+
+// refused explains why a declaration failed. Settings of what exists can't be changed in place, so
+// the error says what can be done.
+func refused(what, name string, err error) error {
+	e, ok := errors.AsType[*amqp.Error](err)
+	if !ok || e.Code != amqp.PreconditionFailed {
+		return fmt.Errorf("declare %s %s: %w", what, name, err)
+	}
+	way := fmt.Sprintf("stop what consumes it, let it run empty, `rabbitmqctl delete_queue %s --if-empty`, start again; or configure a name that is not in use", name)
+	if what == "exchange" {
+		way = "delete it in the management interface while nothing publishes to it, start again; or configure a name that is not in use"
+	}
+	return fmt.Errorf("%w: %s %s: %s. To migrate: %s", broker.ErrPrecondition, what, name, e.Reason, way)
+}

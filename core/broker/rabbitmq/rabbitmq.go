@@ -1,0 +1,201 @@
+// Package rabbitmq is broker.Broker over RabbitMQ.
+//
+// A session is two connections that live and die together: one publishes, the other declares and
+// consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes;
+// acknowledgements on it would wait as well, and prefetch would run dry while nothing is wrong with
+// the consumers. Publishing, every declaration and every consumer have a channel of their own,
+// because RabbitMQ answers a refusal by closing the channel.
+//
+// The library can reconnect by itself. That stays off: delivery tags have no generation there, and
+// after its recovery the acknowledgement of an old delivery settles a new one. What replaces a
+// session here is broker.Client, and a delivery tag carries the number of its consumer.
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/broker"
+)
+
+// Defaults of Options.
+const (
+	DefaultHeartbeat   = 5 * time.Second
+	DefaultDialTimeout = 5 * time.Second
+	DefaultWindow      = 1024
+)
+
+// Options say how to connect.
+type Options struct {
+	// URL is amqp:// or amqps://. It holds a password and stands in no log and no error.
+	URL string
+	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is
+	// noticed after at most three. It rules over a heartbeat in the URL.
+	Heartbeat time.Duration
+	// Name is how the connections are called in RabbitMQ's own tools.
+	Name string
+	// DialTimeout bounds the way to an open connection, handshakes included.
+	DialTimeout time.Duration
+	// Window bounds the publishes without an outcome.
+	Window int
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Broker opens sessions with one RabbitMQ.
+type Broker struct {
+	opts Options
+	log  *slog.Logger
+}
+
+var _ broker.Broker = (*Broker)(nil)
+
+// New returns a broker that has not connected to anything yet.
+func New(o Options) *Broker {
+	if o.Heartbeat == 0 {
+		o.Heartbeat = DefaultHeartbeat
+	}
+	// Less than a second would be read as "whatever the server likes".
+	o.Heartbeat = max(o.Heartbeat, time.Second)
+	if o.DialTimeout <= 0 {
+		o.DialTimeout = DefaultDialTimeout
+	}
+	if o.Window <= 0 {
+		o.Window = DefaultWindow
+	}
+	if o.Name == "" {
+		o.Name = "handoff"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Broker{opts: o, log: o.Log}
+}
+
+// Connect implements broker.Broker.
+func (b *Broker) Connect(ctx context.Context) (broker.Session, error) {
+	publishing, err := b.dial(ctx, "publish")
+	if err != nil {
+		return nil, err
+	}
+	consuming, err := b.dial(ctx, "consume")
+	if err != nil {
+		publishing.hangUp()
+		return nil, err
+	}
+	s, err := openSession(b, publishing, consuming)
+	if err != nil {
+		publishing.hangUp()
+		consuming.hangUp()
+		return nil, fmt.Errorf("%w: opening a channel: %w", broker.ErrUnavailable, err)
+	}
+	return s, nil
+}
+
+// link is one connection and the socket below it.
+type link struct {
+	amqp *amqp.Connection
+	raw  net.Conn
+}
+
+// dial opens one connection. Everything that goes wrong on the way is ErrUnavailable, unless ctx has
+// ended or the URL makes no sense.
+func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
+	address, err := withoutHeartbeat(b.opts.URL)
+	if err != nil {
+		return nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, b.opts.DialTimeout)
+	defer cancel()
+	l := &link{}
+	stop := func() bool { return true }
+	properties := amqp.NewConnectionProperties()
+	properties.SetClientConnectionName(b.opts.Name + "/" + role)
+	l.amqp, err = amqp.DialConfig(address, amqp.Config{
+		Heartbeat:  b.opts.Heartbeat,
+		Properties: properties,
+		Dial: func(network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(within, network, address)
+			if err != nil {
+				return nil, err
+			}
+			l.raw = &boundedConn{Conn: conn, limit: 3 * b.opts.Heartbeat}
+			// The library knows no context: its handshakes end when the socket does.
+			stop = context.AfterFunc(within, func() { _ = conn.Close() })
+			return l.raw, nil
+		},
+	})
+	inTime := stop()
+	if err == nil && inTime {
+		return l, nil
+	}
+	if l.raw != nil {
+		_ = l.raw.Close()
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if !inTime {
+		err = within.Err()
+	}
+	return nil, fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
+}
+
+// withoutHeartbeat removes the heartbeat from the query, where it would rule over the configured
+// one, and checks the rest. Its errors don't quote the URL.
+func withoutHeartbeat(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		if inner, ok := errors.AsType[*url.Error](err); ok {
+			err = inner.Err
+		}
+		return "", fmt.Errorf("broker URL: %w", err)
+	}
+	if u.Scheme != "amqp" && u.Scheme != "amqps" {
+		return "", fmt.Errorf("broker URL: the scheme is %q, neither amqp nor amqps", u.Scheme)
+	}
+	query := u.Query()
+	if query.Has("heartbeat") {
+		query.Del("heartbeat")
+		u.RawQuery = query.Encode()
+		return u.String(), nil
+	}
+	return address, nil
+}
+
+// hangUpTimeout bounds the farewell: a peer that is gone does not answer it.
+const hangUpTimeout = time.Second
+
+// hangUp closes the connection, politely as long as the broker answers, so that what was written
+// before is read before.
+func (l *link) hangUp() {
+	// The library's own close waits for locks that a write in progress holds; closing the socket
+	// below it frees them.
+	stop := time.AfterFunc(hangUpTimeout, func() { _ = l.raw.Close() })
+	_ = l.amqp.CloseDeadline(time.Now().Add(hangUpTimeout))
+	stop.Stop()
+	_ = l.raw.Close()
+}
+
+// boundedConn ends a write that the peer does not take. Without it a publisher that is stuck in a
+// write holds the locks that closing the connection needs, until the kernel gives up after many
+// minutes.
+type boundedConn struct {
+	net.Conn
+	limit time.Duration
+}
+
+// Write implements net.Conn.
+func (c *boundedConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.limit)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}

@@ -1,0 +1,157 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/broker"
+)
+
+// session is two connections. It ends as a whole, as soon as either connection or any channel on
+// which something was published or delivered is closed, by whomever.
+type session struct {
+	b                     *Broker
+	publishing, consuming *link
+	publisher             *publisher
+	blocked               atomic.Bool
+
+	ending sync.Once
+	done   chan struct{} // closed when the session has ended
+	hungUp chan struct{} // closed when both connections are closed as well
+
+	mu        sync.Mutex
+	consumers map[uint64]*consumer
+}
+
+func openSession(b *Broker, publishing, consuming *link) (*session, error) {
+	s := &session{
+		b: b, publishing: publishing, consuming: consuming,
+		done: make(chan struct{}), hungUp: make(chan struct{}),
+		consumers: make(map[uint64]*consumer),
+	}
+	s.watch("publishing connection", publishing.amqp.NotifyClose(make(chan *amqp.Error, 1)))
+	s.watch("consuming connection", consuming.amqp.NotifyClose(make(chan *amqp.Error, 1)))
+	alarms := publishing.amqp.NotifyBlocked(make(chan amqp.Blocking, 16))
+	p, err := openPublisher(s)
+	if err != nil {
+		return nil, err
+	}
+	s.publisher = p
+	go func() {
+		for a := range alarms {
+			s.blocked.Store(a.Active)
+			p.alarm.set(a.Active)
+			b.log.LogAttrs(context.Background(), slog.LevelWarn, "broker alarm", slog.Bool("blocked", a.Active), slog.String("reason", a.Reason))
+		}
+	}()
+	return s, nil
+}
+
+// watch ends the session with what closes behind closed. The library closes the channel without a
+// value when we close it ourselves.
+func (s *session) watch(what string, closed chan *amqp.Error) {
+	go func() {
+		if err, ok := <-closed; ok {
+			s.end(fmt.Errorf("%s: %w", what, err))
+		}
+	}()
+}
+
+// end ends the session, for a reason or because its owner wants to. It does not wait.
+func (s *session) end(reason error) {
+	s.ending.Do(func() {
+		close(s.done)
+		if reason != nil {
+			s.b.log.LogAttrs(context.Background(), slog.LevelWarn, "broker session ended", slog.Any("error", reason))
+		}
+		go func() {
+			var both sync.WaitGroup
+			both.Go(s.publishing.hangUp)
+			both.Go(s.consuming.hangUp)
+			both.Wait()
+			close(s.hungUp)
+		}()
+	})
+}
+
+// Close implements broker.Session. It returns when the broker has read what was sent before, or
+// after a second.
+func (s *session) Close() {
+	s.end(nil)
+	<-s.hungUp
+}
+
+// Closed implements broker.Session. The library learns of the end before its listeners do, and who
+// was told ErrClosed must find the session closed.
+func (s *session) Closed() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+	}
+	switch {
+	case s.publishing.amqp.IsClosed():
+		s.end(errors.New("publishing connection closed"))
+	case s.consuming.amqp.IsClosed():
+		s.end(errors.New("consuming connection closed"))
+	case s.publisher != nil && s.publisher.ch.IsClosed():
+		s.end(errors.New("publishing channel closed"))
+	default:
+		return false
+	}
+	return true
+}
+
+// Blocked implements broker.Session. RabbitMQ tells it to a connection that publishes, at its first
+// publish during the alarm, so that an idle session does not know of one.
+func (s *session) Blocked() bool { return s.blocked.Load() && !s.Closed() }
+
+// call runs do, which the library won't let be interrupted, until it returns, the session ends or
+// ctx does. In the two latter cases undo gets what do brings in the end.
+func call[T any](ctx context.Context, s *session, do func() (T, error), undo func(T)) (T, error) {
+	var none T
+	if s.Closed() {
+		return none, broker.ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return none, err
+	}
+	type result struct {
+		value T
+		err   error
+	}
+	results := make(chan result, 1)
+	go func() {
+		value, err := do()
+		results <- result{value, err}
+	}()
+	abandon := func() {
+		go func() {
+			if r := <-results; r.err == nil {
+				undo(r.value)
+			}
+		}()
+	}
+	select {
+	case r := <-results:
+		if r.err != nil && s.Closed() {
+			return none, broker.ErrClosed
+		}
+		return r.value, r.err
+	case <-ctx.Done():
+		abandon()
+		return none, ctx.Err()
+	case <-s.done:
+		abandon()
+		return none, broker.ErrClosed
+	}
+}
+
+// nothing is what a call returns that returns nothing.
+type nothing struct{}

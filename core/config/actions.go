@@ -1,0 +1,190 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+)
+
+// Bounds on an action.
+const (
+	maxActionRef     = 200
+	maxEntrypoint    = 4096
+	maxActionRetries = 100
+)
+
+// ActionKeys are the keys of an action, in a file and in the API. A file says `name` where the API
+// says `ref`, as the source documents do.
+func ActionKeys() []string {
+	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries"}
+}
+
+var actionRef = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// ValidateAction returns what is wrong with an action under a configuration; the Key of a problem is
+// one of ActionKeys.
+func (c Config) ValidateAction(a execution.Action) []Problem {
+	v := validation{}
+	switch {
+	case a.Ref == "":
+		v.refuse("name", "is missing; it should look like core.echo")
+	case len(a.Ref) > maxActionRef || !actionRef.MatchString(a.Ref):
+		v.refuse("name", "%q must be letters, digits, - and _ with dots between them, such as core.echo, at most %d characters", yamlfile.Cut(a.Ref), maxActionRef)
+	}
+	switch {
+	case a.Runtime == "":
+		v.refuse("runtime", "is missing; allowed: %s", strings.Join(Runtimes(), ", "))
+	case !slices.Contains(Runtimes(), a.Runtime):
+		near := ""
+		if n := yamlfile.Nearest(a.Runtime, Runtimes()); n != "" {
+			near = fmt.Sprintf("; did you mean %q?", n)
+		}
+		v.refuse("runtime", "%q is not a runtime; allowed: %s%s", yamlfile.Cut(a.Runtime), strings.Join(Runtimes(), ", "), near)
+	case a.Entrypoint == "" && a.Runtime != RuntimeNoop:
+		v.refuse("entrypoint", "is missing; name what the runtime %s is to run", a.Runtime)
+	}
+	if len(a.Entrypoint) > maxEntrypoint || strings.ContainsFunc(a.Entrypoint, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }) {
+		v.refuse("entrypoint", "must be at most %d characters without control characters", maxEntrypoint)
+	}
+	seconds := func(key string, d time.Duration) {
+		if d < 0 || d > yamlfile.MaxDuration {
+			v.refuse(key, "is %d, must be from 1 to %d; leave it out for the default", d/time.Second, yamlfile.MaxDuration/time.Second)
+		}
+	}
+	seconds("timeout_seconds", a.Timeout)
+	seconds("dispatch_timeout_seconds", a.DispatchTimeout)
+	if q := c.MessageQueue.RabbitMQ; q.DeadLetter.Enabled && a.DispatchTimeout > q.WorkerQueueTTL() {
+		v.refuse("dispatch_timeout_seconds", "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
+			a.DispatchTimeout/time.Second, yamlfile.Short(q.WorkerQueueTTL()))
+	}
+	if a.MaxRetries < 0 || a.MaxRetries > maxActionRetries {
+		v.refuse("max_retries", "is %d, must be from 0 to %d", a.MaxRetries, maxActionRetries)
+	}
+	return v.problems
+}
+
+// LoadActions reads every .yaml and .yml file of a directory. A file holds one action, or a list of
+// them. All mistakes of all files are reported at once.
+func LoadActions(dir string, c Config) ([]execution.Action, yamlfile.Errors) {
+	names, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, yamlfile.Errors{{Message: "the actions can't be read: " + err.Error()}}
+	}
+	l := actionLoader{config: c, first: map[string]string{}}
+	for _, n := range names {
+		ext := filepath.Ext(n.Name())
+		if n.IsDir() || ext != ".yaml" && ext != ".yml" || strings.HasPrefix(n.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(dir, n.Name())
+		data, err := os.ReadFile(path)
+		if err != nil {
+			l.problems = append(l.problems, yamlfile.Problem{Message: "an action can't be read: " + err.Error()})
+			continue
+		}
+		l.file(path, data)
+	}
+	return l.actions, l.problems
+}
+
+// ParseActions reads the bytes of one action file; file is only how messages call it.
+func ParseActions(file string, data []byte, c Config) ([]execution.Action, yamlfile.Errors) {
+	l := actionLoader{config: c, first: map[string]string{}}
+	l.file(file, data)
+	return l.actions, l.problems
+}
+
+type actionLoader struct {
+	config   Config
+	actions  []execution.Action
+	problems yamlfile.Errors
+	// first is where each name stood first.
+	first map[string]string
+}
+
+func (l *actionLoader) file(path string, data []byte) {
+	r := yamlfile.NewReader(path, "list of actions", data)
+	root := r.Root(data)
+	switch {
+	case root == nil && len(r.Problems()) == 0:
+		r.RefuseAt(1, 1, yamlfile.Problem{Message: "the file is empty; an action has name, runtime and entrypoint"})
+	case root == nil:
+	case root.Kind == yaml.SequenceNode:
+		for _, item := range root.Content {
+			l.action(r, path, item)
+		}
+	default:
+		l.action(r, path, root)
+	}
+	l.problems = append(l.problems, r.Problems()...)
+}
+
+func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
+	var a execution.Action
+	at := map[string]*yaml.Node{}
+	unread := n.Kind != yaml.MappingNode
+	for _, e := range r.Entries(n, "the action") {
+		at[e.Name] = e.Value
+		var ok bool
+		var number int64
+		switch e.Name {
+		case "name":
+			a.Ref, ok = r.Text(e.Value, e.Name)
+		case "runtime":
+			a.Runtime, ok = r.Text(e.Value, e.Name)
+		case "entrypoint":
+			a.Entrypoint, ok = r.Text(e.Value, e.Name)
+		case "timeout_seconds":
+			number, ok = l.seconds(r, e)
+			a.Timeout = time.Duration(number) * time.Second
+		case "dispatch_timeout_seconds":
+			number, ok = l.seconds(r, e)
+			a.DispatchTimeout = time.Duration(number) * time.Second
+		case "max_retries":
+			number, ok = r.Integer(e.Value, e.Name, 0, maxActionRetries)
+			a.MaxRetries = int(number)
+		case "ref", "action_ref":
+			r.Refuse(e.Key, "key %q was renamed to name", e.Name)
+		default:
+			r.Unknown(e.Key, fmt.Sprintf("unknown key %q under the action", e.Name), e.Name, ActionKeys())
+		}
+		unread = unread || !ok
+	}
+	if unread {
+		return // what is missing may be what could not be read
+	}
+	problems := l.config.ValidateAction(a)
+	for _, p := range problems {
+		node := at[p.Key]
+		if node == nil {
+			node = n
+		}
+		r.Refuse(node, "%s %s", p.Key, p.Why)
+	}
+	if len(problems) > 0 {
+		return
+	}
+	if first, seen := l.first[a.Ref]; seen {
+		r.Refuse(at["name"], "action %s stands twice; the first is at %s", a.Ref, first)
+		return
+	}
+	l.first[a.Ref] = fmt.Sprintf("%s:%d", path, at["name"].Line)
+	l.actions = append(l.actions, a)
+}
+
+// seconds reads a number of seconds; null is the default, as in the API.
+func (l *actionLoader) seconds(r *yamlfile.Reader, e yamlfile.Entry) (int64, bool) {
+	if yamlfile.IsNull(e.Value) {
+		return 0, true
+	}
+	return r.Integer(e.Value, e.Name, 1, int64(yamlfile.MaxDuration/time.Second))
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"handoff/core/config/yamlfile"
+)
+
+// Command is the command line of a daemon: a configuration file, a few settings that people type,
+// and a look at what is in force.
+type Command struct {
+	// Name is the program's, About what it does, in a sentence.
+	Name, About string
+	// Flags are the settings that it takes beside those that every daemon has.
+	Flags []FlagSpec
+}
+
+// FlagSpec is a flag that sets a key.
+type FlagSpec struct {
+	// Name is without dashes; Path is the key that it sets.
+	Name, Path string
+	// Value is how the help calls what follows, Usage what it is for.
+	Value, Usage string
+}
+
+// ConfigVariable is the environment variable that names the configuration file where --config
+// does not.
+const ConfigVariable = envPrefix + "CONFIG"
+
+// Parsed is a command line that was read.
+type Parsed struct {
+	*Effective
+	// Problems are all that were found; a daemon with any must not run.
+	Problems yamlfile.Errors
+	// PrintConfig says that the configuration was asked for, and nothing else.
+	PrintConfig bool
+	// Help is the text that was asked for, empty for none.
+	Help string
+}
+
+// Parse reads flags, environment and file.
+func (c Command) Parse(args, environ []string) Parsed {
+	set := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
+	set.SortFlags = false
+	set.SetOutput(io.Discard)
+	file := set.String("config", "", "the configuration, a YAML `FILE`; "+ConfigVariable+" names it too")
+	printConfig := set.Bool("print-config", false, "print the configuration in force and where each value comes from, and end")
+	values := map[string]*string{}
+	specs := append([]FlagSpec{{"profile", "profile", "NAME", "the set of defaults and policies: hardened or documented"}}, c.Flags...)
+	for _, f := range specs {
+		values[f.Name] = set.String(f.Name, "", f.Usage+": `"+f.Value+"`") // how pflag is told what to call the value
+	}
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return Parsed{Help: c.help(set)}
+	case err == nil && set.NArg() > 0:
+		err = fmt.Errorf("takes no argument, and got %q", set.Arg(0))
+	}
+	in := Input{File: *file, Environ: environ}
+	if in.File == "" {
+		for _, pair := range environ {
+			if value, ok := strings.CutPrefix(pair, ConfigVariable+"="); ok {
+				in.File = value
+			}
+		}
+	}
+	for _, f := range specs {
+		if set.Changed(f.Name) {
+			in.Flags = append(in.Flags, Flag{"--" + f.Name, f.Path, *values[f.Name]})
+		}
+	}
+	p := Parsed{PrintConfig: *printConfig}
+	p.Effective, p.Problems = LoadFile(in)
+	if err != nil {
+		p.Problems = append(yamlfile.Errors{flagProblem(c.Name, set, err)}, p.Problems...)
+	}
+	return p
+}
+
+// flagProblem says what was probably meant by a flag that does not exist.
+func flagProblem(name string, set *pflag.FlagSet, err error) yamlfile.Problem {
+	p := yamlfile.Problem{File: name, Message: err.Error()}
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return p
+	}
+	set.VisitAll(func(f *pflag.Flag) { p.Allowed = append(p.Allowed, "--"+f.Name) })
+	p.Message = fmt.Sprintf("unknown flag --%s", missing.GetSpecifiedName())
+	p.Nearest = yamlfile.Nearest("--"+missing.GetSpecifiedName(), p.Allowed)
+	return p
+}
+
+func (c Command) help(set *pflag.FlagSet) string {
+	return fmt.Sprintf(`%s: %s
+
+Usage: %s [flags]
+
+%s
+Every key of the configuration can also be set by an environment variable: %s
+for executor.dispatch_timeout. Flags win over the environment, the environment over
+the file, the file over the defaults of the profile.
+
+Exit codes: 0 stopped, 1 failed or superseded, 2 bad configuration.
+`, c.Name, c.About, c.Name, set.FlagUsages(), EnvName("executor.dispatch_timeout"))
+}
+
+// Answer writes what a command line asked for instead of a run, or why it can't be run. It returns
+// the exit code, and whether the program is to end with it.
+func (p Parsed) Answer(name string, stdout, stderr io.Writer) (code int, done bool) {
+	if p.Help != "" {
+		fmt.Fprint(stdout, p.Help)
+		return 0, true
+	}
+	if p.PrintConfig {
+		p.Print(stdout)
+	}
+	if n := len(p.Problems); n > 0 {
+		noun := "problems"
+		if n == 1 {
+			noun = "problem"
+		}
+		fmt.Fprintf(stderr, "%s: the configuration has %d %s:\n%s\n", name, n, noun, p.Problems.Error())
+		return 2, true
+	}
+	return 0, p.PrintConfig
+}

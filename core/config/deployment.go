@@ -1,0 +1,168 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strings"
+)
+
+// Deployment is where a daemon finds its surroundings, and who it is. It stands apart from Config,
+// which says how executor and worker behave: a simulated cluster has rules and no addresses.
+//
+// In the file both share their sections: executor.name is a Deployment's, executor.dispatch_timeout
+// a Config's.
+type Deployment struct {
+	Database struct {
+		// URL is the database's; it may carry a password.
+		URL string `yaml:"url" secret:"url"`
+	} `yaml:"database"`
+	MessageQueue struct {
+		RabbitMQ struct {
+			// URL is the broker's; its path is the virtual host, and it may carry a password.
+			URL string `yaml:"url" secret:"url"`
+		} `yaml:"rabbitmq"`
+	} `yaml:"message_queue"`
+	API struct {
+		// Listen is the address of the executor's HTTP API; empty for none.
+		Listen string `yaml:"listen"`
+		// Token is what requests must carry as bearer token; empty for no check.
+		Token string `yaml:"token" secret:"all"`
+	} `yaml:"api"`
+	Executor struct {
+		// Name is the process's name in logs and claims; empty for the host's name.
+		Name string `yaml:"name"`
+		// Actions is a directory of action files that are put into the database at start; empty for
+		// none.
+		Actions string `yaml:"actions"`
+	} `yaml:"executor"`
+	Worker struct {
+		// Name identifies the worker across restarts; no two live processes may share it. Empty for
+		// the host's name.
+		Name string `yaml:"name"`
+		// Runtimes are what the worker offers to run; empty for what its machine can.
+		Runtimes []string `yaml:"runtimes"`
+		// ActionsDir is where entry points are looked for; empty for the working directory.
+		ActionsDir string `yaml:"actions_dir"`
+		// HealthListen is the address of the worker's health endpoints; empty for none.
+		HealthListen string `yaml:"health_listen"`
+	} `yaml:"worker"`
+	Log struct {
+		// Level is the least that is logged.
+		Level string `yaml:"level"`
+		// Format is how: auto, text or json.
+		Format string `yaml:"format"`
+	} `yaml:"log"`
+}
+
+// The runtimes of the contract. Noop runs in the worker's own process.
+const (
+	RuntimeShell  = "shell"
+	RuntimePython = "python"
+	RuntimeNode   = "node"
+	RuntimeNoop   = "noop"
+)
+
+// Runtimes lists every runtime that a worker can have.
+func Runtimes() []string { return []string{RuntimeShell, RuntimePython, RuntimeNode, RuntimeNoop} }
+
+// DefaultDeployment is what holds where nothing is said.
+func DefaultDeployment() Deployment {
+	var d Deployment
+	d.API.Listen = "127.0.0.1:8080"
+	d.Log.Level, d.Log.Format = "info", LogAuto
+	return d
+}
+
+// Validate returns every problem at once. A message never repeats a value that may hold a secret.
+func (d Deployment) Validate() []Problem {
+	v := validation{}
+	v.address("database.url", d.Database.URL, "postgres", "postgresql")
+	v.address("message_queue.rabbitmq.url", d.MessageQueue.RabbitMQ.URL, "amqp", "amqps")
+	v.listen("api.listen", d.API.Listen)
+	v.listen("worker.health_listen", d.Worker.HealthListen)
+	if strings.ContainsFunc(d.API.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
+	}
+	for _, n := range []struct{ key, name string }{{"executor.name", d.Executor.Name}, {"worker.name", d.Worker.Name}} {
+		if len(n.name) > 200 || strings.ContainsFunc(n.name, func(c rune) bool { return c < ' ' || c == '/' }) {
+			v.refuse(n.key, "must be at most 200 characters without a slash")
+		}
+	}
+	return v.problems
+}
+
+// address refuses what is no URL of one of the schemes.
+func (v *validation) address(key, text string, schemes ...string) {
+	if text == "" {
+		v.refuse(key, "is not set; set it in the file or by the environment variable %s", EnvName(key))
+		return
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		// The parser's message would repeat the text, and with it the password.
+		v.refuse(key, "is not a URL; the characters @ : / ? # %% in a password must be written as %%40 %%3A %%2F %%3F %%23 %%25")
+		return
+	}
+	for _, s := range schemes {
+		if u.Scheme == s {
+			if u.Host == "" && u.Query().Get("host") == "" {
+				v.refuse(key, "names no host; it should look like %s://user:password@host/name", s)
+			}
+			return
+		}
+	}
+	v.refuse(key, "must begin with %s://", strings.Join(schemes, ":// or "))
+}
+
+func (v *validation) listen(key, text string) {
+	if text == "" {
+		return
+	}
+	_, port, err := net.SplitHostPort(text)
+	if err != nil {
+		v.refuse(key, "%q is not an address; it should look like 127.0.0.1:8080", text)
+		return
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		v.refuse(key, "%q is not a port; use a number up to 65535", port)
+	}
+}
+
+// Loopback says that an address is reached from this machine only.
+func Loopback(listen string) bool {
+	name, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// MaskURL replaces the password of a URL; what can't be read as one is masked whole.
+func MaskURL(text string) string {
+	if text == "" {
+		return ""
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" && u.RawQuery == "" {
+		return masked
+	}
+	query := u.Query()
+	for key := range query {
+		if k := strings.ToLower(key); strings.Contains(k, "pass") || strings.Contains(k, "secret") || strings.Contains(k, "token") {
+			query.Set(key, masked)
+		}
+	}
+	// The mask is put in afterwards: a URL would escape it.
+	const mark = "HANDOFFMASK"
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), mark)
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = strings.ReplaceAll(query.Encode(), url.QueryEscape(masked), mark)
+	}
+	return strings.ReplaceAll(u.String(), mark, masked)
+}
+
+// masked stands where a secret is.
+const masked = "***"

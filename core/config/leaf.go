@@ -1,0 +1,276 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+)
+
+// Leaf is one key of the configuration: found by reflection, so that a key is declared once, as a
+// field, and can be set in a file, by the environment and in a scenario from then on.
+type Leaf struct {
+	// Path is the key with its sections, dotted.
+	Path string
+	// Index leads to the field from its root, as in reflect.Value.FieldByIndex.
+	Index []int
+	// Type is the field's.
+	Type reflect.Type
+
+	deployment bool
+	// secret is "" for none, "url" for a URL that may hold a password, "all" for a value that is one.
+	secret string
+}
+
+// Leaves lists the keys of Config in the order of its fields, `profile` included.
+func Leaves() []Leaf { return leaves(reflect.TypeFor[Config](), "", nil) }
+
+// daemonLeaves lists the keys of a daemon's file: those of Config and of Deployment, section by
+// section.
+func daemonLeaves() []Leaf {
+	all := Leaves()
+	for _, l := range leaves(reflect.TypeFor[Deployment](), "", nil) {
+		l.deployment = true
+		all = append(all, l)
+	}
+	// Keys of one section stand together in lists and in print, in the order in which the sections
+	// are first met.
+	var order []string
+	section := func(path string) string { return path[:strings.LastIndex(path, ".")+1] }
+	for _, l := range all {
+		if s := section(l.Path); !slices.Contains(order, s) {
+			order = append(order, s)
+		}
+	}
+	rank := func(l Leaf) int {
+		top, _, _ := strings.Cut(l.Path, ".")
+		return 100*slices.IndexFunc(order, func(s string) bool { return strings.HasPrefix(s, top+".") || s == "" && !strings.Contains(l.Path, ".") }) +
+			slices.Index(order, section(l.Path))
+	}
+	slices.SortStableFunc(all, func(a, b Leaf) int { return rank(a) - rank(b) })
+	return all
+}
+
+func leaves(t reflect.Type, prefix string, index []int) []Leaf {
+	var list []Leaf
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if name == "" || name == "-" {
+			continue
+		}
+		path, at := prefix+name, append(slices.Clone(index), i)
+		if f.Type.Kind() == reflect.Struct {
+			list = append(list, leaves(f.Type, path+".", at)...)
+			continue
+		}
+		list = append(list, Leaf{Path: path, Index: at, Type: f.Type, secret: f.Tag.Get("secret")})
+	}
+	return list
+}
+
+// Sections lists the names one level below a prefix, sections and keys alike.
+func Sections(all []Leaf, prefix string) []string {
+	var names []string
+	for _, l := range all {
+		rest, ok := strings.CutPrefix(l.Path, prefix)
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(rest, ".")
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// optional says that an empty text is a value: it switches off what has a default.
+func (l Leaf) optional() bool {
+	return l.deployment && l.Type.Kind() == reflect.String && l.choices() == nil
+}
+
+// closed says that a text which is none of the choices is refused as it is read; those of Config
+// are Validate's business, except the profile, on which all defaults depend.
+func (l Leaf) closed() bool { return l.choices() != nil && (l.deployment || l.Path == "profile") }
+
+// choices lists the names that a key may have; nil where it is not one of a few.
+func (l Leaf) choices() []string {
+	switch l.Path {
+	case "profile":
+		return []string{string(Hardened), string(Documented)}
+	case "executor.unclaimed":
+		return []string{string(Fail), string(Reschedule)}
+	case "message_queue.rabbitmq.queue_type":
+		return []string{"quorum", "classic"}
+	case "worker.runtimes":
+		return Runtimes()
+	case "log.level":
+		return []string{"debug", "info", "warn", "error"}
+	case "log.format":
+		return []string{LogAuto, LogText, LogJSON}
+	}
+	return nil
+}
+
+// largest bounds whole numbers, so that no sum of a few can overflow as milliseconds.
+const largest = int64(yamlfile.MaxDuration / time.Millisecond)
+
+// read reads a value of the key's type from a file. Ranges are Validate's business.
+func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
+	v := reflect.New(l.Type).Elem()
+	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
+		// The message of Text would repeat the value.
+		r.Refuse(n, "%s must be a text; put it in quotes", l.Path)
+		return v, false
+	}
+	if l.Type == reflect.TypeFor[time.Duration]() {
+		d, ok := r.Duration(n, l.Path, 0)
+		v.SetInt(int64(d))
+		return v, ok
+	}
+	switch l.Type.Kind() {
+	case reflect.String:
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" && l.optional() {
+			return v, true
+		}
+		text, ok := r.Text(n, l.Path)
+		if ok && l.closed() && !slices.Contains(l.choices(), text) {
+			r.Unknown(n, "unknown "+l.Path+" "+strconv.Quote(yamlfile.Cut(text)), text, l.choices())
+			return v, false
+		}
+		v.SetString(text)
+		return v, ok
+	case reflect.Slice:
+		list, ok := l.readList(r, n)
+		v.Set(reflect.ValueOf(list))
+		return v, ok
+	case reflect.Bool:
+		b, ok := r.Bool(n, l.Path)
+		v.SetBool(b)
+		return v, ok
+	case reflect.Int, reflect.Int64:
+		number, ok := r.Integer(n, l.Path, 0, largest)
+		v.SetInt(number)
+		return v, ok
+	case reflect.Float64:
+		number, ok := r.Float(n, l.Path)
+		v.SetFloat(number)
+		return v, ok
+	}
+	r.Refuse(n, "%s can't be set", l.Path)
+	return v, false
+}
+
+func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
+	items, ok := r.Items(n, l.Path)
+	var list []string
+	for _, item := range items {
+		name, good := r.Text(item, l.Path)
+		switch {
+		case !good:
+		case !slices.Contains(l.choices(), name):
+			r.Unknown(item, "unknown name "+strconv.Quote(name)+" in "+l.Path, name, l.choices())
+			good = false
+		case slices.Contains(list, name):
+			r.Refuse(item, "%s stands twice in %s", name, l.Path)
+			good = false
+		}
+		if good {
+			list = append(list, name)
+		}
+		ok = ok && good
+	}
+	return list, ok
+}
+
+// parse reads a value of the key's type from a text that is not YAML: an environment variable or a
+// flag. Where it can't, the problem says why, without a position.
+func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
+	v = reflect.New(l.Type).Elem()
+	refuse := func(what string) (reflect.Value, yamlfile.Problem, bool) {
+		return v, yamlfile.Problem{Message: l.Path + " must be " + what + ", is " + strconv.Quote(text)}, false
+	}
+	if l.Type == reflect.TypeFor[time.Duration]() {
+		d, p, ok := yamlfile.ParseDuration(text, l.Path, strconv.Quote(text), 0)
+		v.SetInt(int64(d))
+		return v, p, ok
+	}
+	switch l.Type.Kind() {
+	case reflect.String:
+		if l.closed() && !slices.Contains(l.choices(), text) {
+			return v, yamlfile.Problem{
+				Message: "unknown " + l.Path + " " + strconv.Quote(yamlfile.Cut(text)), Allowed: l.choices(), Nearest: yamlfile.Nearest(text, l.choices()),
+			}, false
+		}
+		v.SetString(text)
+	case reflect.Slice:
+		var list []string
+		for name := range strings.SplitSeq(text, ",") {
+			name = strings.TrimSpace(name)
+			if !slices.Contains(l.choices(), name) {
+				return v, yamlfile.Problem{
+					Message: "unknown name " + strconv.Quote(name) + " in " + l.Path + ", a list with commas",
+					Allowed: l.choices(), Nearest: yamlfile.Nearest(name, l.choices()),
+				}, false
+			}
+			if !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+		v.Set(reflect.ValueOf(list))
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return refuse("true or false")
+		}
+		v.SetBool(text == "true")
+	case reflect.Int, reflect.Int64:
+		number, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || number < 0 || number > largest {
+			return refuse("a whole number from 0 to " + strconv.FormatInt(largest, 10))
+		}
+		v.SetInt(number)
+	case reflect.Float64:
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil || number != number {
+			return refuse("a number")
+		}
+		v.SetFloat(number)
+	}
+	return v, yamlfile.Problem{}, true
+}
+
+// show writes a value as YAML, secrets masked.
+func (l Leaf) show(v reflect.Value) string {
+	if l.Type == reflect.TypeFor[time.Duration]() {
+		return yamlfile.Short(time.Duration(v.Int()))
+	}
+	switch l.Type.Kind() {
+	case reflect.Slice:
+		return "[" + strings.Join(v.Interface().([]string), ", ") + "]"
+	case reflect.String:
+		text := v.String()
+		switch {
+		case text == "":
+			return `""`
+		case l.secret == "all":
+			text = masked
+		case l.secret == "url":
+			text = MaskURL(text)
+		}
+		if l.choices() != nil {
+			return text
+		}
+		return strconv.Quote(text)
+	case reflect.Bool:
+		return strconv.FormatBool(v.Bool())
+	case reflect.Float64:
+		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
+	}
+	return strconv.FormatInt(v.Int(), 10)
+}

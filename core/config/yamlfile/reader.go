@@ -1,0 +1,232 @@
+// Package yamlfile reads files that people write: YAML whose every mistake is reported at its line
+// and column, with what would be right there, and all mistakes at once.
+//
+// It stands apart from what is read, so that a daemon's configuration, a file of actions and a
+// scenario refuse the same mistake in the same words.
+package yamlfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Bounds on a file. Such a file is written by hand: what is larger is a mistake or an attack.
+const (
+	maxBytes = 1 << 20
+	maxNodes = 20_000
+	maxDepth = 32
+)
+
+// Reader walks the tree of one file and gathers every problem on the way. Its methods return ok
+// false where they refused something; callers go on.
+type Reader struct {
+	file, kind string
+	lines      []string
+	problems   Errors
+}
+
+// NewReader returns a reader of a file; kind is how messages call such a file: "configuration".
+func NewReader(file, kind string, data []byte) *Reader {
+	return &Reader{file: file, kind: kind, lines: strings.Split(string(data), "\n")}
+}
+
+// Problems are those found so far, sorted by position.
+func (r *Reader) Problems() Errors {
+	r.problems.Sort()
+	return r.problems
+}
+
+// Refuse notes a problem at a node.
+func (r *Reader) Refuse(n *yaml.Node, message string, args ...any) {
+	r.RefuseAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)})
+}
+
+// Unknown notes that a name is none of the allowed ones.
+func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
+	r.RefuseAt(n.Line, n.Column, Problem{Message: message, Allowed: allowed, Nearest: Nearest(got, allowed)})
+}
+
+// RefuseAt notes a problem at a position, and fills in its file and source line.
+func (r *Reader) RefuseAt(line, column int, p Problem) {
+	line = max(1, min(line, len(r.lines)))
+	p.File, p.Line, p.Column = r.file, line, max(1, column)
+	p.Source = strings.TrimRight(r.lines[line-1], "\r")
+	r.problems = append(r.problems, p)
+}
+
+// Root parses the file into one tree without aliases; nil if it can't be read at all, or is empty.
+func (r *Reader) Root(data []byte) *yaml.Node {
+	if len(data) > maxBytes {
+		r.RefuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has %d bytes; a %s has at most %d", len(data), r.kind, maxBytes)})
+		return nil
+	}
+	if line, column, ok := badCharacter(data); !ok {
+		r.RefuseAt(line, column, Problem{Message: "not a readable character; a " + r.kind + " is UTF-8 text"})
+		return nil
+	}
+	var documents []yaml.Node
+	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
+		r.syntax(err)
+		return nil
+	}
+	if len(documents) > 1 {
+		second := &documents[1]
+		if len(second.Content) > 0 {
+			second = second.Content[0]
+		}
+		r.Refuse(second, "a second document begins here; a file holds one %s", r.kind)
+		return nil
+	}
+	if len(documents) == 0 || len(documents[0].Content) == 0 || IsNull(documents[0].Content[0]) {
+		return nil
+	}
+	budget := maxNodes
+	return r.expand(documents[0].Content[0], &budget, 0, nil)
+}
+
+// syntax notes what the YAML parser says, at its position.
+func (r *Reader) syntax(err error) {
+	var e *yaml.LoadError
+	if !errors.As(err, &e) {
+		r.RefuseAt(1, 1, Problem{Message: "not YAML: " + err.Error()})
+		return
+	}
+	message := "not YAML: " + e.Message
+	if at := max(1, min(e.Mark.Line, len(r.lines))); strings.HasPrefix(strings.TrimLeft(r.lines[at-1], " "), "\t") {
+		message = "not YAML: a tab can't indent; use spaces"
+	} else if e.ContextMsg != "" {
+		message += " " + e.ContextMsg
+		if e.ContextMark.Line > 0 && e.ContextMark.Line != e.Mark.Line {
+			message += fmt.Sprintf(" that begins in line %d", e.ContextMark.Line)
+		}
+	}
+	r.RefuseAt(e.Mark.Line, e.Mark.Column, Problem{Message: message})
+}
+
+// expand copies a tree with its aliases written out. A few lines of aliases of aliases would grow
+// to billions of nodes, and an alias inside its own anchor for ever; the budget stops both.
+func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		for _, o := range open {
+			if o == n.Alias {
+				r.Refuse(n, "alias *%s stands inside its own anchor", n.Value)
+				return nil
+			}
+		}
+		target := r.expand(n.Alias, budget, depth+1, append(open, n.Alias))
+		if target != nil {
+			target.Line, target.Column = n.Line, n.Column
+		}
+		return target
+	}
+	*budget--
+	if *budget < 0 || depth > maxDepth {
+		r.Refuse(n, "the file grows beyond %d values or %d levels when its aliases are written out", maxNodes, maxDepth)
+		return nil
+	}
+	out := *n
+	out.Content = make([]*yaml.Node, len(n.Content))
+	for i, child := range n.Content {
+		inside := open
+		if n.Anchor != "" {
+			inside = append(slices.Clone(open), n)
+		}
+		if out.Content[i] = r.expand(child, budget, depth+1, inside); out.Content[i] == nil {
+			return nil
+		}
+	}
+	return &out
+}
+
+// badCharacter finds the first byte that is no text, which the parser reports without a position.
+func badCharacter(data []byte) (line, column int, ok bool) {
+	line, column = 1, 1
+	for i := 0; i < len(data); {
+		c, size := utf8.DecodeRune(data[i:])
+		switch {
+		case c == utf8.RuneError && size == 1, c < ' ' && c != '\t' && c != '\n' && c != '\r', c == 0x7f:
+			return line, column, false
+		case c == '\n':
+			line, column = line+1, 0
+		}
+		column++
+		i += size
+	}
+	return 0, 0, true
+}
+
+// Entry is one pair of a mapping.
+type Entry struct {
+	Name       string
+	Key, Value *yaml.Node
+}
+
+// Entries lists the pairs of a mapping, doubled keys refused. Of something that is no mapping,
+// which is refused too, there are none.
+func (r *Reader) Entries(n *yaml.Node, where string) []Entry {
+	if n.Kind != yaml.MappingNode {
+		r.Refuse(n, "%s must be a mapping (key: value), is %s", where, KindOf(n))
+		return nil
+	}
+	var list []Entry
+	first := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			r.Refuse(key, "a key under %s must be a name, is %s", where, KindOf(key))
+			continue
+		}
+		if line, seen := first[key.Value]; seen {
+			r.Refuse(key, "key %q stands twice under %s; the first is in line %d", key.Value, where, line)
+			continue
+		}
+		first[key.Value] = key.Line
+		list = append(list, Entry{key.Value, key, value})
+	}
+	return list
+}
+
+// Items lists the elements of a sequence.
+func (r *Reader) Items(n *yaml.Node, where string) ([]*yaml.Node, bool) {
+	if n.Kind != yaml.SequenceNode {
+		r.Refuse(n, "%s must be a list, is %s", where, KindOf(n))
+		return nil, false
+	}
+	return n.Content, true
+}
+
+// IsNull says that a node is an empty value.
+func IsNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// KindOf names what a node is, in the words of someone who writes YAML.
+func KindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	}
+	switch n.ShortTag() {
+	case "!!null":
+		return "empty"
+	case "!!int", "!!float":
+		return "the number " + Cut(n.Value)
+	case "!!bool":
+		return "the truth value " + n.Value
+	}
+	return fmt.Sprintf("the text %q", Cut(n.Value))
+}
+
+// Cut shortens a text that a message repeats.
+func Cut(text string) string {
+	const longest = 80
+	if r := []rune(text); len(r) > longest {
+		return string(r[:longest]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,151 @@
+package yamlfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// MaxDuration bounds every time in a file: no deadline of the configuration is longer, and sums of
+// a few of them can't overflow.
+const MaxDuration = 31 * 24 * time.Hour
+
+var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
+
+// units are those that a duration may have; time.ParseDuration knows smaller ones, which no
+// deadline here is measured in.
+func units() []string { return []string{"ms", "s", "m", "h"} }
+
+// Text reads a scalar as a text that isn't empty.
+func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
+		r.Refuse(n, "%s must be a text, is %s", what, KindOf(n))
+		return "", false
+	}
+	if strings.TrimSpace(n.Value) == "" {
+		r.Refuse(n, "%s must not be an empty text", what)
+		return "", false
+	}
+	return n.Value, true
+}
+
+// Bool reads true or false.
+func (r *Reader) Bool(n *yaml.Node, what string) (value, ok bool) {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
+		r.Refuse(n, "%s must be true or false, is %s", what, KindOf(n))
+		return false, false
+	}
+	return strings.EqualFold(n.Value, "true"), true
+}
+
+// Integer reads a whole number within bounds.
+func (r *Reader) Integer(n *yaml.Node, what string, least, most int64) (int64, bool) {
+	v, err := strconv.ParseInt(n.Value, 10, 64)
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil {
+		r.Refuse(n, "%s must be a whole number, is %s", what, KindOf(n))
+		return 0, false
+	}
+	if v < least || v > most {
+		r.Refuse(n, "%s is %d, must be from %d to %d", what, v, least, most)
+		return 0, false
+	}
+	return v, true
+}
+
+// Float reads a number.
+func (r *Reader) Float(n *yaml.Node, what string) (float64, bool) {
+	var v float64
+	if n.Kind != yaml.ScalarNode || n.Decode(&v) != nil || v != v {
+		r.Refuse(n, "%s must be a number, is %s", what, KindOf(n))
+		return 0, false
+	}
+	return v, true
+}
+
+// Duration reads a time with a unit that is at least least.
+func (r *Reader) Duration(n *yaml.Node, what string, least time.Duration) (time.Duration, bool) {
+	if n.Kind != yaml.ScalarNode {
+		r.Refuse(n, "%s must be a duration such as 10s, is %s", what, KindOf(n))
+		return 0, false
+	}
+	d, problem, ok := ParseDuration(n.Value, what, KindOf(n), least)
+	if !ok {
+		r.RefuseAt(n.Line, n.Column, problem)
+	}
+	return d, ok
+}
+
+// ParseDuration reads a time with a unit. Where it can't, the problem says why, without a position;
+// called is how its message calls the text.
+func ParseDuration(text, what, called string, least time.Duration) (time.Duration, Problem, bool) {
+	bare := strings.TrimLeft(text, "+-")
+	if _, err := strconv.ParseFloat(bare, 64); err == nil && !strings.ContainsAny(bare, "nN") {
+		return 0, Problem{
+			Message: fmt.Sprintf("%s is %s without a unit", what, text),
+			Allowed: units(), Nearest: text + "s",
+		}, false
+	}
+	if unit := badUnit(bare); unit != "" {
+		return 0, Problem{
+			Message: fmt.Sprintf("%s has the unknown unit %q in %q", what, unit, text),
+			Allowed: units(), Nearest: meantUnit(unit),
+		}, false
+	}
+	d, err := time.ParseDuration(text)
+	if err == nil && (d < least || d > MaxDuration) {
+		bound := fmt.Sprintf("must be from %s to %s", Short(least), Short(MaxDuration))
+		if d < least && least == time.Millisecond {
+			bound = "must be longer than 0s"
+		}
+		return 0, Problem{Message: fmt.Sprintf("%s is %s, %s", what, text, bound)}, false
+	}
+	if err != nil || !durationForm.MatchString(text) {
+		return 0, Problem{Message: fmt.Sprintf("%s must be a duration such as 10s, is %s", what, called)}, false
+	}
+	return d, Problem{}, true
+}
+
+// badUnit returns the first unit of a duration that is none, or "".
+func badUnit(text string) string {
+	if text == "" || text[0] < '0' || text[0] > '9' {
+		return ""
+	}
+	for _, unit := range strings.FieldsFunc(text, func(c rune) bool { return c >= '0' && c <= '9' || c == '.' }) {
+		if !slices.Contains(units(), unit) {
+			return strings.TrimSpace(unit)
+		}
+	}
+	return ""
+}
+
+// meantUnit is the unit that a word or another spelling of it stands for.
+func meantUnit(unit string) string {
+	switch u := strings.TrimSpace(strings.ToLower(unit)); {
+	case strings.HasPrefix(u, "mil"), u == "msec", u == "msecs":
+		return "ms"
+	case strings.HasPrefix(u, "s"):
+		return "s"
+	case strings.HasPrefix(u, "mi"), u == "m":
+		return "m"
+	case strings.HasPrefix(u, "h"), strings.HasPrefix(u, "d"):
+		return "h"
+	}
+	return ""
+}
+
+// Short writes a duration without the zero minutes and seconds of time.Duration.String.
+func Short(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,217 @@
+// Package daemon is the machine of a real process: host.Host over goroutines and an injected clock.
+//
+// The clock is the only source of time, so whoever builds the host decides what time is: clock.New()
+// in production, clock.NewMock() in a test that lets five minutes pass, a wrapping clock where a
+// process is to live with a wall clock that is wrong. A wrapping clock that only overrides Now moves
+// the wall clock alone: the monotonic reading is the clock's Since.
+//
+// A panic in a task ends the process. Its leases then run out and its work is found by others, which
+// is the path that is tested; a process that goes on with one of its loops dead is not.
+package daemon
+
+import (
+	"context"
+	crand "crypto/rand"
+	"math/rand/v2"
+	"runtime"
+	"runtime/pprof"
+	"sync"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"handoff/core/host"
+)
+
+// Host is the machine of this process.
+type Host struct {
+	clock clock.Clock
+	// start is where the monotonic clock begins, and origin what the clock said of it at once: not
+	// zero under a clock whose Now is shifted and whose Since is not.
+	start  time.Time
+	origin time.Duration
+
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+var _ host.Host = (*Host)(nil)
+
+// Options are what a Host is made of. The zero value is a production host.
+type Options struct {
+	// Clock is where all time comes from; nil for clock.New().
+	Clock clock.Clock
+	// Random is where all randomness comes from; nil for a generator seeded by the system. It need
+	// not be safe for concurrent use.
+	Random rand.Source
+}
+
+// New returns a host whose monotonic clock starts now.
+func New(o Options) *Host {
+	if o.Clock == nil {
+		o.Clock = clock.New()
+	}
+	if o.Random == nil {
+		var seed [32]byte
+		_, _ = crand.Read(seed[:]) // never fails: it ends the process instead
+		o.Random = rand.NewChaCha8(seed)
+	}
+	h := &Host{clock: o.Clock, start: o.Clock.Now(), random: rand.New(o.Random)}
+	h.origin = o.Clock.Since(h.start)
+	return h
+}
+
+// Now reads the wall clock, in UTC and without a monotonic reading: two results differ by what the
+// wall clock did between them, steps included, and comparing them never reads the other clock.
+func (h *Host) Now() time.Time { return h.clock.Now().Round(0).UTC() }
+
+// Monotonic is the time since New on the clock's monotonic reading, which no step of the wall clock
+// moves.
+func (h *Host) Monotonic() time.Duration { return h.clock.Since(h.start) - h.origin }
+
+// Sleep implements host.Host.
+func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		runtime.Gosched()
+		return ctx.Err()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	over, stop := h.timer(d)
+	defer stop()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// timer returns a channel that delivers after d, never for host.Forever, and what releases it.
+//
+// It is made of AfterFunc, because the mock clock's Timer first fires another timer that is due, in
+// the task that asked for its own: the task is held up while the mock's time goes on, and two that
+// fire the same timer block each other for good.
+func (h *Host) timer(d time.Duration) (over <-chan struct{}, stop func()) {
+	if d == host.Forever {
+		return nil, func() {}
+	}
+	c := make(chan struct{}, 1)
+	t := h.clock.AfterFunc(d, func() {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	})
+	return c, func() { t.Stop() }
+}
+
+// Go starts a task as a goroutine. Profiles and goroutine dumps show its name as the label "task".
+func (h *Host) Go(name string, run func()) host.Task {
+	t := task{ended: make(chan struct{})}
+	go func() {
+		defer close(t.ended)
+		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("task", name)))
+		run()
+	}()
+	return t
+}
+
+type task struct{ ended chan struct{} }
+
+// Wait implements host.Task. A task that has ended is reported as such under any context.
+func (t task) Wait(ctx context.Context) error {
+	select {
+	case <-t.ended:
+		return nil
+	default:
+	}
+	select {
+	case <-t.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// WithCancel implements host.Host.
+func (h *Host) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
+	return context.WithCancel(parent)
+}
+
+// WithTimeout implements host.Host.
+func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d == host.Forever {
+		return context.WithCancel(parent)
+	}
+	ctx, cancel := h.clock.WithTimeout(parent, d)
+	return settled{ctx}, cancel
+}
+
+// settled reads the error of a context only once it has ended. The mock clock's contexts need it:
+// they write their error under a lock and read it without one, and only the closing of Done orders
+// the two.
+type settled struct{ context.Context }
+
+// Err implements context.Context.
+func (c settled) Err() error {
+	select {
+	case <-c.Done():
+		return c.Context.Err()
+	default:
+		return nil
+	}
+}
+
+// NewSignal implements host.Host.
+func (h *Host) NewSignal() host.Signal { return &signal{h: h, set: make(chan struct{}, 1)} }
+
+// signal is a channel with room for one Set. A Set goes to whoever waits longest, and into the room
+// when nobody waits, so Sets that find waiters wake one each and Sets that find none count once.
+type signal struct {
+	h   *Host
+	set chan struct{}
+}
+
+// Set implements host.Signal.
+func (s *signal) Set() {
+	select {
+	case s.set <- struct{}{}:
+	default:
+	}
+}
+
+// Wait implements host.Signal. A context that has ended comes before a signal that is set, so that
+// a loop on a busy signal can be ended; the signal then stays set.
+func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	select {
+	case <-s.set:
+		return true, nil
+	default:
+	}
+	if d <= 0 {
+		runtime.Gosched()
+		return false, ctx.Err()
+	}
+	over, stop := s.h.timer(d)
+	defer stop()
+	select {
+	case <-s.set:
+		return true, nil
+	case <-over:
+		return false, nil
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// Uint64N implements host.Host.
+func (h *Host) Uint64N(n uint64) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.random.Uint64N(n)
+}

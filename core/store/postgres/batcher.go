@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// batcher puts calls of one kind that are made at the same time together into one statement. A call
+// that finds nothing under way is made at once, alone. While a batch is under way the next one
+// gathers; it leaves when the first is back, when it is full, or when it has waited its time.
+//
+// A batch belongs to no caller: it goes on when one of them gives up. Who gives up before its batch
+// has left knows that nothing was applied, and after that does not know.
+type batcher[Q, R any] struct {
+	run     func(ctx context.Context, items []Q) ([]R, []error)
+	limit   int
+	wait    time.Duration
+	flights int
+
+	mu     sync.Mutex
+	queue  []*call[Q, R]
+	rows   int
+	flying int
+	// ripe says that the queue has waited its time; timer is what will make it so.
+	ripe  bool
+	timer *time.Timer
+}
+
+type call[Q, R any] struct {
+	items []Q
+	left  bool
+	done  chan struct{}
+
+	results []R
+	err     error
+}
+
+func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []error)) *batcher[Q, R] {
+	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, flights: inFlight}
+}
+
+// do makes one call.
+func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, unavailable(op, err)
+	}
+	c := &call[Q, R]{items: items, done: make(chan struct{})}
+	b.mu.Lock()
+	b.queue = append(b.queue, c)
+	b.rows += len(items)
+	b.launch()
+	b.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.results, c.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.left {
+		select {
+		case <-c.done:
+			return c.results, c.err
+		default:
+			return nil, unknown(op, ctx.Err())
+		}
+	}
+	b.rows -= len(items)
+	b.queue = slices.DeleteFunc(b.queue, func(q *call[Q, R]) bool { return q == c })
+	return nil, unavailable(op, ctx.Err())
+}
+
+// launch sends off what may leave. The lock is held.
+func (b *batcher[Q, R]) launch() {
+	for len(b.queue) > 0 && b.flying < b.flights && (b.flying == 0 || b.ripe || b.rows >= b.limit) {
+		batch := b.take()
+		b.flying++
+		go b.fly(batch)
+	}
+	if len(b.queue) > 0 && b.timer == nil && !b.ripe {
+		b.timer = time.AfterFunc(b.wait, b.ripen)
+	}
+}
+
+// take removes one batch from the queue. A call that is larger than a batch makes one alone.
+func (b *batcher[Q, R]) take() []*call[Q, R] {
+	n, rows := 0, 0
+	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {
+		b.queue[n].left = true
+		rows += len(b.queue[n].items)
+		n++
+	}
+	batch := slices.Clone(b.queue[:n])
+	b.queue = slices.Delete(b.queue, 0, n)
+	b.rows -= rows
+	b.ripe = false
+	if b.timer != nil {
+		b.timer.Stop()
+		b.timer = nil
+	}
+	return batch
+}
+
+func (b *batcher[Q, R]) ripen() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.timer = nil
+	b.ripe = true
+	b.launch()
+}
+
+// fly makes one batch and gives each call its part of the answer.
+func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
+	items := batch[0].items
+	if len(batch) > 1 {
+		items = nil
+		for _, c := range batch {
+			items = append(items, c.items...)
+		}
+	}
+	results, errs := b.run(context.Background(), items)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := 0
+	for _, c := range batch {
+		end := at + len(c.items)
+		c.results, c.err = settle(results[at:end:end], errs[at:end])
+		close(c.done)
+		at = end
+	}
+	b.flying--
+	b.launch()
+}

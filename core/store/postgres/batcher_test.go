@@ -1,0 +1,230 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/store"
+)
+
+// gate is a run function whose batches wait until the test lets them go.
+type gate struct {
+	mu      sync.Mutex
+	batches [][]int
+	entered chan []int
+	let     chan struct{}
+}
+
+func newGate() *gate { return &gate{entered: make(chan []int, 100), let: make(chan struct{})} }
+
+// run answers each item with its double, and 13 with an error of its own.
+func (g *gate) run(_ context.Context, items []int) ([]int, []error) {
+	g.mu.Lock()
+	g.batches = append(g.batches, slices.Clone(items))
+	g.mu.Unlock()
+	g.entered <- items
+	<-g.let
+	results, errs := make([]int, len(items)), make([]error, len(items))
+	for i, n := range items {
+		results[i] = 2 * n
+		if n == 13 {
+			errs[i] = errors.New("unlucky")
+		}
+	}
+	return results, errs
+}
+
+func (b *batcher[Q, R]) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.rows
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 5000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatalf("%s did not come about", what)
+}
+
+// A call on its own leaves at once; calls made meanwhile leave together when it is back, each gets
+// its own answer, and one's error is not another's.
+func TestBatcherGathers(t *testing.T) {
+	g := newGate()
+	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Hour}, g.run)
+	var wg sync.WaitGroup
+	call := func(items ...int) {
+		wg.Go(func() {
+			results, err := b.do(t.Context(), "doubling", items)
+			if bad := slices.Contains(items, 13); (err != nil) != bad {
+				t.Errorf("%v: %v", items, err)
+			}
+			for i, n := range items {
+				if results[i] != 2*n {
+					t.Errorf("%v became %v", items, results)
+				}
+			}
+		})
+	}
+	call(1)
+	<-g.entered
+	for n := range 9 {
+		call(10+n, 20+n)
+	}
+	until(t, "a queue of 18", func() bool { return b.waiting() == 18 })
+	close(g.let)
+	wg.Wait()
+	if len(g.batches) != 2 || len(g.batches[1]) != 18 {
+		t.Errorf("batches: %v", g.batches)
+	}
+}
+
+// A full batch leaves beside the one under way, a ripe one too, and a call larger than a batch goes alone.
+func TestBatcherLeaves(t *testing.T) {
+	for name, o := range map[string]Options{
+		"when full": {BatchRows: 3, BatchWait: time.Hour},
+		"when ripe": {BatchRows: 100, BatchWait: time.Millisecond},
+	} {
+		g := newGate()
+		b := newBatcher(o, g.run)
+		var wg sync.WaitGroup
+		for n := range 4 {
+			wg.Go(func() { _, _ = b.do(t.Context(), "doubling", []int{n}) })
+			if n == 0 {
+				<-g.entered
+			}
+		}
+		select {
+		case <-g.entered:
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: no second batch while the first is under way", name)
+		}
+		close(g.let)
+		wg.Wait()
+	}
+	g := newGate()
+	close(g.let)
+	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour}, g.run)
+	if results, err := b.do(t.Context(), "doubling", []int{1, 2, 3, 4, 5}); err != nil || len(results) != 5 {
+		t.Errorf("%v, %v", results, err)
+	}
+}
+
+// Who gives up before the batch has left knows that nothing was applied; after that nobody knows.
+func TestBatcherGivingUp(t *testing.T) {
+	g := newGate()
+	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Hour}, g.run)
+	first, cancelFirst := context.WithCancel(t.Context())
+	second, cancelSecond := context.WithCancel(t.Context())
+	errs := make(chan error)
+	go func() { _, err := b.do(first, "doubling", []int{1}); errs <- err }()
+	<-g.entered
+	go func() { _, err := b.do(second, "doubling", []int{2}); errs <- err }()
+	until(t, "a queue of 1", func() bool { return b.waiting() == 1 })
+	cancelSecond()
+	if err := <-errs; !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+		t.Errorf("given up in the queue: %v", err)
+	}
+	cancelFirst()
+	if err := <-errs; !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("given up under way: %v", err)
+	}
+	close(g.let)
+	if _, err := b.do(first, "doubling", []int{1}); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("called with a deadline that is over: %v", err)
+	}
+	if got, err := b.do(t.Context(), "doubling", []int{3}); err != nil || got[0] != 6 {
+		t.Errorf("afterwards: %v, %v", got, err)
+	}
+	if len(g.batches) != 2 {
+		t.Errorf("batches: %v", g.batches)
+	}
+}
+
+func TestBatcherUnderLoad(t *testing.T) {
+	b := newBatcher(Options{BatchRows: 50, BatchWait: 100 * time.Microsecond}, func(_ context.Context, items []int) ([]int, []error) {
+		if len(items) > 50 {
+			t.Errorf("a batch of %d", len(items))
+		}
+		time.Sleep(50 * time.Microsecond)
+		return items, make([]error, len(items))
+	})
+	var wg sync.WaitGroup
+	for g := range 64 {
+		wg.Go(func() {
+			for n := range 50 {
+				ctx, cancel := t.Context(), func() {}
+				if n%10 == 9 {
+					ctx, cancel = context.WithTimeout(ctx, 20*time.Microsecond)
+				}
+				got, err := b.do(ctx, "echo", []int{g, n})
+				cancel()
+				if err == nil && !slices.Equal(got, []int{g, n}) || err != nil && n%10 != 9 {
+					t.Errorf("%d, %d became %v, %v", g, n, got, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// Those whose callers gave up come back too.
+	until(t, "an empty batcher", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.rows == 0 && b.flying == 0
+	})
+}
+
+// Items about one row are served one after the other, in their order.
+func TestRounds(t *testing.T) {
+	var statements []string
+	st := step[string, string]{
+		op:  "testing",
+		row: func(s *string) any { return (*s)[:1] },
+		run: func(_ context.Context, items []string, results []string) error {
+			statements = append(statements, fmt.Sprint(items))
+			if slices.Contains(items, "b2") {
+				return errors.New("bad request")
+			}
+			copy(results, items)
+			return nil
+		},
+	}
+	results, err := st.all(t.Context(), []string{"a1", "b1", "a2", "c1", "b2", "a3"})
+	if got := fmt.Sprint(statements); got != "[[a1 b1 c1] [a2 b2] [a2] [b2] [a3]]" {
+		t.Error(got)
+	}
+	if err == nil || store.Retriable(err) || fmt.Sprint(results) != "[a1 b1 a2 c1  a3]" {
+		t.Errorf("%v, %v", results, err)
+	}
+}
+
+// The call is unavailable only if nothing of it was applied.
+func TestSettle(t *testing.T) {
+	un, lost, bad := unavailable("x", context.Canceled), unknown("x", context.Canceled), errors.New("bad")
+	for _, c := range []struct {
+		errs []error
+		want error
+	}{
+		{[]error{nil, nil}, nil},
+		{[]error{un, un}, store.ErrUnavailable},
+		{[]error{nil, un}, store.ErrUnknownOutcome},
+		{[]error{un, lost}, store.ErrUnknownOutcome},
+		{[]error{lost}, store.ErrUnknownOutcome},
+		{[]error{bad, un}, store.ErrUnavailable},
+		{[]error{nil, bad}, bad},
+	} {
+		_, err := settle(make([]int, len(c.errs)), c.errs)
+		if !errors.Is(err, c.want) || errors.Is(err, store.ErrUnavailable) != errors.Is(c.want, store.ErrUnavailable) {
+			t.Errorf("%v: %v", c.errs, err)
+		}
+	}
+}

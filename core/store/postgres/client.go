@@ -1,0 +1,241 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+var selectExecutions = text(`select {e} from execution e where e.id = any($1::bigint[])`)
+
+// Executions implements store.Reader.
+func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	ids = slices.Clone(ids)
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	rows, err := s.executions.do(ctx, "reading executions", ids)
+	if err != nil {
+		return nil, err
+	}
+	var found []execution.Execution
+	for _, row := range rows {
+		if row != nil {
+			found = append(found, *row)
+		}
+	}
+	return found, nil
+}
+
+// readExecutions reads for many calls at once; nil stands for a row that does not exist.
+func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*execution.Execution, []error) {
+	results, errs := make([]*execution.Execution, len(ids)), make([]error, len(ids))
+	var found []execution.Execution
+	wanted := slices.Clone(ids)
+	slices.Sort(wanted)
+	if err := s.query(ctx, "reading executions", reader(&found), selectExecutions, integers(slices.Compact(wanted))); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return results, errs
+	}
+	byID := make(map[execution.ID]*execution.Execution, len(found))
+	for i := range found {
+		byID[found[i].ID] = &found[i]
+	}
+	for i, id := range ids {
+		results[i] = byID[id]
+	}
+	return results, errs
+}
+
+// integers turns ids into what the driver writes as bigint[].
+func integers[T ~int64](ids []T) []int64 {
+	all := make([]int64, len(ids))
+	for i, id := range ids {
+		all[i] = int64(id)
+	}
+	return all
+}
+
+const putActions = `
+insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries)
+select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[]) as a(ref)
+ order by a.ref
+on conflict (ref) do update set
+    runtime = excluded.runtime, entrypoint = excluded.entrypoint, timeout_seconds = excluded.timeout_seconds,
+    dispatch_timeout_seconds = excluded.dispatch_timeout_seconds, max_retries = excluded.max_retries`
+
+// PutActions implements store.Client.
+func (s *Store) PutActions(ctx context.Context, actions []execution.Action) error {
+	put := step[execution.Action, struct{}]{
+		op:  "putting actions",
+		row: func(a *execution.Action) any { return a.Ref },
+		run: func(ctx context.Context, actions []execution.Action, _ []struct{}) error {
+			var refs, runtimes, entrypoints []string
+			var timeouts, dispatchTimeouts []*float64
+			var retries []int32
+			for i := range actions {
+				a := &actions[i]
+				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
+				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
+				retries = append(retries, int32(a.MaxRetries))
+			}
+			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries)
+		},
+	}
+	_, err := put.all(ctx, actions)
+	return err
+}
+
+// nothing is the scan of a statement whose answer is not wanted.
+func nothing(pgx.Rows) error { return nil }
+
+// Rows with a key are inserted in the order of their keys, so that two batches that share some wait
+// for each other in one direction. A key that another transaction has inserted meanwhile is neither
+// seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
+const insertExecutions = `
+with asked as materialized (
+    select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as a(ref, parameters, key, n)
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+seen as materialized (
+    select a.n, a.parameters, a.key, old.id as existing, t.*
+      from asked a
+      left join action t on t.ref = a.ref
+      left join execution old on old.idempotency_key = a.key
+     order by a.n
+),
+fresh as materialized (
+    select nextval(pg_get_serial_sequence('execution', 'id')) as new_id, s.*
+      from seen s where s.existing is null and s.id is not null
+),
+inserted as (
+    insert into execution (
+        id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries,
+        parameters, idempotency_key, created, due_at, written_by
+    )
+    select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries,
+           f.parameters::json, f.key, c.now, c.now, 'api'
+      from fresh f cross join clock c
+     order by f.key nulls first, f.n
+    on conflict (idempotency_key) where idempotency_key is not null do nothing
+    returning id
+)
+select s.n, s.existing as id, s.existing is not null as existed, false as is_new from seen s where s.existing is not null or s.id is null
+union all
+select f.n, f.new_id, false, true from fresh f
+union all
+select 0, i.id, false, true from inserted i`
+
+// Create implements store.Client.
+func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return s.creates.do(ctx, "creating executions", items)
+}
+
+func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]store.Created, []error) {
+	type keyed struct {
+		item store.NewExecution
+		n    int
+	}
+	create := step[keyed, store.Created]{
+		op: "creating executions",
+		row: func(k *keyed) any {
+			// Without a key no two requests are about the same execution.
+			if k.item.IdempotencyKey == "" {
+				return k.n
+			}
+			return k.item.IdempotencyKey
+		},
+		run: func(ctx context.Context, items []keyed, results []store.Created) error {
+			all := make([]store.NewExecution, len(items))
+			for i := range items {
+				all[i] = items[i].item
+			}
+			return s.insert(ctx, all, results)
+		},
+	}
+	all := make([]keyed, len(items))
+	for i := range items {
+		all[i] = keyed{items[i], i}
+	}
+	return create.each(ctx, all)
+}
+
+func (s *Store) insert(ctx context.Context, items []store.NewExecution, results []store.Created) error {
+	var refs []string
+	var parameters, keys []*string
+	for i := range items {
+		refs = append(refs, items[i].ActionRef)
+		parameters = append(parameters, jsonOrNull(items[i].Parameters))
+		keys = append(keys, orNull(items[i].IdempotencyKey))
+	}
+	const op = "creating executions"
+	inserted := make(map[int64]bool, len(items))
+	fresh := make(map[int]int64, len(items))
+	scan := func(rows pgx.Rows) error {
+		var n int
+		var id *int64
+		var existed, isNew bool
+		if err := rows.Scan(&n, &id, &existed, &isNew); err != nil {
+			return err
+		}
+		switch {
+		case n == 0:
+			inserted[*id] = true
+		case isNew:
+			fresh[n-1] = *id
+		case existed:
+			delete(fresh, n-1)
+			results[n-1] = store.Created{ID: execution.ID(*id), Existed: true}
+		default:
+			delete(fresh, n-1)
+			results[n-1] = store.Created{UnknownAction: true}
+		}
+		return nil
+	}
+	if err := s.query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys); err != nil {
+		return err
+	}
+	var overtaken []int
+	for n, id := range fresh {
+		if inserted[id] {
+			results[n] = store.Created{ID: execution.ID(id)}
+		} else {
+			overtaken = append(overtaken, n)
+		}
+	}
+	slices.SortFunc(overtaken, cmp.Compare[int])
+	return s.lookUpKeys(ctx, items, overtaken, len(inserted) > 0, results)
+}
+
+// lookUpKeys finds the rows of keys that another transaction has inserted while ours waited for it.
+func (s *Store) lookUpKeys(ctx context.Context, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
+	if len(places) == 0 {
+		return nil
+	}
+	byKey := make(map[string]int, len(places))
+	var keys []string
+	for _, n := range places {
+		byKey[items[n].IdempotencyKey] = n
+		keys = append(keys, items[n].IdempotencyKey)
+	}
+	const op = "creating executions: reading what exists"
+	err := s.query(ctx, op, func(rows pgx.Rows) error {
+		var key string
+		var id int64
+		if err := rows.Scan(&key, &id); err != nil {
+			return err
+		}
+		results[byKey[key]] = store.Created{ID: execution.ID(id), Existed: true}
+		return nil
+	}, `select idempotency_key, id from execution where idempotency_key = any($1::text[])`, keys)
+	if err != nil && applied {
+		return unknown(op, err)
+	}
+	return err
+}

@@ -1,0 +1,38 @@
+// Package postgres is the store on PostgreSQL.
+//
+// # One shape of statement
+//
+// Every guarded write is one statement of five steps, and reading one is reading all:
+//
+//	asked   what the caller wants, a row per element of the arrays that it sends
+//	owner   the incarnations that the guard looks at, locked so that they stay as they are
+//	locked  the executions, locked in the order of their ids, in the version that stands now
+//	clock   one moment, read after the last lock was got: the "now" of the whole step
+//	judged  the guard, decided on the locked rows at that moment
+//	moved   the update of what was judged lawful
+//
+// and it answers with the row after the step for what was applied, and with the row that stands
+// there for what was refused.
+//
+// The guard stands on the locked rows and not in the WHERE of the update. In READ COMMITTED an
+// update first looks at its snapshot: a row that became lawful while the statement waited for its
+// lock would be passed over although the row that is answered fits the guard. And a moment that was
+// read before waiting would let a claim slip in after its deadline. Locking first has neither
+// problem, and it takes the locks in one order, so that two batches wait for each other at most in
+// one direction: incarnations before executions, each by id.
+//
+// No statement names a row twice: UPDATE … FROM would apply one of the two and drop the other in
+// silence. A call that does is split into rounds.
+//
+// # Plans
+//
+// All statements reach their rows by an index, so the store's connections turn off every plan that
+// would not: sequential and bitmap scans, hash and merge joins. They also plan each statement once,
+// without looking at its arguments. A plan made while the table was empty, or with statistics from
+// before a burst, is then the plan that a full table needs.
+//
+// # What a caller may conclude from an error
+//
+// See errors.go. In one sentence: a refusal that the server itself wrote means that nothing was
+// applied, a statement that was sent and not answered means that nobody knows.
+package postgres

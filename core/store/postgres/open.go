@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/migrations"
+)
+
+// Options configures a Store. The zero value is what a daemon uses.
+type Options struct {
+	// MaxConns bounds the pool; 0 means 16. More does not help: batches do.
+	MaxConns int
+	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
+	ConnectTimeout time.Duration
+	// StatementTimeout is how long the server works on a statement; 0 means 10 s. A call's own
+	// deadline counts too.
+	StatementTimeout time.Duration
+	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout.
+	LockTimeout time.Duration
+	// IdleInTransactionTimeout frees what the server holds for a client that fell silent in the
+	// middle of a transaction; 0 means 5 s.
+	IdleInTransactionTimeout time.Duration
+	// Migrate brings the schema up to date before the store is used.
+	Migrate bool
+
+	// BatchRows and BatchWait bound what calls made at the same time are put together into: 100 rows
+	// and a millisecond if 0.
+	BatchRows int
+	BatchWait time.Duration
+
+	// Now replaces the database's clock where it returns true. It is for tests; nil in production.
+	Now func() (time.Time, bool)
+}
+
+func (o Options) withDefaults() Options {
+	fill(&o.MaxConns, 16)
+	fill(&o.ConnectTimeout, 5*time.Second)
+	fill(&o.StatementTimeout, 10*time.Second)
+	fill(&o.LockTimeout, o.StatementTimeout/2)
+	fill(&o.IdleInTransactionTimeout, 5*time.Second)
+	fill(&o.BatchRows, 100)
+	fill(&o.BatchWait, time.Millisecond)
+	return o
+}
+
+func fill[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// inFlight is how many batches of one kind may be under way at a time. The second and further ones
+// are for when the first waits for a lock; more only compete for the same rows' pages.
+const inFlight = 4
+
+// Store is store.Store on a pool of connections. It is safe for concurrent use.
+type Store struct {
+	pool    *pgxpool.Pool
+	options Options
+
+	executions *batcher[execution.ID, *execution.Execution]
+	creates    *batcher[store.NewExecution, store.Created]
+	published  *batcher[execution.Key, struct{}]
+	claims     *batcher[claim, claimed]
+	finishes   *batcher[finish, store.Outcome]
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open connects to a database and, if the options say so, migrates it. A database that can't be
+// reached is an error that is store.ErrUnavailable.
+func Open(ctx context.Context, url string, options Options) (*Store, error) {
+	options = options.withDefaults()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	configure(config, options)
+	if options.Migrate {
+		if err := migrate(ctx, config.ConnConfig); err != nil {
+			return nil, err
+		}
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("postgres: %w", err)
+	}
+	s := &Store{pool: pool, options: options}
+	s.executions = newBatcher(options, s.readExecutions)
+	s.creates = newBatcher(options, s.createEach)
+	s.published = newBatcher(options, s.markEach)
+	s.claims = newBatcher(options, s.claimEach)
+	s.finishes = newBatcher(options, s.finishEach)
+	if err := s.query(ctx, "connecting", func(pgx.Rows) error { return nil }, "select 1 where $1", true); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close waits for the calls under way and ends all connections.
+func (s *Store) Close() { s.pool.Close() }
+
+// configure sets what every connection of the store has.
+func configure(config *pgxpool.Config, o Options) {
+	config.MaxConns = int32(o.MaxConns)
+	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	set := config.ConnConfig.RuntimeParams
+	if set["application_name"] == "" {
+		set["application_name"] = "handoff"
+	}
+	set["statement_timeout"] = milliseconds(o.StatementTimeout)
+	set["lock_timeout"] = milliseconds(o.LockTimeout)
+	set["idle_in_transaction_session_timeout"] = milliseconds(o.IdleInTransactionTimeout)
+	// A statement whose client is gone ends instead of holding its locks to its own end.
+	set["client_connection_check_interval"] = "1000"
+	// The isolation that the statements are written for, whatever the server's default.
+	set["default_transaction_isolation"] = "read committed"
+	// See "Plans" in the package comment.
+	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
+		set[off] = "off"
+	}
+	set["plan_cache_mode"] = "force_generic_plan"
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return unavailable("connecting", err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
+	if err := migrations.Up(ctx, conn); err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	return nil
+}
+
+// now is the parameter by which a test moves the database's clock: null in production.
+func (s *Store) now() *time.Time {
+	if s.options.Now != nil {
+		if t, ok := s.options.Now(); ok {
+			return &t
+		}
+	}
+	return nil
+}

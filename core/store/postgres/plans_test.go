@@ -1,0 +1,210 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/live/provision"
+)
+
+// fill makes 200,000 executions: mostly history, and of the rest some in every status.
+const fillRows = `
+set session_replication_role = replica;
+insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 1);
+with new as (insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, 200) n returning id, incarnation)
+insert into worker_incarnation (worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
+select id, 1, 1, (case when incarnation > 190 then 'lost' else 'active' end)::worker_lifecycle, '{shell}', 10, now() + interval '1 hour', now(), true
+  from new order by incarnation;
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch,
+    dispatch_deadline, run_deadline, due_at, created, scheduling_at, scheduling_by, scheduling_expires_at, scheduled_at, started_at, claim_beat,
+    ended, orchestrated_at, written_by, idempotency_key)
+select 1, 'a', 'runtime' || n % 5, '/bin/a', 1, s.status, w, w, case when w is null then 0 else 1 end,
+       case when w is not null then at end, case when claimed then at end, at, at,
+       case when s.status = 'scheduling' then at end, case when s.status = 'scheduling' then 'e' end, case when s.status = 'scheduling' then at end,
+       case when w is not null then at end, case when claimed then at end, case when claimed then 1 end,
+       case when s.status >= 'completed' then at end, case when s.status >= 'completed' and n % 200 > 20 then at end, 'api',
+       case when n % 10 = 0 then 'key' || n end
+  from generate_series(1, 200000) n
+ cross join lateral (select (case when n % 100 < 2 then 'requested' when n % 100 = 2 then 'scheduling' when n % 100 = 3 then 'scheduled'
+       when n % 100 = 4 then 'running' else 'completed' end)::execution_status as status) s
+ cross join lateral (select case when s.status in ('scheduled', 'running', 'completed') then n / 100 % 200 + 1 end as w,
+       s.status in ('running', 'completed') as claimed, clock_timestamp() - n * interval '1 millisecond' as at) x;
+set session_replication_role = origin`
+
+// hot is a statement with arguments as the store sends them, and how many rows it may touch.
+type hot struct {
+	name, sql string
+	args      []any
+	most      float64
+}
+
+func hotStatements() []hot {
+	const batch = 100
+	var ids, epochs, ones, owners []int64
+	var falses []bool
+	var zero []time.Duration
+	var texts, refs, completed []string
+	var nulls []*string
+	var counts []*int32
+	var most []int32
+	one := int32(1)
+	for i := range int64(batch) {
+		// Scheduled rows all over the table, and who has them.
+		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
+		falses, zero, texts = append(falses, false), append(zero, 0), append(texts, "owner_gone")
+		nulls, refs, completed = append(nulls, nil), append(refs, "a"), append(completed, "completed")
+		counts, most = append(counts, &one), append(most, 3)
+	}
+	by := make([]string, batch)
+	for i := range by {
+		by[i] = "reconciler"
+	}
+	var now *time.Time
+	all := []hot{
+		{"Executions", selectExecutions, []any{ids}, batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls}, batch},
+		{"Workers", selectWorkers, []any{now}, 4000},
+		{"ClaimForScheduling", claimForScheduling, []any{now, "e", time.Minute, []string{"runtime1"}, []int64{100}, int64(100)}, 400},
+		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero}, batch},
+		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
+		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero}, batch},
+		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},
+		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
+		{"Claim", claimRows, []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
+		{"Finish", finishRows, []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
+		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},
+		{"Heartbeat, unheld", endUnheld, []any{now, int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
+		{"Release", releaseAll, []any{now, int64(4)}, 2500},
+	}
+	for ground, sql := range finders {
+		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100}, 600})
+	}
+	return all
+}
+
+// node is what the test reads of a plan.
+type node struct {
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Removed  float64 `json:"Rows Removed by Filter"`
+	Plans    []node
+}
+
+func (n *node) walk(f func(*node)) {
+	f(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(f)
+	}
+}
+
+// Every hot statement reaches its rows by an index and touches few: with fresh statistics, with
+// statistics from when the table was empty, and with plans made then.
+func TestPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 200,000 rows")
+	}
+	ctx := t.Context()
+	s, err := Open(ctx, provision.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("alter table execution set (autovacuum_enabled = off); analyze execution")
+	for _, h := range hotStatements() {
+		// Execution makes the generic plan, and the session keeps it.
+		explain(t, conn.Conn(), h)
+	}
+	exec(fillRows)
+	t.Run("plans made on an empty table", func(t *testing.T) { judge(t, conn.Conn()) })
+	exec("discard plans")
+	t.Run("statistics of an empty table", func(t *testing.T) { judge(t, conn.Conn()) })
+	exec("analyze execution")
+	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn.Conn()) })
+}
+
+func judge(t *testing.T, conn *pgx.Conn) {
+	for _, h := range hotStatements() {
+		plan := explain(t, conn, h)
+		text := ""
+		touched := 0.0
+		bad := false
+		plan.walk(func(n *node) {
+			if n.Relation != "execution" || n.Type == "ModifyTable" {
+				return
+			}
+			rows := (n.Rows + n.Removed) * n.Loops
+			touched = max(touched, rows)
+			bad = bad || n.Type == "Seq Scan" || n.Type == "Bitmap Heap Scan"
+			text += fmt.Sprintf("\n\t%s using %s: %.0f rows in %.0f loops", n.Type, n.Index, rows, n.Loops)
+		})
+		if bad || touched > h.most {
+			t.Errorf("%s touches %.0f rows, at most %.0f expected:%s", h.name, touched, h.most, text)
+		}
+		if os.Getenv("PLANS") != "" {
+			t.Logf("%s:%s", h.name, text)
+		}
+	}
+}
+
+// explain executes a statement as the store would, prepared and with a generic plan, takes it back,
+// and returns what the server did.
+func explain(t *testing.T, conn *pgx.Conn, h hot) *node {
+	t.Helper()
+	ctx := t.Context()
+	name := "hot_" + strings.Map(func(r rune) rune {
+		if r == ' ' || r == ',' {
+			return '_'
+		}
+		return r
+	}, h.name)
+	described, err := conn.Prepare(ctx, name, h.sql)
+	if err != nil {
+		t.Fatalf("%s: %v", h.name, err)
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx) // nothing is left of it either way
+	literals := make([]string, len(h.args))
+	for i, arg := range h.args {
+		buffer, err := conn.TypeMap().Encode(described.ParamOIDs[i], pgx.TextFormatCode, arg, nil)
+		if err != nil {
+			t.Fatalf("%s: argument %d: %v", h.name, i+1, err)
+		}
+		literals[i] = "null"
+		if buffer != nil {
+			literals[i] = "'" + string(buffer) + "'"
+		}
+	}
+	var answer []byte
+	sql := fmt.Sprintf("explain (analyze, timing off, format json) execute %q (%s)", name, strings.Join(literals, ", "))
+	if err := tx.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", h.name, err)
+	}
+	var plans []struct{ Plan node }
+	if err := json.Unmarshal(answer, &plans); err != nil {
+		t.Fatal(err)
+	}
+	return &plans[0].Plan
+}

@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// finders are the questions by ground. Each reads one partial index in its order and stops at the
+// limit. $1 is the clock, $2 the age, $3 the limit.
+var finders = map[store.Ground]string{
+	store.Unclaimed: find(`
+		from execution e
+		where e.status = 'scheduled' and e.scheduled_at <= (select now from clock) - $2::interval
+		order by e.scheduled_at, e.id`),
+	store.Unpublished: find(`
+		from execution e
+		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
+		order by e.scheduled_at, e.id`),
+	store.Overrun: find(`
+		from execution e
+		where e.status in ('running', 'canceling') and e.run_deadline <= (select now from clock) - $2::interval
+		order by e.run_deadline, e.id`),
+	store.ClaimExpired: find(`
+		from execution e
+		where e.status = 'scheduling' and e.scheduling_expires_at < (select now from clock) and $2::interval is not null
+		order by e.scheduling_expires_at, e.id`),
+	store.Unorchestrated: find(`
+		from execution e
+		where e.status >= 'completed' and e.orchestrated_at is null and e.ended <= (select now from clock) - $2::interval
+		order by e.ended, e.id`),
+	store.Due: find(`
+		from holding h
+		cross join lateral (
+			select * from execution r
+			where r.status = 'requested' and r.runtime = h.runtime and r.due_at <= (select now from clock) and $2::interval is not null
+			order by r.due_at, r.id
+			limit $3::bigint
+		) e
+		order by e.due_at, e.id`, `
+		holding (runtime) as (
+			select min(e.runtime) from execution e where e.status = 'requested'
+			union all
+			select (select min(e.runtime) from execution e where e.status = 'requested' and e.runtime > h.runtime)
+			  from holding h where h.runtime is not null
+		)`),
+	// Incarnations outlive their work by far, so the walk is along those that hold something.
+	store.OwnerGone: find(`
+		from holding h
+		join worker_incarnation i on i.incarnation = h.incarnation
+		join execution e on e.incarnation = i.incarnation and e.status in ('scheduled', 'running', 'canceling')
+		where i.lifecycle in ('draining', 'stopped', 'lost')
+		  and (e.status = 'scheduled' or i.lifecycle <> 'draining' and i.lease_expires_at <= (select now from clock) - $2::interval)
+		order by e.status <> 'scheduled', case e.status when 'scheduled' then e.scheduled_at else e.started_at end, e.id`, `
+		holding (incarnation) as (
+			select min(e.incarnation) from execution e where e.status in ('scheduled', 'running', 'canceling')
+			union all
+			select (select min(e.incarnation) from execution e
+			         where e.status in ('scheduled', 'running', 'canceling') and e.incarnation > h.incarnation)
+			  from holding h where h.incarnation is not null
+		)`),
+}
+
+func find(from string, lists ...string) string {
+	with := `with recursive clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)`
+	for _, list := range lists {
+		with += "," + list
+	}
+	return text(with + ` select {e} ` + from + ` limit $3::bigint`)
+}
+
+// Find implements store.Executor.
+func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	question, known := finders[f.Ground]
+	if !known || f.Limit <= 0 {
+		return nil, nil
+	}
+	var found []execution.Execution
+	if err := s.query(ctx, "finding", reader(&found), question, s.now(), f.Age, f.Limit); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// grounds are the names of those that a reclaim may stand on.
+var grounds = map[store.Ground]string{
+	store.Unclaimed: "unclaimed", store.DeadLettered: "dead_lettered", store.Undeliverable: "undeliverable",
+	store.Unpublished: "unpublished", store.OwnerGone: "owner_gone", store.Overrun: "overrun", store.ClaimExpired: "claim_expired",
+}
+
+// The owners are locked by a look at the rows that is not locked itself. If a row has got another
+// owner by the time that it is locked, it has got another epoch too, and is refused.
+var reclaim = text(`
+with asked as materialized (
+    select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],
+                         $9::boolean[], $10::int[], $11::boolean[], $12::interval[], $13::text[])
+        with ordinality as a(ask_id, ask_epoch, ask_ground, ask_age, ask_by, ask_reason, ask_result,
+                             ask_fail, ask_max, ask_counts, ask_delay, ask_to, n)
+),
+owner as materialized (
+    select i.* from worker_incarnation i
+     where i.incarnation = any(array(select e.incarnation from execution e where e.id = any($2::bigint[])))
+     order by i.incarnation for share
+),
+locked as materialized (
+    select a.*, e.* from asked a join execution e on e.id = a.ask_id
+     where (select count(*) from owner) >= 0
+     order by e.id for no key update of e
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+given as materialized (
+    select l.*, c.now, l.status in ('running', 'canceling') as claimed,
+           l.epoch = l.ask_epoch and coalesce(case l.ask_ground
+               when 'unclaimed' then l.status = 'scheduled' and l.scheduled_at <= c.now - l.ask_age
+               when 'dead_lettered' then l.status = 'scheduled'
+               when 'undeliverable' then l.status = 'scheduled'
+               when 'unpublished' then l.status = 'scheduled' and l.published_at is null and l.scheduled_at <= c.now - l.ask_age
+               when 'owner_gone' then case
+                   when l.status = 'scheduled' then o.lifecycle in ('draining', 'stopped', 'lost')
+                   when l.status in ('running', 'canceling') then
+                        o.lifecycle in ('stopped', 'lost') and o.lease_expires_at <= c.now - l.ask_age
+               end
+               when 'overrun' then l.status in ('running', 'canceling') and l.run_deadline <= c.now - l.ask_age
+               when 'claim_expired' then l.status = 'scheduling' and l.scheduling_expires_at < c.now
+           end, false) as lawful,
+           (l.ask_counts and coalesce(o.lifecycle = 'active', false))::int as used
+      from locked l cross join clock c
+      left join owner o on o.incarnation = l.incarnation
+),
+judged as materialized (
+    select g.*, not (g.claimed or g.ask_fail or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back from given g
+),
+moved as (
+    update execution e
+       set status = case when j.claimed then j.ask_to when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
+           dispatches = case when j.claimed then e.dispatches else e.dispatches + j.used end,
+           failure_reason = case when j.back then e.failure_reason else j.ask_reason::failure_reason end,
+           result = case when j.back then e.result else j.ask_result::json end,
+           written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
+           written_reason = j.ask_reason::failure_reason
+      from judged j
+     where e.id = j.id and j.lawful
+    returning j.n, e.*
+)
+select m.n, true, false, {m} from moved m
+union all
+select j.n, false, false, {j} from judged j where not j.lawful`)
+
+// Reclaim implements store.Executor.
+func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, error) {
+	const op = "reclaiming"
+	return step[store.Reclaim, outcome]{
+		op:  op,
+		row: func(r *store.Reclaim) any { return r.Key.ID },
+		run: func(ctx context.Context, rs []store.Reclaim, results []outcome) error {
+			var ids, epochs []int64
+			var by, ground []string
+			var reasons, texts, to []*string
+			var ages, delays []time.Duration
+			var fail, counts []bool
+			var most []int32
+			for i := range rs {
+				r := &rs[i]
+				ids, epochs = append(ids, int64(r.Key.ID)), append(epochs, int64(r.Key.Epoch))
+				ground, by, ages = append(ground, grounds[r.Ground]), append(by, r.By.String()), append(ages, r.Age)
+				reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
+				fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
+				counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
+			}
+			return s.query(ctx, op, outcomes(results), reclaim, s.now(), ids, epochs, ground, ages, by, reasons, texts,
+				fail, most, counts, delays, to)
+		},
+	}.all(ctx, rs)
+}
+
+func statusOrNull(status execution.Status) *string {
+	if status == execution.None {
+		return nil
+	}
+	return orNull(status.String())
+}
+
+const reap = `
+with asked as materialized (
+    select * from unnest($2::bigint[], $3::bigint[], $4::bigint[]) with ordinality as a(ask_worker, ask_incarnation, ask_beat, n)
+),
+locked as materialized (
+    select a.n, a.ask_beat, i.* from asked a
+      join worker_incarnation i on i.incarnation = a.ask_incarnation and i.worker = a.ask_worker
+     order by i.incarnation for no key update of i
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l)
+update worker_incarnation i
+   set lifecycle = 'lost'
+  from locked l, clock c
+ where i.incarnation = l.incarnation
+   and l.lifecycle not in ('stopped', 'lost') and l.beat = l.ask_beat and l.lease_expires_at < c.now
+returning l.n`
+
+// Reap implements store.Executor.
+func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	const op = "marking workers lost"
+	return step[store.Reap, bool]{
+		op:  op,
+		row: func(r *store.Reap) any { return r.Incarnation },
+		run: func(ctx context.Context, rs []store.Reap, marked []bool) error {
+			var workers, incarnations, beats []int64
+			for _, r := range rs {
+				workers, incarnations = append(workers, int64(r.ID)), append(incarnations, int64(r.Incarnation))
+				beats = append(beats, int64(r.Beat))
+			}
+			return s.query(ctx, op, func(rows pgx.Rows) error {
+				var n int
+				if err := rows.Scan(&n); err != nil {
+					return err
+				}
+				marked[n-1] = true
+				return nil
+			}, reap, s.now(), workers, incarnations, beats)
+		},
+	}.all(ctx, rs)
+}

@@ -1,0 +1,283 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+const nextIncarnation = `select nextval(pg_get_serial_sequence('worker_incarnation', 'incarnation'))`
+
+// The update changes nothing: it locks the name's row, which makes registrations of one name follow
+// one another.
+const lockWorker = `
+insert into worker (name, incarnation) values ($1, $2)
+on conflict (name) do update set name = excluded.name
+returning id, incarnation`
+
+const insertIncarnation = `
+with superseded as (
+    update worker_incarnation set lifecycle = 'lost' where incarnation = $4 and lifecycle not in ('stopped', 'lost')
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+registered as (
+    insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at)
+    select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now from clock c
+)
+update worker set incarnation = $3 where id = $2`
+
+// Register implements store.Worker.
+func (s *Store) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	var registered store.Registered
+	err := s.transaction(ctx, "registering", func(tx pgx.Tx) error {
+		var id, incarnation, current int64
+		if err := tx.QueryRow(ctx, nextIncarnation).Scan(&incarnation); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, lockWorker, g.Name, incarnation).Scan(&id, &current); err != nil {
+			return err
+		}
+		if current != incarnation {
+			var process, attempt int64
+			err := tx.QueryRow(ctx, `select process, attempt from worker_incarnation where incarnation = $1 for no key update`, current).
+				Scan(&process, &attempt)
+			if err != nil {
+				return err
+			}
+			if uint64(process) == g.Process && uint64(attempt) >= g.Attempt {
+				return store.ErrLost
+			}
+		}
+		runtimes := g.Runtimes
+		if runtimes == nil {
+			runtimes = []string{}
+		}
+		// A process draws its number from all 64 bits; the column keeps the bits.
+		_, err := tx.Exec(ctx, insertIncarnation, s.now(), id, incarnation, current, int64(g.Process), int64(g.Attempt), //nolint:gosec // see above
+			runtimes, g.Capacity, g.Lease)
+		registered.WorkerKey = store.WorkerKey{ID: execution.WorkerID(id), Incarnation: execution.Incarnation(incarnation)}
+		return err
+	})
+	if err != nil {
+		return store.Registered{}, err
+	}
+	return registered, nil
+}
+
+// standing is what an incarnation may do in its own name.
+type standing struct {
+	found, current, sameProcess bool
+	lifecycle                   execution.Lifecycle
+	leaseValid                  bool
+}
+
+// refusal is nil for an incarnation that may act.
+func (st standing) refusal() error {
+	switch {
+	case !st.found:
+		return store.ErrLost
+	case !st.current && !st.sameProcess:
+		return store.ErrSuperseded
+	case !st.current || st.lifecycle.Gone():
+		return store.ErrLost
+	}
+	return nil
+}
+
+const selectStanding = `
+select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.process,
+       coalesce($3::timestamptz, clock_timestamp()) <= i.lease_expires_at
+  from worker_incarnation i
+  join worker w on w.id = i.worker
+  join worker_incarnation newest on newest.incarnation = w.incarnation
+ where i.incarnation = $1 and i.worker = $2`
+
+func (s *Store) standing(ctx context.Context, q queryer, w store.WorkerKey) (st standing, err error) {
+	err = read(ctx, q, func(rows pgx.Rows) error {
+		var lifecycle string
+		if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid); err != nil {
+			return err
+		}
+		st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
+		return nil
+	}, selectStanding, int64(w.Incarnation), int64(w.ID), s.now())
+	return st, err
+}
+
+// held locks the incarnation to the end of the transaction and answers for it then. The lock has a
+// statement of its own: who has superseded the incarnation while we waited is seen by the next one.
+func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (standing, error) {
+	_, err := tx.Exec(ctx, `select from worker_incarnation where incarnation = $1 for no key update`, int64(w.Incarnation))
+	if err != nil {
+		return standing{}, err
+	}
+	return s.standing(ctx, tx, w)
+}
+
+// SetLifecycle implements store.Worker.
+func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	return s.transaction(ctx, "setting a worker's lifecycle", func(tx pgx.Tx) error {
+		st, err := s.held(ctx, tx, w)
+		if err != nil {
+			return err
+		}
+		if st.found && st.lifecycle == to {
+			return nil
+		}
+		if err := st.refusal(); err != nil {
+			return err
+		}
+		if st.lifecycle > to {
+			return nil
+		}
+		_, err = tx.Exec(ctx, `update worker_incarnation set lifecycle = $2::text::worker_lifecycle where incarnation = $1`,
+			int64(w.Incarnation), to.String())
+		return err
+	})
+}
+
+// A beat that comes late must not undo a newer one.
+const renew = `
+update worker_incarnation
+   set beat = $3, consumer_alive = $4,
+       last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
+       lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $5::interval
+ where incarnation = $2 and beat < $3`
+
+const selectLost = `
+select a.n
+  from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
+  join execution e on e.id = a.id
+ where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed'`
+
+// What the database believes this incarnation to run and it does not.
+const endUnheld = `
+with missing as materialized (
+    select e.id from execution e
+     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $3
+       and not exists (select from unnest($4::bigint[], $5::bigint[]) as h(id, epoch) where h.id = e.id and h.epoch = e.epoch)
+     order by e.id for no key update
+)
+update execution e
+   set status = 'failed', failure_reason = 'worker_lost', result = $6::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
+       written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch, written_reason = 'worker_lost'
+  from missing m
+ where e.id = m.id`
+
+// Heartbeat implements store.Worker. It is a transaction because its second statement has to see
+// what was committed before the first one got the incarnation's lock: while that is held no row can
+// be dispatched to the incarnation, claimed by it or taken back from it.
+func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	var reply store.BeatReply
+	err := s.transaction(ctx, "renewing a lease", func(tx pgx.Tx) error {
+		reply = store.BeatReply{}
+		st, err := s.held(ctx, tx, b.WorkerKey)
+		if err != nil {
+			return err
+		}
+		if err := st.refusal(); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, renew, s.now(), int64(b.Incarnation), int64(b.Number), b.ConsumerAlive, b.Lease); err != nil {
+			return err
+		}
+		ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
+		for i, key := range b.Held {
+			ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
+		}
+		var lost []int
+		if len(ids) > 0 {
+			err := read(ctx, tx, func(rows pgx.Rows) error {
+				var n int
+				err := rows.Scan(&n)
+				lost = append(lost, n-1)
+				return err
+			}, selectLost, int64(b.Incarnation), ids, epochs)
+			if err != nil {
+				return err
+			}
+		}
+		slices.Sort(lost)
+		for _, n := range lost {
+			reply.Lost = append(reply.Lost, b.Held[n])
+		}
+		_, err = tx.Exec(ctx, endUnheld, s.now(), int64(b.Incarnation), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
+			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
+		}))
+		return err
+	})
+	if err != nil {
+		return store.BeatReply{}, err
+	}
+	return reply, nil
+}
+
+var releaseAll = text(`
+with owner as materialized (select i.incarnation from worker_incarnation i where i.incarnation = $2 and i.lifecycle = 'draining'),
+locked as materialized (
+    select e.id, e.scheduled_at from execution e join owner o on o.incarnation = e.incarnation
+     where e.status = 'scheduled' order by e.id for no key update of e
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+judged as materialized (select l.*, c.now, true as back, interval '0' as ask_delay from locked l cross join clock c),
+moved as (
+    update execution e
+       set status = 'requested',` + takeBack + `,
+           written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch, written_reason = 'worker_shutdown'
+      from judged j
+     where e.id = j.id
+    returning e.id, e.epoch, j.scheduled_at as was_scheduled_at
+)
+select id, epoch from moved order by was_scheduled_at, id`)
+
+// Release implements store.Worker. Once an incarnation drains nothing is dispatched to it any more, so
+// the statement sees all there is.
+func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	var released []execution.Key
+	err := s.transaction(ctx, "releasing", func(tx pgx.Tx) error {
+		released = nil
+		st, err := s.held(ctx, tx, w)
+		if err != nil {
+			return err
+		}
+		if err := st.refusal(); err != nil {
+			return err
+		}
+		return read(ctx, tx, func(rows pgx.Rows) error {
+			var key execution.Key
+			err := rows.Scan(&key.ID, &key.Epoch)
+			released = append(released, key)
+			return err
+		}, releaseAll, s.now(), int64(w.Incarnation))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return released, nil
+}
+
+// stands answers for a caller that the guard of a claim has refused, or for whom there was no row to
+// ask. It is asked afterwards: being gone is final, and a lease that has ended was not valid then.
+func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return unavailable("claiming", err)
+	}
+	defer conn.Release()
+	st, err := s.standing(ctx, conn, w)
+	switch {
+	case err != nil:
+		return unavailable("claiming", err)
+	case st.refusal() != nil:
+		return st.refusal()
+	case !st.leaseValid:
+		return store.ErrLost
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"handoff/core/execution"
+)
+
+// rowColumns are the columns of execution that make an execution.Execution, in the order of record.
+var rowColumns = strings.Fields(`
+	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries parameters status
+	worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline result failure_reason
+	original_execution retry_count retry_reason retry_at idempotency_key
+	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
+	ended orchestrated_at`)
+
+// text completes a statement: {e} stands for the columns of a row of the table or list e.
+func text(sql string) string {
+	for _, list := range []string{"e", "m", "j"} {
+		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
+	}
+	return sql
+}
+
+// record is a row as the driver reads it.
+type record struct {
+	id                              int64
+	ref, runtime, entrypoint        string
+	timeout, dispatchTimeout        pgtype.Float8
+	maxRetries                      int
+	parameters, result              []byte
+	status                          string
+	worker, incarnation, avoid      pgtype.Int8
+	epoch                           int64
+	dispatches, retryCount          int
+	reason, retryReason             pgtype.Text
+	original, claimBeat             pgtype.Int8
+	key, schedulingBy               pgtype.Text
+	dispatchDeadline, runDeadline   pgtype.Timestamptz
+	retryAt, created, unschedulable pgtype.Timestamptz
+	schedulingAt, schedulingExpires pgtype.Timestamptz
+	scheduled, published, started   pgtype.Timestamptz
+	ended, orchestrated             pgtype.Timestamptz
+}
+
+// targets returns where to scan a row: some targets of the caller's, then the record's.
+func (r *record) targets(before ...any) []any {
+	return append(before,
+		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.parameters, &r.status,
+		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
+		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.key,
+		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
+		&r.claimBeat, &r.ended, &r.orchestrated,
+	)
+}
+
+// execution turns the record into the domain's type.
+func (r *record) execution() (execution.Execution, error) {
+	status, err := execution.ParseStatus(r.status)
+	if err != nil {
+		return execution.Execution{}, err
+	}
+	reason, err := execution.ParseReason(r.reason.String)
+	if err != nil {
+		return execution.Execution{}, err
+	}
+	retryReason, err := execution.ParseReason(r.retryReason.String)
+	if err != nil {
+		return execution.Execution{}, err
+	}
+	result, err := decodeResult(r.result)
+	if err != nil {
+		return execution.Execution{}, fmt.Errorf("result of execution %d: %w", r.id, err)
+	}
+	return execution.Execution{
+		ID: execution.ID(r.id),
+		Action: execution.Action{
+			Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
+			Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
+		},
+		Parameters: r.parameters, Status: status,
+		Worker: execution.WorkerID(r.worker.Int64), Incarnation: execution.Incarnation(r.incarnation.Int64), Epoch: execution.Epoch(r.epoch),
+		Dispatches: r.dispatches, Avoid: execution.WorkerID(r.avoid.Int64),
+		DispatchDeadline: moment(r.dispatchDeadline), RunDeadline: moment(r.runDeadline),
+		Result: result, FailureReason: reason,
+		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: moment(r.retryAt),
+		IdempotencyKey: r.key.String,
+		Created:        moment(r.created), UnschedulableSince: moment(r.unschedulable),
+		SchedulingAt: moment(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: moment(r.schedulingExpires),
+		ScheduledAt: moment(r.scheduled), PublishedAt: moment(r.published), StartedAt: moment(r.started),
+		ClaimBeat: uint64(r.claimBeat.Int64), Ended: moment(r.ended), OrchestratedAt: moment(r.orchestrated),
+	}, nil
+}
+
+// reader returns a scan that collects rows.
+func reader(found *[]execution.Execution) func(pgx.Rows) error {
+	var r record
+	targets := r.targets()
+	return func(rows pgx.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		e, err := r.execution()
+		if err != nil {
+			return err
+		}
+		*found = append(*found, e)
+		return nil
+	}
+}
+
+// verdict is one line of a guarded statement's answer.
+type verdict struct {
+	// n is the place of the item among those asked, from 1.
+	n       int
+	applied bool
+	// remark is a second boolean that some statements answer.
+	remark bool
+	row    execution.Execution
+}
+
+// verdicts returns a scan that hands each verdict on.
+func verdicts(each func(v *verdict)) func(pgx.Rows) error {
+	var r record
+	var v verdict
+	targets := r.targets(&v.n, &v.applied, &v.remark)
+	return func(rows pgx.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		var err error
+		if v.row, err = r.execution(); err != nil {
+			return err
+		}
+		each(&v)
+		return nil
+	}
+}
+
+// outcomes returns a scan that fills in outcomes at their places.
+func outcomes(results []outcome) func(pgx.Rows) error {
+	return verdicts(func(v *verdict) { results[v.n-1] = outcome{Applied: v.applied, Row: v.row} })
+}
+
+// moment is a time of the database; null is the zero time.
+func moment(t pgtype.Timestamptz) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}
+
+// Durations of an action are seconds in the database, as the contract names them, and exact to its
+// microsecond. Null is none.
+func seconds(d time.Duration) *float64 {
+	if d == 0 {
+		return nil
+	}
+	s := d.Seconds()
+	return &s
+}
+
+func duration(s pgtype.Float8) time.Duration {
+	return time.Duration(math.Round(s.Float64*1e6)) * time.Microsecond
+}
+
+// result is a Result as it stands in the database. The output stays as the action wrote it, so the
+// object is put together by hand: encoding/json would write it anew.
+func encodeResult(r *execution.Result) *string {
+	if r.Error == "" && r.Message == "" && r.FailedBy == execution.NoPart && len(r.Output) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	field := func(name string, value []byte) {
+		b.WriteByte("{,"[min(b.Len(), 1)])
+		fmt.Fprintf(&b, "%q:%s", name, value)
+	}
+	quoted := func(name, value string) {
+		if value != "" {
+			text, _ := json.Marshal(value) // a string always can be
+			field(name, text)
+		}
+	}
+	quoted("error", r.Error)
+	quoted("message", r.Message)
+	if r.FailedBy != execution.NoPart {
+		quoted("failed_by", r.FailedBy.String())
+	}
+	if len(r.Output) > 0 {
+		field("output", r.Output)
+	}
+	b.WriteByte('}')
+	s := b.String()
+	return &s
+}
+
+func decodeResult(text []byte) (execution.Result, error) {
+	if len(text) == 0 {
+		return execution.Result{}, nil
+	}
+	var r struct {
+		execution.Result
+		FailedBy string `json:"failed_by"`
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return execution.Result{}, err
+	}
+	for p := execution.NoPart; int(p) < execution.Parts; p++ {
+		if p.String() == r.FailedBy {
+			r.Result.FailedBy = p
+		}
+	}
+	return r.Result, nil
+}
+
+// Null stands for the zero value.
+
+func orNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func jsonOrNull(raw json.RawMessage) *string {
+	if len(raw) == 0 {
+		return nil
+	}
+	s := string(raw)
+	return &s
+}
+
+func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }

@@ -1,0 +1,127 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"handoff/core/store"
+)
+
+// step is one kind of guarded statement for many rows.
+type step[Q, R any] struct {
+	op string
+	// row names the row that an item is about.
+	row func(*Q) any
+	// run executes one statement for items of which no two are about one row, and fills in the
+	// results at the items' places.
+	run func(ctx context.Context, items []Q, results []R) error
+}
+
+// each makes the step for every item, in one statement if it can be: further ones for items that are
+// about the same row as an earlier one, and one a row after an error that lies in the request, so
+// that one bad row does not stop the rest. It returns an error for each item.
+func (st step[Q, R]) each(ctx context.Context, items []Q) ([]R, []error) {
+	results, errs := make([]R, len(items)), make([]error, len(items))
+	var broken error
+	for _, round := range st.rounds(items) {
+		if broken != nil {
+			for _, i := range round {
+				errs[i] = unavailable(st.op, fmt.Errorf("not sent after: %w", broken))
+			}
+			continue
+		}
+		broken = st.round(ctx, items, round, results, errs)
+	}
+	return results, errs
+}
+
+// round makes one statement for the items at some places, and returns an error after which no more
+// should be sent.
+func (st step[Q, R]) round(ctx context.Context, items []Q, places []int, results []R, errs []error) error {
+	batch, out := make([]Q, len(places)), make([]R, len(places))
+	for n, i := range places {
+		batch[n] = items[i]
+	}
+	err := st.run(ctx, batch, out)
+	switch {
+	case err == nil:
+		for n, i := range places {
+			results[i] = out[n]
+		}
+		return nil
+	case store.Retriable(err):
+		for _, i := range places {
+			errs[i] = err
+		}
+		return err
+	case len(places) == 1:
+		errs[places[0]] = fmt.Errorf("%w (row %v)", err, st.row(&batch[0]))
+		return nil
+	}
+	var broken error
+	for n, i := range places {
+		if broken != nil {
+			errs[i] = unavailable(st.op, fmt.Errorf("not sent after: %w", broken))
+			continue
+		}
+		broken = st.round(ctx, items, places[n:n+1], results, errs)
+	}
+	return broken
+}
+
+// rounds splits the places of items so that no two in a round are about one row, and what is about
+// one row stays in its order.
+func (st step[Q, R]) rounds(items []Q) [][]int {
+	if len(items) == 0 {
+		return nil
+	}
+	var rounds [][]int
+	seen := make(map[any]int, len(items))
+	for i := range items {
+		row := st.row(&items[i])
+		n := seen[row]
+		seen[row] = n + 1
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], i)
+	}
+	return rounds
+}
+
+// all makes the step for every item of one call. Where the error is about single rows, the results of
+// the others are returned with it.
+func (st step[Q, R]) all(ctx context.Context, items []Q) ([]R, error) {
+	results, errs := st.each(ctx, items)
+	return settle(results, errs)
+}
+
+// settle turns the errors of a call's items into the call's: unavailable only if nothing at all was
+// applied.
+func settle[R any](results []R, errs []error) ([]R, error) {
+	var passing, bad []error
+	clean := true
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			clean = false
+		case store.Retriable(err):
+			clean = clean && !errors.Is(err, store.ErrUnknownOutcome)
+			passing = append(passing, err)
+		default:
+			bad = append(bad, err)
+		}
+	}
+	switch {
+	case len(passing) > 0 && clean:
+		return nil, passing[0]
+	case len(passing) > 0 && errors.Is(passing[0], store.ErrUnknownOutcome):
+		return nil, passing[0]
+	case len(passing) > 0:
+		return nil, unknown("a part of the call", fmt.Errorf("%v", passing[0]))
+	case len(bad) > 0:
+		return results, errors.Join(bad...)
+	}
+	return results, nil
+}

@@ -1,0 +1,190 @@
+package postgres
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// claim is one claim of a batch that may hold those of several incarnations.
+type claim struct {
+	worker store.WorkerKey
+	store.Claim
+}
+
+// claimed is its answer. unfit says that the incarnation may not claim, absent that there is no such
+// row.
+type claimed struct {
+	store.ClaimResult
+	unfit, absent bool
+}
+
+// The remark says that the incarnation is gone or its lease over; the caller is told why.
+var claimRows = text(`
+with asked as materialized (
+    select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
+        with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_beat, n)
+),
+owner as materialized (
+    select i.* from worker_incarnation i where i.incarnation = any($6::bigint[]) order by i.incarnation for share
+),
+locked as materialized (
+    select a.*, e.* from asked a join execution e on e.id = a.ask_id
+     where (select count(*) from owner) >= 0
+     order by e.id for no key update of e
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+judged as materialized (
+    select l.*, c.now,
+           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and c.now <= o.lease_expires_at, false) as fit,
+           l.status = 'scheduled' and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
+               and c.now < l.dispatch_deadline as lawful
+      from locked l cross join clock c
+      left join owner o on o.incarnation = l.ask_incarnation
+),
+moved as (
+    update execution e
+       set status = 'running', started_at = j.now, claim_beat = j.ask_beat,
+           run_deadline = j.now + make_interval(secs => coalesce(e.timeout_seconds, $2::float8)),
+           written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
+      from judged j
+     where e.id = j.id and j.fit and j.lawful
+    returning j.n, e.*
+)
+select m.n, true, false, {m} from moved m
+union all
+select j.n, false, not j.fit, {j} from judged j where not (j.fit and j.lawful)`)
+
+// Claim implements store.Worker.
+func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if len(cs) == 0 {
+		return nil, s.stands(ctx, w)
+	}
+	items := make([]claim, len(cs))
+	for i := range cs {
+		items[i] = claim{w, cs[i]}
+	}
+	answers, err := s.claims.do(ctx, "claiming", items)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]store.ClaimResult, len(answers))
+	unfit, absent := false, true
+	for i := range answers {
+		results[i] = answers[i].ClaimResult
+		unfit, absent = unfit || answers[i].unfit, absent && answers[i].absent
+	}
+	if unfit || absent {
+		err := s.stands(ctx, w)
+		if err == nil && unfit {
+			// It had no lease then, and has renewed it since.
+			err = store.ErrLost
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) {
+	const op = "claiming"
+	return step[claim, claimed]{
+		op:  op,
+		row: func(c *claim) any { return c.Key.ID },
+		run: func(ctx context.Context, cs []claim, results []claimed) error {
+			var ids, epochs, workers, incarnations, beats []int64
+			for i := range cs {
+				c := &cs[i]
+				ids, epochs = append(ids, int64(c.Key.ID)), append(epochs, int64(c.Key.Epoch))
+				workers, incarnations = append(workers, int64(c.worker.ID)), append(incarnations, int64(c.worker.Incarnation))
+				beats = append(beats, int64(c.Beat))
+				results[i].absent = true
+			}
+			return s.query(ctx, op, verdicts(func(v *verdict) {
+				key := cs[v.n-1].Key
+				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
+				results[v.n-1] = claimed{
+					ClaimResult: store.ClaimResult{
+						Outcome:        outcome{Applied: v.applied, Row: v.row},
+						DeadlinePassed: !v.applied && !v.remark && dispatched,
+					},
+					unfit: v.remark,
+				}
+			}), claimRows, s.now(), execution.DefaultTimeout.Seconds(), ids, epochs, workers, incarnations, beats)
+		},
+	}.each(ctx, cs)
+}
+
+// finish is one result of a batch that may hold those of several incarnations.
+type finish struct {
+	worker store.WorkerKey
+	store.Finish
+}
+
+var finishRows = text(`
+with asked as materialized (
+    select * from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
+        with ordinality as a(ask_id, ask_epoch, ask_incarnation, ask_to, ask_reason, ask_result, n)
+),
+locked as materialized (
+    select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+judged as materialized (
+    select l.*, c.now,
+           l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation as lawful
+      from locked l cross join clock c
+),
+moved as (
+    update execution e
+       set status = j.ask_to::execution_status, failure_reason = j.ask_reason::failure_reason, result = j.ask_result::json, ended = j.now,
+           written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
+           written_reason = j.ask_reason::failure_reason
+      from judged j
+     where e.id = j.id and j.lawful
+    returning j.n, e.*
+)
+select m.n, true, false, {m} from moved m
+union all
+select j.n, false, false, {j} from judged j where not j.lawful`)
+
+// Finish implements store.Worker.
+func (s *Store) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]outcome, error) {
+	items := make([]finish, len(fs))
+	for i := range fs {
+		items[i] = finish{w, fs[i]}
+	}
+	return s.finishes.do(ctx, "finishing", items)
+}
+
+func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error) {
+	const op = "finishing"
+	return step[finish, outcome]{
+		op:  op,
+		row: func(f *finish) any { return f.Key.ID },
+		run: func(ctx context.Context, fs []finish, results []outcome) error {
+			var ids, epochs, incarnations []int64
+			var to []string
+			var reasons, texts []*string
+			for i := range fs {
+				f := &fs[i]
+				ids, epochs = append(ids, int64(f.Key.ID)), append(epochs, int64(f.Key.Epoch))
+				incarnations, to = append(incarnations, int64(f.worker.Incarnation)), append(to, f.To.String())
+				reasons, texts = append(reasons, reasonOrNull(f.Reason)), append(texts, encodeResult(&f.Result))
+			}
+			return s.query(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+		},
+	}.each(ctx, fs)
+}
+
+const insertRefused = `
+insert into refused_result (execution, epoch, worker, incarnation, status, reason, result, received_at)
+values ($2, $3, $4, $5, $6::text::execution_status, $7::text::failure_reason, $8::text::json, coalesce($1::timestamptz, clock_timestamp()))`
+
+// KeepRefusedResult implements store.Worker.
+func (s *Store) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	return s.query(ctx, "keeping a refused result", nothing, insertRefused, s.now(), int64(f.Key.ID), int64(f.Key.Epoch),
+		int64(w.ID), int64(w.Incarnation), f.To.String(), reasonOrNull(f.Reason), encodeResult(&f.Result))
+}

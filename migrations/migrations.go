@@ -1,0 +1,164 @@
+// Package migrations holds the schema and applies it.
+//
+// The files are in goose's format, so goose's own tool reads them too. They are applied by the
+// hundred lines here instead of goose's provider, because that one speaks database/sql, which sends a
+// statement again when its reply was lost, and polls for its lock; this one runs on the driver that
+// everything else uses and waits for the lock in the server.
+package migrations
+
+import (
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed *.sql
+var files embed.FS
+
+// lock is the advisory lock under which migrations run: the first eight letters of "handoff.".
+const lock int64 = 0x68616e646f66662e
+
+const versionTable = `create table if not exists schema_version (
+    version    bigint primary key,
+    applied_at timestamptz not null default clock_timestamp()
+)`
+
+// Latest is the version that this build of the program needs.
+func Latest() (int64, error) {
+	all, err := load()
+	if err != nil || len(all) == 0 {
+		return 0, err
+	}
+	return all[len(all)-1].version, nil
+}
+
+// Up applies every migration that the database lacks, in order, each in a transaction of its own.
+// Of several processes that start at once one applies them and the others wait for it.
+func Up(ctx context.Context, conn *pgx.Conn) error {
+	return locked(ctx, conn, func(all []migration, applied int64) error {
+		if n := len(all); n > 0 && applied > all[n-1].version {
+			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: start a newer one", applied, all[n-1].version)
+		}
+		for _, m := range all {
+			if m.version <= applied {
+				continue
+			}
+			if err := m.run(ctx, conn, m.up, "insert into schema_version (version) values ($1)"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Down takes back every migration above a version, newest first.
+func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
+	return locked(ctx, conn, func(all []migration, applied int64) error {
+		for _, m := range slices.Backward(all) {
+			if m.version <= to || m.version > applied {
+				continue
+			}
+			if err := m.run(ctx, conn, m.down, "delete from schema_version where version = $1"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// locked calls f under the lock, with the version that the database is at. The lock is the
+// session's: a process that dies lets go of it.
+func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
+	all, err := load()
+	if err != nil {
+		return err
+	}
+	// Waiting for whoever migrates now, and building an index, take as long as they take.
+	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
+		return fmt.Errorf("migrations: %w", err)
+	}
+	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1)", lock); err != nil {
+		return fmt.Errorf("migrations: waiting for the lock: %w", err)
+	}
+	err = func() error {
+		if _, err := conn.Exec(ctx, versionTable); err != nil {
+			return fmt.Errorf("migrations: %w", err)
+		}
+		var applied int64
+		if err := conn.QueryRow(ctx, "select coalesce(max(version), 0) from schema_version").Scan(&applied); err != nil {
+			return fmt.Errorf("migrations: %w", err)
+		}
+		return f(all, applied)
+	}()
+	if _, unlock := conn.Exec(ctx, "select pg_advisory_unlock($1)", lock); unlock != nil && err == nil {
+		err = fmt.Errorf("migrations: giving the lock back: %w", unlock)
+	}
+	return err
+}
+
+// migration is one file.
+type migration struct {
+	version  int64
+	name     string
+	up, down string
+}
+
+// run executes one direction and notes it, both or neither.
+func (m migration) run(ctx context.Context, conn *pgx.Conn, script, note string) error {
+	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		// Without arguments a whole script goes in one message.
+		if _, err := tx.Exec(ctx, script); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, note, m.version)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("migrations: %s: %w", m.name, err)
+	}
+	return nil
+}
+
+// load reads the files, in the order of their versions.
+func load() ([]migration, error) {
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var all []migration
+	for _, name := range names {
+		text, err := files.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		m, err := parse(name, string(text))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b migration) int { return int(a.version - b.version) })
+	return all, nil
+}
+
+// parse splits a file at its two headings. The marks around a statement that contains semicolons are
+// comments here: nothing splits statements.
+func parse(name, text string) (migration, error) {
+	number, _, _ := strings.Cut(name, "_")
+	version, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return migration{}, fmt.Errorf("migrations: %s does not begin with its version: %w", name, err)
+	}
+	_, body, up := strings.Cut(text, "-- +goose Up\n")
+	above, below, down := strings.Cut(body, "-- +goose Down\n")
+	if !up || !down {
+		return migration{}, fmt.Errorf("migrations: %s lacks a heading: -- +goose Up, -- +goose Down", name)
+	}
+	return migration{version: version, name: name, up: above, down: below}, nil
+}
