@@ -16,6 +16,12 @@ func TestContract(t *testing.T) {
 	}
 }
 
+// TestSequences compares the model with itself on other networks: where two runs of it differ, the
+// sequences ask for what the contract leaves open.
+func TestSequences(t *testing.T) {
+	brokertest.Sequences(t, model(1), model(2), 20_000, 2)
+}
+
 // model runs a body as a task of a kernel; a body that hangs fails the test.
 func model(seed uint64) brokertest.World {
 	return func(t *testing.T, body func(s brokertest.Subject)) {
@@ -94,8 +100,3 @@ func (w *world) breakOff(s broker.Session) {
 	of.conn.SendToServer(func() {})
 	w.n.SetReset(name, "broker", 0, "reset")
 }
-
-var (
-	_ = context.Background
-	_ kernel.Wait
-)

@@ -19,7 +19,7 @@ type peer struct {
 
 	consumers []*consumer
 	unacked   []unsettled // by tag
-	number    uint64 // no two sessions share one
+	number    uint64      // no two sessions share one
 	lastTag   uint64
 	received  uint64 // publishes
 	lastHeard time.Duration

@@ -105,7 +105,7 @@ func closeRequeues(w *world) {
 
 func closeThenServe(w *world) {
 	w.spawn("p", func(p *kernel.Process, s broker.Session) {
-		w.declare(s, plain(typeQuorum))
+		w.declare(s, plain(typeClassic))
 		c := w.consume(s, "q", 3)
 		w.publish(s, broker.Confirmed, dispatches("", "q", 0, 2)...)
 		d, _ := w.receive(c)

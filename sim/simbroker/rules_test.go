@@ -239,7 +239,7 @@ func requeuePastExpiry(w *world) {
 
 func requeueInFront(w *world) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
-		w.declare(s, mortal(typeQuorum, broker.Topic, 5*time.Second))
+		w.declare(s, mortal(typeClassic, broker.Topic, 5*time.Second))
 		c := w.consume(s, "q", 1)
 		w.publish(s, broker.Confirmed, dispatch("x", "work", 1))
 		d, _ := w.receive(c)

@@ -1,0 +1,139 @@
+package brokertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// op is what a command does.
+type op uint8
+
+const (
+	opPublish    op = iota // A messages into the first queue
+	opUnroutable           // a message that is returned, between two that are not
+	opSubscribe            // to queue A, with prefetch B
+	opAck                  // the A-th oldest of what is held
+	opReject               // likewise
+	opRequeue              // likewise
+	opTwice                // likewise acknowledged twice, which ends its session
+	opCancel               // the A-th consumer
+	opClose                // the A-th consumer's session
+	opOtherTTL             // a declaration that is refused
+	opDelete               // the first queue is deleted and declared again
+	opMissing              // consuming from a queue that does not exist
+	opRest                 // nothing: time passes
+	ops          = int(opRest) + 1
+)
+
+var opNames = [ops]string{
+	"publish", "unroutable", "subscribe", "ack", "reject", "requeue", "twice", "cancel", "close",
+	"other time to live", "delete", "missing", "rest",
+}
+
+// command is one step of a sequence. What A selects is taken modulo what there is, so that a sequence
+// stays one when commands are left out.
+type command struct {
+	op   op
+	a, b int
+}
+
+// String shows the command in the text of a failure.
+func (c command) String() string { return fmt.Sprintf("%s %d %d", opNames[c.op], c.a, c.b) }
+
+// sequence is data: the same runs on every subject. Its two queues feed each other: what dies in the
+// first goes to the second, and what is rejected there goes back.
+type sequence struct {
+	seed      uint64
+	queueType string
+	// mortal: messages of the first queue expire. Commands have slots of time then, and expiry falls
+	// between two.
+	mortal bool
+	// crowd: each queue has several consumers. Which of them receives a message is open, so what they
+	// receive is compared as a whole, and nothing is done that depends on who holds what.
+	crowd    bool
+	commands []command
+}
+
+// lifetime is the time to live of a mortal sequence, in half slots.
+const lifetime = 13
+
+// weights say how often each command comes.
+var weights = [ops]int{
+	opPublish: 22, opUnroutable: 3, opSubscribe: 12, opAck: 16, opReject: 12, opRequeue: 12, opTwice: 2,
+	opCancel: 5, opClose: 5, opOtherTTL: 2, opDelete: 1, opMissing: 1, opRest: 0,
+}
+
+// draw draws a sequence.
+func draw(seed uint64, canDelete bool) sequence {
+	r := rand.New(rand.NewPCG(seed, 0x5ca1ab1e))
+	s := sequence{seed: seed, queueType: Classic, mortal: r.IntN(3) == 0, crowd: r.IntN(3) == 0}
+	if r.IntN(2) == 0 {
+		s.queueType = Quorum
+	}
+	w := weights
+	if s.crowd {
+		w[opTwice], w[opCancel], w[opClose], w[opDelete] = 0, 0, 0, 0
+	}
+	if s.mortal {
+		w[opRest], w[opPublish] = 15, 30
+	}
+	if !canDelete {
+		w[opDelete] = 0
+	}
+	total := 0
+	for _, n := range w {
+		total += n
+	}
+	for range 20 + r.IntN(30) {
+		n := r.IntN(total)
+		c := command{a: r.IntN(12), b: r.IntN(5)}
+		for n >= w[c.op] {
+			n -= w[c.op]
+			c.op++
+		}
+		s.commands = append(s.commands, c)
+	}
+	return s
+}
+
+// String shows the sequence in the text of a failure.
+func (s sequence) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "sequence %d on %s queues, mortal %v, crowd %v:", s.seed, s.queueType, s.mortal, s.crowd)
+	for i, c := range s.commands {
+		fmt.Fprintf(&b, "\n%4d  %v", i, c)
+	}
+	return b.String()
+}
+
+// without leaves commands out.
+func (s sequence) without(from, n int) sequence {
+	kept := append([]command{}, s.commands[:from]...)
+	s.commands = append(kept, s.commands[min(from+n, len(s.commands)):]...)
+	return s
+}
+
+// observation is what clients saw of one command.
+type observation struct {
+	lines      []string
+	deliveries int
+}
+
+// differ returns where two subjects first differ, or "".
+func differ(s sequence, want, got []observation) string {
+	for i := range want {
+		if i >= len(got) {
+			return fmt.Sprintf("the subject stopped before command %d", i)
+		}
+		if fmt.Sprint(want[i].lines) != fmt.Sprint(got[i].lines) {
+			what := "at the end"
+			if i < len(s.commands) {
+				what = fmt.Sprintf("command %d (%v)", i, s.commands[i])
+			}
+			return fmt.Sprintf("%s:\n  reference  %s\n  subject    %s", what,
+				strings.Join(want[i].lines, "\n             "), strings.Join(got[i].lines, "\n             "))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,141 @@
+package brokertest
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// StepsVariable sets how many commands of random sequences are compared.
+const StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
+
+// SeedVariable sets the first sequence; a failure names the one to begin with.
+const SeedVariable = "HANDOFF_CONFORMANCE_SEED"
+
+func setting(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("%s is %q, not a number", variable, text)
+	}
+	return n
+}
+
+// arms are the two subjects that are compared.
+type arms struct{ reference, subject World }
+
+// verdict is what came of one sequence: an empty difference is agreement.
+type verdict struct {
+	difference string
+	deliveries int
+	tooLate    bool
+}
+
+// compare runs a sequence on both, so many times slower than the subject's own times.
+func (a arms) compare(t *testing.T, seq sequence, pace int) verdict {
+	t.Helper()
+	var slot Subject
+	a.subject(t, func(s Subject) { slot = s })
+	var want, got []observation
+	a.reference(t, func(s Subject) {
+		// Both keep the same time, that of the slower one.
+		s.Slot = slot.Slot
+		want, _ = play(t, &s, seq, pace, nil)
+	})
+	inTime := false
+	a.subject(t, func(s Subject) { got, inTime = play(t, &s, seq, pace, want) })
+	v := verdict{difference: differ(seq, want, got), tooLate: !inTime}
+	for _, o := range want {
+		v.deliveries += o.deliveries
+	}
+	return v
+}
+
+// paces are how much slower a sequence is run when it disagreed or was too late: what a busy machine
+// does to a fast one it hardly does to a slow one, and a real difference stays.
+var paces = []int{1, 3, 8}
+
+// settled runs a sequence until it agrees, or has disagreed at every pace.
+func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
+	t.Helper()
+	for _, pace := range paces {
+		v = a.compare(t, seq, pace)
+		tries++
+		if v.difference == "" && !v.tooLate {
+			break
+		}
+	}
+	return v, tries
+}
+
+// shrink leaves out what the difference does not need, as far as so many attempts go.
+func (a arms) shrink(t *testing.T, seq sequence, attempts int) (sequence, verdict) {
+	t.Helper()
+	pace := paces[len(paces)-1]
+	v := a.compare(t, seq, pace)
+	for size := len(seq.commands) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(seq.commands) && attempts > 0; {
+			attempts--
+			less := seq.without(from, size)
+			if w := a.compare(t, less, pace); w.difference != "" && !w.tooLate {
+				seq, v = less, w
+			} else {
+				from += size
+			}
+		}
+	}
+	return seq, v
+}
+
+// Sequences compares random command sequences on a reference and a subject, so many at a time, until
+// that many commands were run, or as many as StepsVariable says. It returns how many there were.
+func Sequences(t *testing.T, reference, subject World, steps, atOnce int) int {
+	t.Helper()
+	steps = setting(t, StepsVariable, steps)
+	first := uint64(setting(t, SeedVariable, 1)) //nolint:gosec // not negative
+	a := arms{reference, subject}
+	canDelete := false
+	subject(t, func(s Subject) { canDelete = s.DeleteQueue != nil })
+	var all []sequence
+	planned := 0
+	for seed := first; planned < steps; seed++ {
+		all = append(all, draw(seed, canDelete))
+		planned += len(all[len(all)-1].commands)
+	}
+	var mu sync.Mutex
+	deliveries, again, unjudged, failed := 0, 0, 0, 0
+	atATime(atOnce, len(all), func(i int) {
+		mu.Lock()
+		enough := failed >= 3
+		mu.Unlock()
+		if enough {
+			return
+		}
+		v, tries := a.settled(t, all[i])
+		mu.Lock()
+		deliveries += v.deliveries
+		again += tries - 1
+		if v.tooLate {
+			unjudged++
+		} else if v.difference != "" {
+			failed++
+		}
+		mu.Unlock()
+		if v.tooLate || v.difference == "" {
+			return
+		}
+		less, w := a.shrink(t, all[i], 60)
+		t.Errorf("%v\ndiffers at %s\n(%s=%d begins with it)", less, w.difference, SeedVariable, all[i].seed)
+	})
+	t.Logf("%d commands in %d sequences, %d deliveries; %d runs repeated more slowly, %d sequences left unjudged for lack of time",
+		planned, len(all), deliveries, again, unjudged)
+	if unjudged > len(all)/10 {
+		t.Errorf("%d of %d sequences could not be judged: the machine is too busy", unjudged, len(all))
+	}
+	return planned
+}
