@@ -127,7 +127,8 @@ bench:
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
 # process, nor the race detector (which needs a C compiler) may change a hash. Every seed of every
-# scenario is run four times: twice in one process, on one processor, and under the race detector.
+# scenario is run four times: twice in one process, on one processor, and under the race detector. Exit 3
+# is no failure here: so few seeds need not reach every rare situation.
 DETERMINISM       := reports/out/determinism
 DETERMINISM_SEEDS := 50
 DETERMINISM_RUN   := run --quiet --seeds $(DETERMINISM_SEEDS)
@@ -135,8 +136,8 @@ DETERMINISM_RUN   := run --quiet --seeds $(DETERMINISM_SEEDS)
 determinism: chaos-binary
 	go build -race -o bin/chaos-race ./cmd/chaos
 	@mkdir -p $(DETERMINISM)
-	bin/chaos $(DETERMINISM_RUN) --check-determinism $(DETERMINISM_SEEDS) --out $(DETERMINISM)/many --json $(DETERMINISM)/many.json
-	GOMAXPROCS=1 bin/chaos $(DETERMINISM_RUN) --out $(DETERMINISM)/one --json $(DETERMINISM)/one.json
-	bin/chaos-race $(DETERMINISM_RUN) --out $(DETERMINISM)/race --json $(DETERMINISM)/race.json
+	bin/chaos $(DETERMINISM_RUN) --check-determinism $(DETERMINISM_SEEDS) --out $(DETERMINISM)/many --json $(DETERMINISM)/many.json || [ $$? -eq 3 ]
+	GOMAXPROCS=1 bin/chaos $(DETERMINISM_RUN) --out $(DETERMINISM)/one --json $(DETERMINISM)/one.json || [ $$? -eq 3 ]
+	bin/chaos-race $(DETERMINISM_RUN) --out $(DETERMINISM)/race --json $(DETERMINISM)/race.json || [ $$? -eq 3 ]
 	@for run in one race; do cmp $(DETERMINISM)/many.json $(DETERMINISM)/$$run.json || exit 1; done
 	@echo "determinism: $(DETERMINISM_SEEDS) seeds of every scenario gave the same histories each time"
