@@ -25,7 +25,7 @@ func RestartCases() []Case {
 func restartCases() []outlasting {
 	return []outlasting{
 		{Case{Name: "rule 13 an expiry after the restart keeps its time"}, func(b *bench) func() {
-			const long = 10 * time.Second
+			const long = 8 * time.Second
 			b.path(b.session(), long)
 			begin := b.Now()
 			b.put(b.sessions[0], 1)

@@ -299,6 +299,12 @@ func (p *replay) report(byQueue map[string][]string) {
 // end closes everything and looks at what is left.
 func (p *replay) end() {
 	for _, s := range p.subs {
+		// Who is left of a crowd would receive some of what the first to go returns.
+		if p.seq.crowd && !s.over {
+			p.must(s.c.Cancel(p.ctx))
+		}
+	}
+	for _, s := range p.subs {
 		s.session.Close()
 		p.Sleep(p.Pause / 4 * p.pace)
 	}
