@@ -27,6 +27,13 @@ func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) sto
 	deadline := sent + row.Action.RunTimeout()
 	limit := deadline + grace
 	_, fence := t.lease.deadline()
+	if t.host.Monotonic() >= deadline {
+		// The worker stood still since its claim: there is no time left to run in.
+		t.held.stopped(e)
+		f.To, f.Reason = execution.Timeout, execution.RunTimeout
+		f.Result.Error = "Action could not begin before its run deadline"
+		return f
+	}
 	action, err := t.runner.Start(context.Background(), Spec{
 		Key: e.key, Worker: t.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})

@@ -115,6 +115,11 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 
 func (a *action) begin() {
 	m := a.m
+	if now := a.owner.Clock().Monotonic(); !m.Shimless && now >= min(a.spec.Limit, a.spec.Fence) {
+		// A shim that comes up too late does not start the action at all.
+		a.ended, a.exit = true, worker.Exit{Killed: true}
+		return
+	}
 	m.actions = append(m.actions, a)
 	a.emit(history.ActionStarted, execution.None, execution.NoReason)
 	b := m.behaviour[a.spec.Action.Ref]
