@@ -115,9 +115,10 @@ func needsSlow(s *Subject) bool    { return s.Slow }
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		routingCases(), publishCases(), declareCases(), expiryCases(), requeueExpiryCases(),
-		deadLetterCases(), deathCases(), routelessCases(), prefetchCases(), settleCases(),
-		endCases(), deletionCases(), faultCases(),
+		routingCases(), publishCases(), declareCases(), missingCases(), expiryCases(), heldExpiryCases(),
+		requeueExpiryCases(), deadLetterCases(), copyCases(), deathCases(), routelessCases(),
+		prefetchCases(), settleCases(), requeueCases(), endCases(), returnCases(), orderCases(),
+		deletionCases(), faultCases(),
 	} {
 		all = append(all, group...)
 	}
@@ -206,7 +207,7 @@ func runRestarts(t *testing.T, world World, kill bool) {
 			return
 		}
 		var after []func()
-		for i, c := range restartCases() {
+		for i, c := range outlastingCases() {
 			for _, queueType := range c.types() {
 				b := newBench(t, &s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
 				b.later = &[]string{}

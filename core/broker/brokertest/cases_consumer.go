@@ -128,6 +128,11 @@ func settleCases() []Case {
 			b.expect("the next", id(b.receive(one)), 3)
 			b.expect("the session is closed", s.Closed(), false)
 		}},
+	}
+}
+
+func requeueCases() []Case {
+	return []Case{
 		{Name: "rule 28 what is requeued is redelivered, from its old place in classic and from the end of quorum queues", body: func(b *bench) {
 			s := b.session()
 			b.plain(s)
@@ -234,6 +239,11 @@ func endCases() []Case {
 			c.Ack(broker.Delivery{Tag: 1})
 			c.Reject(broker.Delivery{Tag: 1}, true)
 		}},
+	}
+}
+
+func returnCases() []Case {
+	return []Case{
 		{Name: "rule 28 closing requeues all at the old places, redelivered", body: func(b *bench) {
 			s := b.session()
 			b.plain(s)
@@ -260,6 +270,11 @@ func endCases() []Case {
 			b.expect("what is left", ids(left), upTo(1, 3))
 			b.expect("redelivered", flags(left), "rr-")
 		}},
+	}
+}
+
+func orderCases() []Case {
+	return []Case{
 		{Name: "rule 28 another session that waits gets them in order", body: func(b *bench) {
 			s, other := b.session(), b.session()
 			b.plain(s)

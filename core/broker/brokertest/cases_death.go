@@ -64,6 +64,11 @@ func deadLetterCases() []Case {
 			b.put(s, 1)
 			b.expect("its key", b.receive(b.consume(s, "dead", 1)).RoutingKey, b.called("q"))
 		}},
+	}
+}
+
+func copyCases() []Case {
+	return []Case{
 		{Name: "rule 6 a dead letter goes to every queue that is bound to its key", body: func(b *bench) {
 			s := b.session()
 			b.path(s, 0)

@@ -47,6 +47,11 @@ func declareCases() []Case {
 			b.put(s, 1)
 			b.holds("q", 1)
 		}},
+	}
+}
+
+func missingCases() []Case {
+	return []Case{
 		{Name: "consuming from a missing queue is an error, and the session stays open", Types: either, body: func(b *bench) {
 			s := b.session()
 			b.plain(s)

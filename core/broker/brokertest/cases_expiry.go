@@ -80,6 +80,11 @@ func expiryCases() []Case {
 			b.died(dead, 1, ttl, first, firstEnd)
 			b.died(dead, 2, ttl, second, secondEnd)
 		}},
+	}
+}
+
+func heldExpiryCases() []Case {
+	return []Case{
 		{Name: "rule 11 a prefetched message does not expire, and can be settled late", body: func(b *bench) {
 			s := b.session()
 			b.path(s, soon)

@@ -16,13 +16,17 @@ type outlasting struct {
 // RestartCases lists the names of what has to outlast a restart, and a kill.
 func RestartCases() []Case {
 	var all []Case
-	for _, c := range restartCases() {
+	for _, c := range outlastingCases() {
 		all = append(all, c.Case)
 	}
 	return all
 }
 
-func restartCases() []outlasting {
+func outlastingCases() []outlasting {
+	return append(messageRestartCases(), settingsRestartCases()...)
+}
+
+func messageRestartCases() []outlasting {
 	return []outlasting{
 		{Case{Name: "rule 13 an expiry after the restart keeps its time"}, func(b *bench) func() {
 			const long = 8 * time.Second
@@ -97,6 +101,11 @@ func restartCases() []outlasting {
 				b.holds("q", want...)
 			}
 		}},
+	}
+}
+
+func settingsRestartCases() []outlasting {
+	return []outlasting{
 		{Case{Name: "rule 36 exchanges, queues and bindings are there, with their settings"}, func(b *bench) func() {
 			top := broker.Topology{
 				Exchanges: []broker.Exchange{b.exchange("x", broker.Topic)},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 // StepsVariable sets how many commands of random sequences are compared.
@@ -73,16 +74,17 @@ func (a arms) settled(t *testing.T, seq sequence) (v verdict, tries int) {
 	return v, tries
 }
 
-// shrink leaves out what the difference does not need, as far as so many attempts go.
-func (a arms) shrink(t *testing.T, seq sequence, attempts int) (sequence, verdict) {
+// shrinkFor is how long a difference is made smaller.
+const shrinkFor = time.Minute
+
+// shrink leaves out what the difference does not need, as far as the time goes.
+func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) {
 	t.Helper()
-	pace := paces[len(paces)-1]
-	v := a.compare(t, seq, pace)
+	end := time.Now().Add(shrinkFor)
 	for size := len(seq.commands) / 2; size > 0; size /= 2 {
-		for from := 0; from < len(seq.commands) && attempts > 0; {
-			attempts--
+		for from := 0; from < len(seq.commands) && time.Now().Before(end); {
 			less := seq.without(from, size)
-			if w := a.compare(t, less, pace); w.difference != "" && !w.tooLate {
+			if w := a.compare(t, less, paces[1]); w.difference != "" && !w.tooLate {
 				seq, v = less, w
 			} else {
 				from += size
@@ -129,7 +131,7 @@ func Sequences(t *testing.T, reference, subject World, steps, atOnce int) int {
 		if v.tooLate || v.difference == "" {
 			return
 		}
-		less, w := a.shrink(t, all[i], 60)
+		less, w := a.shrink(t, all[i], v)
 		t.Errorf("%v\ndiffers at %s\n(%s=%d begins with it)", less, w.difference, SeedVariable, all[i].seed)
 	})
 	t.Logf("%d commands in %d sequences, %d deliveries; %d runs repeated more slowly, %d sequences left unjudged for lack of time",
