@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/trial"
 	"handoff/chaos/verdict"
-	"handoff/core/execution"
 	"handoff/scenarios"
 	"handoff/sim/kernel"
 )
@@ -76,7 +76,7 @@ func (in *injector) triggers(e *history.Event) {
 	for i := 0; i < len(in.waiting); i++ {
 		x := in.waiting[i]
 		when := &x.fault.When
-		if !in.w.matches(when, e) {
+		if !trial.Matches(when, e, in.w.db.WorkerName) {
 			continue
 		}
 		if x.seen++; x.seen < when.Nth {
@@ -89,34 +89,6 @@ func (in *injector) triggers(e *history.Event) {
 		in.w.k.After(when.Plus, func() { x.begin(inject) })
 	}
 }
-
-// matches says whether an event is an instance of a trigger.
-func (w *world) matches(when *scenarios.When, e *history.Event) bool {
-	who := e.Process
-	switch when.After {
-	case "heartbeat":
-		return e.Kind == history.HeartbeatRenewed && is(when.Of, who)
-	case "registered":
-		return e.Kind == history.WorkerRegistered && is(when.Of, who)
-	case "scheduled":
-		return e.Kind == history.Transition && e.To == execution.Scheduled && is(when.Of, w.db.WorkerName(e.Worker))
-	case "delivered":
-		return e.Kind == history.Delivered && e.Execution != 0 && is(when.Of, who)
-	case "claimed":
-		return e.Kind == history.Transition && e.To == execution.Running && is(when.Of, who)
-	case "action_started":
-		return e.Kind == history.ActionStarted && is(when.Of, who)
-	case "action_ended":
-		return e.Kind == history.ActionEnded && is(when.Of, who)
-	case "completed":
-		return e.Kind == history.Transition && e.To == execution.Completed && is(when.Of, who)
-	case "expired":
-		return e.Kind == history.Expired && e.Execution != 0
-	}
-	return false
-}
-
-func is(wanted, name string) bool { return wanted == "" || wanted == name }
 
 // begin begins a fault now, and arms its end.
 func (x *injection) begin(inject injectFunc) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"handoff/chaos/history"
+	"handoff/chaos/trial"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/store"
@@ -124,7 +125,9 @@ func TestRegistriesAreImplemented(t *testing.T) {
 		{Kind: history.Expired, Execution: 1},
 	}
 	for _, trigger := range scenarios.Triggers() {
-		if !slices.ContainsFunc(samples, func(e history.Event) bool { return w.matches(&scenarios.When{After: trigger.Name}, &e) }) {
+		if !slices.ContainsFunc(samples, func(e history.Event) bool {
+			return trial.Matches(&scenarios.When{After: trigger.Name}, &e, w.db.WorkerName)
+		}) {
 			t.Errorf("the trigger %q matches no event", trigger.Name)
 		}
 	}

@@ -6,8 +6,10 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/trial"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
+	"handoff/core/execution"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
 	"handoff/sim/kernel"
@@ -64,10 +66,6 @@ func (o Options) invariants(wanted []int) []int {
 	return kept
 }
 
-// linger is how long everything has to stay quiet before a run ends: longer than any backoff of a
-// writer that nobody but itself knows of.
-const linger = 15 * time.Second
-
 // Result is a run and what can be asked of it afterwards.
 type Result struct {
 	verdict.Run
@@ -96,8 +94,8 @@ func Run(s *scenarios.Scenario, p config.Profile, o Options) *Result {
 		if quiet < 0 {
 			quiet = w.k.Now()
 		}
-		return w.k.Now()-quiet >= linger
-	}, w.horizon())
+		return w.k.Now()-quiet >= trial.Linger
+	}, trial.Horizon(w.scenario, w.config))
 	return w.result(why)
 }
 
@@ -115,31 +113,6 @@ func (w *world) quiet() bool {
 	return true
 }
 
-// horizon is when the run ends at the latest: the last moment at which something new can happen, and
-// the time that the configuration implies for what is then still open.
-func (w *world) horizon() time.Duration {
-	last := w.scenario.LastSubmission()
-	longest, retries := time.Duration(0), 0
-	for _, a := range w.scenario.Actions {
-		longest = max(longest, a.TakesMax)
-		retries = max(retries, a.MaxRetries)
-	}
-	settle := w.scenario.Settle
-	if settle == 0 {
-		settle = invariant.Settle(w.config, longest, retries)
-	}
-	for i := range w.scenario.Faults {
-		f := &w.scenario.Faults[i]
-		begin := f.When.Max
-		if f.When.After != "" {
-			// A trigger comes while there is work, at the latest when the workload is over.
-			begin = w.scenario.LastSubmission() + settle/2 + f.When.Plus
-		}
-		last = max(last, begin+max(f.For, f.RestartAfter))
-	}
-	return last + settle + linger
-}
-
 func (w *world) result(why kernel.Stop) *Result {
 	settled := why == kernel.StopDone
 	if settled {
@@ -148,12 +121,12 @@ func (w *world) result(why kernel.Stop) *Result {
 	r := &Result{
 		Run: verdict.Run{
 			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Flaw: w.flaw.Name,
-			Faults: w.injector.counts(), Sometimes: w.probes.Hits(), Texts: w.tally.texts,
-			CompletedBefore: w.tally.before, CompletedAfter: w.tally.after,
+			Faults: w.injector.counts(), Sometimes: w.probes.Hits(),
 			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
 		},
 		Bands: w.injector.bands(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), Events: w.hash.Events(), world: w,
 	}
+	w.tally.Fill(&r.Run)
 	switch why {
 	case kernel.StopPanic:
 		f := w.k.Failure()
@@ -164,14 +137,17 @@ func (w *world) result(why kernel.Stop) *Result {
 		return r
 	default:
 	}
-	for _, f := range w.suite.End(settled) {
-		r.Violations = append(r.Violations, verdict.Violation{
-			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,
-			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
-		})
-	}
-	w.count(&r.Run)
-	w.accepted(&r.Run)
-	w.expectations(&r.Run)
+	// A client that was crashed had not submitted everything.
+	trial.Judge(&r.Run, w.scenario, w.suite.End(settled), w.rows(), w.options.CrashAt == nil)
 	return r
+}
+
+// rows are the executions as the run left them.
+func (w *world) rows() []execution.Execution {
+	rows := make([]execution.Execution, 0, w.db.Rows())
+	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
+		row, _ := w.db.Execution(id)
+		rows = append(rows, row)
+	}
+	return rows
 }

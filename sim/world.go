@@ -13,6 +13,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/trial"
 	"handoff/chaos/verdict"
 	"handoff/core/broker"
 	"handoff/core/config"
@@ -49,7 +50,7 @@ type world struct {
 	suite   *invariant.Suite
 	hash    *history.Hasher
 	probes  *verdict.Probes
-	tally   *tally
+	tally   *trial.Tally
 	log     *slog.Logger
 	event   history.Event
 
@@ -80,7 +81,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.hash = history.NewHasher()
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
-	w.tally = newTally(s.Expect(p).Texts)
+	w.tally = trial.NewTally(s.Expect(p).Texts)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
