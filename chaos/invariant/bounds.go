@@ -23,6 +23,12 @@ type Bounds struct {
 	OwnerGone time.Duration
 	// WorkerDead: running on a worker that does not renew its lease, counted from the last renewal.
 	WorkerDead time.Duration
+	// Hold: how much longer than that, counted from the moment at which most workers were over, while
+	// the brake holds; and Trickle, for each of them, when it lets one at a time through.
+	Hold    time.Duration
+	Trickle time.Duration
+	// Warmup: how long the monitors wait after an executor's start and after an outage of the database.
+	Warmup time.Duration
 	// Overrun: running past its run deadline, counted from the deadline.
 	Overrun time.Duration
 	// Terminal: terminal and not handled.
@@ -35,6 +41,9 @@ type Bounds struct {
 // one beat for a full lease: it looks every reconcile interval, so it sees the last beat at most one
 // interval after it, and the end of the watch at most one interval late. What ran there is taken
 // once the lease has been over for the grace, again looked at every interval.
+//
+// Where most workers are over at once, the brake holds for two leases from the moment at which a
+// monitor finds it, and then lets one worker a second through, each with a look at the database.
 func BoundsOf(c config.Config) Bounds {
 	e, lease := c.Executor, c.Worker.Lease()
 	slack := 2*e.StatementTimeout + time.Second
@@ -46,10 +55,16 @@ func BoundsOf(c config.Config) Bounds {
 		DeadLetter: slack,
 		OwnerGone:  e.ReconcileInterval + slack,
 		WorkerDead: lease + max(2*e.ReconcileInterval, e.ReapGrace+e.ReconcileInterval) + e.ReconcileInterval + slack,
+		Hold:       2 * lease,
+		Trickle:    1500 * time.Millisecond,
+		Warmup:     lease,
 		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
 		Terminal:   2*e.ReconcileInterval + slack,
 	}
 }
+
+// settleTrickle is for how many workers, lost at once, Settle leaves room.
+const settleTrickle = 40
 
 // Settle bounds the time from the last fault and the last submission to the end of the last
 // execution and the last message, for actions that may take up to longest and may be retried up to
@@ -59,7 +74,7 @@ func Settle(c config.Config, longest time.Duration, retries int) time.Duration {
 	_, backoff := c.Retry.BackoffBounds(max(retries, e.MaxDispatches))
 	dispatch := b.Unclaimed + backoff + e.UnschedulableGrace + 2*e.ReconcileInterval
 	// Besides those that count, a dispatch can be lost with its worker or its executor a few times.
-	attempt := time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun, b.WorkerDead) + b.Terminal + backoff
+	attempt := time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun+b.Warmup, b.WorkerDead+b.Hold+settleTrickle*b.Trickle) + b.Terminal + backoff
 	drain := c.MessageQueue.RabbitMQ.WorkerQueueTTL() + b.DeadLetter
 	return time.Duration(retries+1)*attempt + drain
 }

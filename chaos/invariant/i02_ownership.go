@@ -9,20 +9,21 @@ import (
 	"handoff/core/execution"
 )
 
-// ownership is invariant 2 (flaws D1, D2, D5, D37).
+// ownership is invariant 2 (flaws D1, D2, D5, D37, D47, D58).
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
 		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired},
 	}
-	i.make = func(s *Suite) checker { return &ownershipChecker{i, s} }
+	i.make = func(s *Suite) checker { return &ownershipChecker{i, s, newReaping(s)} }
 	return i
 }
 
 type ownershipChecker struct {
 	i *Invariant
 	s *Suite
+	r *reaping
 }
 
 // clockTolerance is how much earlier than its bound a database's decision may come by the true
@@ -30,9 +31,12 @@ type ownershipChecker struct {
 const clockTolerance = time.Millisecond
 
 func (c *ownershipChecker) observe(e *history.Event, l *life) {
+	c.r.observe(e)
 	switch e.Kind {
 	case history.WorkerLifecycle:
-		c.reaped(e)
+		if why := c.r.unlawful(e); why != "" {
+			c.s.violate(c.i, 0, "incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
+		}
 	case history.Transition:
 		if e.From.Terminal() {
 			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
@@ -49,17 +53,6 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
 	default:
-	}
-}
-
-// reaped judges the one lifecycle that an executor writes.
-func (c *ownershipChecker) reaped(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
-	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process {
-		return
-	}
-	if e.At < t.leaseEnds-clockTolerance {
-		c.s.violate(c.i, 0, "incarnation %d of worker %d was marked lost by %s, %v before its lease ends", e.Incarnation, e.Worker, e.Process, t.leaseEnds-e.At)
 	}
 }
 
@@ -113,6 +106,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch e.By {
 	case execution.TimeoutMonitor:
+		if why := c.r.cold(e); why != "" {
+			return why
+		}
 		if e.At < l.entered+x.ScheduledTimeout-clockTolerance {
 			return fmt.Sprintf("it has been scheduled for %v, not for %v", e.At-l.entered, x.ScheduledTimeout)
 		}
@@ -150,7 +146,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 		if e.At < l.due+grace-clockTolerance {
 			return "its run deadline and grace are not over"
 		}
-		return ""
+		return c.r.cold(e)
 	}
 	t := c.s.workers[l.incarnation]
 	if t == nil {

@@ -83,7 +83,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	}
 	// What a fault may have hindered starts again when it is over.
 	bound := deadline.bound
-	overdue := max(deadline.since, c.s.calm.since) + bound
+	overdue := max(deadline.since+bound, c.s.calm.since+bound+deadline.warm)
 	if c.s.calm.hindering > 0 {
 		overdue = max(overdue, now+time.Second)
 	}
@@ -95,45 +95,50 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
 }
 
-type deadline struct{ since, bound time.Duration }
+// deadline is since when something is wrong, how long it may stay so, and how much longer after a fault
+// that hindered an executor.
+type deadline struct{ since, bound, warm time.Duration }
 
 // deadline is the earliest bound that applies to an execution as it stands.
 func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	b := &c.s.bounds
 	switch {
 	case l.status == execution.Scheduling:
-		return deadline{l.entered, b.Claim}, "claimed for scheduling and not scheduled"
+		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
 	case l.status.Claimed():
-		best, what := deadline{l.due, b.Overrun}, "running past its deadline"
-		if t := c.s.workers[l.incarnation]; t != nil && t.renewed+b.WorkerDead < best.since+best.bound {
-			best, what = deadline{t.renewed, b.WorkerDead}, "running on a worker that does not renew its lease"
+		best, what := deadline{l.due, b.Overrun, b.Warmup}, "running past its deadline"
+		if t := c.s.workers[l.incarnation]; t != nil {
+			since, more := c.s.fleet.held(t.renewed, b)
+			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
+				best, what = dead, "running on a worker that does not renew its lease"
+			}
 		}
 		return best, what
 	case l.status.Terminal():
-		return deadline{l.entered, b.Terminal}, "terminal and not handled"
+		return deadline{l.entered, b.Terminal, 0}, "terminal and not handled"
 	}
 	return deadline{}, ""
 }
 
 func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
 	b := &c.s.bounds
-	best, what = deadline{l.entered, b.Unclaimed}, "scheduled and not claimed"
+	best, what = deadline{l.entered, b.Unclaimed, b.Warmup}, "scheduled and not claimed"
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {
 			best, what = d, why
 		}
 	}
 	if !l.published && !l.returned {
-		consider(deadline{l.entered, b.Publish}, "scheduled and was never published")
+		consider(deadline{l.entered, b.Publish, 0}, "scheduled and was never published")
 	}
 	if l.died != 0 {
-		consider(deadline{l.died, b.DeadLetter}, "scheduled although its message has died")
+		consider(deadline{l.died, b.DeadLetter, 0}, "scheduled although its message has died")
 	}
 	if t := c.s.workers[l.incarnation]; t != nil {
 		if since, gone := t.gone(); gone {
-			consider(deadline{max(since, l.entered), b.OwnerGone}, "scheduled at a worker that is gone")
+			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "scheduled at a worker that is gone")
 		}
 	}
 	return best, what

@@ -99,6 +99,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
+		s.fleet.learn(e, s.workers[e.Incarnation])
 	case history.FaultBegan:
 		s.calm.hindering += int(e.Count)
 	case history.FaultEnded:

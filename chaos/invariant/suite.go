@@ -84,6 +84,7 @@ type Suite struct {
 	created execution.ID
 	// chains counts the rows of a chain that are alive.
 	calm     calm
+	fleet    *fleet
 	patience time.Duration
 }
 
@@ -92,6 +93,7 @@ func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure),
+		fleet: newFleet(c),
 	}
 	for _, i := range All() {
 		if wanted(only, i.Number) {
@@ -131,6 +133,7 @@ func (s *Suite) Findings() []Finding { return s.findings }
 // Observe implements history.Sink.
 func (s *Suite) Observe(e *history.Event) {
 	s.now.At, s.now.Step = e.At, e.Step
+	s.fleet.pass(e.At)
 	var l *life
 	if e.Execution != 0 {
 		l = s.lives[e.Execution]

@@ -60,12 +60,22 @@ type Executor struct {
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
 	// ReapGrace is added to a lease, and to a run deadline, before the work is taken away.
 	ReapGrace time.Duration `yaml:"reap_grace"`
+	// BrakeFraction of the workers, and no fewer than BrakeMinWorkers alive, have to be over at once for
+	// the lease monitor to hold back: what looks like many deaths is more often one fault of its own.
+	BrakeFraction   float64 `yaml:"brake_fraction"`
+	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
 	BatchSize int `yaml:"batch_size"`
+}
+
+// Brakes says whether so many workers of those that were alive a lease ago are over that the lease
+// monitor holds back: more than the fraction, where at least the minimum was alive (flaw D47).
+func (e Executor) Brakes(alive, over int) bool {
+	return alive >= e.BrakeMinWorkers && float64(over) > e.BrakeFraction*float64(alive)
 }
 
 // Worker configures the worker.
@@ -149,6 +159,8 @@ func Default(p Profile) Config {
 			DispatchAhead:        2,
 			ClaimExpiry:          15 * time.Second,
 			ReapGrace:            10 * time.Second,
+			BrakeFraction:        0.5,
+			BrakeMinWorkers:      4,
 			ConfirmTimeout:       10 * time.Second,
 			StatementTimeout:     5 * time.Second,
 			BatchSize:            100,

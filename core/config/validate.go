@@ -66,6 +66,12 @@ func (v *validation) executor(c Config) {
 	if e.BatchSize < 1 || e.BatchSize > 1000 {
 		v.refuse("executor.batch_size", "is %d, must be between 1 and 1000", e.BatchSize)
 	}
+	if !(e.BrakeFraction > 0 && e.BrakeFraction <= 1) {
+		v.refuse("executor.brake_fraction", "is %v, must be more than 0 and at most 1; 1 never brakes", e.BrakeFraction)
+	}
+	if e.BrakeMinWorkers < 1 {
+		v.refuse("executor.brake_min_workers", "is %d, must be at least 1", e.BrakeMinWorkers)
+	}
 	if e.ReapGrace < c.Worker.KillGrace {
 		v.refuse("executor.reap_grace", "is %v, must be at least worker.kill_grace (%v): an action may still be ending",
 			e.ReapGrace, c.Worker.KillGrace)

@@ -84,7 +84,7 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (done int, 
 		}
 		done++
 		if o.Retry != 0 {
-			l.recorder.Add(telemetry.RetriesCreated, 1)
+			l.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
 			l.scheduler.wakeIn(os[i].Retry.Delay)
 		}
 	}

@@ -70,8 +70,8 @@ func (s *Service) handleDeadLetter(d broker.Delivery) error {
 	dispatch := d.Envelope.Dispatch
 	// Only the death of a dispatch in a worker's queue is about a handoff (flaw D18).
 	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue) {
-		s.recorder.Add(telemetry.DeadLettersMalformed, 1)
 		letter.Outcome = "not a dispatch"
+		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "malformed"})
 		return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
 	}
 	letter.Key = dispatch.Key
@@ -79,7 +79,7 @@ func (s *Service) handleDeadLetter(d broker.Delivery) error {
 	if letter.Outcome, err = s.reclaimDeadLettered(dispatch.Key, d.Deaths[0].Reason); err != nil {
 		return err
 	}
-	s.recorder.Add(telemetry.DeadLettersHandled, 1)
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
 	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
 }
 
@@ -117,7 +117,7 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 
 // keepMalformed stores a message that could not be read and acknowledges it.
 func (s *Service) keepMalformed(ctx context.Context, c broker.Consumer, d broker.Delivery, queue string) {
-	s.recorder.Add(telemetry.DeadLettersMalformed, 1)
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
 	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: d.Malformed.Error()}
 	s.keepTrying(ctx, func() error {
 		return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })

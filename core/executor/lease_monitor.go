@@ -13,11 +13,13 @@ import (
 // leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's says that
 // it has expired, and this executor has seen one and the same heartbeat number for a full lease on
 // its own monotonic clock. So a step of the database's clock kills nobody, and neither does an
-// executor, or a database, that was away for longer than a lease (flaws D35, D47).
+// executor, or a database, that was away for longer than a lease (flaws D35, D47). When most workers
+// are over at once, its brake holds it back.
 type leaseMonitor struct {
 	*Service
-	// watched is written by one task only.
+	// What follows is read and written by one task only.
 	watched map[execution.WorkerID]watch
+	brake   brake
 }
 
 type watch struct {
@@ -27,10 +29,34 @@ type watch struct {
 }
 
 func newLeaseMonitor(s *Service) *leaseMonitor {
-	return &leaseMonitor{Service: s, watched: make(map[execution.WorkerID]watch)}
+	return &leaseMonitor{
+		Service: s, watched: make(map[execution.WorkerID]watch),
+		brake: brake{config: s.config, lost: make(map[execution.WorkerID]time.Duration)},
+	}
 }
 
-func (m *leaseMonitor) pass() error {
+// run makes a pass every reconcile interval until ctx ends, and one every second while the brake lets
+// one worker through at a time.
+func (m *leaseMonitor) run(ctx context.Context) {
+	m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
+	for {
+		if err := m.pass(ctx); err != nil {
+			m.log.LogAttrs(ctx, slog.LevelWarn, "lease monitor pass failed, the next one starts anew", slog.Any("error", err))
+		}
+		pause := m.config.Executor.ReconcileInterval
+		if m.brake.trickles {
+			pause = min(pause, brakeStep)
+		}
+		if m.host.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+func (m *leaseMonitor) pass(ctx context.Context) error {
+	if !m.outage.look(m.host.Monotonic()) {
+		clear(m.watched)
+	}
 	var workers []store.WorkerRow
 	if err := m.db(func(ctx context.Context) (err error) {
 		workers, err = m.store.Workers(ctx)
@@ -41,23 +67,8 @@ func (m *leaseMonitor) pass() error {
 		clear(m.watched)
 		return err
 	}
-	now := m.host.Monotonic()
-	var reaps []store.Reap
-	for i := range workers {
-		w := &workers[i]
-		if w.Lifecycle.Gone() {
-			delete(m.watched, w.ID)
-			continue
-		}
-		seen, known := m.watched[w.ID]
-		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
-			m.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
-			continue
-		}
-		if !w.LeaseValid() && now-seen.since >= m.config.Worker.Lease() {
-			reaps = append(reaps, store.Reap{WorkerKey: w.WorkerKey, Beat: w.Beat})
-		}
-	}
+	over, alive := m.survey(workers)
+	reaps := m.restrain(ctx, over, alive)
 	if len(reaps) == 0 {
 		return nil
 	}
@@ -70,10 +81,53 @@ func (m *leaseMonitor) pass() error {
 	}
 	for i, ok := range marked {
 		if ok {
-			m.recorder.Add(telemetry.WorkersReaped, 1)
-			m.log.LogAttrs(context.Background(), slog.LevelWarn, "worker marked lost",
+			m.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
+			m.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
 				slog.Int64("worker", int64(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
 	return m.reconcileOwners()
+}
+
+// survey brings the watch up to date. It returns whose lease is over, and how many workers are alive
+// or were until less than a lease ago.
+func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
+	now := m.host.Monotonic()
+	for i := range workers {
+		w := &workers[i]
+		seen, known := m.watched[w.ID]
+		if w.Lifecycle.Gone() {
+			if known && w.Lifecycle == execution.Lost {
+				m.brake.lost[w.ID] = now
+			}
+			delete(m.watched, w.ID)
+			continue
+		}
+		alive++
+		delete(m.brake.lost, w.ID)
+		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
+			m.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
+			continue
+		}
+		if !w.LeaseValid() && now-seen.since >= m.config.Worker.Lease() {
+			over = append(over, store.Reap{WorkerKey: w.WorkerKey, Beat: w.Beat})
+		}
+	}
+	return over, alive
+}
+
+// restrain asks the brake which of those that are over may be reaped now, and alarms.
+func (m *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
+	was := m.brake.engaged
+	reaps := m.brake.admit(m.host.Monotonic(), over, alive)
+	switch {
+	case m.brake.engaged && !was:
+		m.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+		m.log.LogAttrs(ctx, slog.LevelError, "reaper brake: most workers are over at once, none of them is reaped for two leases; look at the database, the network and the machines",
+			slog.Int("over", len(over)), slog.Int("alive_a_lease_ago", alive+len(m.brake.lost)), slog.Duration("holds", m.brake.hold()))
+	case was && !m.brake.engaged:
+		m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
+		m.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))
+	}
+	return reaps
 }

@@ -30,7 +30,7 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 	for i := range outcomes {
 		o := &outcomes[i]
 		if !o.Applied {
-			s.recorder.Add(telemetry.StaleWrites, 1)
+			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{rs[i].By.String()})
 			s.log.LogAttrs(context.Background(), slog.LevelInfo, "stale write rejected", slog.Int64("execution", int64(rs[i].Key.ID)),
 				slog.Int64("epoch", int64(rs[i].Key.Epoch)), slog.String("now", o.Row.Status.String()), slog.Int64("at", int64(o.Row.Epoch)))
 			continue

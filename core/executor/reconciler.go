@@ -50,7 +50,7 @@ func (s *Service) reconcileUnpublished() error {
 	}); err != nil {
 		return err
 	}
-	s.recorder.Add(telemetry.DispatchesRepublished, len(rows))
+	s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
 	return s.publish(rows)
 }
 

@@ -199,7 +199,7 @@ func (s *scheduler) handOff(ds []store.Dispatch) (placed int, err error) {
 			// The worker went away between the look and the dispatch: look again soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})
 		default:
-			s.recorder.Add(telemetry.StaleWrites, 1)
+			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
 	}
 	if len(unfit) > 0 {
@@ -261,16 +261,16 @@ func (s *Service) publish(rows []execution.Execution) error {
 	for i, o := range outcomes {
 		switch o {
 		case broker.Confirmed:
-			s.recorder.Add(telemetry.DispatchesConfirmed, 1)
+			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"confirmed"})
 			confirmed = append(confirmed, rows[i].Key())
 		case broker.Returned:
-			s.recorder.Add(telemetry.DispatchesReturned, 1)
+			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"returned"})
 			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.Unroutable))
 		case broker.Nacked:
-			s.recorder.Add(telemetry.DispatchesRefused, 1)
+			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"refused"})
 			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.WorkerUnavailable))
 		case broker.Unknown, broker.NotSent:
-			s.recorder.Add(telemetry.DispatchesUnknown, 1)
+			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"unknown"})
 		}
 	}
 	_, err := s.reclaim(undeliverable)

@@ -36,6 +36,7 @@ type Service struct {
 
 	scheduler  *scheduler
 	completion *completionListener
+	outage     *outage
 }
 
 // Options are what a Service is made of.
@@ -67,6 +68,7 @@ func New(o Options) *Service {
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
 	}
+	s.outage = newOutage(o.Config, o.Host.Monotonic())
 	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
 	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.log)
 	s.scheduler = newScheduler(s)
@@ -96,7 +98,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
 		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
 		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
-		s.every(ctx, "lease monitor", c.ReconcileInterval, newLeaseMonitor(s).pass),
+		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),
 		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
 		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
@@ -128,7 +130,10 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) db(f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
 	defer cancel()
-	return f(ctx)
+	began := s.host.Monotonic()
+	err := f(ctx)
+	s.outage.answered(began, s.host.Monotonic(), store.Retriable(err))
+	return err
 }
 
 // every runs pass at once and then every interval, until ctx ends. Errors are logged: the next pass

@@ -17,9 +17,14 @@ const (
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
 // finds by the age of one step's own timestamp, and its writes repeat the ground in their guard, so
-// a claim that comes between is never overwritten (flaw D1).
+// a claim that comes between is never overwritten (flaw D1). After this executor's start and after
+// an outage of the database it waits for a lease: what workers could not write meanwhile comes first
+// (flaw D58).
 func (s *Service) monitorTimeouts() error {
 	c := s.config.Executor
+	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
+		return nil
+	}
 	err := s.sweep(store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true

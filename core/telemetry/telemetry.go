@@ -1,42 +1,40 @@
-// Package telemetry is the narrow seam through which the core reports figures. A daemon counts
-// them for Prometheus; a simulated run discards them and pays one interface call.
+// Package telemetry is the narrow seam through which the core reports figures: what is counted and
+// measured, under which name and labels, and which alerts follow from it.
+//
+// A daemon exports the figures to Prometheus; a simulated run discards them and pays one interface
+// call each, or listens, where its scenario expects alerts. Figures and rules are tables, so that the
+// exporter, the rule file and the harness cannot disagree.
 package telemetry
 
-// Counter names something that the core counts.
-type Counter uint8
+import "time"
 
-// The counters of the core.
-const (
-	// StaleWrites counts guarded writes that matched no row.
-	StaleWrites Counter = iota
-	// RefusedResults counts results of workers that had lost the execution.
-	RefusedResults
-	// DispatchesConfirmed, DispatchesReturned, DispatchesRefused and DispatchesUnknown count
-	// dispatches by the outcome of their publish.
-	DispatchesConfirmed
-	DispatchesReturned
-	DispatchesRefused
-	DispatchesUnknown
-	// DispatchesRepublished counts dispatches published again at the same epoch.
-	DispatchesRepublished
-	// DeadLettersHandled and DeadLettersMalformed count dead letters.
-	DeadLettersHandled
-	DeadLettersMalformed
-	// WorkersReaped counts incarnations marked lost.
-	WorkersReaped
-	// LeasesFenced counts how often a worker ended its actions because it could not renew.
-	LeasesFenced
-	// RetriesCreated counts retries.
-	RetriesCreated
-)
+// Labels are the values of a figure's labels, in the order in which Info lists them.
+type Labels [4]string
 
-// Recorder takes figures.
+// Recorder takes figures. Its methods are safe for concurrent use and never block.
 type Recorder interface {
-	Add(c Counter, n int)
+	// Listens says that somebody reads the figures; what costs a statement to find out is only asked
+	// for then.
+	Listens() bool
+	// Add counts n more of a counter.
+	Add(f Figure, n int64, l Labels)
+	// Set sets a gauge: a number, or nanoseconds where the figure's unit is time.
+	Set(f Figure, v int64, l Labels)
+	// Observe adds one measurement to a histogram.
+	Observe(f Figure, d time.Duration, l Labels)
 }
 
 // Discard is a Recorder that keeps nothing.
 type Discard struct{}
 
+// Listens implements Recorder.
+func (Discard) Listens() bool { return false }
+
 // Add implements Recorder.
-func (Discard) Add(Counter, int) {}
+func (Discard) Add(Figure, int64, Labels) {}
+
+// Set implements Recorder.
+func (Discard) Set(Figure, int64, Labels) {}
+
+// Observe implements Recorder.
+func (Discard) Observe(Figure, time.Duration, Labels) {}

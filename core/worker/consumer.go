@@ -121,7 +121,7 @@ func (t *tenure) settle(d delivery, r *store.ClaimResult, uncertain bool) (claim
 		// Too late: the dead letter handler shall act at once.
 		d.consumer.Reject(d.Delivery, false)
 	default:
-		t.recorder.Add(telemetry.StaleWrites, 1)
+		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		d.consumer.Ack(d.Delivery)
 	}
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),

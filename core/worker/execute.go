@@ -125,7 +125,7 @@ func (t *tenure) finish(f store.Finish) {
 // keepRefused keeps the result of an execution that was lost, for whoever wants to know what it
 // did. It is best effort: a few attempts.
 func (t *tenure) keepRefused(f store.Finish, row *execution.Execution) {
-	t.recorder.Add(telemetry.RefusedResults, 1)
+	t.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
 	t.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",
 		slog.Int64("execution", int64(f.Key.ID)), slog.Int64("epoch", int64(f.Key.Epoch)), slog.String("result", f.To.String()),
 		slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))

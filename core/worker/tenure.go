@@ -128,7 +128,7 @@ func (t *tenure) guard(ctx context.Context) {
 			return
 		}
 	}
-	t.recorder.Add(telemetry.LeasesFenced, 1)
+	t.recorder.Add(telemetry.LeasesFenced, 1, telemetry.Labels{})
 	t.log.LogAttrs(ctx, slog.LevelWarn, "lease not renewed in time, ending every action")
 	t.endEarly(endFenced)
 }

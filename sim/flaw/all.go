@@ -6,6 +6,6 @@ func All() []*Flaw {
 		unguardedMonitor(), deadLetterFailsRunning(), statusOnlyGuard(), unguardedFinish(), noRepublish(), noClaimSweep(),
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
 		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), killedIsCompleted(), retryAtOnce(),
-		retryUnbounded(),
+		retryUnbounded(), noBrake(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
 	}
 }

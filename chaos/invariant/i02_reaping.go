@@ -1,0 +1,104 @@
+package invariant
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// reaping is the part of invariant 2 about the one lifecycle that executors write, and about the
+// monitors' warm-up: who has not been watching for a lease can't know who is dead (flaws D35, D47, D58).
+type reaping struct {
+	s *Suite
+	// started is when each process was started last.
+	started map[string]time.Duration
+	// down is when the database went down, up when it came back last from an outage that no executor
+	// can have overlooked; negative for never.
+	down, up time.Duration
+	// step and batch count what one process marked lost in one step.
+	step  uint64
+	batch int
+}
+
+func newReaping(s *Suite) *reaping {
+	return &reaping{s: s, started: make(map[string]time.Duration), down: -1, up: -1}
+}
+
+// driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
+const driftTolerance = 10
+
+func (r *reaping) observe(e *history.Event) {
+	x := r.s.config.Executor
+	switch e.Kind {
+	case history.ProcessStarted:
+		r.started[e.Process] = e.At
+	case history.DatabaseDown:
+		// Two faults may overlap: the first to end brings it back.
+		if r.down < 0 {
+			r.down = e.At
+		}
+	case history.DatabaseUp:
+		if r.down >= 0 && e.At-r.down > r.s.config.Worker.HeartbeatInterval+x.ReconcileInterval+2*x.StatementTimeout {
+			r.up = e.At
+		}
+		r.down = -1
+	default:
+	}
+}
+
+// cold says why a process can't judge yet by how long ago something happened; empty if it can.
+func (r *reaping) cold(e *history.Event) string {
+	lease := r.s.config.Worker.Lease()
+	warm := lease - lease/driftTolerance
+	if at, known := r.started[e.Process]; known && e.At-at < warm {
+		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
+	}
+	if r.up >= 0 && e.At-r.up < warm {
+		return fmt.Sprintf("the database came back %v ago, and workers have a lease to come back too", e.At-r.up)
+	}
+	return ""
+}
+
+// unlawful says why an incarnation must not be marked lost now; empty if it may.
+func (r *reaping) unlawful(e *history.Event) string {
+	t := r.s.workers[e.Incarnation]
+	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process {
+		return ""
+	}
+	if e.Step != r.step {
+		r.step, r.batch = e.Step, 0
+	}
+	r.batch++
+	if e.At < t.leaseEnds-clockTolerance {
+		return fmt.Sprintf("its lease ends in %v", t.leaseEnds-e.At)
+	}
+	if why := r.cold(e); why != "" {
+		return why
+	}
+	return r.unbraked(e)
+}
+
+// unbraked says why the brake must have held: several workers in one step are no trickle, and none may
+// be reaped within two leases after most were over.
+func (r *reaping) unbraked(e *history.Event) string {
+	f, x := r.s.fleet, r.s.config.Executor
+	// What was read before the write is at most two statements old.
+	margin := 2*x.StatementTimeout + time.Second
+	alive, _, lost := f.count(e.At, margin, e.Process)
+	if r.batch > 1 {
+		// Those of this step that were marked before are among the lost already.
+		if x.Brakes(alive, lost+1) {
+			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", lost+1, alive)
+		}
+		return ""
+	}
+	// Over for the reaper in any case: seen at most one pass after its last beat, a lease ago.
+	alive, over, lost := f.count(e.At, margin+2*x.ReconcileInterval, e.Process)
+	held := f.episode + 2*r.s.config.Worker.Lease()
+	if x.Brakes(alive, over+lost) && f.episode >= 0 && e.At < held-clockTolerance-look {
+		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", over+lost, alive, held)
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package telemetry
+
+// Figure names something that the core counts or measures.
+type Figure uint8
+
+// The figures. Table says how each is called, what it means and which labels it has.
+const (
+	Transitions Figure = iota
+	StaleWrites
+	RefusedResults
+	Dispatches
+	Assignments
+	DeadLetters
+	Retries
+	RetriesEnded
+	LeasesExpired
+	LeasesFenced
+	LoopRuns
+
+	StageSeconds
+	LoopSeconds
+	WorkerDowntime
+	DeadLetterSeconds
+
+	ReaperBrake
+	Executions
+	OldestExecution
+	OrchestrationLag
+	Workers
+	OldestHeartbeat
+	WorkerQueueDepth
+	WorkerQueueMean
+	DeadLetterQueueDepth
+	DeadLettersOpen
+)
+
+// Kind is what a figure is to Prometheus.
+type Kind uint8
+
+// The kinds.
+const (
+	Counter Kind = iota
+	Gauge
+	Histogram
+)
+
+// Info describes a figure.
+type Info struct {
+	// Name follows Prometheus' conventions: base units, _total for counters.
+	Name string
+	Help string
+	Kind Kind
+	// Seconds says that the values are durations.
+	Seconds bool
+	Labels  []string
+}
+
+// Table describes every figure, indexed by it.
+func Table() []Info {
+	return []Info{
+		Transitions:    {"handoff_transitions_total", "Changes of an execution's status.", Counter, false, []string{"from", "to", "writer", "reason"}},
+		StaleWrites:    {"handoff_stale_writes_total", "Guarded writes that matched no row.", Counter, false, []string{"writer"}},
+		RefusedResults: {"handoff_refused_results_total", "Results of workers that had lost the execution.", Counter, false, nil},
+		Dispatches:     {"handoff_dispatches_total", "Dispatches by the result of their publish: confirmed, returned, refused, unknown; republished counts second attempts.", Counter, false, []string{"result"}},
+		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
+		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
+		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
+		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
+		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
+		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
+		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
+
+		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage.", Histogram, true, []string{"stage"}},
+		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},
+		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From the end of a worker's lease to its being marked lost.", Histogram, true, nil},
+		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the delivery of a dead letter to its being handled.", Histogram, true, nil},
+
+		ReaperBrake:          {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
+		Executions:           {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
+		OldestExecution:      {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
+		OrchestrationLag:     {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},
+		Workers:              {"handoff_workers", "Workers by lifecycle and condition: live, stale (lease over) or deaf (does not consume).", Gauge, false, []string{"lifecycle", "condition"}},
+		OldestHeartbeat:      {"handoff_lease_overdue_seconds", "How long ago the oldest lease of a worker that is not gone ended; 0 while all are valid.", Gauge, true, nil},
+		WorkerQueueDepth:     {"handoff_worker_load", "Executions that are scheduled at a worker or run on it.", Gauge, false, []string{"worker"}},
+		WorkerQueueMean:      {"handoff_worker_load_mean", "Mean of handoff_worker_load over the workers that are not gone, rounded down.", Gauge, false, nil},
+		DeadLetterQueueDepth: {"handoff_dead_letter_queue_depth", "Messages ready in the dead letter queue.", Gauge, false, nil},
+		DeadLettersOpen:      {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
+	}
+}

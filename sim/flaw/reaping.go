@@ -1,0 +1,122 @@
+package flaw
+
+import (
+	"context"
+	"sync"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants reapers that act too soon, all at once, or never again.
+
+func noBrake() *Flaw {
+	return &Flaw{
+		Name: "no-brake", Source: "D47", Killer: 2, Scenario: "half-the-workers-die",
+		About:  "the reaper marks every worker lost whose lease is over, however many they are",
+		Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
+	}
+}
+
+func brakeForEver() *Flaw {
+	return &Flaw{
+		Name: "brake-for-ever", Source: "D47", Killer: 12, Scenario: "half-the-workers-die",
+		About: "the reaper's brake holds for as long as most workers are over, which is for ever when they are dead",
+		Store: func(p Process, c *simstore.Client) store.Store { return &stuckBrake{Store: c, config: p.Config} },
+	}
+}
+
+// stuckBrake reaps nobody while the brake's condition holds.
+type stuckBrake struct {
+	store.Store
+	config config.Config
+}
+
+// Reap implements store.Store.
+func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alive, over := 0, 0
+	for i := range workers {
+		if w := &workers[i]; !w.Lifecycle.Gone() {
+			alive++
+			if !w.LeaseValid() {
+				over++
+			}
+		}
+	}
+	if s.config.Executor.Brakes(alive, over) {
+		return make([]bool, len(rs)), nil
+	}
+	return s.Store.Reap(ctx, rs)
+}
+
+func reapAtFirstSight() *Flaw {
+	return &Flaw{
+		Name: "reap-at-first-sight", Source: "D47", Killer: 2, Scenario: "mass-expiry",
+		About: "the reaper goes by the database's clock alone, so its first look after an outage kills whoever has not been back yet",
+		Store: func(p Process, c *simstore.Client) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
+				for i := range workers {
+					if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
+						_, _ = c.Reap(ctx, []store.Reap{{WorkerKey: w.WorkerKey, Beat: w.Beat}})
+					}
+				}
+			}}
+		},
+	}
+}
+
+func noWarmUp() *Flaw {
+	return &Flaw{
+		Name: "no-warm-up", Source: "D58", Killer: 2, Scenario: "mass-expiry",
+		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write what they had finished",
+		Store: func(p Process, c *simstore.Client) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &hasty{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
+				age := p.Config.Executor.ReapGrace
+				rows, err := c.Find(ctx, store.Finding{Ground: store.Overrun, Age: age, Limit: p.Config.Executor.BatchSize})
+				if err != nil {
+					return
+				}
+				for i := range rows {
+					_, _ = c.Reclaim(ctx, []store.Reclaim{{
+						Key: rows[i].Key(), Ground: store.Overrun, Age: age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
+						Result: execution.Result{Error: "Execution timeout: run deadline passed", FailedBy: execution.TimeoutMonitor},
+					}})
+				}
+			}}
+		},
+	}
+}
+
+// hasty acts at the first look at the workers after a start, and after a look that failed.
+type hasty struct {
+	store.Store
+	first func(ctx context.Context, workers []store.WorkerRow)
+
+	mu     sync.Mutex
+	looked bool
+}
+
+// Workers implements store.Store.
+func (s *hasty) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx)
+	s.mu.Lock()
+	first := err == nil && !s.looked
+	s.looked = err == nil
+	s.mu.Unlock()
+	if first {
+		s.first(ctx, workers)
+	}
+	return workers, err
+}
