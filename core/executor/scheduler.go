@@ -73,7 +73,7 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// drain makes passes until one places nothing. Nothing is scheduled while the broker is away or
+// drain makes passes until one finds all that was due. Nothing is scheduled while the broker is away or
 // holds publishers back: a dispatch that can't be published only burns its deadline.
 func (s *scheduler) drain(ctx context.Context) error {
 	now := s.host.Monotonic()
@@ -103,10 +103,11 @@ func (s *scheduler) pass() (more bool, err error) {
 	}
 	c := s.config.Executor
 	fleet := newFleet(workers, c.DispatchAhead, s.host.Uint64N)
+	demands := fleet.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
 		rows, err = s.store.ClaimForScheduling(ctx, store.SchedulingClaim{
-			Executor: s.id, Expiry: c.ClaimExpiry, Demands: fleet.demands(c.BatchSize), Others: c.BatchSize,
+			Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Others: c.BatchSize,
 		})
 		return err
 	}); err != nil || len(rows) == 0 {
@@ -123,7 +124,26 @@ func (s *scheduler) pass() (more bool, err error) {
 		}
 	}
 	placed, err := s.handOff(dispatches)
-	return placed > 0 || len(rows) >= c.BatchSize, errors.Join(err, s.giveBack(parks))
+	more = len(rows) >= c.BatchSize || placed > 0 && anyFilled(demands, rows)
+	return more, errors.Join(err, s.giveBack(parks))
+}
+
+// anyFilled says whether some runtime gave as many rows as were asked of it, so that more of it may be
+// due. A claim that got fewer saw all there was; what has become due since has a hint of its own, or
+// the next poll.
+func anyFilled(demands []store.Demand, rows []execution.Execution) bool {
+	for _, d := range demands {
+		got := 0
+		for i := range rows {
+			if rows[i].Action.Runtime == d.Runtime {
+				got++
+			}
+		}
+		if got > 0 && got >= d.Limit {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store.Dispatch {
