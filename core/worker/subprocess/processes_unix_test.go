@@ -368,6 +368,32 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
+// A reader that the machine gave no time before the deadline has read nothing at all.
+func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close() // it stays open: no end of file tells that this is all
+	if _, err := write.WriteString("what was printed"); err != nil {
+		t.Fatal(err)
+	}
+	if err := read.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	kept := tail{limit: 100}
+	kept.readFrom(read)
+	if got := kept.text(); got != "" {
+		t.Fatalf("a read past its deadline gave %q", got)
+	}
+	readRest(read, &kept)
+	if got := kept.text(); got != "what was printed" {
+		t.Errorf("got %q", got)
+	}
+	readRest(read, &kept) // nothing is there, and nothing is waited for
+}
+
 func BenchmarkAction(b *testing.B) {
 	h := daemon.New(daemon.Options{})
 	r := New(Options{Host: h})

@@ -148,6 +148,8 @@ func (a *action) supervise() {
 	_ = a.stdout.SetReadDeadline(time.Now().Add(drainTimeout))
 	_ = a.stderr.SetReadDeadline(time.Now().Add(drainTimeout))
 	streams.Wait()
+	readRest(a.stdout, &a.out)
+	readRest(a.stderr, &a.err)
 	for _, f := range []*os.File{a.control, a.reports, a.stdout, a.stderr} {
 		_ = f.Close()
 	}
@@ -164,6 +166,29 @@ func (a *action) supervise() {
 		a.exit = worker.Exit{Reason: execution.Transient, Message: explain("the action's shim was killed, and the action with it", &a.err)}
 	}
 	close(a.done)
+}
+
+// pipeCapacity is how many bytes a pipe holds at most (pipe(7)).
+const pipeCapacity = 64 << 10
+
+// readRest takes what a pipe still holds, without waiting. Go does not even try to read past a deadline,
+// so on a machine that was busy for the whole of drainTimeout the output of an action that has ended
+// would be lost. A descendant that got away and goes on writing is not listened to any longer.
+func readRest(f *os.File, t *tail) {
+	if f.SetReadDeadline(time.Time{}) != nil {
+		return
+	}
+	c, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, pipeCapacity)
+	_ = c.Read(func(fd uintptr) bool {
+		if n, err := syscall.Read(int(fd), buf); err == nil && n > 0 {
+			t.write(buf[:n])
+		}
+		return true
+	})
 }
 
 // readReports follows the reports to their end, which is the shim's, and returns what they said.
