@@ -54,7 +54,7 @@ func (t teller) who(e *history.Event) string {
 		return t.queue(e.Queue)
 	case history.Expired, history.Rejected, history.DeadLettered, history.Dropped:
 		return t.message(e)
-	case history.DatabaseDown, history.DatabaseUp:
+	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped:
 		return "the database"
 	case history.BrokerDown, history.BrokerUp:
 		return "the broker"
@@ -92,6 +92,8 @@ func (t teller) what(e *history.Event) string {
 		return "went down"
 	case history.DatabaseUp, history.BrokerUp:
 		return "is up again"
+	case history.ClockStepped:
+		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.Logged:
 		return "logged: " + e.Text
 	case history.Quiescent:

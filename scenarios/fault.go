@@ -84,6 +84,14 @@ func (l *loader) form(m mapping) (form, bool) {
 // lasting reads how long a fault lasts or when its process comes back, and refuses the other one.
 func (l *loader) lasting(m mapping, f form, into *Fault) {
 	lasts, restart := m.at("for"), m.at("restart_after")
+	if f.once() {
+		for _, k := range []string{"for", "restart_after"} {
+			if m.has(k) {
+				l.refuse(m.keys[k], "a %s has no %s: it is over by itself", f.key, k)
+			}
+		}
+		return
+	}
 	if f.inside && into.For > 0 && lasts != nil {
 		l.refuse(m.keys["for"], "`for` stands both beside %s and in it", f.key)
 		return
@@ -188,16 +196,6 @@ func strikesProcess(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 	}
 }
 
-// strikesServer reads `broker: restart` and its like.
-func strikesServer(server string, restart, kill FaultKind) func(*loader, *yaml.Node, *Fault) {
-	return func(l *loader, n *yaml.Node, f *Fault) {
-		f.Target, f.Kind = server, restart
-		if verb, _ := l.choice(n, "fault of the "+server, []string{"restart", "kill"}); verb == "kill" {
-			f.Kind = kill
-		}
-	}
-}
-
 // target reads a process or a selector of processes.
 func (l *loader) target(n *yaml.Node, f *Fault) {
 	if !l.clusterOK {
@@ -285,19 +283,19 @@ func (l *loader) messages(n *yaml.Node, f *Fault) {
 	}
 	if len(verbs) != 1 {
 		if !m.flawed {
-			l.unknown(n, "messages must do exactly one thing", "", []string{"drop", "delay", "duplicate", "corrupt"})
+			l.unknown(n, "messages must do exactly one thing", "", firstsOf(messageVerbs()))
 		}
 		f.Kind = ""
 		return
 	}
 	f.Messages, _ = l.choice(m.at(verbs[0]), "message type", append(MessageTypes(), EveryMessage))
 	switch {
-	case f.Kind == DelayMessages && m.has("by"):
+	case f.Kind.late() && m.has("by"):
 		f.DelayMin, f.DelayMax = l.oneOrSpan(m.at("by"), "by")
-	case f.Kind == DelayMessages && !m.flawed:
-		l.refuse(n, "the delay lacks \"by\": how late, or the least and the most")
+	case f.Kind.late() && !m.flawed:
+		l.refuse(n, "the %s lacks \"by\": how late, or the least and the most", verbs[0])
 	case m.has("by"):
-		l.refuse(m.keys["by"], "`by` belongs to delay, not to %s", verbs[0])
+		l.refuse(m.keys["by"], "`by` belongs to delay and reorder, not to %s", verbs[0])
 	}
 	l.link(m, f, "", "")
 }
@@ -336,18 +334,22 @@ func (f *Fault) describe() string {
 	switch f.Kind {
 	case Partition:
 		return fmt.Sprintf("partition %s from %s%s", f.Target, ends, way)
-	case Latency, Reset:
-		return fmt.Sprintf("%s %s to %s%s", f.Kind, f.Target, ends, way)
+	case Latency, Reset, SlowLink:
+		return fmt.Sprintf("%s %s to %s%s", strings.ReplaceAll(string(f.Kind), "_", " "), f.Target, ends, way)
 	case BrokerRestart, DatabaseRestart:
 		return "restart " + f.Target
 	case BrokerKill, DatabaseKill:
 		return "kill " + f.Target
-	case DropMessages, DelayMessages, DuplicateMessage, CorruptMessages:
+	case DropMessages, DelayMessages, DuplicateMessage, CorruptMessages, ReorderMessages:
 		verb, _, _ := strings.Cut(string(f.Kind), "_")
 		if f.Messages == EveryMessage {
 			return verb + " every message"
 		}
 		return verb + " " + f.Messages
 	}
-	return fmt.Sprintf("%s %s", f.Kind, f.Target)
+	text := strings.ReplaceAll(string(f.Kind), "_", " ")
+	if f.Target == Broker || f.Target == Database && !f.Kind.clock() {
+		return text
+	}
+	return fmt.Sprintf("%s %s", text, f.Target)
 }

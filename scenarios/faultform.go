@@ -1,6 +1,10 @@
 package scenarios
 
-import "go.yaml.in/yaml/v4"
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
 
 // form is one way to write a fault: its key in the file and what belongs to it.
 type form struct {
@@ -17,7 +21,6 @@ type form struct {
 // forms lists the keys of which a fault has exactly one.
 func forms() []form {
 	process := schema{"type": "string"}
-	server := enum([]string{"restart", "kill"})
 	return []form{
 		{string(Crash), faultAbout(Crash), process, false, false, strikesProcess(Crash)},
 		{string(Pause), faultAbout(Pause), process, true, false, strikesProcess(Pause)},
@@ -26,9 +29,29 @@ func forms() []form {
 		{string(Partition), faultAbout(Partition), partitionShape().object(), true, true, (*loader).partition},
 		{string(Latency), faultAbout(Latency), latencyShape().object(), true, true, (*loader).latency},
 		{string(Reset), faultAbout(Reset), resetShape().object(), true, true, (*loader).reset},
-		{Broker, "restart: " + faultAbout(BrokerRestart) + "; kill: " + faultAbout(BrokerKill), server, true, false, strikesServer(Broker, BrokerRestart, BrokerKill)},
-		{Database, "restart: " + faultAbout(DatabaseRestart) + "; kill: " + faultAbout(DatabaseKill), server, true, false, strikesServer(Database, DatabaseRestart, DatabaseKill)},
+		{Broker, verbsAbout(brokerVerbs()), enum(firstsOf(brokerVerbs())), true, false, (*loader).broker},
+		{Database, verbsAbout(databaseVerbs()) + "; or one of its mappings", databaseSchema(), true, false, (*loader).database},
 		{"messages", "messages of one type are lost, late, doubled or unreadable", messagesSchema(), true, true, (*loader).messages},
+		{string(StopCutShort), faultAbout(StopCutShort), cutShortShape().object(), false, false, (*loader).cutShort},
+		{string(RollingRestart), faultAbout(RollingRestart), rollingShape().object(), true, false, (*loader).rolling},
+		{string(Twin), faultAbout(Twin), process, true, false, (*loader).twin},
+		{string(SlowLink), faultAbout(SlowLink), slowLinkShape().object(), true, true, (*loader).slowLink},
+		{string(DeleteQueue), faultAbout(DeleteQueue), process, true, false, strikesQueue(DeleteQueue)},
+		{string(CancelConsumers), faultAbout(CancelConsumers), process, true, false, strikesQueue(CancelConsumers)},
+		{string(UnbindQueue), faultAbout(UnbindQueue), process, true, false, strikesQueue(UnbindQueue)},
+		{string(ClockOffset), faultAbout(ClockOffset), clockShape(ClockOffset).object(), true, false, shiftsClock(ClockOffset)},
+		{string(ClockStep), faultAbout(ClockStep), clockShape(ClockStep).object(), true, false, shiftsClock(ClockStep)},
+		{string(ClockDrift), faultAbout(ClockDrift), clockShape(ClockDrift).object(), true, false, shiftsClock(ClockDrift)},
+	}
+}
+
+// once says that the fault is over by itself: it has neither `for` nor restart_after.
+func (f form) once() bool {
+	switch FaultKind(f.key) {
+	case RollingRestart, DeleteQueue, CancelConsumers, ClockStep:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -58,6 +81,8 @@ func faultSchema() schema {
 	for _, f := range forms() {
 		kind := schema{"required": []string{f.key}}
 		switch {
+		case f.once():
+			kind["properties"] = schema{"for": false, "restart_after": false}
 		case !f.lasts:
 			kind["properties"] = schema{"for": false}
 		case f.inside:
@@ -147,15 +172,45 @@ func messagesShape() shape {
 	return s
 }
 
-type messageVerb struct {
+// verb is a word in a file and the kind that it stands for.
+type verb struct {
 	name string
 	kind FaultKind
 }
 
-func messageVerbs() []messageVerb {
-	return []messageVerb{
-		{"drop", DropMessages}, {"delay", DelayMessages}, {"duplicate", DuplicateMessage}, {"corrupt", CorruptMessages},
+func messageVerbs() []verb {
+	return []verb{
+		{"drop", DropMessages},
+		{"delay", DelayMessages},
+		{"duplicate", DuplicateMessage},
+		{"corrupt", CorruptMessages},
+		{"reorder", ReorderMessages},
 	}
+}
+
+func firstsOf(verbs []verb) []string {
+	names := make([]string, len(verbs))
+	for i, v := range verbs {
+		names[i] = v.name
+	}
+	return names
+}
+
+func kindOfVerb(verbs []verb, name string) FaultKind {
+	for _, v := range verbs {
+		if v.name == name {
+			return v.kind
+		}
+	}
+	return ""
+}
+
+func verbsAbout(verbs []verb) string {
+	texts := make([]string, len(verbs))
+	for i, v := range verbs {
+		texts[i] = v.name + ": " + faultAbout(v.kind)
+	}
+	return strings.Join(texts, "; ")
 }
 
 func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }

@@ -28,6 +28,7 @@ const (
 	HalfWorkers   = "half the workers"
 	EveryExecutor = "every executor"
 	EveryWorker   = "every worker"
+	EveryProcess  = "every process"
 )
 
 // EveryMessage is Fault.Messages for a message fault that strikes all types.
@@ -72,6 +73,10 @@ func (c Cluster) Candidates(target string) (names []string, count int) {
 		return c.WorkerNames(), len(c.Workers)
 	case EveryExecutor:
 		return c.ExecutorNames(), c.Executors
+	case EveryProcess:
+		return append(c.ExecutorNames(), c.WorkerNames()...), c.Executors + len(c.Workers)
+	case RequestedQueue, StatusChangedQueue, CompletedQueue, DeadLetterQueue:
+		return nil, 0
 	}
 	return []string{target}, 1
 }
@@ -83,12 +88,33 @@ func (c Cluster) targets() []string {
 	if len(c.Workers) > 0 {
 		names = append(names, AnyWorker, HalfWorkers, EveryWorker)
 	}
+	return append(names, EveryProcess)
+}
+
+// workerTargets lists what a fault on workers may name.
+func (c Cluster) workerTargets() []string {
+	names := c.WorkerNames()
+	if len(c.Workers) > 0 {
+		names = append(names, AnyWorker, HalfWorkers, EveryWorker)
+	}
 	return names
 }
 
-// In says whether a world can do a fault. A machine whose clocks stand still exists only in the
-// simulator: the live world's processes share one machine.
-func (k FaultKind) In(w World) bool { return w == Sim || k != Freeze }
+// In says whether a world can do a fault. A machine whose clocks stand still, or differ from another's,
+// exists only in the simulator: the live world's processes share one machine. The others that it
+// can't do would take a program between a real server and its clients that knows their protocols.
+func (k FaultKind) In(w World) bool {
+	switch k {
+	case Freeze, ClockOffset, ClockStep, ClockDrift, ReorderMessages, Serialization, SlowLink,
+		StopCutShort, RollingRestart, Twin, BrokerAlarm, DeleteQueue, CancelConsumers, UnbindQueue, DatabaseReadOnly, DatabaseSlow:
+		return w == Sim
+	default:
+		return true
+	}
+}
+
+// late says that a message fault says how late.
+func (k FaultKind) late() bool { return k == DelayMessages || k == ReorderMessages }
 
 // reasonAliases are the words in which people say a reason.
 func reasonAliases() map[string]execution.Reason {

@@ -20,6 +20,21 @@ const (
 	DelayMessages    FaultKind = "delay_messages"
 	DuplicateMessage FaultKind = "duplicate_messages"
 	CorruptMessages  FaultKind = "corrupt_messages"
+	ReorderMessages  FaultKind = "reorder_messages"
+	StopCutShort     FaultKind = "stop_cut_short"
+	RollingRestart   FaultKind = "rolling_restart"
+	Twin             FaultKind = "twin"
+	SlowLink         FaultKind = "slow_link"
+	BrokerAlarm      FaultKind = "broker_alarm"
+	DeleteQueue      FaultKind = "delete_queue"
+	CancelConsumers  FaultKind = "cancel_consumers"
+	UnbindQueue      FaultKind = "unbind_queue"
+	DatabaseReadOnly FaultKind = "database_read_only"
+	DatabaseSlow     FaultKind = "database_slow"
+	Serialization    FaultKind = "serialization_failures"
+	ClockOffset      FaultKind = "clock_offset"
+	ClockStep        FaultKind = "clock_step"
+	ClockDrift       FaultKind = "clock_drift"
 )
 
 // FaultInfo describes a kind for lists, the schema and error texts.
@@ -48,6 +63,21 @@ func Faults() []FaultInfo {
 		{DelayMessages, "messages of one type arrive late", "messages: {delay: execution.status_changed, by: [1s, 30s], rate: 50%}, for: 60s"},
 		{DuplicateMessage, "messages of one type arrive twice", "messages: {duplicate: execution.scheduled, rate: 20%}, for: 60s"},
 		{CorruptMessages, "messages of one type arrive unreadable", "messages: {corrupt: execution.scheduled, rate: 5%}, for: 60s"},
+		{ReorderMessages, "messages of one type are overtaken by the next one in their queue", "messages: {reorder: execution.scheduled, by: 10s, rate: 30%}, for: 60s"},
+		{StopCutShort, "a process is asked to stop, and killed before it is ready", "stop_cut_short: {of: shell-1, after: 3s}, restart_after: 10s"},
+		{RollingRestart, "processes are stopped gracefully and started again, one after the other", "rolling_restart: {of: every worker, down: 2s, every: 40s}"},
+		{Twin, "a second process is started under a worker's name, and stopped at the end", "twin: shell-1, for: 60s"},
+		{SlowLink, "a link carries one message at a time, and takes its time for each", "slow_link: {of: shell-1, to: [broker], takes: [50ms, 500ms]}, for: 30s"},
+		{BrokerAlarm, "the broker is short of memory and blocks publishers; consumers go on", "broker: alarm, for: 20s"},
+		{DeleteQueue, "a queue is deleted with everything in it", "delete_queue: shell-1"},
+		{CancelConsumers, "the broker cancels the consumers of a queue; their connections stay open", "cancel_consumers: shell-1"},
+		{UnbindQueue, "a queue loses its bindings, so that what is sent to it has no route", "unbind_queue: shell-1, for: 20s"},
+		{DatabaseReadOnly, "the database answers and refuses every write", "database: read_only, for: 20s"},
+		{DatabaseSlow, "every statement takes longer", "database: {slow: [100ms, 3s]}, for: 30s"},
+		{Serialization, "a share of the writes is rolled back, as by a serialization failure or a deadlock", "database: {serialization_failures: 30%}, for: 30s"},
+		{ClockOffset, "a wall clock is off, and right again at the end", "clock_offset: {of: any worker, by: -45s}, for: 60s"},
+		{ClockStep, "a wall clock is set, and stays so", "clock_step: {of: database, by: 40s}"},
+		{ClockDrift, "a clock runs too fast or too slow; of a process the monotonic one too", "clock_drift: {of: any worker, by: -1%}, for: 5m"},
 	}
 }
 

@@ -106,8 +106,14 @@ type Fault struct {
 	Messages string
 	// PerMillion is the share that a message fault or reset strikes; 1,000,000 for all.
 	PerMillion uint64
-	// DelayMin and DelayMax are what a latency or a message delay adds.
+	// DelayMin and DelayMax are what a latency, a slow link, a slow database or a message delay adds.
 	DelayMin, DelayMax time.Duration
+	// CutAfter is how long a process whose stop is cut short gets. Down and Every are a rolling restart's:
+	// how long each process is down, and the time from one's start to the next one's stop.
+	CutAfter, Down, Every time.Duration
+	// Shift is how far a clock is moved, DriftPerMillion how much too fast it runs; both may be negative.
+	Shift           time.Duration
+	DriftPerMillion int64
 }
 
 // When says when a fault begins: at a time, at a drawn time, or after something has happened.

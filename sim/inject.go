@@ -6,6 +6,7 @@ import (
 	"handoff/scenarios"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
+	"handoff/sim/simnet"
 )
 
 // injectors says how each kind of fault is brought about.
@@ -26,13 +27,28 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.DelayMessages:    injectMessages,
 		scenarios.DuplicateMessage: injectMessages,
 		scenarios.CorruptMessages:  injectMessages,
+		scenarios.ReorderMessages:  injectMessages,
+		scenarios.StopCutShort:     injectCutShort,
+		scenarios.RollingRestart:   injectRollingRestart,
+		scenarios.Twin:             injectTwin,
+		scenarios.SlowLink:         injectSlowLink,
+		scenarios.BrokerAlarm:      injectAlarm,
+		scenarios.DeleteQueue:      injectDeleteQueue,
+		scenarios.CancelConsumers:  injectCancelConsumers,
+		scenarios.UnbindQueue:      injectUnbind,
+		scenarios.DatabaseReadOnly: injectReadOnly,
+		scenarios.DatabaseSlow:     injectSlowDatabase,
+		scenarios.Serialization:    injectSerialization,
+		scenarios.ClockOffset:      injectClock,
+		scenarios.ClockStep:        injectClock,
+		scenarios.ClockDrift:       injectClock,
 	}
 }
 
 func injectCrash(x *injection) func() {
 	for _, p := range x.targets {
 		if p.alive() {
-			x.touch()
+			x.touch(simnet.Touched{Process: p.name})
 		}
 		p.crash()
 	}
@@ -62,7 +78,7 @@ func (x *injection) restartLater() {
 func injectStop(x *injection) func() {
 	for _, p := range x.targets {
 		if p.alive() {
-			x.touch()
+			x.touch(simnet.Touched{Process: p.name})
 		}
 		p.terminate()
 	}
@@ -77,7 +93,7 @@ func injectPause(x *injection) func() {
 		if !p.alive() {
 			continue
 		}
-		x.touch()
+		x.touch(simnet.Touched{Process: p.name})
 		p.current.Pause()
 		paused = append(paused, p.current)
 		x.w.emit(history.Event{Kind: history.ProcessPaused, Process: p.name})
@@ -98,7 +114,7 @@ func injectFreeze(x *injection) func() {
 		if !p.alive() {
 			continue
 		}
-		x.touch()
+		x.touch(simnet.Touched{Process: p.name})
 		p.current.Freeze()
 		frozen = append(frozen, p.current)
 		if p.machine != nil {
@@ -157,7 +173,7 @@ func injectReset(x *injection) func() {
 func injectBrokerDown(x *injection) func() {
 	b := x.w.broker
 	if b.Sessions() > 0 {
-		x.touch()
+		x.touch(simnet.Touched{Process: scenarios.Broker})
 	}
 	b.Stop(x.fault.Kind == scenarios.BrokerKill)
 	return b.Start
@@ -165,7 +181,7 @@ func injectBrokerDown(x *injection) func() {
 
 func injectDatabaseDown(x *injection) func() {
 	// Every process keeps a pool of connections open, so a database never goes unnoticed.
-	x.touch()
+	x.touch(simnet.Touched{Process: scenarios.Database})
 	x.w.db.Stop()
 	return x.w.db.Start
 }
@@ -179,7 +195,6 @@ func injectMessages(x *injection) func() {
 		if !x.stream.Chance(x.fault.PerMillion) {
 			return simbroker.Tamper{}
 		}
-		x.touch()
 		tamper := simbroker.Tamper{Fault: x.fault.Name}
 		switch x.fault.Kind {
 		case scenarios.DropMessages:
@@ -190,6 +205,8 @@ func injectMessages(x *injection) func() {
 			tamper.Duplicate = true
 		case scenarios.CorruptMessages:
 			tamper.Corrupt = true
+		case scenarios.ReorderMessages:
+			tamper.Delay, tamper.Behind = x.stream.Duration(x.fault.DelayMin, x.fault.DelayMax), true
 		default:
 		}
 		return tamper

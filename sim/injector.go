@@ -10,6 +10,8 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim/kernel"
+	"handoff/sim/simbroker"
+	"handoff/sim/simnet"
 )
 
 // injector brings about the faults of a scenario, and keeps the evidence: when each really began and
@@ -118,9 +120,13 @@ func (x *injection) endless() { x.w.injector.pending-- }
 // hinders is 1 for a fault that can keep an executor from detecting something in time.
 func (x *injection) hinders() int64 {
 	switch x.fault.Kind {
-	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.DatabaseRestart, scenarios.DatabaseKill:
+	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.BrokerAlarm,
+		scenarios.DatabaseRestart, scenarios.DatabaseKill, scenarios.DatabaseReadOnly, scenarios.DatabaseSlow, scenarios.Serialization:
 		return 1
 	default:
+	}
+	if x.fault.Target == scenarios.Database || x.fault.Target == scenarios.DeadLetterQueue {
+		return 1
 	}
 	for _, p := range x.targets {
 		if p.worker == nil {
@@ -145,20 +151,23 @@ func (x *injection) choose() []*process {
 	return chosen
 }
 
-// touch records that the fault made a difference.
-func (x *injection) touch() {
+// touch records that the fault made a difference, and the first thing that it made one to.
+func (x *injection) touch(on simnet.Touched) {
 	if x.touched {
 		return
 	}
 	x.touched = true
-	x.w.emit(history.Event{Kind: history.FaultTouched, Fault: x.fault.Name, Text: string(x.fault.Kind)})
+	x.w.emit(history.Event{
+		Kind: history.FaultTouched, Fault: x.fault.Name, Text: string(x.fault.Kind),
+		Process: on.Process, Queue: on.Queue, Message: on.Message, Type: on.Type,
+	})
 }
 
 // touch is told by the models which fault made a difference to something.
-func (in *injector) touch(name string) {
+func (in *injector) touch(on simnet.Touched) {
 	for _, x := range in.all {
-		if x.fault.Name == name {
-			x.touch()
+		if x.fault.Name == on.Fault || x.fault.Kind == scenarios.BrokerAlarm && on.Fault == simbroker.FaultAlarm {
+			x.touch(on)
 		}
 	}
 }

@@ -54,7 +54,8 @@ type world struct {
 	log     *slog.Logger
 	event   history.Event
 
-	processes []*process // in a fixed order: executors, workers, client
+	processes []*process                   // in a fixed order: executors, workers, then twins as they come
+	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *injector
 	// submitting counts the loads that have not been submitted whole.
 	submitting int
@@ -115,19 +116,15 @@ func (w *world) build() {
 	for _, name := range w.scenario.Cluster.ExecutorNames() {
 		w.processes = append(w.processes, &process{w: w, name: name})
 	}
-	behaviour := make(map[string]simhost.Behaviour, len(w.scenario.Actions))
+	w.behaviour = make(map[string]simhost.Behaviour, len(w.scenario.Actions))
 	for _, a := range w.scenario.Actions {
-		behaviour[a.Ref] = simhost.Behaviour{
+		w.behaviour[a.Ref] = simhost.Behaviour{
 			TakesMin: a.TakesMin, TakesMax: a.TakesMax, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
 		}
 	}
 	for i := range w.scenario.Cluster.Workers {
 		spec := &w.scenario.Cluster.Workers[i]
-		machine := simhost.NewMachine(w.k, spec.Name, behaviour, w)
-		if w.flaw.Machine != nil {
-			w.flaw.Machine(machine)
-		}
-		w.processes = append(w.processes, &process{w: w, name: spec.Name, worker: spec, machine: machine})
+		w.addWorker(spec.Name, spec)
 	}
 	w.net.OnTouch(w.injector.touch)
 	for _, p := range w.processes {
@@ -139,6 +136,17 @@ func (w *world) build() {
 	}
 	w.startClient()
 	w.injector.arm()
+}
+
+// addWorker adds a process of that name, on a machine of its own, that registers as a worker.
+func (w *world) addWorker(name string, spec *scenarios.Worker) *process {
+	machine := simhost.NewMachine(w.k, name, w.behaviour, w)
+	if w.flaw.Machine != nil {
+		w.flaw.Machine(machine)
+	}
+	p := &process{w: w, name: name, worker: spec, machine: machine}
+	w.processes = append(w.processes, p)
+	return p
 }
 
 // process returns a process by name, nil if there is none.
@@ -247,7 +255,7 @@ func (p *process) runWorker() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	o := worker.Options{
-		Name: p.name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),
@@ -265,7 +273,6 @@ func (p *process) runWorker() {
 	if f := w.flaw; f.Workers != nil {
 		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
 	}
-	// A superseded worker exits; in one world no name is given to two processes, so only a flaw
-	// gets there.
+	// A superseded worker exits, and says so in its log.
 	_ = worker.New(o).Run(ctx)
 }

@@ -30,7 +30,8 @@ const (
 	ProcessThawed
 
 	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind), Count (1 if it can hinder an
-	// executor). FaultTouched is the evidence that a fault made a difference to something.
+	// executor). FaultTouched is the evidence that a fault made a difference to something: to a Process,
+	// or to a Message with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched
@@ -86,6 +87,9 @@ const (
 	DatabaseUp
 	BrokerDown
 	BrokerUp
+
+	// ClockStepped: Process (the server whose clock it is), Due (how far it was moved).
+	ClockStepped
 
 	// Logged: Text, a line of the core's own log; only in full records and never hashed.
 	Logged

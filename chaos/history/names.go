@@ -41,6 +41,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	DatabaseUp:       "database_up",
 	BrokerDown:       "broker_down",
 	BrokerUp:         "broker_up",
+	ClockStepped:     "clock_stepped",
 	Logged:           "logged",
 	Quiescent:        "quiescent",
 }

@@ -16,7 +16,7 @@ func ownership() *Invariant {
 		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired},
 	}
-	i.make = func(s *Suite) checker { return &ownershipChecker{i, s, newReaping(s)} }
+	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(s)} }
 	return i
 }
 
@@ -24,6 +24,10 @@ type ownershipChecker struct {
 	i *Invariant
 	s *Suite
 	r *reaping
+	// lost is a worker that was marked lost against the rule, unless the next event is the registration that
+	// supersedes it; early is what to say otherwise.
+	lost  execution.WorkerID
+	early string
 }
 
 // clockTolerance is how much earlier than its bound a database's decision may come by the true
@@ -32,10 +36,14 @@ const clockTolerance = time.Millisecond
 
 func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	c.r.observe(e)
+	if c.lost != 0 {
+		c.superseded(e)
+	}
 	switch e.Kind {
 	case history.WorkerLifecycle:
 		if why := c.r.unlawful(e); why != "" {
-			c.s.violate(c.i, 0, "incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
+			c.lost = e.Worker
+			c.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
 		}
 	case history.Transition:
 		if e.From.Terminal() {
@@ -56,15 +64,24 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	}
 }
 
+// superseded judges what follows the loss of a lease that was not over: only a new incarnation of the same name,
+// in the same step, takes a worker's place before its time.
+func (c *ownershipChecker) superseded(e *history.Event) {
+	if e.Kind != history.WorkerRegistered || e.Worker != c.lost {
+		c.s.violate(c.i, 0, "%s", c.early)
+	}
+	c.lost = 0
+}
+
 // unlawful says why a change has no grounds; empty if it has.
 func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch {
 	case e.By == execution.Worker && e.Writer != e.Incarnation:
 		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
-	case e.To == execution.Running && e.At > l.due+clockTolerance:
-		return fmt.Sprintf("its dispatch deadline passed %v ago", e.At-l.due)
-	case e.From == execution.Scheduling && e.By == execution.Reconciler && e.At < l.entered+x.ClaimExpiry-clockTolerance:
+	case e.To == execution.Running && c.s.database(e.At) > l.due+clockTolerance:
+		return fmt.Sprintf("its dispatch deadline passed %v ago", c.s.database(e.At)-l.due)
+	case e.From == execution.Scheduling && e.By == execution.Reconciler && c.s.database(e.At) < l.stamped+x.ClaimExpiry-clockTolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
 		if why := c.counted(e, l); why != "" {
@@ -109,8 +126,8 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if why := c.r.cold(e); why != "" {
 			return why
 		}
-		if e.At < l.entered+x.ScheduledTimeout-clockTolerance {
-			return fmt.Sprintf("it has been scheduled for %v, not for %v", e.At-l.entered, x.ScheduledTimeout)
+		if at := c.s.database(e.At); at < l.stamped+x.ScheduledTimeout-clockTolerance {
+			return fmt.Sprintf("it has been scheduled for %v, not for %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
 			return "nobody knows that its message was ever sent"
@@ -130,7 +147,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 				return ""
 			}
 		}
-		if !l.marked && e.At >= l.entered+x.DispatchTimeout/2-clockTolerance {
+		if !l.marked && c.s.database(e.At) >= l.stamped+x.DispatchTimeout/2-clockTolerance {
 			return ""
 		}
 		return "its worker is neither gone nor leaving, and its dispatch was published in time"
@@ -143,7 +160,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	grace := c.s.config.Executor.ReapGrace
 	if e.To == execution.Timeout {
-		if e.At < l.due+grace-clockTolerance {
+		if c.s.database(e.At) < l.due+grace-clockTolerance {
 			return "its run deadline and grace are not over"
 		}
 		return c.r.cold(e)
@@ -155,10 +172,14 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	if _, gone := t.gone(); !gone {
 		return fmt.Sprintf("incarnation %d, which runs it, is %v", l.incarnation, t.lifecycle)
 	}
-	if e.At < t.leaseEnds+grace-clockTolerance {
-		return fmt.Sprintf("the lease under which it runs, and grace, end in %v", t.leaseEnds+grace-e.At)
+	if at := c.s.database(e.At); at < t.leaseEnds+grace-clockTolerance {
+		return fmt.Sprintf("the lease under which it runs, and grace, end in %v", t.leaseEnds+grace-at)
 	}
 	return ""
 }
 
-func (c *ownershipChecker) end(bool) {}
+func (c *ownershipChecker) end(bool) {
+	if c.lost != 0 {
+		c.superseded(&history.Event{})
+	}
+}

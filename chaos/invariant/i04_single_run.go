@@ -48,9 +48,9 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	case history.ActionStarted:
 		c.started(e, l)
 	case history.ActionEnded:
-		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.leaseEnds+clockTolerance && !c.frozen[e.Process] {
+		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.renewed+c.s.config.Worker.Lease()+clockTolerance && !c.frozen[e.Process] {
 			c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
-				e.Execution, e.Epoch, e.Process, e.At-t.leaseEnds, e.Incarnation)
+				e.Execution, e.Epoch, e.Process, e.At-t.renewed-c.s.config.Worker.Lease(), e.Incarnation)
 		}
 		chain := chainOf(e, l)
 		live := c.running[chain]

@@ -37,8 +37,8 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 			c.chained(e, l)
 		}
 	case history.Transition:
-		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && e.At < l.due-clockTolerance {
-			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, e.At, l.due)
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && c.s.database(e.At) < l.due-clockTolerance {
+			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
 		}
 		if e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker {
 			c.takenBack(e)
@@ -50,14 +50,14 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 // takenBack judges the delay of a take-back: at least the shortest first backoff.
 func (c *retryChecker) takenBack(e *history.Event) {
 	lowest, _ := c.s.config.Retry.BackoffBounds(0)
-	if delay := e.Due - e.At; lowest > 0 && delay < lowest-clockTolerance {
+	if delay := e.Due - c.s.database(e.At); lowest > 0 && delay < lowest-clockTolerance {
 		c.s.violate(c.i, e.Execution, "execution %d was taken back and is due after %v; its backoff is at least %v", e.Execution, max(0, delay), lowest)
 	}
 }
 
 func (c *retryChecker) judge(e *history.Event) {
 	lowest, highest := c.s.config.Retry.BackoffBounds(int(e.Count) - 1)
-	delay := e.Due - e.At
+	delay := e.Due - c.s.database(e.At)
 	switch {
 	case e.Count > e.Limit:
 		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)

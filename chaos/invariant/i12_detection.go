@@ -43,7 +43,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Transition:
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: e.To})
-	case history.Expired, history.Rejected, history.WorkerLifecycle:
+	case history.DeadLettered, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
 	default:
@@ -108,7 +108,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
 	case l.status.Claimed():
-		best, what := deadline{l.due, b.Overrun, b.Warmup}, "running past its deadline"
+		best, what := deadline{l.due - c.s.skew, b.Overrun, b.Warmup}, "running past its deadline"
 		if t := c.s.workers[l.incarnation]; t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {

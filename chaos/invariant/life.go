@@ -22,13 +22,16 @@ type life struct {
 	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
 	entered time.Duration
 	due     time.Duration
+	// stamped is entered as the database's clock showed it.
+	stamped time.Duration
 
 	// of the present dispatch
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
-	published   bool // the broker has routed it
-	marked      bool // the database knows that it was confirmed
-	died        time.Duration
+	published   bool          // the broker has routed it
+	marked      bool          // the database knows that it was confirmed
+	dying       bool          // its message has expired or was rejected
+	died        time.Duration // when its message reached the dead letter queue
 	returned    bool
 
 	claims       int // of the present epoch
@@ -76,6 +79,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Transition:
 		if l != nil {
 			l.transition(e)
+			l.stamped = s.database(e.At)
 			s.retire(l)
 		}
 	case history.Orchestrated:
@@ -95,7 +99,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.running--
 			s.retire(l)
 		}
-	case history.Published, history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected:
+	case history.Published, history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
@@ -107,6 +111,13 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.calm.since = e.At
 	case history.ProcessStarted, history.BrokerUp, history.DatabaseUp:
 		s.calm.since = e.At
+	case history.ClockStepped:
+		s.skew += e.Due
+	case history.Dropped:
+		// A dead letter that a fault has destroyed tells nobody anything.
+		if l != nil && e.Fault != "" && e.Epoch == l.epoch {
+			l.died = 0
+		}
 	default:
 	}
 }
@@ -121,6 +132,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	}
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
+	l.stamped = s.database(e.At)
 	s.lives[e.Execution] = l
 	s.created = max(s.created, e.Execution)
 }
@@ -133,7 +145,7 @@ func (l *life) transition(e *history.Event) {
 		l.claims++
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
-		l.published, l.marked, l.returned, l.died = false, false, false, 0
+		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 	}
 	if e.To == execution.Scheduled || e.To == execution.Running {
 		l.worker, l.incarnation = e.Worker, e.Incarnation
@@ -153,11 +165,13 @@ func (l *life) message(e *history.Event) {
 		l.returned = true
 	case history.PublishedMarked:
 		l.marked = true
-	default:
-		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
-		if l.died == 0 && e.Fault == "" {
+	case history.DeadLettered:
+		if l.died == 0 && l.dying {
 			l.died = max(e.At, 1)
 		}
+	default:
+		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
+		l.dying = e.Fault == ""
 	}
 }
 

@@ -83,8 +83,10 @@ type Suite struct {
 	now     history.Event
 	created execution.ID
 	// chains counts the rows of a chain that are alive.
-	calm     calm
-	fleet    *fleet
+	calm  calm
+	fleet *fleet
+	// skew is how far the database's clock has been moved since the start.
+	skew     time.Duration
 	patience time.Duration
 }
 
@@ -118,6 +120,9 @@ func wanted(only []int, n int) bool {
 // SetPatience says how old something unfinished must be to count as stuck, in a history that was cut off while
 // work was going on. Zero, the default, is for one that ended when nothing was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
+
+// database is what the database's clock shows at a moment of the run.
+func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 
 // Open is how many executions are not finished.
 func (s *Suite) Open() int { return len(s.lives) }

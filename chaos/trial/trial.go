@@ -39,9 +39,18 @@ func Horizon(s *scenarios.Scenario, c config.Config) time.Duration {
 			// A trigger comes while there is work, at the latest when the workload is over.
 			begin = s.LastSubmission() + settle/2 + f.When.Plus
 		}
-		last = max(last, begin+max(f.For, f.RestartAfter))
+		last = max(last, begin+lasts(s, f, c))
 	}
 	return last + settle + Linger
+}
+
+// lasts bounds how long after its beginning a fault can still change something.
+func lasts(s *scenarios.Scenario, f *scenarios.Fault, c config.Config) time.Duration {
+	if f.Kind == scenarios.RollingRestart {
+		_, n := s.Cluster.Candidates(f.Target)
+		return time.Duration(n) * (f.Down + f.Every + c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack)
+	}
+	return max(f.For, f.CutAfter+f.RestartAfter) + max(f.Shift, -f.Shift)
 }
 
 // Matches says whether an event is an instance of a trigger. workers names the workers by id.

@@ -18,6 +18,7 @@ type machine struct {
 	drift     int64         // parts per million
 	offset    time.Duration // of the wall clock
 	frozen    bool
+	onWall    func()
 	processes []*Process
 	held      []*timer // of its processes, while it is frozen
 }
@@ -150,8 +151,15 @@ func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.reading() }
 // Wall returns what the wall clock shows, in UTC: true time, plus drift, offset and steps, minus the
 // time that the machine was frozen.
 func (c *Clock) Wall() time.Time {
+	if c.m.onWall != nil {
+		c.m.onWall()
+	}
 	return c.m.k.start.Add(c.m.reading() + c.m.offset)
 }
+
+// OnWall sets what is called whenever somebody reads the wall clock, nil for nothing: a fault of the clock
+// has touched nothing before that.
+func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
 // SetOffset sets how far the wall clock is off, beside its drift. The monotonic clock is not touched.
 func (c *Clock) SetOffset(d time.Duration) { c.m.offset = d }

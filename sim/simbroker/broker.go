@@ -125,7 +125,7 @@ func (b *Broker) Stop(kill bool) {
 		fault = FaultKill
 	}
 	if len(b.peers) > 0 {
-		b.net.Touch(fault)
+		b.net.Touch(simnet.Touched{Fault: fault, Process: b.opts.Name})
 	}
 	b.up = false
 	b.observe(history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
@@ -182,13 +182,50 @@ func (b *Broker) DeleteQueue(name string) bool {
 	if q == nil {
 		return false
 	}
-	b.net.Touch(FaultQueueDeleted)
+	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
 		e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
 	}
 	q.delete()
 	return true
+}
+
+// CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader moves: what is
+// unsettled stays with its session, which stays open (rule 32). It returns how many there were.
+func (b *Broker) CancelConsumers(name string) int {
+	q := b.queue(name)
+	if q == nil {
+		return 0
+	}
+	consumers := q.consumers
+	q.consumers = nil
+	for _, c := range consumers {
+		c.p.consumers = slices.DeleteFunc(c.p.consumers, func(other *consumer) bool { return other == c })
+		c.cancelledByServer()
+	}
+	return len(consumers)
+}
+
+// Unbind takes a queue's bindings away and returns what restores them; a client that declares its
+// topology again restores them too. What is published meanwhile has no route (rule 4).
+func (b *Broker) Unbind(name string) (restore func()) {
+	q := b.queue(name)
+	var lost []broker.Binding
+	for _, e := range b.exchanges {
+		for _, r := range e.bindings {
+			if r.queue == q {
+				lost = append(lost, broker.Binding{Exchange: e.name, Pattern: r.pattern, Queue: name})
+			}
+		}
+		e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+	}
+	return func() {
+		for _, binding := range lost {
+			// A queue that was deleted meanwhile is bound by whoever declares it.
+			_ = b.bind(binding)
+		}
+	}
 }
 
 // queue returns the queue of that name, or nil.

@@ -17,6 +17,8 @@ type Tamper struct {
 	Duplicate bool
 	// Delay: confirmed at once, but it enters its queues so much later; different delays reorder.
 	Delay time.Duration
+	// Behind: as Delay, but it enters a queue right after the next message that does, if that is sooner.
+	Behind bool
 	// Corrupt: delivered with Malformed set and no envelope.
 	Corrupt bool
 	// Nack: refused, nothing stored.
@@ -39,6 +41,7 @@ type filter struct {
 type tampering struct {
 	drop, duplicate, corrupt, nack, silent string
 	delay                                  time.Duration
+	behind                                 bool
 	delays                                 []string
 }
 
@@ -77,6 +80,7 @@ func (b *Broker) tampering(t broker.Type, key string) tampering {
 		if one.Delay > 0 {
 			all.delay += one.Delay
 			all.delays = append(all.delays, name)
+			all.behind = all.behind || one.Behind
 		}
 	}
 	return all
@@ -86,13 +90,28 @@ func (b *Broker) tampering(t broker.Type, key string) tampering {
 type delayed struct {
 	m     *message
 	queue string
-	due   bool
+	// behind says that the next message of the queue releases it.
+	behind bool
+	due    bool
 }
 
-func (b *Broker) delay(m *message, queue string, d time.Duration) {
-	held := &delayed{m: m, queue: queue}
+// overtaken releases what waits for another message to enter its queue.
+func (b *Broker) overtaken(queue string) {
+	found := false
+	for _, d := range b.delayed {
+		if d.behind && d.queue == queue {
+			d.due, found = true, true
+		}
+	}
+	if found {
+		b.flushDelayed()
+	}
+}
+
+func (b *Broker) delay(m *message, queue string, t *tampering) {
+	held := &delayed{m: m, queue: queue, behind: t.behind}
 	b.delayed = append(b.delayed, held)
-	b.k.After(d, func() {
+	b.k.After(t.delay, func() {
 		held.due = true
 		if b.up {
 			b.flushDelayed()

@@ -3,6 +3,7 @@ package simbroker
 import (
 	"handoff/chaos/history"
 	"handoff/core/broker"
+	"handoff/sim/simnet"
 )
 
 // publish is one message on its way from a client to its confirm.
@@ -22,7 +23,7 @@ func (p *publish) arrive() {
 		return
 	}
 	if b.alarm {
-		b.net.Touch(FaultAlarm)
+		b.net.Touch(simnet.Touched{Fault: FaultAlarm, Process: p.peer.process, Type: uint8(p.envelope.Type)})
 		b.stalled = append(b.stalled, p)
 		return
 	}
@@ -34,7 +35,7 @@ func (p *publish) arrive() {
 	}
 	t := b.tampering(p.envelope.Type, p.key)
 	if t.nack != "" {
-		b.net.Touch(t.nack)
+		b.net.Touch(simnet.Touched{Fault: t.nack, Process: p.peer.process, Type: uint8(p.envelope.Type)})
 		p.confirm(broker.Nacked)
 		return
 	}
@@ -56,7 +57,7 @@ func (p *publish) arrive() {
 			m.stored = true
 		}
 		if t.silent != "" {
-			b.net.Touch(t.silent)
+			b.touched(t.silent, &origin, "")
 			return
 		}
 		p.confirm(broker.Confirmed)
@@ -74,31 +75,37 @@ func (p *publish) confirm(o broker.Outcome) {
 // admit puts copies of a message into a queue, as far as the filters let it.
 func (b *Broker) admit(origin *message, q *queue, t *tampering, copies []*message) []*message {
 	if t.drop != "" {
-		b.net.Touch(t.drop)
+		b.touched(t.drop, origin, q.decl.Name)
 		b.tell(history.Enqueued, origin, q.decl.Name, "", "", 0)
 		b.tell(history.Dropped, origin, q.decl.Name, "", t.drop, 0)
 		return copies
 	}
 	n := 1
 	if t.duplicate != "" {
-		b.net.Touch(t.duplicate)
+		b.touched(t.duplicate, origin, q.decl.Name)
 		n = 2
 	}
 	for range n {
 		m := &message{id: origin.id, envelope: origin.envelope, key: origin.key}
 		if t.corrupt != "" {
-			b.net.Touch(t.corrupt)
+			b.touched(t.corrupt, origin, q.decl.Name)
 			m.corrupt = t.corrupt
 		}
 		copies = append(copies, m)
 		if t.delay > 0 {
 			for _, fault := range t.delays {
-				b.net.Touch(fault)
+				b.touched(fault, origin, q.decl.Name)
 			}
-			b.delay(m, q.decl.Name, t.delay)
+			b.delay(m, q.decl.Name, t)
 			continue
 		}
 		q.push(m)
+		b.overtaken(q.decl.Name)
 	}
 	return copies
+}
+
+// touched reports that a fault made a difference to a message.
+func (b *Broker) touched(fault string, m *message, queue string) {
+	b.net.Touch(simnet.Touched{Fault: fault, Queue: queue, Message: m.id, Type: uint8(m.envelope.Type)})
 }

@@ -8,6 +8,7 @@ import (
 	"handoff/chaos/history"
 	"handoff/core/broker"
 	"handoff/sim/kernel"
+	"handoff/sim/simnet"
 )
 
 // The queue types.
@@ -187,7 +188,7 @@ func (q *queue) goDown(kill bool) {
 	kept := q.ready[:q.head]
 	for _, m := range q.ready[q.head:] {
 		if kill && !m.stored && q.b.loss.Uint64N(2) == 1 {
-			q.b.net.Touch(FaultKill)
+			q.b.net.Touch(simnet.Touched{Fault: FaultKill, Queue: q.decl.Name})
 			q.b.tell(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
 			continue
 		}

@@ -75,7 +75,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed), MaxSteps: 1_000_000})
 	t.Cleanup(k.Close)
 	w := &world{t: t, k: k, n: simnet.New(k), r: &record{balance: map[string]int{}}, touched: map[string]int{}}
-	w.n.OnTouch(func(fault string) { w.touched[fault]++ })
+	w.n.OnTouch(func(t simnet.Touched) { w.touched[t.Fault]++ })
 	w.b = New(k, w.n, w.r, Options{})
 	return w
 }

@@ -9,13 +9,17 @@ import (
 // link is one direction between two nodes.
 type link struct {
 	n       *Network
+	process string // the end that is no server
 	latency *kernel.Stream
 	faults  *kernel.Stream
 
 	cuts   []string // names of the faults that cut it, one entry a cut
 	slows  []slow
 	resets []reset
-	held   []holder // in the order in which they met the cut
+	narrow []slow
+	// free is when a narrow link is done with the message before.
+	free time.Duration
+	held []holder // in the order in which they met the cut
 }
 
 type slow struct {
@@ -35,8 +39,13 @@ func (n *Network) link(from, to string) *link {
 	name := linkName{from, to}
 	l := n.links[name]
 	if l == nil {
+		process := from
+		if _, server := n.servers[from]; server {
+			process = to
+		}
 		l = &link{
 			n:       n,
+			process: process,
 			latency: n.k.Stream("net/latency/" + from + ">" + to),
 			faults:  n.k.Stream("net/fault/" + from + ">" + to),
 		}
@@ -79,15 +88,32 @@ func (n *Network) IsCut(from, to string) bool { return n.link(from, to).cut() }
 // earlier one of the same name; a hi of zero takes it away.
 func (n *Network) SetSlow(from, to string, lo, hi time.Duration, fault string) {
 	l := n.link(from, to)
-	for i, s := range l.slows {
-		if s.fault == fault {
-			l.slows = append(l.slows[:i], l.slows[i+1:]...)
+	l.slows = replaced(l.slows, slow{fault: fault, lo: lo, hi: hi})
+}
+
+// SetNarrow lets the link from one node to another carry one message at a time, each of which keeps it
+// busy for a time drawn from [lo, hi]. It replaces an earlier one of the same name; a hi of zero takes it
+// away.
+func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string) {
+	l := n.link(from, to)
+	l.narrow = replaced(l.narrow, slow{fault: fault, lo: lo, hi: hi})
+	if len(l.narrow) == 0 {
+		l.free = 0
+	}
+}
+
+// replaced is the list with s in place of the one of its name, or without any when s adds nothing.
+func replaced(list []slow, s slow) []slow {
+	for i := range list {
+		if list[i].fault == s.fault {
+			list = append(list[:i], list[i+1:]...)
 			break
 		}
 	}
-	if hi > 0 {
-		l.slows = append(l.slows, slow{fault: fault, lo: lo, hi: hi})
+	if s.hi > 0 {
+		list = append(list, s)
 	}
+	return list
 }
 
 // SetReset lets so many of a million calls, and frames of streams, between two nodes break their
@@ -121,7 +147,7 @@ func (l *link) hold(h holder) {
 
 func (l *link) touchCuts() {
 	for _, fault := range l.cuts {
-		l.n.Touch(fault)
+		l.n.Touch(Touched{Fault: fault, Process: l.process})
 	}
 }
 
@@ -130,7 +156,13 @@ func (l *link) delay() time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
 		d += l.faults.Duration(s.lo, s.hi)
-		l.n.Touch(s.fault)
+		l.n.Touch(Touched{Fault: s.fault, Process: l.process})
+	}
+	for _, s := range l.narrow {
+		now := l.n.k.Now()
+		l.free = max(l.free, now) + l.faults.Duration(s.lo, s.hi)
+		d += l.free - now
+		l.n.Touch(Touched{Fault: s.fault, Process: l.process})
 	}
 	return d
 }
@@ -143,7 +175,7 @@ func (l *link) breaks() bool {
 	broken := false
 	for _, r := range l.resets {
 		if l.faults.Chance(r.perMillion) {
-			l.n.Touch(r.fault)
+			l.n.Touch(Touched{Fault: r.fault, Process: l.process})
 			broken = true
 		}
 	}

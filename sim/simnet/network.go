@@ -73,7 +73,7 @@ const retransmit = time.Second
 type Network struct {
 	k       *kernel.Kernel
 	lo, hi  time.Duration
-	touched func(fault string)
+	touched func(Touched)
 
 	// Maps are for looking up only; nothing ranges over them.
 	links   map[linkName]*link
@@ -116,13 +116,24 @@ func (n *Network) SetLatency(lo, hi time.Duration) { n.lo, n.hi = lo, hi }
 
 // OnTouch sets who is told that a fault made a difference. It is called once for each packet and
 // fault, in kernel context or in a task, and must not call back into the network.
-func (n *Network) OnTouch(fn func(fault string)) { n.touched = fn }
+func (n *Network) OnTouch(fn func(Touched)) { n.touched = fn }
+
+// Touched is the evidence that a fault made a difference: which one, and to what. Fields that do not
+// apply are zero.
+type Touched struct {
+	Fault string
+	// Process is whose link, call or statement it was; Queue and Message, with its Type on the wire, what
+	// the broker held.
+	Process, Queue string
+	Message        uint64
+	Type           uint8
+}
 
 // Touch reports that a fault made a difference, for models that inject faults of their own. An empty
 // name is ignored.
-func (n *Network) Touch(fault string) {
-	if n.touched != nil && fault != "" {
-		n.touched(fault)
+func (n *Network) Touch(t Touched) {
+	if n.touched != nil && t.Fault != "" {
+		n.touched(t)
 	}
 }
 

@@ -27,7 +27,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed)})
 	t.Cleanup(k.Close)
 	w := &world{t: t, k: k, n: New(k), p: k.NewProcess("p")}
-	w.n.OnTouch(func(fault string) { w.touched = append(w.touched, fault) })
+	w.n.OnTouch(func(t Touched) { w.touched = append(w.touched, t.Fault) })
 	return w
 }
 

@@ -30,7 +30,22 @@ func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
 	return c.call(ctx, func(s *step) { f(&Tx{*s}) })
 }
 
+// call makes one step that writes.
 func (c *Client) call(ctx context.Context, f func(s *step)) error {
+	var refused error
+	err := c.read(ctx, func(s *step) {
+		if refused = c.db.refusal(c.p.Name()); refused == nil {
+			f(s)
+		}
+	})
+	if err == nil && refused != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, refused)
+	}
+	return err
+}
+
+// read makes one step that only reads, which a database that refuses writes still answers.
+func (c *Client) read(ctx context.Context, f func(s *step)) error {
 	err := c.db.net.Call(ctx, c.p, Server, func() {
 		f(&step{db: c.db, process: c.p.Name(), now: c.db.now()})
 	})
@@ -47,7 +62,7 @@ func (c *Client) call(ctx context.Context, f func(s *step)) error {
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	var found []execution.Execution
-	err := c.call(ctx, func(s *step) {
+	err := c.read(ctx, func(s *step) {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 			if r := s.db.row(id); r != nil {
 				found = append(found, r.Execution)

@@ -14,6 +14,7 @@
 package simstore
 
 import (
+	"errors"
 	"time"
 
 	"handoff/chaos/history"
@@ -51,6 +52,16 @@ type Database struct {
 
 	deadLetters int
 	refused     int
+
+	readOnly string // the fault that makes it so, empty for none
+	rollback rollback
+}
+
+// rollback lets so many of a million writes fail; drawn from its own stream.
+type rollback struct {
+	fault      string
+	perMillion uint64
+	stream     *kernel.Stream
 }
 
 type retryKey struct {
@@ -111,6 +122,45 @@ func (db *Database) Stop() {
 func (db *Database) Start() {
 	db.net.SetServer(Server, true)
 	db.emit(history.Event{Kind: history.DatabaseUp, Process: Server})
+}
+
+// SetReadOnly lets the database refuse every write, as a standby does, for the fault of that name; the empty
+// name ends it.
+func (db *Database) SetReadOnly(fault string) { db.readOnly = fault }
+
+// SetRollback lets a share of the writes fail with nothing applied, as a serialization failure or a deadlock
+// does, for the fault of that name; a share of zero ends it.
+func (db *Database) SetRollback(perMillion uint64, fault string) {
+	db.rollback = rollback{fault: fault, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
+}
+
+// refusal says why a write is refused by a fault that lasts, nil if it is not.
+func (db *Database) refusal(process string) error {
+	if db.readOnly != "" {
+		db.net.Touch(simnet.Touched{Fault: db.readOnly, Process: process})
+		return errReadOnly
+	}
+	if r := &db.rollback; r.perMillion > 0 && r.stream.Chance(r.perMillion) {
+		db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
+		return errSerialization
+	}
+	return nil
+}
+
+// What PostgreSQL says: 25006 and 40001. Nothing was applied in either case.
+var (
+	errReadOnly      = errors.New("cannot execute in a read-only transaction (25006)")
+	errSerialization = errors.New("could not serialize access (40001)")
+)
+
+// StepClock sets the database's clock, backwards when d is negative, and writes by how much: what a moment of
+// it means changes with it.
+func (db *Database) StepClock(d time.Duration) {
+	db.clock.Step(d)
+	if d < 0 {
+		db.unripen()
+	}
+	db.emit(history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
 }
 
 // emit writes one event, stamped.

@@ -128,6 +128,22 @@ func (db *Database) ripen(now time.Time) {
 	}
 }
 
+// unripen files every requested row anew after the clock went backwards: what was due may not be any more.
+func (db *Database) unripen() {
+	now := db.now()
+	for _, runtime := range db.runtimes {
+		q := db.requests[runtime]
+		ids := q.ids[q.head:]
+		db.due -= len(ids)
+		q.ids, q.head = nil, 0
+		for _, id := range ids {
+			if r := db.row(id); r.Status == execution.Requested {
+				db.request(r, now)
+			}
+		}
+	}
+}
+
 // waitingRow is a requested row that is due later.
 type waitingRow struct {
 	at    time.Time

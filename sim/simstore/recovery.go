@@ -71,7 +71,7 @@ func listsFor(ground store.Ground) []listName {
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	var found []execution.Execution
-	err := c.call(ctx, func(s *step) {
+	err := c.read(ctx, func(s *step) {
 		if f.Ground == store.OwnerGone && !s.anyOwnerGone() {
 			return
 		}

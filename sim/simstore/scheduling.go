@@ -12,7 +12,7 @@ import (
 // Workers implements store.Executor.
 func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	var found []store.WorkerRow
-	err := c.call(ctx, func(s *step) {
+	err := c.read(ctx, func(s *step) {
 		for i := range s.db.workers {
 			w := &s.db.workers[i]
 			inc := s.db.incarnation(w.current)

@@ -1,0 +1,78 @@
+package simbroker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/sim/kernel"
+)
+
+// A consumer that the broker cancels hears of it, keeps its session, and still owns what it was
+// delivered (rule 32).
+func TestCancelledConsumersKeepTheirSession(t *testing.T) {
+	w := newWorld(t, 1)
+	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
+		w.declare(s, plain(typeQuorum))
+		c := w.consume(s, "q", 10)
+		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
+		held, ok := w.receive(c)
+		if n := w.b.CancelConsumers("q"); !ok || n != 1 {
+			t.Errorf("%d consumers were cancelled after a delivery (%v), want 1", n, ok)
+		}
+		w.publish(s, broker.Confirmed, dispatch("", "q", 2))
+		if _, err := c.Receive(background); !errors.Is(err, broker.ErrCancelled) {
+			t.Errorf("Receive = %v, want ErrCancelled", err)
+		}
+		if s.Closed() {
+			t.Error("the session was closed too")
+		}
+		c.Ack(held)
+		w.sleep(time.Second)
+		if d, _ := w.b.Depth("q"); d.Ready != 1 || d.Unacked != 0 {
+			t.Errorf("the queue holds %+v, want one message that is ready", d)
+		}
+	})
+	w.run(hour)
+}
+
+func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
+	w := newWorld(t, 1)
+	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
+		w.declare(s, mortal(typeQuorum, broker.Topic, time.Hour))
+		restore := w.b.Unbind("q")
+		w.publish(s, broker.Returned, dispatch("x", "work", 1))
+		restore()
+		w.publish(s, broker.Confirmed, dispatch("x", "work", 2))
+		if got := w.drain(w.consume(s, "q", 10)); !equalIDs(got, 2) {
+			t.Errorf("the queue delivered %v, want 2", got)
+		}
+	})
+	w.run(hour)
+}
+
+// What is reordered comes right after the next message, or when its time is over.
+func TestReorderedMessageIsOvertaken(t *testing.T) {
+	w := newWorld(t, 1)
+	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
+		w.declare(s, plain(typeQuorum))
+		held := 0
+		w.b.SetFilter(1, func(broker.Type, string) Tamper {
+			held++
+			return Tamper{Fault: "reorder", Delay: 30 * time.Second * time.Duration(held%2), Behind: true}
+		})
+		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
+		w.publish(s, broker.Confirmed, dispatch("", "q", 2))
+		if got := w.drain(w.consume(s, "q", 10)); !equalIDs(got, 2, 1) {
+			t.Errorf("the queue delivered %v, want 2 before 1", got)
+		}
+		w.publish(s, broker.Confirmed, dispatch("", "q", 3))
+		w.expectDepth("q", 0)
+		w.sleep(31 * time.Second)
+		if w.touched["reorder"] == 0 {
+			t.Error("the fault left no evidence")
+		}
+	})
+	w.run(hour)
+}
