@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("Find(ttl-race) = %v, %v", s, err)
 	}
 	for _, name := range []string{"ttl-rac", "../scenarios/ttl-race", ""} {
-		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), "allowed: all-workers-down, ") {
+		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), "all-workers-down, ") {
 			t.Errorf("Find(%q): %v", name, err)
 		}
 	}
