@@ -1,0 +1,82 @@
+package sim
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/invariant"
+	"handoff/core/config"
+	"handoff/scenarios"
+	"handoff/sim/simstore"
+)
+
+// What a finished execution may cost for the rest of a run, in bytes: a sweep over long scenarios must
+// not grow with what is over.
+const (
+	checkerBytes = 32
+	storeBytes   = 1024
+)
+
+func steadyRun(tb testing.TB, executions int) *Result {
+	tb.Helper()
+	s, err := scenarios.Parse("steady-load.yaml", []byte(steadyLoad(executions)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := Run(s, config.Hardened, Options{Seed: 1})
+	if len(r.Violations) > 0 || r.Panic != "" || r.GaveUp != "" {
+		tb.Fatalf("%v %s %s", r.Violations, r.Panic, r.GaveUp)
+	}
+	return r
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // the second collects what the first one's finalizers let go
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestMemoryOfFinishedExecutions(t *testing.T) {
+	const executions = 10_000
+	r := steadyRun(t, executions)
+	before := heap()
+	*r.world.suite = invariant.Suite{}
+	checkers := before - heap()
+	before = heap()
+	*r.world.db = simstore.Database{}
+	rows := before - heap()
+	runtime.KeepAlive(r)
+	if checkers/executions > checkerBytes {
+		t.Errorf("checkers keep %d bytes for a finished execution, at most %d are allowed", checkers/executions, checkerBytes)
+	}
+	if rows/executions > storeBytes {
+		t.Errorf("the store model keeps %d bytes a row, at most %d are allowed", rows/executions, storeBytes)
+	}
+	if rows < executions*100 {
+		t.Errorf("the store model keeps %d bytes a row: nothing was measured", rows/executions)
+	}
+	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers/executions, rows/executions)
+}
+
+// BenchmarkGrowth says by how much one execution gets dearer from 10,000 to 100,000 of them.
+func BenchmarkGrowth(b *testing.B) {
+	var ratios []float64
+	for b.Loop() {
+		few := timeOf(b, 10_000)
+		many := timeOf(b, 100_000)
+		ratios = append(ratios, many/few)
+	}
+	slices.Sort(ratios)
+	b.ReportMetric(ratios[len(ratios)/2], "x/execution")
+	b.ReportMetric(0, "ns/op")
+}
+
+func timeOf(b *testing.B, executions int) (perExecution float64) {
+	began := time.Now()
+	steadyRun(b, executions)
+	return time.Since(began).Seconds() / float64(executions)
+}
