@@ -150,8 +150,6 @@ const (
 	ClaimExpired
 	// Unorchestrated: terminal for at least Age without terminal handling. Only for Find.
 	Unorchestrated
-	// Due: requested and due. Only for Find.
-	Due
 )
 
 // Finding asks for rows that need attention on one ground.

@@ -131,8 +131,9 @@ type Worker interface {
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
 	// incarnation.
 	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
-	// Release gives every scheduled row of a draining incarnation back to requested at the next
-	// epoch, and returns the epochs that were released.
+	// Release gives every scheduled row of a draining incarnation back to requested, and returns the
+	// rows at the epochs that they have then, oldest dispatch first. An incarnation that does not drain
+	// keeps its rows, and the answer is empty.
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
 	// KeepRefusedResult stores the result of a worker that had lost the execution.
 	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error

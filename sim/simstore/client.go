@@ -34,7 +34,7 @@ func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
 func (c *Client) call(ctx context.Context, f func(s *step)) error {
 	var refused error
 	err := c.read(ctx, func(s *step) {
-		if refused = c.db.refusal(c.p.Name()); refused == nil {
+		if refused = c.db.refusal(s.process); refused == nil {
 			f(s)
 		}
 	})
@@ -46,6 +46,10 @@ func (c *Client) call(ctx context.Context, f func(s *step)) error {
 
 // read makes one step that only reads, which a database that refuses writes still answers.
 func (c *Client) read(ctx context.Context, f func(s *step)) error {
+	if c.p == nil {
+		f(&step{db: c.db, now: c.db.now()})
+		return nil
+	}
 	err := c.db.net.Call(ctx, c.p, Server, func() {
 		f(&step{db: c.db, process: c.p.Name(), now: c.db.now()})
 	})
@@ -59,56 +63,97 @@ func (c *Client) read(ctx context.Context, f func(s *step)) error {
 	}
 }
 
+// ask makes a step that writes and hands its answer on only if the reply came: a step that is applied
+// late must not change what its caller has given up on. Items that were wrong in themselves are an error
+// beside the answer.
+func ask[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
+	return answered(ctx, c.call, f)
+}
+
+// look is ask for a step that only reads.
+func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
+	return answered(ctx, c.read, f)
+}
+
+func answered[T any](ctx context.Context, through func(context.Context, func(*step)) error, f func(s *step) T) (T, error) {
+	var answer, none T
+	var bad error
+	err := through(ctx, func(s *step) {
+		answer = f(s)
+		bad = errors.Join(s.bad...)
+	})
+	if err != nil {
+		return none, err
+	}
+	return answer, bad
+}
+
+// each makes a call that does one thing for each of its items.
+func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	return ask(ctx, c, func(s *step) []R {
+		var results []R
+		for i := range items {
+			results = append(results, do(s, &items[i]))
+		}
+		return results
+	})
+}
+
+// do makes a call that answers nothing.
+func (c *Client) do(ctx context.Context, f func(s *step)) error {
+	_, err := ask(ctx, c, func(s *step) struct{} {
+		f(s)
+		return struct{}{}
+	})
+	return err
+}
+
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
-	var found []execution.Execution
-	err := c.read(ctx, func(s *step) {
+	return look(ctx, c, func(s *step) (found []execution.Execution) {
 		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
 			if r := s.db.row(id); r != nil {
 				found = append(found, r.Execution)
 			}
 		}
+		return found
 	})
-	return settled(found, err)
-}
-
-// settled hands a result on only if its reply came: a step that is applied late must not change what
-// its caller has given up on.
-func settled[T any](result []T, err error) ([]T, error) {
-	if err != nil {
-		return nil, err
-	}
-	return result, nil
 }
 
 // PutActions implements store.Client.
 func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
-	return c.call(ctx, func(s *step) {
+	return c.do(ctx, func(s *step) {
 		for _, a := range actions {
-			s.db.actions[a.Ref] = a
+			switch {
+			case s.garbled(a.Ref, a.Runtime, a.Entrypoint):
+			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0:
+				s.wrong("action %s has a negative timeout or number of retries", a.Ref)
+			default:
+				s.db.actions[a.Ref] = a
+			}
 		}
 	})
 }
 
 // Create implements store.Client.
 func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	var created []store.Created
-	err := c.call(ctx, func(s *step) {
-		for _, item := range items {
-			created = append(created, s.create(item))
-		}
-	})
-	return settled(created, err)
+	return each(ctx, c, items, (*step).create)
 }
 
-func (s *step) create(item store.NewExecution) store.Created {
+func (s *step) create(item *store.NewExecution) store.Created {
 	db := s.db
+	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey) {
+		return store.Created{}
+	}
 	if id, used := db.byKey[item.IdempotencyKey]; used && item.IdempotencyKey != "" {
 		return store.Created{ID: id, Existed: true}
 	}
 	action, known := db.actions[item.ActionRef]
 	if !known {
 		return store.Created{UnknownAction: true}
+	}
+	if s.malformed(item.Parameters) {
+		return store.Created{}
 	}
 	id := s.insert(execution.Execution{Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey}, execution.API)
 	if item.IdempotencyKey != "" {

@@ -34,6 +34,7 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
+	law   *execution.Law
 
 	rows    []row // by execution id - 1
 	byKey   map[string]execution.ID
@@ -44,11 +45,10 @@ type Database struct {
 	byName       map[string]execution.WorkerID
 	incarnations []incarnation // by incarnation - 1
 
-	lists    [listCount]list
-	requests map[string]*ready
-	runtimes []string // of requests, in order of first appearance
-	waiting  waitingHeap
-	due      int
+	lists     [listCount]list
+	requests  map[string]*requests
+	runtimes  []string // of requests, sorted
+	requested int
 
 	deadLetters int
 	refused     int
@@ -74,6 +74,7 @@ type row struct {
 	execution.Execution
 	prev, next int32 // indices + 1
 	in         listName
+	due        time.Time // when it was due, while it is or was requested
 }
 
 // worker is what survives the incarnations of a name.
@@ -102,7 +103,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[string]*ready),
+		byName: make(map[string]execution.WorkerID), requests: make(map[string]*requests), law: execution.NewLaw(),
 	}
 }
 
@@ -157,9 +158,6 @@ var (
 // it means changes with it.
 func (db *Database) StepClock(d time.Duration) {
 	db.clock.Step(d)
-	if d < 0 {
-		db.unripen()
-	}
 	db.emit(history.Event{Kind: history.ClockStepped, Process: Server, Due: d})
 }
 
@@ -205,7 +203,7 @@ func (db *Database) Rows() int { return len(db.rows) }
 
 // Unfinished is how many rows are not terminal, or terminal without terminal handling.
 func (db *Database) Unfinished() int {
-	return db.waiting.len() + db.due + db.lists[listScheduling].n + db.lists[listScheduled].n +
+	return db.requested + db.lists[listScheduling].n + db.lists[listScheduled].n +
 		db.lists[listRunning].n + db.lists[listUnorchestrated].n
 }
 

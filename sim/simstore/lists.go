@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"slices"
 	"time"
 
 	"handoff/core/execution"
@@ -32,11 +33,25 @@ func listOf(s execution.Status, orchestrated bool) listName {
 	return listNone
 }
 
-// list is a doubly linked list through the rows, in the order in which they came to it: the model's
-// partial index.
+// list is a doubly linked list through the rows, ordered by the moment that makes a row urgent and
+// then by id, as the partial index is that it stands for.
 type list struct {
 	first, last int32 // indices + 1
 	n           int
+}
+
+// urgent is the moment by which a row stands in its list.
+func (r *row) urgent() time.Time {
+	switch r.in {
+	case listScheduling:
+		return r.SchedulingExpiresAt
+	case listScheduled:
+		return r.ScheduledAt
+	case listRunning:
+		return r.StartedAt
+	default:
+		return r.Ended
+	}
 }
 
 func (db *Database) push(name listName, i int32) {
@@ -46,14 +61,31 @@ func (db *Database) push(name listName, i int32) {
 		return
 	}
 	l := &db.lists[name]
-	r.prev, r.next = l.last, 0
-	if l.last != 0 {
-		db.rows[l.last-1].next = i + 1
-	} else {
-		l.first = i + 1
+	// Nearly always the last, because time goes on.
+	before := l.last
+	for before != 0 && sooner(r.urgent(), r.ID, db.rows[before-1].urgent(), db.rows[before-1].ID) {
+		before = db.rows[before-1].prev
 	}
-	l.last = i + 1
+	after := &l.first
+	if before != 0 {
+		after = &db.rows[before-1].next
+	}
+	r.prev, r.next = before, *after
+	*after = i + 1
+	if r.next != 0 {
+		db.rows[r.next-1].prev = i + 1
+	} else {
+		l.last = i + 1
+	}
 	l.n++
+}
+
+// sooner is the order of everything that is served oldest first.
+func sooner(a time.Time, id execution.ID, b time.Time, other execution.ID) bool {
+	if !a.Equal(b) {
+		return a.Before(b)
+	}
+	return id < other
 }
 
 func (db *Database) unlink(i int32) {
@@ -85,113 +117,67 @@ func (db *Database) each(name listName, f func(*row) bool) {
 	}
 }
 
-// ready is the queue of due requested rows of one runtime, oldest first. Rows that left it
-// otherwise (a status set by force) are dropped when they come up.
-type ready struct {
-	ids  []execution.ID
-	head int
-}
-
-func (q *ready) len() int { return len(q.ids) - q.head }
-
-func (q *ready) push(id execution.ID) {
-	if q.head > 1024 && q.head*2 > len(q.ids) {
-		q.ids = append(q.ids[:0], q.ids[q.head:]...)
-		q.head = 0
-	}
-	q.ids = append(q.ids, id)
-}
-
-// request files a requested row: due now, or waiting for its moment.
+// request files a requested row under its runtime, by when it is due.
 func (db *Database) request(r *row, now time.Time) {
-	if r.NotBefore.After(now) {
-		db.waiting.push(waitingRow{r.NotBefore, r.ID, r.Epoch})
-		return
+	r.due = r.NotBefore
+	if r.due.IsZero() {
+		r.due = now
 	}
 	q := db.requests[r.Action.Runtime]
 	if q == nil {
-		q = new(ready)
+		q = new(requests)
 		db.requests[r.Action.Runtime] = q
-		db.runtimes = append(db.runtimes, r.Action.Runtime)
+		i, _ := slices.BinarySearch(db.runtimes, r.Action.Runtime)
+		db.runtimes = slices.Insert(db.runtimes, i, r.Action.Runtime)
 	}
-	q.push(r.ID)
-	db.due++
+	q.push(request{r.due, r.ID, r.Epoch})
+	db.requested++
 }
 
-// ripen moves rows whose moment has come to their queues.
-func (db *Database) ripen(now time.Time) {
-	for db.waiting.len() > 0 && !db.waiting.rows[0].at.After(now) {
-		w := db.waiting.pop()
-		if r := db.row(w.id); r.Status == execution.Requested && r.Epoch == w.epoch {
-			db.request(r, now)
-		}
-	}
-}
-
-// unripen files every requested row anew after the clock went backwards: what was due may not be any more.
-func (db *Database) unripen() {
-	now := db.now()
-	for _, runtime := range db.runtimes {
-		q := db.requests[runtime]
-		ids := q.ids[q.head:]
-		db.due -= len(ids)
-		q.ids, q.head = nil, 0
-		for _, id := range ids {
-			if r := db.row(id); r.Status == execution.Requested {
-				db.request(r, now)
-			}
-		}
-	}
-}
-
-// waitingRow is a requested row that is due later.
-type waitingRow struct {
-	at    time.Time
+// request is a row that waits to be scheduled. One whose row has left otherwise (a status set by
+// force) is dropped when it comes up.
+type request struct {
+	due   time.Time
 	id    execution.ID
 	epoch execution.Epoch
 }
 
-// waitingHeap is a binary heap by (at, id).
-type waitingHeap struct{ rows []waitingRow }
+// requests is a binary heap by (due, id).
+type requests []request
 
-func (h *waitingHeap) len() int { return len(h.rows) }
+func (h requests) less(a, b int) bool { return sooner(h[a].due, h[a].id, h[b].due, h[b].id) }
 
-func (h *waitingHeap) less(a, b int) bool {
-	x, y := h.rows[a], h.rows[b]
-	if !x.at.Equal(y.at) {
-		return x.at.Before(y.at)
-	}
-	return x.id < y.id
-}
-
-func (h *waitingHeap) push(w waitingRow) {
-	h.rows = append(h.rows, w)
-	for i := len(h.rows) - 1; i > 0; {
+func (h *requests) push(r request) {
+	*h = append(*h, r)
+	rows := *h
+	for i := len(rows) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !h.less(i, up) {
+		if !rows.less(i, up) {
 			break
 		}
-		h.rows[i], h.rows[up] = h.rows[up], h.rows[i]
+		rows[i], rows[up] = rows[up], rows[i]
 		i = up
 	}
 }
 
-func (h *waitingHeap) pop() waitingRow {
-	top := h.rows[0]
-	last := len(h.rows) - 1
-	h.rows[0] = h.rows[last]
-	h.rows = h.rows[:last]
+func (h *requests) pop() request {
+	rows := *h
+	top := rows[0]
+	last := len(rows) - 1
+	rows[0] = rows[last]
+	rows = rows[:last]
+	*h = rows
 	for i := 0; ; {
 		least := i
 		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {
-			if h.less(c, least) {
+			if rows.less(c, least) {
 				least = c
 			}
 		}
 		if least == i {
 			return top
 		}
-		h.rows[i], h.rows[least] = h.rows[least], h.rows[i]
+		rows[i], rows[least] = rows[least], rows[i]
 		i = least
 	}
 }

@@ -1,7 +1,9 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -15,21 +17,19 @@ import (
 func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
 	switch ground {
 	case store.Unclaimed:
-		return r.Status == execution.Scheduled && s.now.Sub(r.ScheduledAt) >= age
+		return r.Status == execution.Scheduled && s.old(r.ScheduledAt, age)
 	case store.DeadLettered, store.Undeliverable:
 		return r.Status == execution.Scheduled
 	case store.Unpublished:
-		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.now.Sub(r.ScheduledAt) >= age
+		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.old(r.ScheduledAt, age)
 	case store.OwnerGone:
 		return s.ownerGone(r, age)
 	case store.Overrun:
-		return r.Status.Claimed() && s.now.Sub(r.RunDeadline) >= age
+		return r.Status.Claimed() && s.old(r.RunDeadline, age)
 	case store.ClaimExpired:
 		return r.Status == execution.Scheduling && s.now.After(r.SchedulingExpiresAt)
 	case store.Unorchestrated:
-		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.now.Sub(r.Ended) >= age
-	case store.Due:
-		return r.Status == execution.Requested && !r.NotBefore.After(s.now)
+		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
 	default:
 		return false
 	}
@@ -45,7 +45,7 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 	case r.Status == execution.Scheduled:
 		return gone || inc.lifecycle == execution.Draining
 	case r.Status.Claimed():
-		return gone && s.now.Sub(inc.leaseExpires) >= age
+		return gone && s.old(inc.leaseExpires, age)
 	}
 	return false
 }
@@ -70,26 +70,31 @@ func listsFor(ground store.Ground) []listName {
 
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	var found []execution.Execution
-	err := c.read(ctx, func(s *step) {
-		if f.Ground == store.OwnerGone && !s.anyOwnerGone() {
-			return
+	return look(ctx, c, func(s *step) (found []execution.Execution) {
+		if f.Limit <= 0 || f.Ground == store.OwnerGone && !s.anyOwnerGone() {
+			return nil
 		}
 		for _, name := range listsFor(f.Ground) {
 			s.db.each(name, func(r *row) bool {
-				if len(found) == f.Limit {
+				// The list of the running is in the order of their starts, not of their deadlines.
+				if len(found) == f.Limit && f.Ground != store.Overrun {
 					return false
 				}
 				if s.given(r, f.Ground, f.Age) {
 					found = append(found, r.Execution)
 					return true
 				}
-				// These lists are in the order of their time stamp: what comes later is younger.
+				// What comes later in these lists is younger.
 				return f.Ground != store.Unclaimed && f.Ground != store.Unorchestrated
 			})
 		}
+		if f.Ground == store.Overrun {
+			slices.SortFunc(found, func(a, b execution.Execution) int {
+				return cmp.Or(a.RunDeadline.Compare(b.RunDeadline), cmp.Compare(a.ID, b.ID))
+			})
+		}
+		return found[:min(len(found), f.Limit)]
 	})
-	return settled(found, err)
 }
 
 // anyOwnerGone spares a scan when no incarnation that is leaving or gone holds anything.
@@ -105,74 +110,68 @@ func (s *step) anyOwnerGone() bool {
 
 // Reclaim implements store.Executor.
 func (c *Client) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
-	var outcomes []store.Outcome
-	err := c.call(ctx, func(s *step) {
-		for i := range rs {
-			outcomes = append(outcomes, s.reclaim(&rs[i]))
-		}
-	})
-	return settled(outcomes, err)
+	return each(ctx, c, rs, (*step).reclaim)
 }
 
 func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	s.naming(rc.Key)
+	if s.garbled(string(rc.Result.Output)) {
+		return store.Outcome{}
+	}
 	r := s.db.row(rc.Key.ID)
-	if r == nil || r.Epoch != rc.Key.Epoch || !s.given(r, rc.Ground, rc.Age) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || !s.given(r, rc.Ground, rc.Age) {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
-	}
-	if r.Status.Claimed() {
-		s.move(r, rc.To, rc.By, rc.Reason, func(r *row) { fail(r, rc.Reason, rc.Result) })
-		return store.Outcome{Applied: true, Row: r.Execution}
 	}
 	counts := 0
 	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
 	}
-	if rc.Policy == config.Fail || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches {
-		s.move(r, execution.Failed, rc.By, rc.Reason, func(r *row) {
-			r.Dispatches += counts
-			fail(r, rc.Reason, rc.Result)
-		})
-	} else {
-		s.move(r, execution.Requested, rc.By, rc.Reason, func(r *row) {
-			r.Dispatches += counts
-			s.takeBack(r, rc.Delay)
-		})
+	to := execution.Requested
+	switch {
+	case r.Status.Claimed():
+		to, counts = rc.To, 0
+	case rc.Policy == config.Fail || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+		to = execution.Failed
 	}
+	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
+		return store.Outcome{}
+	}
+	s.move(r, to, rc.By, rc.Reason, func(r *row) {
+		r.Dispatches += counts
+		if to == execution.Requested {
+			s.takeBack(r, rc.Delay)
+		} else {
+			fail(r, rc.Reason, rc.Result)
+		}
+	})
 	return store.Outcome{Applied: true, Row: r.Execution}
 }
 
 // Reap implements store.Executor.
 func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
-	var marked []bool
-	err := c.call(ctx, func(s *step) {
-		for _, r := range rs {
-			inc := s.current(r.WorkerKey)
-			ok := inc != nil && !inc.lifecycle.Gone() && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
-			if ok {
-				s.lifecycle(r.Incarnation, execution.Lost)
-			}
-			marked = append(marked, ok)
+	return each(ctx, c, rs, func(s *step, r *store.Reap) bool {
+		inc := s.current(r.WorkerKey)
+		ok := inc != nil && !inc.lifecycle.Gone() && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
+		if ok {
+			s.lifecycle(r.Incarnation, execution.Lost)
 		}
+		return ok
 	})
-	return settled(marked, err)
 }
 
 // Orchestrate implements store.Executor.
 func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	var outcomes []store.Orchestrated
-	err := c.call(ctx, func(s *step) {
-		for _, o := range os {
-			outcomes = append(outcomes, s.orchestrate(o))
-		}
-	})
-	return settled(outcomes, err)
+	return each(ctx, c, os, (*step).orchestrate)
 }
 
-func (s *step) orchestrate(o store.Orchestration) store.Orchestrated {
+func (s *step) orchestrate(o *store.Orchestration) store.Orchestrated {
 	r := s.db.row(o.ID)
 	if r == nil || !r.Status.Terminal() || !r.OrchestratedAt.IsZero() {
+		return store.Orchestrated{}
+	}
+	if o.Retry != nil && o.Retry.Count <= 0 {
+		s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
 		return store.Orchestrated{}
 	}
 	return store.Orchestrated{Applied: true, Retry: s.handleTerminal(r, o.Retry)}
@@ -190,7 +189,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
 				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
-				RetryReason: retry.Reason, NotBefore: s.now.Add(retry.Delay), Avoid: from.Worker,
+				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker,
 			}, execution.RetryManager)
 			db.retries[key] = id
 		}
@@ -204,7 +203,10 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
 
 // StoreDeadLetter implements store.Executor.
 func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
-	return c.call(ctx, func(s *step) {
+	return c.do(ctx, func(s *step) {
+		if s.garbled(d.Queue, d.Reason, d.Outcome) {
+			return
+		}
 		s.db.deadLetters++
 		s.db.emit(history.Event{
 			Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,

@@ -11,8 +11,7 @@ import (
 
 // Workers implements store.Executor.
 func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	var found []store.WorkerRow
-	err := c.read(ctx, func(s *step) {
+	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
 			w := &s.db.workers[i]
 			inc := s.db.incarnation(w.current)
@@ -22,46 +21,57 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 				ConsumerAlive: inc.consumerAlive, Beat: inc.beat, LeaseOverFor: since(s.now, inc.leaseExpires), Load: inc.load,
 			})
 		}
+		return found
 	})
-	return settled(found, err)
 }
 
 // ClaimForScheduling implements store.Executor.
 func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
-	var claimed []execution.Execution
-	err := c.call(ctx, func(s *step) {
-		s.db.ripen(s.now)
-		named := make(map[string]bool, len(claim.Demands))
-		for _, d := range claim.Demands {
-			named[d.Runtime] = true
-			claimed = s.claimReady(claimed, d.Runtime, d.Limit, claim)
+	return ask(ctx, c, func(s *step) (claimed []execution.Execution) {
+		if s.garbled(claim.Executor) {
+			return nil
+		}
+		runtimes, limits := merged(claim.Demands)
+		for _, runtime := range runtimes {
+			claimed = s.claimReady(claimed, runtime, limits[runtime], claim)
 		}
 		left := claim.Others
 		for _, runtime := range s.db.runtimes {
-			if !named[runtime] {
+			if _, named := limits[runtime]; !named {
 				before := len(claimed)
 				claimed = s.claimReady(claimed, runtime, left, claim)
 				left -= len(claimed) - before
 			}
 		}
+		return claimed
 	})
-	return settled(claimed, err)
+}
+
+// merged puts demands of one runtime together, where the first of them stands.
+func merged(demands []store.Demand) (runtimes []string, limits map[string]int) {
+	limits = make(map[string]int, len(demands))
+	for _, d := range demands {
+		if _, named := limits[d.Runtime]; !named {
+			runtimes = append(runtimes, d.Runtime)
+		}
+		limits[d.Runtime] += max(0, d.Limit)
+	}
+	return runtimes, limits
 }
 
 func (s *step) claimReady(claimed []execution.Execution, runtime string, limit int, claim store.SchedulingClaim) []execution.Execution {
 	q := s.db.requests[runtime]
-	for q != nil && q.len() > 0 && limit > 0 {
-		r := s.db.row(q.ids[q.head])
-		q.head++
-		s.db.due--
-		if r.Status != execution.Requested {
+	for q != nil && len(*q) > 0 && limit > 0 && !(*q)[0].due.After(s.now) {
+		request := q.pop()
+		r := s.db.row(request.id)
+		if r.Status != execution.Requested || r.Epoch != request.epoch {
 			continue
 		}
 		limit--
 		s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
 			r.SchedulingAt = s.now
 			r.SchedulingBy = claim.Executor
-			r.SchedulingExpiresAt = s.now.Add(claim.Expiry)
+			r.SchedulingExpiresAt = s.after(claim.Expiry)
 		})
 		claimed = append(claimed, r.Execution)
 	}
@@ -83,16 +93,10 @@ func refusal(r *row) store.Outcome {
 
 // Dispatch implements store.Executor.
 func (c *Client) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	var results []store.DispatchResult
-	err := c.call(ctx, func(s *step) {
-		for _, d := range ds {
-			results = append(results, s.dispatch(executor, d))
-		}
-	})
-	return settled(results, err)
+	return each(ctx, c, ds, func(s *step, d *store.Dispatch) store.DispatchResult { return s.dispatch(executor, d) })
 }
 
-func (s *step) dispatch(executor string, d store.Dispatch) store.DispatchResult {
+func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult {
 	s.naming(d.Key)
 	r := s.db.row(d.Key.ID)
 	if !s.holdsClaim(r, d.Key, executor) {
@@ -107,7 +111,7 @@ func (s *step) dispatch(executor string, d store.Dispatch) store.DispatchResult 
 		r.Epoch++
 		r.Worker, r.Incarnation = d.Worker.ID, d.Worker.Incarnation
 		r.ScheduledAt = s.now
-		r.DispatchDeadline = s.now.Add(d.Timeout)
+		r.DispatchDeadline = s.after(d.Timeout)
 		r.UnschedulableSince = time.Time{}
 	})
 	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: r.Execution}}
@@ -124,7 +128,7 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) error {
-	return c.call(ctx, func(s *step) {
+	return c.do(ctx, func(s *step) {
 		for _, key := range keys {
 			r := s.db.row(key.ID)
 			if r == nil || r.Epoch != key.Epoch || !r.PublishedAt.IsZero() {
@@ -138,17 +142,14 @@ func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) error 
 
 // Park implements store.Executor.
 func (c *Client) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	var outcomes []store.Outcome
-	err := c.call(ctx, func(s *step) {
-		for _, p := range ps {
-			outcomes = append(outcomes, s.park(executor, p))
-		}
-	})
-	return settled(outcomes, err)
+	return each(ctx, c, ps, func(s *step, p *store.Park) store.Outcome { return s.park(executor, p) })
 }
 
-func (s *step) park(executor string, p store.Park) store.Outcome {
+func (s *step) park(executor string, p *store.Park) store.Outcome {
 	s.naming(p.Key)
+	if s.garbled(string(p.Result.Output)) {
+		return store.Outcome{}
+	}
 	r := s.db.row(p.Key.ID)
 	if !s.holdsClaim(r, p.Key, executor) {
 		s.stale(p.Key, execution.Requested, execution.Scheduler)
@@ -158,10 +159,13 @@ func (s *step) park(executor string, p store.Park) store.Outcome {
 	switch {
 	case !p.Unschedulable:
 		since = time.Time{}
-	case since.IsZero() || p.Patience > 0 && !r.NotBefore.IsZero() && r.SchedulingAt.Sub(r.NotBefore) > p.Patience:
+	case since.IsZero() || p.Patience > 0 && r.SchedulingAt.Sub(r.due) > p.Patience:
 		since = s.now
 	}
-	if p.Unschedulable && s.now.Sub(since) >= p.Grace {
+	if p.Unschedulable && s.old(since, p.Grace) {
+		if s.malformed(p.Result.Output) {
+			return store.Outcome{}
+		}
 		s.move(r, execution.Failed, execution.Scheduler, execution.NoWorkers, func(r *row) {
 			fail(r, execution.NoWorkers, p.Result)
 			r.UnschedulableSince = since

@@ -32,78 +32,93 @@ func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 }
 
 // answer makes a call whose step can refuse the incarnation.
-func (c *Client) answer(ctx context.Context, f func(s *step) error) error {
-	var refusal error
-	err := c.call(ctx, func(s *step) { refusal = f(s) })
-	if err != nil {
-		return err
+func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
+	var refused error
+	result, err := ask(ctx, c, func(s *step) T {
+		result, refusal := f(s)
+		refused = refusal
+		return result
+	})
+	if err == nil && refused != nil {
+		var none T
+		return none, refused
 	}
-	return refusal
+	return result, err
 }
 
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	var registered store.Registered
-	err := c.answer(ctx, func(s *step) error {
+	return answer(ctx, c, func(s *step) (store.Registered, error) {
 		db := s.db
+		if s.garbled(append([]string{g.Name}, g.Runtimes...)...) {
+			return store.Registered{}, nil
+		}
 		id, known := db.byName[g.Name]
+		if g.Capacity < 0 && (!known || !db.late(id, g)) {
+			s.wrong("worker %s has a capacity of %d", g.Name, g.Capacity)
+			return store.Registered{}, nil
+		}
 		if !known {
 			db.workers = append(db.workers, worker{name: g.Name})
 			id = execution.WorkerID(len(db.workers))
 			db.byName[g.Name] = id
 		}
+		if db.late(id, g) {
+			return store.Registered{}, store.ErrLost
+		}
 		w := &db.workers[id-1]
 		old := db.incarnation(w.current)
-		if old != nil && old.process == g.Process && old.attempt >= g.Attempt {
-			return store.ErrLost
-		}
 		if old != nil && !old.lifecycle.Gone() {
 			s.lifecycle(w.current, execution.Lost)
 		}
 		db.incarnations = append(db.incarnations, incarnation{
-			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.now.Add(g.Lease),
+			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
 			process: g.Process, attempt: g.Attempt,
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
-		registered.WorkerKey = store.WorkerKey{ID: id, Incarnation: w.current}
 		db.emit(history.Event{
-			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.now.Add(g.Lease)),
+			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.after(g.Lease)),
 		})
-		return nil
+		return store.Registered{WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current}}, nil
 	})
-	return registered, err
+}
+
+// late says that a later attempt of the same process was there before.
+func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
+	newest := db.incarnation(db.workers[id-1].current)
+	return newest != nil && newest.process == g.Process && newest.attempt >= g.Attempt
 }
 
 // SetLifecycle implements store.Worker.
 func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	return c.answer(ctx, func(s *step) error {
+	_, err := answer(ctx, c, func(s *step) (none struct{}, err error) {
 		inc, err := s.check(w)
 		if err != nil {
-			if old := s.db.incarnation(w.Incarnation); old != nil && old.lifecycle == to {
-				return nil
+			if old := s.db.incarnation(w.Incarnation); old != nil && old.worker == w.ID && old.lifecycle == to {
+				return none, nil
 			}
-			return err
+			return none, err
 		}
 		if inc.lifecycle < to {
 			s.lifecycle(w.Incarnation, to)
 		}
-		return nil
+		return none, nil
 	})
+	return err
 }
 
 // Heartbeat implements store.Worker.
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	var reply store.BeatReply
-	err := c.answer(ctx, func(s *step) error {
+	return answer(ctx, c, func(s *step) (reply store.BeatReply, err error) {
 		inc, err := s.check(b.WorkerKey)
 		if err != nil {
-			return err
+			return reply, err
 		}
 		if b.Number > inc.beat {
 			// A beat that comes late must not undo a newer one.
 			inc.beat = b.Number
 			inc.consumerAlive = b.ConsumerAlive
-			inc.leaseExpires = s.now.Add(b.Lease)
+			inc.leaseExpires = s.after(b.Lease)
 			s.db.emit(history.Event{
 				Kind: history.HeartbeatRenewed, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
 				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires),
@@ -116,9 +131,8 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		}
 		s.writer = b.Incarnation
 		s.endUnheld(b)
-		return nil
+		return reply, nil
 	})
-	return reply, err
 }
 
 // endUnheld ends what the database believes this incarnation to run and it does not.
@@ -143,21 +157,19 @@ func (s *step) endUnheld(b store.Beat) {
 
 // Claim implements store.Worker.
 func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	var results []store.ClaimResult
-	err := c.answer(ctx, func(s *step) error {
+	return answer(ctx, c, func(s *step) (results []store.ClaimResult, err error) {
 		inc, err := s.check(w)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if s.now.After(inc.leaseExpires) {
-			return store.ErrLost
+			return nil, store.ErrLost
 		}
 		for _, claim := range cs {
 			results = append(results, s.claim(w, claim))
 		}
-		return nil
+		return results, nil
 	})
-	return settled(results, err)
 }
 
 func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
@@ -180,29 +192,29 @@ func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 func (s *step) run(r *row, beat uint64) {
 	s.move(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {
 		r.StartedAt = s.now
-		r.RunDeadline = s.now.Add(r.Action.RunTimeout())
+		r.RunDeadline = s.after(r.Action.RunTimeout())
 		r.ClaimBeat = beat
 	})
 }
 
 // Finish implements store.Worker.
 func (c *Client) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	var outcomes []store.Outcome
-	err := c.call(ctx, func(s *step) {
-		for _, f := range fs {
-			outcomes = append(outcomes, s.finish(w, f))
-		}
-	})
-	return settled(outcomes, err)
+	return each(ctx, c, fs, func(s *step, f *store.Finish) store.Outcome { return s.finish(w, f) })
 }
 
-func (s *step) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 	s.naming(f.Key)
 	s.writer = w.Incarnation
+	if s.garbled(string(f.Result.Output)) {
+		return store.Outcome{}
+	}
 	r := s.db.row(f.Key.ID)
 	if r == nil || !r.Status.Claimed() || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation {
 		s.stale(f.Key, f.To, execution.Worker)
 		return refusal(r)
+	}
+	if s.unlawful(r, f.To, execution.Worker) || s.malformed(f.Result.Output) {
+		return store.Outcome{}
 	}
 	s.move(r, f.To, execution.Worker, f.Reason, func(r *row) {
 		r.FailureReason = f.Reason
@@ -213,14 +225,10 @@ func (s *step) finish(w store.WorkerKey, f store.Finish) store.Outcome {
 
 // Release implements store.Worker.
 func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	var released []execution.Key
-	err := c.answer(ctx, func(s *step) error {
+	return answer(ctx, c, func(s *step) (released []execution.Key, err error) {
 		inc, err := s.check(w)
-		if err != nil {
-			return err
-		}
-		if inc.lifecycle != execution.Draining {
-			return nil
+		if err != nil || inc.lifecycle != execution.Draining {
+			return nil, err
 		}
 		s.writer = w.Incarnation
 		var rows []*row
@@ -234,14 +242,19 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 			s.move(r, execution.Requested, execution.Worker, execution.WorkerShutdown, func(r *row) { s.takeBack(r, 0) })
 			released = append(released, r.Key())
 		}
-		return nil
+		return released, nil
 	})
-	return settled(released, err)
 }
 
 // KeepRefusedResult implements store.Worker.
 func (c *Client) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
-	return c.call(ctx, func(s *step) {
+	return c.do(ctx, func(s *step) {
+		if f.To == execution.None {
+			s.wrong("the refused result of execution %d has no status", f.Key.ID)
+		}
+		if f.To == execution.None || s.garbled(string(f.Result.Output)) || s.malformed(f.Result.Output) {
+			return
+		}
 		s.db.refused++
 		s.db.emit(history.Event{
 			Kind: history.RefusedResult, Process: s.process, Execution: f.Key.ID, Epoch: f.Key.Epoch,

@@ -17,6 +17,16 @@ type step struct {
 	// that writes, 0 for an executor or a client.
 	named  *execution.Epoch
 	writer execution.Incarnation
+	// bad are the items of the call that are wrong in themselves.
+	bad []error
+}
+
+// after is the moment d from now. An interval of the database counts microseconds.
+func (s *step) after(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
+
+// old says that at least age has passed since a moment.
+func (s *step) old(t time.Time, age time.Duration) bool {
+	return s.now.Sub(t) >= age.Truncate(time.Microsecond)
 }
 
 // naming notes the epoch that a guard names, for the audit.
@@ -36,6 +46,9 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 		inc.load--
 	}
 	db.unlink(int32(r.ID - 1))
+	if from == execution.Requested {
+		db.requested--
+	}
 	r.Status = to
 	if change != nil {
 		change(r)
@@ -96,7 +109,7 @@ func (s *step) takeBack(r *row, delay time.Duration) {
 	r.SchedulingAt, r.SchedulingBy, r.SchedulingExpiresAt = time.Time{}, "", time.Time{}
 	r.NotBefore = time.Time{}
 	if delay > 0 {
-		r.NotBefore = s.now.Add(delay)
+		r.NotBefore = s.after(delay)
 	}
 }
 

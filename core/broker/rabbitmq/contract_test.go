@@ -37,7 +37,7 @@ func TestContract(t *testing.T) {
 		body((&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject())
 	}
 	brokertest.Run(t, world, 16)
-	t.Run("sequences", func(t *testing.T) { brokertest.Sequences(t, model, world, 600, 8) })
+	t.Run("sequences", func(t *testing.T) { brokertest.Sequences(t, model, world, 10_000, 48) })
 }
 
 // model runs a body on the simulated broker, as a task of a kernel.

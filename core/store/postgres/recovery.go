@@ -34,21 +34,6 @@ var finders = map[store.Ground]string{
 		from execution e
 		where e.status >= 'completed' and e.orchestrated_at is null and e.ended <= (select now from clock) - $2::interval
 		order by e.ended, e.id`),
-	store.Due: find(`
-		from holding h
-		cross join lateral (
-			select * from execution r
-			where r.status = 'requested' and r.runtime = h.runtime and r.due_at <= (select now from clock) and $2::interval is not null
-			order by r.due_at, r.id
-			limit $3::bigint
-		) e
-		order by e.due_at, e.id`, `
-		holding (runtime) as (
-			select min(e.runtime) from execution e where e.status = 'requested'
-			union all
-			select (select min(e.runtime) from execution e where e.status = 'requested' and e.runtime > h.runtime)
-			  from holding h where h.runtime is not null
-		)`),
 	// Incarnations outlive their work by far, so the walk is along those that hold something.
 	store.OwnerGone: find(`
 		from holding h

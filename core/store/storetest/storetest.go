@@ -20,7 +20,13 @@ type Subject struct {
 	Store store.Store
 	// Advance moves the database's clock. Between two Advances it stands still, so that boundaries
 	// are exact.
+	// It may be set back.
 	Advance func(d time.Duration)
+
+	// Kept is how many dead letters and refused results were stored, and Audit the changes of status
+	// after so many. A function that is nil is something that this subject can't tell.
+	Kept  func() (deadLetters, refusedResults int)
+	Audit func(after int) []Change
 }
 
 // World runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
@@ -223,7 +229,7 @@ type Case struct {
 // Cases lists every case.
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]Case{creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases()} {
+	for _, group := range [][]Case{creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), orderCases(), wrongCases()} {
 		all = append(all, group...)
 	}
 	return all

@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+
+	"pgregory.net/rapid"
+)
+
+// op is what a command does: one for every method of the store, and time.
+type op uint8
+
+const (
+	opCreate op = iota
+	opClaimForScheduling
+	opDispatch
+	opClaim
+	opFinish
+	opOrchestrate
+	opAdvance
+	opHeartbeat
+	opReclaim
+	opPark
+	opFind
+	opRegister
+	opLifecycle
+	opMarkPublished
+	opReap
+	opRelease
+	opExecutions
+	opPutActions
+	opKeepRefused
+	opStoreDeadLetter
+	ops = int(opStoreDeadLetter) + 1
+)
+
+var opNames = [ops]string{
+	"Create", "ClaimForScheduling", "Dispatch", "Claim", "Finish", "Orchestrate", "Advance", "Heartbeat", "Reclaim",
+	"Park", "Find", "Register", "SetLifecycle", "MarkPublished", "Reap", "Release", "Executions", "PutActions",
+	"KeepRefusedResult", "StoreDeadLetter",
+}
+
+// weights say how often each command comes. Rare states need the common ones to come first.
+var weights = [ops]int{
+	opCreate: 5, opClaimForScheduling: 8, opDispatch: 13, opClaim: 14, opFinish: 8, opOrchestrate: 5, opAdvance: 5, opHeartbeat: 7,
+	opReclaim: 12, opPark: 5, opFind: 9, opRegister: 4, opLifecycle: 4, opMarkPublished: 3, opReap: 4, opRelease: 2, opExecutions: 1,
+	opPutActions: 1, opKeepRefused: 1, opStoreDeadLetter: 1,
+}
+
+// item is one part of a batch: what it is about, and how it is twisted.
+type item struct{ row, worker, twist, a, b int }
+
+// command is one step of a sequence, as data: the same is done to every subject. Its numbers are below
+// 16. What a number selects is taken modulo what there is, and the largest are for what is nearly
+// lawful, so that shrinking makes a command plain.
+type command struct {
+	op    op
+	a, b  int
+	items []item
+}
+
+// String shows the command in the text of a failure.
+func (c command) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %d %d", opNames[c.op], c.a, c.b)
+	for _, it := range c.items {
+		fmt.Fprintf(&b, " {%d %d %d %d %d}", it.row, it.worker, it.twist, it.a, it.b)
+	}
+	return b.String()
+}
+
+// sequence generates so many commands.
+func sequence(length int) *rapid.Generator[[]command] {
+	var kinds []op
+	for o, n := range weights {
+		for range n {
+			kinds = append(kinds, op(o)) //nolint:gosec // an index of the table
+		}
+	}
+	number := rapid.Custom(func(t *rapid.T) int { return evenly(t, 4) })
+	items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) item {
+		return item{
+			number.Draw(t, "row"), number.Draw(t, "worker"), number.Draw(t, "twist"), number.Draw(t, "a"), number.Draw(t, "b"),
+		}
+	}), 1, 3)
+	one := rapid.Custom(func(t *rapid.T) command {
+		c := command{a: number.Draw(t, "a"), b: number.Draw(t, "b"), items: items.Draw(t, "items")}
+		c.op = kinds[evenly(t, 10)%len(kinds)]
+		return c
+	})
+	return rapid.SliceOfN(one, length, length)
+}
+
+// evenly draws a number of so many bits. The library's own integers prefer the small ones, which
+// suits values and not choices; its single bits do not.
+func evenly(t *rapid.T, bits int) int {
+	n := 0
+	for range bits {
+		n *= 2
+		if rapid.Bool().Draw(t, "bit") {
+			n++
+		}
+	}
+	return n
+}

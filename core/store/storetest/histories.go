@@ -1,0 +1,282 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// State is a store that can be copied as it stands: the model against which concurrent histories are
+// judged. Its clock must show the subject's time and stand still, as the subject's must.
+type State struct {
+	Store store.Store
+	Clone func() State
+}
+
+// Shape says how large concurrent histories are.
+type Shape struct {
+	// Cells run at once on one store. Each has two executions and a worker of its own, so that each is a
+	// history for itself: no call of one can be told from another's.
+	Cells int
+	// Clients are how many call at once within a cell, and Calls how often each.
+	Clients, Calls int
+	// Only are the calls that are made, nil for all.
+	Only []string
+}
+
+// Linearizable makes calls from many clients at once, drawn by the seed, and judges whether each answer
+// could have been given at one moment between its call and its return: whether the calls, in some order
+// that respects who was over before whom, are answered alike by the model. It returns the first cell's
+// history that can't be explained, or "", and how many calls were made. Both stores are empty.
+func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
+	t.Helper()
+	cells := make([]*cell, shape.Cells)
+	for i := range cells {
+		cells[i] = newCell(i)
+		for _, s := range []store.Store{subject, model.Store} {
+			if err := cells[i].prepare(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	begin := time.Now()
+	var under sync.WaitGroup
+	for i, c := range cells {
+		for client := range shape.Clients {
+			under.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(i*shape.Clients+client))) //nolint:gosec // not negative
+				for range shape.Calls {
+					call := c.draw(r, shape.Only)
+					o := porcupine.Operation{ClientId: client, Input: call, Call: time.Since(begin).Nanoseconds()}
+					o.Output = call.do(subject)
+					o.Return = time.Since(begin).Nanoseconds()
+					c.record(o)
+				}
+			})
+		}
+	}
+	under.Wait()
+	for _, c := range cells {
+		calls += len(c.history)
+		switch porcupine.CheckOperationsTimeout(c.specification(model), c.history, judgeFor) {
+		case porcupine.Illegal:
+			return c.String(), calls
+		case porcupine.Unknown:
+			t.Errorf("a history of %d calls could not be judged within %v", len(c.history), judgeFor)
+		}
+	}
+	return "", calls
+}
+
+// judgeFor bounds the search for an explanation.
+const judgeFor = 20 * time.Second
+
+// call is one call of a client, and what is shown of its answer. An answer that says that nothing was
+// done or promised explains itself at any moment.
+type call struct {
+	name string
+	do   func(s store.Store) string
+}
+
+// nothing is the answer of a call that had no effect and makes no statement: the store was not
+// available, or a claim for scheduling passed over a row that another call had locked.
+const nothing = "nothing"
+
+// cell is two executions and their worker.
+type cell struct {
+	name   string
+	ids    []execution.ID
+	worker store.WorkerKey
+	ctx    context.Context //nolint:containedctx // a test's
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+	seen    map[execution.ID]execution.Execution
+	process uint64
+	beat    uint64
+}
+
+func newCell(n int) *cell {
+	return &cell{name: fmt.Sprint("cell", n), ctx: context.Background(), seen: make(map[execution.ID]execution.Execution), beat: 1}
+}
+
+func (c *cell) runtime(n int) string { return fmt.Sprint(c.name, "-", n) }
+
+// prepare makes the cell in a store: one execution is dispatched and one requested.
+func (c *cell) prepare(s store.Store) error {
+	r, err := s.Register(c.ctx, store.Registration{Process: 1, Attempt: 1, Name: c.name, Runtimes: []string{"any"}, Capacity: 9, Lease: Lease})
+	if err != nil {
+		return err
+	}
+	c.worker, c.ids = r.WorkerKey, nil
+	if _, err := s.Heartbeat(c.ctx, store.Beat{WorkerKey: c.worker, Number: 1, Lease: Lease, ConsumerAlive: true}); err != nil {
+		return err
+	}
+	if err := s.SetLifecycle(c.ctx, c.worker, execution.Active); err != nil {
+		return err
+	}
+	for n := range 2 {
+		action := execution.Action{Ref: c.runtime(n), Runtime: c.runtime(n), Entrypoint: "e", Timeout: RunTimeout}
+		if err := s.PutActions(c.ctx, []execution.Action{action}); err != nil {
+			return err
+		}
+		created, err := s.Create(c.ctx, []store.NewExecution{{ActionRef: action.Ref}})
+		if err != nil {
+			return err
+		}
+		c.ids = append(c.ids, created[0].ID)
+	}
+	rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: c.runtime(0), Limit: 1}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.Dispatch(c.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: c.worker, Timeout: DispatchTimeout}})
+	c.seen[c.ids[0]] = execution.Execution{ID: c.ids[0], Epoch: 1}
+	c.seen[c.ids[1]] = execution.Execution{ID: c.ids[1]}
+	return err
+}
+
+func (c *cell) record(o porcupine.Operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, o)
+}
+
+// saw remembers an execution as it was answered last, which is what the next calls are about.
+func (c *cell) saw(rows ...execution.Execution) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range rows {
+		if e.ID != 0 && e.Epoch >= c.seen[e.ID].Epoch {
+			c.seen[e.ID] = e
+		}
+	}
+}
+
+// keys chooses one or both executions, mostly at the epoch that was seen last.
+func (c *cell) keys(r *rand.Rand) []execution.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []execution.Key
+	for _, id := range c.ids {
+		key := execution.Key{ID: id, Epoch: c.seen[id].Epoch}
+		if r.IntN(8) == 0 {
+			key.Epoch++
+		}
+		keys = append(keys, key)
+	}
+	if r.IntN(3) > 0 {
+		n := r.IntN(len(keys))
+		keys = keys[n : n+1]
+	}
+	return keys
+}
+
+// number counts up from what was used.
+func (c *cell) number(n *uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*n++
+	return *n
+}
+
+// answer shows an answer: rows in full, errors by their kind.
+func (c *cell) answer(err error, rows ...string) string {
+	if errors.Is(err, store.ErrUnavailable) {
+		return nothing
+	}
+	return fmt.Sprint(failed(err), " ", strings.Join(rows, "; "))
+}
+
+func (c *cell) outcome(o store.Outcome) string {
+	c.saw(o.Row)
+	return fmt.Sprintf("applied %v %s", o.Applied, c.row(&o.Row))
+}
+
+// row shows a row without what stands in it for good.
+func (c *cell) row(e *execution.Execution) string {
+	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v",
+		e.ID, e.Epoch, e.Status, e.Worker, e.Incarnation, e.Dispatches, e.Avoid, e.FailureReason, e.ClaimBeat,
+		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero())
+}
+
+// specification is the model as porcupine asks it.
+func (c *cell) specification(model State) porcupine.Model {
+	type state struct {
+		State
+		shown string
+	}
+	show := func(s State) state { return state{s, c.everything(s.Store)} }
+	return porcupine.Model{
+		Init: func() any { return show(model.Clone()) },
+		Step: func(before, input, output any) (bool, any) {
+			if output.(string) == nothing {
+				return true, before
+			}
+			next := before.(state).Clone()
+			if input.(call).do(next.Store) != output.(string) {
+				return false, nil
+			}
+			return true, show(next)
+		},
+		Equal: func(a, b any) bool { return a.(state).shown == b.(state).shown },
+	}
+}
+
+// everything shows all that later answers can depend on: every call registers as a process of its own,
+// so it does not matter which process registered last.
+func (c *cell) everything(s store.Store) string {
+	rows, err := s.Executions(c.ctx, c.ids)
+	all := []string{failed(err), c.workers(s)}
+	for i := range rows {
+		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
+	}
+	return strings.Join(all, "\n")
+}
+
+// workers shows the cell's worker. Which number a newer incarnation has is open.
+func (c *cell) workers(s store.Store) string {
+	rows, err := s.Workers(c.ctx)
+	for i := range rows {
+		if w := &rows[i]; w.Name == c.name {
+			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d",
+				w.Incarnation == c.worker.Incarnation, w.Lifecycle, w.Beat, w.ConsumerAlive, w.LeaseOverFor, w.Load))
+		}
+	}
+	return c.answer(err)
+}
+
+// String shows the history.
+func (c *cell) String() string {
+	slices.SortFunc(c.history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation:", c.name, c.ids)
+	for _, o := range c.history {
+		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, o.Input.(call).name, o.Output)
+	}
+	return b.String()
+}
+
+// takeBack is a reclaim on a ground that needs no moment.
+func takeBack(key execution.Key, ground store.Ground, fail bool) store.Reclaim {
+	r := store.Reclaim{
+		Key: key, Ground: ground, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
+		Policy: config.Reschedule, MaxDispatches: 2, Counts: true,
+	}
+	if fail {
+		r.Policy = config.Fail
+	}
+	return r
+}

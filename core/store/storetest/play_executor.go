@@ -1,0 +1,151 @@
+package storetest
+
+import (
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+func (p *player) asExecutor(c command) {
+	switch c.op {
+	case opClaimForScheduling:
+		p.claimForScheduling(c)
+	case opDispatch:
+		var ds []store.Dispatch
+		executor := ""
+		for _, it := range c.items {
+			key, e := p.about(it, execution.Scheduling)
+			if executor == "" {
+				executor = e.SchedulingBy
+			}
+			ds = append(ds, store.Dispatch{
+				Key: key, Worker: p.incarnationOf(it.worker, p.fit(it.row)), Timeout: pick(it.a, DispatchTimeout, DispatchTimeout, 0, 1500*time.Nanosecond, -time.Second),
+			})
+		}
+		results, err := p.Store.Dispatch(p.ctx, p.as(c, executor), ds)
+		p.saw("Dispatch: %s", failed(err))
+		for i, r := range results {
+			p.saw("  %s unfit %v %s", p.key(ds[i].Key), r.WorkerUnfit, p.outcome(r.Outcome))
+		}
+	case opPark:
+		p.park(c)
+	case opMarkPublished:
+		var keys []execution.Key
+		for _, it := range c.items {
+			key, _ := p.about(it, execution.Scheduled, execution.Running)
+			keys = append(keys, key)
+		}
+		p.saw("MarkPublished: %s", failed(p.Store.MarkPublished(p.ctx, keys)))
+	case opReclaim:
+		p.reclaim(c)
+	case opReap:
+		var rs []store.Reap
+		for _, it := range c.items {
+			w := p.incarnationOf(it.worker, store.WorkerKey{})
+			rs = append(rs, store.Reap{WorkerKey: w, Beat: p.beatOf(w) + pick(it.a, uint64(0), 0, 0, 1)})
+		}
+		marked, err := p.Store.Reap(p.ctx, rs)
+		p.saw("Reap: %s %v", failed(err), marked)
+	default:
+		p.orchestrate(c)
+	}
+}
+
+// as is the executor that calls: mostly the one that holds the row.
+func (p *player) as(c command, holder string) string {
+	if holder != "" && c.a < 13 {
+		return holder
+	}
+	return executorNamed(c.b)
+}
+
+func (p *player) claimForScheduling(c command) {
+	claim := store.SchedulingClaim{
+		Executor: executorNamed(c.a), Expiry: pick(c.b, 15*time.Second, 15*time.Second, time.Minute, 0, 1500*time.Nanosecond, -time.Second),
+		Others: pick(c.items[0].b, 0, 1, 2, 5, -1),
+	}
+	for _, it := range c.items {
+		claim.Demands = append(claim.Demands, store.Demand{Runtime: pick(it.row, "shell", "python", "node", "shell", "none"), Limit: pick(it.a, 2, 1, 3, 0, -1)})
+	}
+	rows, err := p.Store.ClaimForScheduling(p.ctx, claim)
+	p.saw("ClaimForScheduling by %s of %v and %d others: %s [%s]", claim.Executor, claim.Demands, claim.Others, failed(err), p.keys(rows))
+}
+
+func (p *player) park(c command) {
+	var ps []store.Park
+	executor := ""
+	for i, it := range c.items {
+		key, e := p.about(it, execution.Scheduling)
+		if executor == "" {
+			executor = e.SchedulingBy
+		}
+		ps = append(ps, store.Park{
+			Key: key, Delay: delay(it.a, i), Unschedulable: it.b%3 != 0, Grace: pick(it.worker, 30*time.Second, 0, 5*time.Second),
+			Patience: pick(it.b, 0, 10*time.Second, time.Second), Result: result(it.worker),
+		})
+	}
+	outcomes, err := p.Store.Park(p.ctx, p.as(c, executor), ps)
+	p.saw("Park: %s", failed(err))
+	for i, o := range outcomes {
+		p.saw("  %s after %v unschedulable %v grace %v patience %v: %s", p.key(ps[i].Key), ps[i].Delay, ps[i].Unschedulable, ps[i].Grace, ps[i].Patience, p.outcome(o))
+	}
+}
+
+// claims are the grounds with the statuses that they are about, as a part would use them.
+type claims struct {
+	ground   store.Ground
+	statuses []execution.Status
+}
+
+func (p *player) reclaim(c command) {
+	grounds := []claims{
+		{store.DeadLettered, []execution.Status{execution.Scheduled}},
+		{store.OwnerGone, []execution.Status{execution.Running, execution.Scheduled}},
+		{store.Overrun, []execution.Status{execution.Running}},
+		{store.ClaimExpired, []execution.Status{execution.Scheduling}},
+		{store.Unclaimed, []execution.Status{execution.Scheduled}},
+		{store.Unpublished, []execution.Status{execution.Scheduled}},
+		{store.Undeliverable, []execution.Status{execution.Scheduled}},
+		{store.OwnerGone, []execution.Status{execution.Scheduled}},
+		{store.Unorchestrated, []execution.Status{execution.Completed, execution.Failed}},
+		{store.NoGround, []execution.Status{execution.Scheduled}},
+	}
+	var rs []store.Reclaim
+	for i, it := range c.items {
+		g := pick(c.a, grounds...)
+		key, _ := p.about(it, g.statuses...)
+		rs = append(rs, store.Reclaim{
+			Key: key, Ground: g.ground, Age: age(c.b), Reason: reason(it.a), Result: result(it.worker), Delay: delay(it.b, i),
+			By:     pick(it.row, execution.Reconciler, execution.TimeoutMonitor, execution.DeadLetterHandler, execution.Scheduler, execution.Worker, execution.API, execution.NoPart),
+			Policy: pick(it.worker, config.Reschedule, config.Reschedule, config.Fail), MaxDispatches: it.b % 4, Counts: it.a%2 == 0,
+			To: pick(it.a, execution.Abandoned, execution.Failed, execution.Timeout, execution.Completed, execution.None, execution.Running, execution.Requested),
+		})
+	}
+	outcomes, err := p.Store.Reclaim(p.ctx, rs)
+	p.saw("Reclaim: %s", failed(err))
+	for i, o := range outcomes {
+		r := &rs[i]
+		p.saw("  %s ground %d age %v by %v %v policy %v at most %d counts %v after %v to %v: %s", p.key(r.Key), r.Ground, r.Age, r.By, r.Reason,
+			r.Policy, r.MaxDispatches, r.Counts, r.Delay, r.To, p.outcome(o))
+	}
+}
+
+func (p *player) orchestrate(c command) {
+	var os []store.Orchestration
+	for i, it := range c.items {
+		key, e := p.about(it, execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned)
+		o := store.Orchestration{ID: key.ID}
+		if it.a%3 != 0 {
+			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1, 2), Reason: reason(it.a), Delay: delay(it.worker, i)}
+		}
+		os = append(os, o)
+	}
+	done, err := p.Store.Orchestrate(p.ctx, os)
+	p.saw("Orchestrate: %s", failed(err))
+	for i, o := range done {
+		p.learn(o.Retry)
+		p.saw("  %s retry %+v: applied %v, %s", p.id(os[i].ID), os[i].Retry, o.Applied, p.id(o.Retry))
+	}
+}

@@ -1,0 +1,170 @@
+package storetest
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// StepsVariable sets how many commands of random sequences are compared, and SeedVariable which they
+// are: a failure names it.
+const (
+	StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
+	SeedVariable  = "HANDOFF_CONFORMANCE_SEED"
+)
+
+func setting(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("%s is %q, not a positive number", variable, text)
+	}
+	return n
+}
+
+// length is how many commands a sequence has.
+const length = 60
+
+// arms are the two subjects that are compared.
+type arms struct{ reference, subject World }
+
+// compare plays a sequence to both.
+func (a arms) compare(t *testing.T, commands []command) (difference string, want []observation) {
+	t.Helper()
+	var got []observation
+	a.reference(t, func(s Subject) { want = play(s, commands) })
+	a.subject(t, func(s Subject) { got = play(s, commands) })
+	return differ(commands, want, got), want
+}
+
+// shrinkFor is how long a difference is made smaller.
+const shrinkFor = 30 * time.Second
+
+// shrink leaves out what the difference does not need, as far as the time goes.
+func (a arms) shrink(t *testing.T, commands []command, difference string) string {
+	t.Helper()
+	end := time.Now().Add(shrinkFor)
+	for size := len(commands) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(commands) && time.Now().Before(end); {
+			less := slices.Delete(slices.Clone(commands), from, min(from+size, len(commands)))
+			if d, _ := a.compare(t, less); d != "" {
+				commands, difference = less, d
+			} else {
+				from += size
+			}
+		}
+	}
+	return difference
+}
+
+// tally counts what was compared, and what of it had an effect.
+type tally struct{ commands, effective [ops]int }
+
+func (c *tally) add(commands []command, want []observation) {
+	for n, one := range commands {
+		c.commands[one.op]++
+		if effective(want[n+1]) {
+			c.effective[one.op]++
+		}
+	}
+}
+
+func (c *tally) String() string {
+	all := 0
+	var each []string
+	for o, n := range c.commands {
+		all += n
+		each = append(each, fmt.Sprintf("%s %d (%d)", opNames[o], n, c.effective[o]))
+	}
+	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", all, strings.Join(each, ", "))
+}
+
+// Sequences compares random command sequences on a reference and a subject, so many at a time, until
+// that many commands were compared, or as many as StepsVariable says. A difference is made smaller and
+// told as a story. The worlds are called from several goroutines at a time.
+func Sequences(t *testing.T, reference, subject World, steps, atOnce int) {
+	t.Helper()
+	a := arms{reference, subject}
+	checks := (setting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)
+	if testing.Short() {
+		checks *= 5 // by which rapid divides
+	}
+	seed := setting(t, SeedVariable, 1)
+	for name, value := range map[string]int{"checks": checks, "seed": seed} {
+		set(t, name, strconv.Itoa(value))
+	}
+	// What a sequence needs is found faster by leaving out commands.
+	set(t, "shrinktime", "1ns")
+	set(t, "nofailfile", "true")
+
+	var mu sync.Mutex
+	var compared tally
+	var worst []command
+	var difference string
+	t.Run("random", func(t *testing.T) {
+		rapid.Check(t, func(rt *rapid.T) {
+			var under sync.WaitGroup
+			for _, lane := range rapid.SliceOfN(sequence(length), atOnce, atOnce).Draw(rt, "lanes") {
+				under.Go(func() {
+					d, want := a.compare(t, lane)
+					mu.Lock()
+					defer mu.Unlock()
+					compared.add(lane, want)
+					if d != "" {
+						worst, difference = lane, d
+					}
+				})
+			}
+			under.Wait()
+			if difference != "" {
+				rt.Fatal("two answers differ")
+			}
+		})
+	})
+	t.Log(&compared)
+	if difference != "" {
+		t.Errorf("%s\n(%s=%d)", a.shrink(t, worst, difference), SeedVariable, seed)
+	}
+}
+
+func set(t *testing.T, name, value string) {
+	t.Helper()
+	if err := flag.Set("rapid."+name, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// effective says that a command changed what the survey reads.
+func effective(o observation) bool {
+	return slices.ContainsFunc(o, func(line string) bool { return strings.HasPrefix(line, "row ") || strings.HasPrefix(line, "worker ") })
+}
+
+// differ shows the sequence up to the first difference, or returns "".
+func differ(commands []command, want, got []observation) string {
+	var told strings.Builder
+	for i := range want {
+		if slices.Equal(want[i], got[i]) {
+			fmt.Fprintf(&told, "%s\n", strings.Join(want[i], "\n"))
+			continue
+		}
+		what := "at the beginning"
+		if i > 0 {
+			what = commands[i-1].String()
+		}
+		return fmt.Sprintf("%sDIFFERS: %s\nreference:\n  %s\nsubject:\n  %s", &told, what,
+			strings.Join(want[i], "\n  "), strings.Join(got[i], "\n  "))
+	}
+	return ""
+}

@@ -1,0 +1,47 @@
+package simstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"handoff/core/execution"
+)
+
+// What is wrong in itself is an error of its item, as a type, a constraint or the trigger of the
+// database makes it one: nothing of the item is applied, and the other items of the call are.
+
+// wrong notes such an item.
+func (s *step) wrong(format string, args ...any) {
+	s.bad = append(s.bad, fmt.Errorf("simstore: "+format, args...))
+}
+
+// garbled says that one of the texts is none that a database takes, and notes it.
+func (s *step) garbled(texts ...string) bool {
+	for _, t := range texts {
+		if !utf8.ValidString(t) || strings.IndexByte(t, 0) >= 0 {
+			s.wrong("the text %q is not UTF-8 or contains a zero byte", t)
+			return true
+		}
+	}
+	return false
+}
+
+// malformed says that a document is not JSON, and notes it. None is no document.
+func (s *step) malformed(document json.RawMessage) bool {
+	if len(document) == 0 || json.Valid(document) {
+		return false
+	}
+	s.wrong("%q is not JSON", document)
+	return true
+}
+
+// unlawful says that a part may not make a change of status, and notes it.
+func (s *step) unlawful(r *row, to execution.Status, by execution.Part) bool {
+	if s.db.law.May(by, r.Status, to) {
+		return false
+	}
+	s.wrong("execution %d may not go from %v to %v by %v", r.ID, r.Status, to, by)
+	return true
+}
