@@ -43,7 +43,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Transition:
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: e.To})
-	case history.DeadLettered, history.WorkerLifecycle:
+	case history.DeadLettered, history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
 	default:
@@ -132,6 +132,9 @@ func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
 	}
 	if !l.published && !l.returned {
 		consider(deadline{l.entered, b.Publish, 0}, "scheduled and was never published")
+	}
+	if l.returned && !l.published {
+		consider(deadline{since: l.cameBack, bound: b.Publish}, "scheduled although its message was returned")
 	}
 	if l.died != 0 {
 		consider(deadline{l.died, b.DeadLetter, 0}, "scheduled although its message has died")

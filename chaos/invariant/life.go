@@ -33,6 +33,7 @@ type life struct {
 	dying       bool          // its message has expired or was rejected
 	died        time.Duration // when its message reached the dead letter queue
 	returned    bool
+	cameBack    time.Duration // when its message was returned
 
 	claims       int // of the present epoch
 	started      int // actions of the present epoch
@@ -162,7 +163,7 @@ func (l *life) message(e *history.Event) {
 	case history.Published:
 		l.published = true
 	case history.PublishReturned:
-		l.returned = true
+		l.returned, l.cameBack = true, e.At
 	case history.PublishedMarked:
 		l.marked = true
 	case history.DeadLettered:

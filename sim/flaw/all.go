@@ -7,5 +7,7 @@ func All() []*Flaw {
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
 		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), killedIsCompleted(), retryAtOnce(),
 		retryUnbounded(), noBrake(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
+		oneClockLease(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
+		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
 	}
 }
