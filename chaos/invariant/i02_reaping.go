@@ -14,6 +14,8 @@ type reaping struct {
 	s *Suite
 	// started is when each process was started last.
 	started map[string]time.Duration
+	// woke is when each process went on last after it stood still.
+	woke map[string]time.Duration
 	// down is when the database went down, up when it came back last from an outage that no executor
 	// can have overlooked; negative for never.
 	down, up time.Duration
@@ -23,7 +25,7 @@ type reaping struct {
 }
 
 func newReaping(s *Suite) *reaping {
-	return &reaping{s: s, started: make(map[string]time.Duration), down: -1, up: -1}
+	return &reaping{s: s, started: make(map[string]time.Duration), woke: make(map[string]time.Duration), down: -1, up: -1}
 }
 
 // driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
@@ -34,6 +36,8 @@ func (r *reaping) observe(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
 		r.started[e.Process] = e.At
+	case history.ProcessResumed, history.ProcessThawed:
+		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
 		// Two faults may overlap: the first to end brings it back.
 		if r.down < 0 {
@@ -54,6 +58,10 @@ func (r *reaping) cold(e *history.Event) string {
 	warm := lease - lease/driftTolerance
 	if at, known := r.started[e.Process]; known && e.At-at < warm {
 		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
+	}
+	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {
+		// What it had begun before it stood still, or what the network held back, may arrive now.
+		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {
 		return fmt.Sprintf("the database came back %v ago, and workers have a lease to come back too", e.At-r.up)

@@ -69,24 +69,28 @@ func TestOutage(t *testing.T) {
 	if !o.recent(0, lease) {
 		t.Error("an executor that has just started does not wait")
 	}
-	o.answered(0, 0, false)
-	for at := time.Duration(0); at < 250*time.Second; at += 5 * time.Second {
-		o.look(at)
+	o.answer(3 * time.Second)
+	if !o.recent(3*time.Second+lease-1, lease) {
+		t.Error("the wait after a start does not last a lease from the first answer")
 	}
-	o.answered(100*time.Second, 101*time.Second, true)
-	o.answered(109*time.Second, 110*time.Second, false)
-	if o.recent(110*time.Second, lease) {
-		t.Error("ten seconds of failures are no outage: no worker has missed a heartbeat")
+	for at := 5 * time.Second; at <= 100*time.Second; at += 5 * time.Second {
+		o.answer(at)
 	}
-	o.answered(200*time.Second, 201*time.Second, true)
-	if !o.recent(211*time.Second, lease) {
+	o.answer(115 * time.Second)
+	if o.recent(115*time.Second, lease) {
+		t.Error("fifteen seconds of silence are no outage")
+	}
+	if !o.recent(131*time.Second, lease) {
 		t.Error("an outage that lasts is not recent")
 	}
-	o.answered(211*time.Second, 212*time.Second, false)
-	if !o.recent(212*time.Second+lease-1, lease) || o.recent(212*time.Second+lease, lease) {
-		t.Error("the wait does not end a lease after the outage")
+	o.answer(131 * time.Second)
+	if !o.recent(131*time.Second+14*time.Second, lease) {
+		t.Error("the wait ends before a lease is over")
 	}
-	if o.look(300*time.Second) || !o.recent(301*time.Second, lease) {
-		t.Error("fifty seconds without a look went unnoticed")
+	for at := 135 * time.Second; at <= 165*time.Second; at += 5 * time.Second {
+		o.answer(at)
+	}
+	if !o.recent(131*time.Second+lease-1, lease) || o.recent(165*time.Second, lease) {
+		t.Error("the wait does not end a lease after the outage")
 	}
 }

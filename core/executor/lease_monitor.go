@@ -20,6 +20,8 @@ type leaseMonitor struct {
 	// What follows is read and written by one task only.
 	watched map[execution.WorkerID]watch
 	brake   brake
+	// outageEnded is the outage after which the watch began.
+	outageEnded time.Duration
 }
 
 type watch struct {
@@ -54,9 +56,6 @@ func (m *leaseMonitor) run(ctx context.Context) {
 }
 
 func (m *leaseMonitor) pass(ctx context.Context) error {
-	if !m.outage.look(m.host.Monotonic()) {
-		clear(m.watched)
-	}
 	var workers []store.WorkerRow
 	if err := m.db(func(ctx context.Context) (err error) {
 		workers, err = m.store.Workers(ctx)
@@ -66,6 +65,10 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 		// that were cut off by the same outage have a full lease to come back (flaw D47).
 		clear(m.watched)
 		return err
+	}
+	if ended := m.outage.ended(); ended != m.outageEnded {
+		m.outageEnded = ended
+		clear(m.watched)
 	}
 	over, alive := m.survey(workers)
 	reaps := m.restrain(ctx, over, alive)

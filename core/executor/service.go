@@ -130,9 +130,10 @@ func (s *Service) Run(ctx context.Context) {
 func (s *Service) db(f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
 	defer cancel()
-	began := s.host.Monotonic()
 	err := f(ctx)
-	s.outage.answered(began, s.host.Monotonic(), store.Retriable(err))
+	if !store.Retriable(err) {
+		s.outage.answer(s.host.Monotonic())
+	}
 	return err
 }
 
