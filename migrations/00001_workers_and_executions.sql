@@ -164,10 +164,16 @@ create table dead_letter (
     epoch       bigint,
     queue       text not null,
     reason      text not null,
+    x_death     json,
     body        bytea,
     outcome     text not null,
-    received_at timestamptz not null
+    received_at timestamptz not null,
+    -- Null for as long as it waits for an operator.
+    handled_at  timestamptz
 );
+
+create index dead_letter_received on dead_letter (received_at);
+create index dead_letter_open on dead_letter (id) where handled_at is null;
 
 create table refused_result (
     id          bigint generated always as identity primary key,

@@ -136,6 +136,10 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if l.died == 0 {
 			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
 		}
+		// The handler judges why a message died (flaw D19): only the end of its time is a queue's timeout.
+		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
+			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
+		}
 	case execution.Scheduler:
 		// A broker's refusal leaves no event; a return does.
 		if l.published && !l.returned {

@@ -34,6 +34,8 @@ type life struct {
 	died        time.Duration // when its message reached the dead letter queue
 	returned    bool
 	cameBack    time.Duration // when its message was returned
+	// expired and rejected are how copies of its message died.
+	expired, rejected bool
 
 	claims       int // of the present epoch
 	started      int // actions of the present epoch
@@ -147,6 +149,7 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
+		l.expired, l.rejected = false, false
 	}
 	if e.To == execution.Scheduled || e.To == execution.Running {
 		l.worker, l.incarnation = e.Worker, e.Incarnation
@@ -172,6 +175,7 @@ func (l *life) message(e *history.Event) {
 		}
 	default:
 		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
+		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
 		l.dying = e.Fault == ""
 	}
 }

@@ -25,6 +25,7 @@ type fakeStore struct {
 	mu      sync.Mutex
 	actions map[string]execution.Action
 	rows    []execution.Execution
+	letters []store.StoredDeadLetter
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -146,11 +147,66 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 	w := httptest.NewRecorder()
 	b.ServeHTTP(w, r)
 	a := answer{status: w.Code, header: w.Header(), text: w.Body.String()}
-	if err := json.Unmarshal(w.Body.Bytes(), &a.json); err != nil && method != http.MethodHead {
+	if err := json.Unmarshal(w.Body.Bytes(), &a.json); err != nil && w.Code != http.StatusNoContent && method != http.MethodHead {
 		b.t.Fatalf("%s %s is answered with what is not JSON: %q", method, path, a.text)
 	}
 	if want := "application/problem+json"; a.status >= 400 && path != "/readyz" && a.header.Get("Content-Type") != want {
 		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)
 	}
 	return a
+}
+
+func (f *fakeStore) DeadLetters(_ context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	var page []store.StoredDeadLetter
+	for _, d := range slices.Backward(f.letters) {
+		if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
+			page = append(page, d)
+		}
+	}
+	return page, nil
+}
+
+func (f *fakeStore) DeadLetter(_ context.Context, id int64) (d store.StoredDeadLetter, known bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return d, false, err
+	}
+	i := slices.IndexFunc(f.letters, func(d store.StoredDeadLetter) bool { return d.ID == id })
+	if i < 0 {
+		return d, false, nil
+	}
+	return f.letters[i], true, nil
+}
+
+func (f *fakeStore) SettleDeadLetter(_ context.Context, id int64, outcome string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.letters, func(d store.StoredDeadLetter) bool { return d.ID == id && d.Open })
+	if i < 0 {
+		return false, nil
+	}
+	f.letters[i].Open, f.letters[i].Outcome, f.letters[i].HandledAt = false, outcome, time.Unix(2e9, 0)
+	return true, nil
+}
+
+func (f *fakeStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]store.Outcome, len(rs))
+	for i, r := range rs {
+		for j := range f.rows {
+			if row := &f.rows[j]; row.Key() == r.Key && row.Status == execution.Scheduled {
+				row.Status = execution.Requested
+				row.Epoch++
+				out[i] = store.Outcome{Applied: true, Row: *row}
+			}
+		}
+	}
+	return out, nil
 }

@@ -47,6 +47,8 @@ const (
 	typeKeyReused      = "urn:handoff:problem:idempotency-key-reused"
 	typeUnavailable    = "urn:handoff:problem:unavailable"
 	typeOutcomeUnknown = "urn:handoff:problem:outcome-unknown"
+	typeSettled        = "urn:handoff:problem:dead-letter-settled"
+	typeNotReplayable  = "urn:handoff:problem:not-replayable"
 	typeInternal       = "urn:handoff:problem:internal"
 )
 

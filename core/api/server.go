@@ -32,13 +32,19 @@ const (
 // Options are what a Server is made of.
 type Options struct {
 	Submitter *Submitter
-	Store     store.Client
+	Store     Store
 	Config    config.Config
 	// Token is what requests under /api must carry; empty for no check.
 	Token string
 	// Checks are what /readyz asks.
 	Checks []Check
 	Log    *slog.Logger
+}
+
+// Store is what the API asks of the database. Reclaim serves the replay of a dead letter.
+type Store interface {
+	store.Client
+	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
 }
 
 // Check is one thing that a ready process needs.
@@ -65,6 +71,11 @@ func NewServer(o Options) *Server {
 		"/api/v1/executions/batch": {http.MethodPost: s.createBatch},
 		"/api/v1/executions/{id}":  {http.MethodGet: s.getExecution},
 		"/api/v1/actions":          {http.MethodPost: s.putAction},
+
+		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
+		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
+		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
+		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
 	}
 	for path, m := range paths {
 		mux.Handle(path, s.authorized(m))

@@ -110,6 +110,26 @@ func Encode(e *Envelope) ([]byte, error) {
 
 func tooLong(n int) error { return fmt.Errorf("message of %d bytes is longer than %d", n, MaxBody) }
 
+// EncodeDeaths is the x-death header as JSON, for the record.
+func EncodeDeaths(deaths []Death) []byte {
+	type entry struct {
+		Queue  string    `json:"queue"`
+		Reason string    `json:"reason"`
+		Count  int       `json:"count"`
+		Time   time.Time `json:"time"`
+	}
+	entries := make([]entry, len(deaths))
+	for i, d := range deaths {
+		entries[i] = entry{d.Queue, d.Reason.String(), d.Count, d.Time.UTC()}
+	}
+	// It can't fail: texts, numbers and a time within the calendar.
+	text, err := json.Marshal(entries)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // checkEnvelope finds what has no place on the wire.
 func checkEnvelope(e *Envelope) error {
 	switch {

@@ -45,42 +45,57 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 // handleOrKeep handles a dead letter. One that the database will never take is kept without its body, and
 // if even that is refused it is only logged: it must not stand in the way of all others.
 func (s *Service) handleOrKeep(d broker.Delivery) error {
-	err := s.handleDeadLetter(d)
-	if err == nil || store.Retriable(err) {
+	began := s.host.Monotonic()
+	letter := describeDeath(&d)
+	err := s.handleDeadLetter(d, &letter)
+	if err == nil {
+		err = s.keep(letter)
+	}
+	if err == nil {
+		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
+		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-began, telemetry.Labels{})
+		return nil
+	}
+	if store.Retriable(err) {
 		return err
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
-	letter := store.DeadLetter{Reason: "unhandled", Outcome: err.Error()}
-	if len(d.Deaths) > 0 {
-		letter.Queue = d.Deaths[0].Queue
-	}
-	err = s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
-	if store.Retriable(err) {
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
+	if err := s.keep(store.DeadLetter{Queue: letter.Queue, Reason: letter.Reason, Outcome: "unhandled: " + err.Error(), Open: true}); store.Retriable(err) {
 		return err
 	}
 	return nil
 }
 
-// handleDeadLetter acts on one dead letter and keeps it for inspection.
-func (s *Service) handleDeadLetter(d broker.Delivery) error {
-	letter := store.DeadLetter{Body: d.Body}
+func (s *Service) keep(letter store.DeadLetter) error {
+	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+}
+
+// describeDeath is what a dead letter says of itself.
+func describeDeath(d *broker.Delivery) store.DeadLetter {
+	letter := store.DeadLetter{Body: d.Body, Reason: broker.DeathUnknown.String()}
 	if len(d.Deaths) > 0 {
 		letter.Queue, letter.Reason = d.Deaths[0].Queue, d.Deaths[0].Reason.String()
+		letter.XDeath = broker.EncodeDeaths(d.Deaths)
 	}
+	return letter
+}
+
+// handleDeadLetter acts on one dead letter and says in it what came of that. Only the death of a
+// dispatch in a worker's queue is about a handoff (flaw D18); anything else waits for an operator.
+func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) (err error) {
 	dispatch := d.Envelope.Dispatch
-	// Only the death of a dispatch in a worker's queue is about a handoff (flaw D18).
-	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue) {
-		letter.Outcome = "not a dispatch"
-		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "malformed"})
-		return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+	switch {
+	case d.Malformed != nil:
+		letter.Outcome, letter.Open = "malformed", true
+		return nil
+	case d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue):
+		letter.Outcome, letter.Open = "not a dispatch", true
+		return nil
 	}
 	letter.Key = dispatch.Key
-	var err error
-	if letter.Outcome, err = s.reclaimDeadLettered(dispatch.Key, d.Deaths[0].Reason); err != nil {
-		return err
-	}
-	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
-	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+	letter.Outcome, err = s.reclaimDeadLettered(dispatch.Key, d.Deaths[0].Reason)
+	return err
 }
 
 // reclaimDeadLettered takes the execution back if it still waits at the epoch of the dead message,
@@ -101,13 +116,9 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 	case rows[0].Status != execution.Scheduled:
 		return rows[0].Status.String(), nil
 	}
-	reason, text := execution.QueueTimeout, textTTLExpired
-	if death == broker.DeathRejected {
-		// The worker refused it: too late to be claimed, or unreadable.
-		reason, text = execution.DispatchTimeout, textNotPickedUp
-	}
+	reason, text, counts := causeOfDeath(death)
 	r := s.unclaimed(&rows[0], execution.DeadLetterHandler, reason, text)
-	r.Ground, r.Counts = store.DeadLettered, true
+	r.Ground, r.Counts = store.DeadLettered, counts
 	taken, err := s.reclaim([]store.Reclaim{r})
 	if err == nil && taken == 0 {
 		return "claimed or taken meanwhile", nil
@@ -115,11 +126,54 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 	return "reclaimed", err
 }
 
+// causeOfDeath is what x-death's reason says of the dispatch (flaw D19), and whether it counts as one
+// that its worker left lying. A worker rejects what comes too late to be claimed; a queue that is full,
+// or that delivered too often, is no word of the worker's.
+func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text string, counts bool) {
+	switch death {
+	case broker.DeathRejected:
+		return execution.DispatchTimeout, textNotPickedUp, true
+	case broker.DeathMaxLength:
+		return execution.WorkerUnavailable, textQueueFull, false
+	case broker.DeathDeliveryLimit:
+		return execution.WorkerUnavailable, textDeliveryLimit, true
+	default:
+		return execution.QueueTimeout, textTTLExpired, true
+	}
+}
+
 // keepMalformed stores a message that could not be read and acknowledges it.
 func (s *Service) keepMalformed(ctx context.Context, c broker.Consumer, d broker.Delivery, queue string) {
-	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
-	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: d.Malformed.Error()}
+	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: d.Malformed.Error(), Open: true}
 	s.keepTrying(ctx, func() error {
-		return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+		err := s.keep(letter)
+		if err != nil && !store.Retriable(err) {
+			s.log.LogAttrs(ctx, slog.LevelError, "malformed message can't be stored, only this line keeps it", slog.String("queue", queue), slog.Any("error", err))
+			return nil
+		}
+		return err
 	}, func() { c.Ack(d) })
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
 }
+
+// purgeDeadLetters deletes what was kept for its time, in bounded batches with a pause between them, so
+// that a flood that comes of age does not hold the database up.
+func (s *Service) purgeDeadLetters() error {
+	age := time.Duration(s.config.MessageQueue.RabbitMQ.DeadLetter.TTLMS) * time.Millisecond
+	for range purgeBatches {
+		purged := 0
+		if err := s.db(func(ctx context.Context) (err error) {
+			purged, err = s.store.PurgeDeadLetters(ctx, age, s.config.Executor.BatchSize)
+			return err
+		}); err != nil || purged < s.config.Executor.BatchSize {
+			return err
+		}
+	}
+	return nil
+}
+
+// purgeBatches bounds one pass of the purge, and purgeInterval is the time between two.
+const (
+	purgeBatches  = 50
+	purgeInterval = time.Minute
+)

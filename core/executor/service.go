@@ -102,6 +102,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
 		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
+		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
 		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {

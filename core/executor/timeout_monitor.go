@@ -10,9 +10,11 @@ import (
 
 // The texts of the contract.
 const (
-	textNotPickedUp = "Execution timeout: worker did not pick up task within timeout"
-	textTTLExpired  = "Worker queue TTL expired"
-	textRunTimeout  = "Execution timeout: run deadline passed"
+	textNotPickedUp   = "Execution timeout: worker did not pick up task within timeout"
+	textTTLExpired    = "Worker queue TTL expired"
+	textQueueFull     = "Worker queue was full"
+	textDeliveryLimit = "Worker queue delivered the task too often"
+	textRunTimeout    = "Execution timeout: run deadline passed"
 )
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It

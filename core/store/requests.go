@@ -214,17 +214,6 @@ type Orchestrated struct {
 	Retry execution.ID
 }
 
-// DeadLetter is a message that died, kept for inspection.
-type DeadLetter struct {
-	// Key is zero when the message could not be read.
-	Key    execution.Key
-	Queue  string
-	Reason string
-	Body   []byte
-	// Outcome says in a word what the handler did with it.
-	Outcome string
-}
-
 // Registration is a worker process announcing itself.
 type Registration struct {
 	// Process is a number that the process drew at its start, and Attempt grows with its every

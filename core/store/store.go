@@ -23,6 +23,7 @@ package store
 import (
 	"context"
 	"errors"
+	"time"
 
 	"handoff/core/execution"
 )
@@ -67,6 +68,12 @@ type Client interface {
 	// Create inserts requested executions. An item whose idempotency key exists returns the row
 	// that it created before; an unknown action is an outcome of that item alone.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
+	// DeadLetters returns a page of stored dead letters, newest first.
+	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
+	// DeadLetter returns one stored dead letter; false if there is none (any more).
+	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
+	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
+	SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error)
 }
 
 // Executor is what the executor's parts need.
@@ -106,6 +113,11 @@ type Executor interface {
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error
+	// PurgeDeadLetters deletes at most limit dead letters that were received at least age ago, the
+	// oldest first, and returns how many it deleted.
+	PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
+	// Survey counts what the gauges show.
+	Survey(ctx context.Context) (Survey, error)
 }
 
 // Worker is what a worker needs. Its methods name the incarnation that acts, and refuse one that

@@ -19,6 +19,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
+	"handoff/core/store"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 )
@@ -50,8 +51,9 @@ type Database struct {
 	runtimes  []string // of requests, sorted
 	requested int
 
-	deadLetters int
-	refused     int
+	letters []store.StoredDeadLetter // by id, those that were purged left out
+	stored  int
+	refused int
 
 	readOnly string // the fault that makes it so, empty for none
 	rollback rollback

@@ -19,6 +19,7 @@ func (db *Database) Clone() *Database {
 	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
+	c.letters = slices.Clone(db.letters)
 	c.runtimes = slices.Clone(db.runtimes)
 	c.requests = make(map[string]*requests, len(db.requests))
 	for _, runtime := range db.runtimes {
@@ -29,4 +30,4 @@ func (db *Database) Clone() *Database {
 }
 
 // Kept is how many dead letters and refused results were stored.
-func (db *Database) Kept() (deadLetters, refusedResults int) { return db.deadLetters, db.refused }
+func (db *Database) Kept() (deadLetters, refusedResults int) { return db.stored, db.refused }

@@ -200,16 +200,3 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
 	})
 	return id
 }
-
-// StoreDeadLetter implements store.Executor.
-func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
-	return c.do(ctx, func(s *step) {
-		if s.garbled(d.Queue, d.Reason, d.Outcome) {
-			return
-		}
-		s.db.deadLetters++
-		s.db.emit(history.Event{
-			Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
-		})
-	})
-}

@@ -120,6 +120,10 @@ func (d *database) Reap(_ context.Context, rs []store.Reap) ([]bool, error) {
 
 func (d *database) StoreDeadLetter(context.Context, store.DeadLetter) error { return nil }
 
+func (d *database) PurgeDeadLetters(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+func (d *database) Survey(context.Context) (store.Survey, error) { return store.Survey{}, nil }
+
 // queues confirms what is published and hands the hints of completion on; worker queues keep their
 // messages for ever, so that the timeout monitor is the only one to notice.
 type queues struct {

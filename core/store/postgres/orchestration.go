@@ -142,17 +142,3 @@ func (s *Store) existing(ctx context.Context, wanted map[int]attempt, retries ma
 	}
 	return nil
 }
-
-const insertDeadLetter = `
-insert into dead_letter (execution, epoch, queue, reason, body, outcome, received_at)
-values ($2, $3, $4, $5, $6, $7, coalesce($1::timestamptz, clock_timestamp()))`
-
-// StoreDeadLetter implements store.Executor.
-func (s *Store) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
-	var id, epoch *int64
-	if d.Key.ID != 0 {
-		i, e := int64(d.Key.ID), int64(d.Key.Epoch)
-		id, epoch = &i, &e
-	}
-	return s.query(ctx, "storing a dead letter", nothing, insertDeadLetter, s.now(), id, epoch, d.Queue, d.Reason, d.Body, d.Outcome)
-}

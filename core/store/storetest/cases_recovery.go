@@ -254,9 +254,5 @@ func terminalCases() []Case {
 			b.expect("applied, retry", fmt.Sprint(done[0].Applied, done[0].Retry), "true 0")
 			b.expect("handled", b.row(key.ID).OrchestratedAt.IsZero(), false)
 		}},
-		{"a dead letter is kept, also one that names no execution", func(b *bench) {
-			b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: "q", Reason: "malformed", Body: []byte("{"), Outcome: "not a dispatch"}))
-			b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Key: execution.Key{ID: 999, Epoch: 1}, Queue: "worker.1.executions", Reason: "expired", Outcome: "unknown execution"}))
-		}},
 	}
 }

@@ -229,7 +229,7 @@ type Case struct {
 // Cases lists every case.
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]Case{creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), orderCases(), wrongCases()} {
+	for _, group := range [][]Case{creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(), wrongCases()} {
 		all = append(all, group...)
 	}
 	return all

@@ -1,0 +1,132 @@
+package simstore
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// StoreDeadLetter implements store.Executor.
+func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
+	return c.do(ctx, func(s *step) {
+		if s.garbled(d.Queue, d.Reason, d.Outcome) || s.malformed(json.RawMessage(d.XDeath)) {
+			return
+		}
+		s.db.stored++
+		kept := store.StoredDeadLetter{ID: int64(s.db.stored), DeadLetter: d, ReceivedAt: s.now}
+		if !d.Open {
+			kept.HandledAt = s.now
+		}
+		s.db.letters = append(s.db.letters, kept)
+		s.db.emit(history.Event{
+			Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
+		})
+	})
+}
+
+// PurgeDeadLetters implements store.Executor.
+func (c *Client) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return ask(ctx, c, func(s *step) (purged int) {
+		for purged < limit && purged < len(s.db.letters) && s.now.Sub(s.db.letters[purged].ReceivedAt) >= age {
+			purged++
+		}
+		s.db.letters = slices.Delete(s.db.letters, 0, purged)
+		return purged
+	})
+}
+
+// DeadLetters implements store.Client.
+func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
+	return look(ctx, c, func(s *step) (page []store.StoredDeadLetter) {
+		for _, d := range slices.Backward(s.db.letters) {
+			if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
+				page = append(page, d)
+			}
+		}
+		return page
+	})
+}
+
+// letter is the place of a dead letter; -1 if there is none.
+func (s *step) letter(id int64) int {
+	return slices.IndexFunc(s.db.letters, func(d store.StoredDeadLetter) bool { return d.ID == id })
+}
+
+// DeadLetter implements store.Client.
+func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLetter, known bool, err error) {
+	found, err := look(ctx, c, func(s *step) *store.StoredDeadLetter {
+		if i := s.letter(id); i >= 0 {
+			found := s.db.letters[i]
+			return &found
+		}
+		return nil
+	})
+	if err != nil || found == nil {
+		return d, false, err
+	}
+	return *found, true, nil
+}
+
+// SettleDeadLetter implements store.Client.
+func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error) {
+	return ask(ctx, c, func(s *step) bool {
+		i := s.letter(id)
+		if s.garbled(outcome) || i < 0 || !s.db.letters[i].Open {
+			return false
+		}
+		d := &s.db.letters[i]
+		d.Open, d.Outcome, d.HandledAt = false, outcome, s.now
+		return true
+	})
+}
+
+// Survey implements store.Executor.
+func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
+	return look(ctx, c, func(s *step) (survey store.Survey) {
+		var by [execution.Statuses]store.Waiting
+		for i := range s.db.rows {
+			r := &s.db.rows[i]
+			if r.Status.Terminal() {
+				if r.OrchestratedAt.IsZero() {
+					survey.OrchestrationLag = max(survey.OrchestrationLag, s.now.Sub(r.Ended))
+				}
+				continue
+			}
+			w := &by[r.Status]
+			w.Count++
+			w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+		}
+		for status, w := range by {
+			if w.Count > 0 {
+				w.Status = execution.Status(status)
+				survey.Waiting = append(survey.Waiting, w)
+			}
+		}
+		for i := range s.db.letters {
+			if s.db.letters[i].Open {
+				survey.DeadLettersOpen++
+			}
+		}
+		return survey
+	})
+}
+
+// entered is since when a row waits in its status: a requested one from the moment at which it is due.
+func entered(r *row) time.Time {
+	switch {
+	case r.Status == execution.Requested && r.NotBefore.After(r.Created):
+		return r.NotBefore
+	case r.Status == execution.Requested:
+		return r.Created
+	case r.Status == execution.Scheduling:
+		return r.SchedulingAt
+	case r.Status == execution.Scheduled:
+		return r.ScheduledAt
+	}
+	return r.StartedAt
+}
