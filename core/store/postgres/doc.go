@@ -27,9 +27,12 @@
 // # Plans
 //
 // All statements reach their rows by an index, so the store's connections turn off every plan that
-// would not: sequential and bitmap scans, hash and merge joins. They also plan each statement once,
-// without looking at its arguments. A plan made while the table was empty, or with statistics from
-// before a burst, is then the plan that a full table needs.
+// would not: sequential and bitmap scans, hash and merge joins. That leaves one bad choice: to read an
+// index from end to end and compare each row with the batch, which costs the planner nothing while the
+// table is small. A plan that is kept keeps that choice as the table grows, so no plan is kept: the
+// session plans every statement for its arguments and for the size that the table has now. Planning
+// takes less than half a millisecond; a kept plan from an empty table was seen to take 170 ms for a
+// batch of 100 on a table of 10,000.
 //
 // # What a caller may conclude from an error
 //

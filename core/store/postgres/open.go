@@ -129,7 +129,7 @@ func configure(config *pgxpool.Config, o Options) {
 	for _, off := range []string{"enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin", "jit"} {
 		set[off] = "off"
 	}
-	set["plan_cache_mode"] = "force_generic_plan"
+	set["plan_cache_mode"] = "force_custom_plan"
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }

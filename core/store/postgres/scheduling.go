@@ -55,7 +55,9 @@ func lifecycleNamed(name string) execution.Lifecycle {
 
 // Each runtime is a walk along its part of one index. Runtimes that nobody named are found by
 // skipping through that index from one to the next. The limit on those rows has no order above it,
-// so it stops the walk, and no row is locked that is not taken.
+// so it stops the walk, and no row is locked that is not taken. The locks are the guard: what is locked
+// here is requested until the end of the statement. Saying so again in the update would offer it the
+// index of requested rows, to be read from end to end.
 var claimForScheduling = text(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[]) with ordinality as d(runtime, wanted, n)
@@ -99,7 +101,7 @@ moved as (
        set status = 'scheduling', scheduling_at = c.now, scheduling_by = $2, scheduling_expires_at = c.now + $3::interval,
            written_by = 'scheduler', written_incarnation = null, written_epoch = e.epoch, written_reason = null
       from (select n, id, due_at, false as other from named union all select n, id, due_at, true from others) p, clock c
-     where e.id = p.id and e.status = 'requested'
+     where e.id = p.id
     returning p.other, p.n, p.due_at as due, e.*
 )
 select {m} from moved m order by m.other, m.n, m.due, m.id`)
