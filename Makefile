@@ -21,15 +21,21 @@ SEED      := 158
 FLAW      := unguarded-monitor
 RUN_FLAGS :=
 
-# How long one benchmark runs.
-BENCHTIME := 1s
+# How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
+# (cd bench && go run . --help).
+BENCHTIME   := 1s
+BENCH_FLAGS :=
+
+# How long each fuzz target runs. Long enough to try what the seeds and their neighbours hold; a hunt takes
+# FUZZTIME=10m.
+FUZZTIME := 4s
 
 # Pinned, so that a new linter release can't turn an unchanged tree red. The version is part of
 # the file's name: raising it here installs the new one.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary
+.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -37,13 +43,14 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   test         vet, tests, race detector, determinism rules, linters, macOS and Windows vet
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         the linters alone: detlint and golangci-lint
-##   bench        benchmarks of the simulated world
+##   bench        the daemons on real servers beside a replay and River; then the simulated world
+##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
 ##
-## Variables: SEED=158 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s
+## Variables: SEED=158 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=4s
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -83,7 +90,7 @@ demo: chaos-binary
 	@echo "The story of that execution: reports/out/demo/index.html"
 
 # Tests come before linters, so that a style remark never hides a broken test.
-test: vet unit race determinism lint cross
+test: vet unit race fuzz determinism lint cross
 
 vet:
 	go vet ./...
@@ -113,6 +120,7 @@ detlint:
 golangci: $(GOLANGCI)
 	$(GOLANGCI) run ./...
 	cd .tools && ../$(GOLANGCI) run ./...
+	cd bench && ../$(GOLANGCI) run ./...
 
 fmt: $(GOLANGCI)
 	$(GOLANGCI) fmt ./...
@@ -121,8 +129,23 @@ $(GOLANGCI):
 	GOBIN=$(CURDIR)/.tools/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv .tools/bin/golangci-lint $@
 
+# Every target that there is, so that a new one is not forgotten. The engine takes one target at a time.
+fuzz:
+	@grep -rlE '^func Fuzz' --include='*_test.go' --exclude-dir=.tools . | sort | while read -r file; do \
+		for target in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]*)\(.*/\1/p' "$$file"); do \
+			echo "fuzz $$(dirname "$$file") $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null || exit 1; \
+		done; \
+	done
+
+bench: bench-daemons bench-sim
+
+# A module of its own: what it compares with stays out of the product's module graph.
+bench-daemons: build
+	cd bench && go run . $(BENCH_FLAGS)
+
 # -run '^$$' matches no test, so that only benchmarks run.
-bench:
+bench-sim:
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second

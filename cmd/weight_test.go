@@ -1,0 +1,95 @@
+// Package cmd_test weighs the daemons: what they link, and how large they are.
+package cmd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// modules are all that a daemon may link besides this module and the standard library. A new one is a
+// decision, and is written down here with what it is for.
+var modules = map[string]string{
+	"github.com/benbjohnson/clock":   "the daemon host's clock",
+	"github.com/jackc/pgx/v5":        "PostgreSQL",
+	"github.com/jackc/pgpassfile":    "of pgx: .pgpass",
+	"github.com/jackc/pgservicefile": "of pgx: pg_service.conf",
+	"github.com/jackc/puddle/v2":     "of pgx: the pool",
+	"github.com/rabbitmq/amqp091-go": "RabbitMQ",
+	"github.com/spf13/pflag":         "flags",
+	"go.yaml.in/yaml/v4":             "configuration and action files",
+	"golang.org/x/sync":              "of puddle: a semaphore",
+	"golang.org/x/sys":               "process groups and the shim",
+	"golang.org/x/text":              "of pgx: preparing passwords (SASLprep)",
+}
+
+// most is how large a daemon may be, as it is shipped: without symbols. They are at 12 MB, most of it the
+// runtime, TLS, HTTP and the two clients. A container client brings 12 MB more, so it can't come in unseen,
+// and ordinary growth has a quarter to go.
+const most = 15 << 20
+
+func TestDaemonsLinkTheCoreAlone(t *testing.T) {
+	for _, daemon := range []string{"executor", "worker"} {
+		out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}} {{.Module.Path}}{{end}}", "handoff/cmd/"+daemon).Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		linked := 0
+		for line := range strings.Lines(string(out)) {
+			path, module, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if path == "" {
+				continue
+			}
+			linked++
+			if module == "handoff" {
+				own := slices.ContainsFunc([]string{"handoff/core/", "handoff/migrations", "handoff/cmd/" + daemon}, func(prefix string) bool {
+					return strings.HasPrefix(path, prefix)
+				})
+				if !own || strings.HasSuffix(path, "test") {
+					t.Errorf("%s links %s: a daemon is core, migrations and nothing else of this module", daemon, path)
+				}
+				continue
+			}
+			if modules[module] == "" {
+				t.Errorf("%s links %s of module %s, which is not among those it may", daemon, path, module)
+			}
+		}
+		if linked < 20 {
+			t.Errorf("only %d packages of %s were looked at", linked, daemon)
+		}
+	}
+}
+
+func TestDaemonsAreSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds both daemons")
+	}
+	dir := t.TempDir()
+	for _, daemon := range []string{"executor", "worker"} {
+		path := filepath.Join(dir, daemon)
+		if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "handoff/cmd/"+daemon).CombinedOutput(); err != nil {
+			t.Fatalf("go build: %v\n%s", err, out)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %.1f MB", daemon, float64(info.Size())/(1<<20))
+		if info.Size() > most {
+			t.Errorf("%s has %d bytes, at most %d are expected", daemon, info.Size(), most)
+		}
+		// What was built says itself what is in it.
+		out, err := exec.Command("go", "version", "-m", path).Output()
+		if err != nil {
+			t.Fatalf("go version -m: %v", err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "dep" && modules[fields[1]] == "" {
+				t.Errorf("%s contains module %s", daemon, fields[1])
+			}
+		}
+	}
+}
