@@ -27,6 +27,8 @@ type historyHeader struct {
 	Seed    uint64                        `json:"seed"`
 	Flaw    string                        `json:"flaw"`
 	Workers map[execution.WorkerID]string `json:"workers"`
+	// Kinds are those that the history would hold if they had happened; left out: all.
+	Kinds []string `json:"kinds,omitempty"`
 }
 
 // historyLine is every other line: one event.
@@ -65,6 +67,9 @@ type historyLine struct {
 //
 //	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"flaw":"","workers":{"1":"shell-1"}}
 //
+// A history from elsewhere that does not hold every kind of event says with "kinds":["created","transition",…] which
+// ones it would hold if they had happened: what needs others is then not judged, instead of passing.
+//
 // Every other line is one event, in the order in which they happened:
 //
 //	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
@@ -87,7 +92,10 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 	if workers == nil {
 		workers = map[execution.WorkerID]string{}
 	}
-	header := historyHeader{HistorySchema, r.Scenario, &r.Profile, r.Seed, r.Flaw, workers}
+	header := historyHeader{Schema: HistorySchema, Scenario: r.Scenario, Profile: &r.Profile, Seed: r.Seed, Flaw: r.Flaw, Workers: workers}
+	for _, kind := range r.Kinds {
+		header.Kinds = append(header.Kinds, kind.String())
+	}
 	if err := enc.Encode(header); err != nil {
 		return fmt.Errorf("writing the history's header: %w", err)
 	}
@@ -197,6 +205,13 @@ func readLine(record *verdict.Record, number int, text []byte) error {
 			return fmt.Errorf("line 1: the history has schema %d, this program reads schema %d", h.Schema, HistorySchema)
 		}
 		record.Scenario, record.Seed, record.Flaw, record.Workers = h.Scenario, h.Seed, h.Flaw, h.Workers
+		for _, name := range h.Kinds {
+			kind, err := history.ParseKind(name)
+			if err != nil {
+				return fmt.Errorf("line 1: kinds: %w", err)
+			}
+			record.Kinds = append(record.Kinds, kind)
+		}
 		return nil
 	}
 	var l historyLine

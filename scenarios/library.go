@@ -34,6 +34,30 @@ func Library() ([]*Scenario, error) {
 	return list, nil
 }
 
+//go:embed regressions/*.yaml
+var regressions embed.FS
+
+// Regressions reads the failures that were found once, shrunk, and kept: they are no part of the library.
+func Regressions() ([]*Scenario, error) {
+	files, err := fs.Glob(regressions, "regressions/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("listing the regressions: %w", err)
+	}
+	var list []*Scenario
+	for _, file := range files {
+		data, err := regressions.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("reading the regressions: %w", err)
+		}
+		s, err := Parse("scenarios/"+file, data)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
 // Names lists the library without reading it: a file is called like its scenario.
 func Names() []string {
 	files, err := fs.Glob(library, "*.yaml")

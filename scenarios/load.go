@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ func LoadFile(path string) (*Scenario, error) {
 func Parse(file string, data []byte) (*Scenario, error) {
 	l := &loader{reader: *newReader(file, data)}
 	sum := sha256.Sum256(data)
-	l.s.File, l.s.Digest = file, hex.EncodeToString(sum[:])
+	l.s.File, l.s.Digest, l.s.source = file, hex.EncodeToString(sum[:]), data
 	if root := l.root(data); root != nil {
 		l.scenario(root)
 	}
@@ -79,6 +80,26 @@ func (l *loader) scenario(root *yaml.Node) {
 	if actions != nil {
 		l.runtimes(actions)
 	}
+	read("regression", l.regression)
+}
+
+// regression reads what a shrunk failure was written with.
+func (l *loader) regression(n *yaml.Node) {
+	m, ok := l.mapping(n, regressionShape())
+	if !ok || !m.has("seed") {
+		return
+	}
+	r := &Regression{}
+	seed, _ := l.integer(m.at("seed"), "seed", 0, math.MaxInt64)
+	r.Seed = uint64(seed)
+	if m.has("flaw") {
+		r.Flaw, _ = l.text(m.at("flaw"), "flaw")
+	}
+	if m.has("invariant") {
+		v, _ := l.integer(m.at("invariant"), "invariant", 1, Invariants)
+		r.Invariant = int(v)
+	}
+	l.s.Regression = r
 }
 
 func (l *loader) name(n *yaml.Node) {

@@ -97,6 +97,7 @@ expect:
 			Texts:      []string{"No workers available"},
 		}},
 	}
+	s.source = nil
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("read\n%+v\nwant\n%+v", s, want)
 	}

@@ -35,12 +35,24 @@ type Scenario struct {
 	// the last execution; zero means that it is computed from the configuration.
 	Settle time.Duration
 
+	// Regression is what the file was written for, nil for most.
+	Regression *Regression
+
 	// File is where it was read from, and Digest a hash of its bytes.
 	File   string
 	Digest string
 
+	source  []byte
 	configs map[config.Profile]config.Config
 	expects map[config.Profile]Expect
+}
+
+// Regression says that a file reproduces one failure: in this seed, with this flaw planted (empty for none),
+// this invariant is broken (0 for an expectation); without the flaw nothing is.
+type Regression struct {
+	Seed      uint64
+	Flaw      string
+	Invariant int
 }
 
 // Config is the effective configuration under a profile: its defaults, then the scenario's keys.

@@ -83,6 +83,15 @@ func topShape() shape {
 		{"faults", "what goes wrong", false, listOf(faultSchema())},
 		{"settle", "how long the end may take", false, settleShape().object()},
 		{"expect", "what must be true at the end; where profiles differ, a mapping for each of them", false, expectSchema()},
+		{"regression", "the failure that the file reproduces; written by chaos shrink", false, regressionShape().object()},
+	}}
+}
+
+func regressionShape() shape {
+	return shape{"regression", []key{
+		{"seed", "the seed in which it shows", true, schema{"type": "integer", "minimum": 0}},
+		{"flaw", "the planted flaw; left out: none, and the run has to pass", false, schema{"type": "string", "minLength": 1}},
+		{"invariant", "what is broken; left out: an expectation", false, schema{"type": "integer", "minimum": 1, "maximum": Invariants}},
 	}}
 }
 

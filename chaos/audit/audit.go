@@ -1,7 +1,7 @@
-// Package audit judges a production history: what a database's audit table says, by the same invariants
-// that judge a simulated run.
+// Package audit judges histories that were written elsewhere, a production database's audit table or a recorded
+// file, by the same invariants that judge a simulated run.
 //
-// The audit is written by triggers in the transactions that it is about, so it is evidence. It does not
+// A database's audit is written by triggers in the transactions that it is about, so it is evidence. It does not
 // hold everything: messages, leases and the runs of actions are not in it, and the invariants that need
 // those are not judged, and said not to be. It only reads, in one read-only transaction with a statement
 // timeout.
@@ -84,28 +84,46 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(events, now, o.Config), nil
+	return judge(events, now, o.Config, func(i *invariant.Invariant) string {
+		if i.Number == 8 {
+			return "the audit does not keep when a retry was due"
+		}
+		return missing(i, evidence)
+	}), nil
 }
 
-// judge streams the events through the invariants that they suffice for.
-func judge(events []history.Event, now time.Duration, c config.Config) *Result {
+// JudgeHistory judges a recorded history. kinds are those that it would hold if they had happened; nil for all.
+func JudgeHistory(events []history.Event, kinds []history.Kind, c config.Config) *Result {
+	var now time.Duration
+	if len(events) > 0 {
+		now = events[len(events)-1].At
+	}
+	return judge(events, now, c, func(i *invariant.Invariant) string {
+		if kinds == nil {
+			return ""
+		}
+		return missing(i, kinds)
+	})
+}
+
+// judge streams the events through the invariants that they suffice for; lacks says why they do not.
+func judge(events []history.Event, now time.Duration, c config.Config, lacks func(*invariant.Invariant) string) *Result {
 	r := &Result{Events: len(events)}
 	var numbers []int
 	for _, i := range invariant.All() {
-		if missing := missing(i); missing != "" {
-			r.NotJudged = append(r.NotJudged, NotJudged{i, missing})
-			continue
-		}
-		if i.Number == 8 {
-			r.NotJudged = append(r.NotJudged, NotJudged{i, "the audit does not keep when a retry was due"})
+		if why := lacks(i); why != "" {
+			r.NotJudged = append(r.NotJudged, NotJudged{i, why})
 			continue
 		}
 		r.Judged = append(r.Judged, i)
 		numbers = append(numbers, i.Number)
 	}
 	suite := invariant.New(c, numbers)
-	// What is young may still be open.
-	suite.SetPatience(invariant.Settle(c, execution.DefaultTimeout, 0))
+	settled := len(events) > 0 && events[len(events)-1].Kind == history.Quiescent
+	if !settled {
+		// What is young may still be open.
+		suite.SetPatience(invariant.Settle(c, execution.DefaultTimeout, 0))
+	}
 	for i := range events {
 		if events[i].Kind == history.Created {
 			r.Executions++
@@ -113,15 +131,15 @@ func judge(events []history.Event, now time.Duration, c config.Config) *Result {
 		suite.Observe(&events[i])
 	}
 	suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(len(events))})
-	r.Violations = suite.End(false)
+	r.Violations = suite.End(settled)
 	r.Open = suite.Open()
 	return r
 }
 
-func missing(i *invariant.Invariant) string {
+func missing(i *invariant.Invariant, kinds []history.Kind) string {
 	for _, kind := range i.Needs {
-		if !slices.Contains(evidence, kind) {
-			return fmt.Sprintf("the audit holds no %v events", kind)
+		if !slices.Contains(kinds, kind) {
+			return fmt.Sprintf("it holds no %v events", kind)
 		}
 	}
 	return ""

@@ -149,6 +149,8 @@ type Record struct {
 	Workers map[execution.WorkerID]string
 	// Bands are the faults as they happened.
 	Bands []Band
+	// Kinds are the kinds of events that it would hold if they had happened; nil for all.
+	Kinds []history.Kind
 }
 
 // Band is the time during which a fault lasted.

@@ -4,32 +4,51 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/audit"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
+	"handoff/reports"
 )
 
 func (a *app) checkCommand() *cobra.Command {
-	var url, profile string
+	var url, profile, scenario string
 	cmd := &cobra.Command{
-		Use:   "check --database-url URL",
-		Short: "Judge a database's audit table with the same invariants, reading only",
-		Args:  noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if url == "" {
-				return usage("--database-url is missing; name the database whose audit table is to be judged")
+		Use:   "check HISTORY.jsonl | --database-url URL",
+		Short: "Judge a recorded history, or a database's audit table, with the same invariants, reading only",
+		Long: `Judges what was written elsewhere. A history is what a report writes for every
+failure (history.jsonl); its first line says the scenario, whose configuration
+sets the bounds, unless --scenario names another. An invariant whose evidence
+is not there is listed as not judged.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return usage("check judges one history, and got %d", len(args))
+			case len(args) == 1 && url != "":
+				return usage("a history and --database-url: one of them at a time")
+			case len(args) == 0 && url == "":
+				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
 			}
-			if profile != "" {
-				if err := checkProfile(profile); err != nil {
-					return err
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkProfile(profile); err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				chosen := ""
+				if cmd.Flags().Changed("profile") {
+					chosen = profile
 				}
+				return a.checkHistory(args[0], scenario, chosen)
 			}
 			return a.check(cmd.Context(), url, config.Profile(profile))
 		},
 	}
+	cmd.Flags().StringVar(&scenario, "scenario", "", "of a history: the `NAME` or file of the scenario that it is of")
 	cmd.Flags().StringVar(&url, "database-url", "", "a postgres:// URL; a role that may only read is enough")
 	cmd.Flags().StringVar(&profile, "profile", string(config.Hardened), "the profile that the daemons run with: hardened or documented")
 	return cmd
@@ -43,6 +62,53 @@ func (a *app) check(ctx context.Context, url string, profile config.Profile) err
 	case err != nil:
 		return broken("%v", err)
 	}
+	a.judged(r)
+	return nil
+}
+
+// checkHistory judges a file as a report writes it.
+func (a *app) checkHistory(path, scenario, profile string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return usage("no such history: %s", reason(err))
+	}
+	defer func() { _ = file.Close() }()
+	rec, err := reports.ReadHistory(file)
+	if err != nil {
+		return usage("%s: %v", path, err)
+	}
+	c, err := recordedConfig(rec, scenario, profile)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%s (%s), seed %d\n", rec.Scenario, c.Profile, rec.Seed)
+	a.judged(audit.JudgeHistory(rec.Events, rec.Kinds, c))
+	return nil
+}
+
+// recordedConfig is the configuration under which a history was written: its scenario's, under its profile.
+func recordedConfig(rec *verdict.Record, scenario, profile string) (config.Config, error) {
+	if profile == "" {
+		profile = string(rec.Profile)
+	}
+	if err := checkProfile(profile); err != nil || profile == "" {
+		return config.Config{}, errors.Join(err, usage("the history does not say its profile; add --profile"))
+	}
+	if scenario == "" {
+		scenario = rec.Scenario
+	}
+	if scenario == "" {
+		return config.Default(config.Profile(profile)), nil
+	}
+	t, err := replayTarget(scenario, profile)
+	if err != nil {
+		return config.Config{}, usage("the history is of the scenario %q, whose configuration sets the bounds: name its file with --scenario\n%v", scenario, err)
+	}
+	return t.Scenario.Config(t.Profile), nil
+}
+
+// judged prints a judgement and sets the exit code.
+func (a *app) judged(r *audit.Result) {
 	fmt.Fprintf(a.out, "%s, %s, %d still open\n\n", plural(r.Executions, "execution"), plural(r.Events, "event"), r.Open)
 	for _, i := range r.Judged {
 		word := a.out.green("holds")
@@ -62,11 +128,10 @@ func (a *app) check(ctx context.Context, url string, profile config.Profile) err
 	}
 	if len(r.Violations) > 0 {
 		a.code = verdict.ExitFail
-		return nil
+		return
 	}
 	if r.Executions == 0 {
 		fmt.Fprintln(a.out, "\nthere was nothing to judge")
 		a.code = verdict.ExitInconclusive
 	}
-	return nil
 }

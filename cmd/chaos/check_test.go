@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A history that a report wrote is judged like the run that it is of: it fails by the same invariant.
+func TestCheckJudgesAWrittenHistory(t *testing.T) {
+	dir := t.TempDir()
+	chaos(t, "run", "network-partition", "--profile", "hardened", "--flaw", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	chaos(t, "check", files[0]).wants(t, 1, "network-partition (hardened)", "FAIL invariant 1", "BROKEN")
+
+	// What would need evidence that a history does not hold is not judged, and does not pass.
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	partial := write(t, "partial.jsonl", strings.Replace(string(data), `"workers"`, `"kinds":["created","transition"],"workers"`, 1))
+	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: it holds no enqueued events")
+
+	cut := write(t, "cut.jsonl", string(data[:len(data)-20]))
+	chaos(t, "check", cut).wants(t, 2, "line ")
+	chaos(t, "check", "nowhere.jsonl").wants(t, 2, "no such history")
+	chaos(t, "check").wants(t, 2, "nothing to judge")
+	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
+	chaos(t, "check", other).wants(t, 2, "name its file with --scenario")
+	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
+}
+
+func TestNewWritesAScenarioThatRuns(t *testing.T) {
+	t.Chdir(t.TempDir())
+	chaos(t, "new", "my-incident").wants(t, 0, "my-incident.yaml is written")
+	chaos(t, "lint", "my-incident.yaml").wants(t, 0, "my-incident.yaml: ok")
+	chaos(t, "run", "my-incident.yaml", "--seeds", "50", "--quiet", "--out", t.TempDir()).wants(t, 0, "pass")
+	chaos(t, "new", "my-incident").wants(t, 2, "my-incident.yaml")
+	chaos(t, "new", "My Incident").wants(t, 2, "is no name of a scenario")
+	chaos(t, "new", "ttl-race").wants(t, 2, "the library has a scenario")
+}
+
+func TestShrinkWritesARegression(t *testing.T) {
+	t.Chdir(t.TempDir())
+	said := chaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--flaw", "returned-is-confirmed", "-o", "small.yaml")
+	said.wants(t, 0, "small.yaml: 1 fault, 1 execution, 1 worker, 1 executor left")
+	_, command, _ := strings.Cut(strings.TrimSpace(said.out), "reproduce: bin/chaos ")
+	chaos(t, strings.Fields(command)...).wants(t, 1, "detection in time")
+	chaos(t, "shrink", "queue-unbound", "--seed", "1", "-o", "small.yaml").wants(t, 2, "nothing to shrink")
+	chaos(t, "shrink", "queue-unbound", "--seed", "1").wants(t, 2, "-o FILE.yaml")
+	chaos(t, "shrink", "queue-unbound", "-o", "x.yaml").wants(t, 2, "--seed")
+}

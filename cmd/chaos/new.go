@@ -1,0 +1,61 @@
+package main
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"handoff/scenarios"
+)
+
+// template is a scenario that passes lint and runs, with what can be said in its comments.
+//
+//go:embed new.yaml
+var template string
+
+var scenarioForm = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`) //nolint:gochecknoglobals // a constant form
+
+func (a *app) newCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "new NAME",
+		Short:   "Write NAME.yaml: a scenario with comments, which runs as it stands",
+		Example: `  bin/chaos new my-incident && bin/chaos run my-incident.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one name, and got %d", cmd.Name(), len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := strings.TrimSuffix(args[0], ".yaml")
+			if !scenarioForm.MatchString(name) {
+				return usage("%q is no name of a scenario: small letters and digits, with hyphens between them", name)
+			}
+			if slices.Contains(scenarios.Names(), name) {
+				return usage("the library has a scenario %q already", name)
+			}
+			return a.write(name)
+		},
+	}
+}
+
+// write makes the file, and never over another one.
+func (a *app) write(name string) error {
+	path := name + ".yaml"
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return usage("%s can't be written: %s", path, reason(err))
+	}
+	_, err = file.WriteString(strings.Replace(template, "name: NAME", "name: "+name, 1))
+	if err := cmp.Or(err, file.Close()); err != nil {
+		return broken("%s can't be written: %s", path, reason(err))
+	}
+	fmt.Fprintf(a.out, "%s is written. Next:\n  bin/chaos lint %s\n  bin/chaos run %s\n", path, path, path)
+	return nil
+}

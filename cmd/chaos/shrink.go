@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"handoff/sim/explore"
+)
+
+func (a *app) shrinkCommand() *cobra.Command {
+	var profile, flawName, out string
+	var seed uint64
+	cmd := &cobra.Command{
+		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
+		Short: "Take everything out of a failing run that its failure does not need",
+		Long: `Takes faults, executions, workers and executors out of a run that fails, and
+narrows what is left, as long as the same invariant fails, and writes what
+remains as a scenario with the seed that shows it. The same run gives the same
+file. A file in scenarios/regressions is run by the tests from then on.`,
+		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --flaw unguarded-monitor -o small.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !cmd.Flags().Changed("seed"):
+				return usage("%s needs --seed: the seed of the run that fails", cmd.Name())
+			case !isYAML(out):
+				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
+			}
+			return a.shrink(cmd.Context(), args[0], profile, flawName, seed, out)
+		},
+	}
+	cmd.Flags().Uint64Var(&seed, "seed", 0, "the seed of the run that fails")
+	cmd.Flags().StringVar(&profile, "profile", "", "the profile to run under; the scenario's first one when left out")
+	cmd.Flags().StringVar(&flawName, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write the small scenario to this `FILE`")
+	return cmd
+}
+
+func (a *app) shrink(ctx context.Context, scenario, profile, flawName string, seed uint64, out string) error {
+	planted, err := findFlaw(flawName)
+	if err != nil {
+		return err
+	}
+	t, err := replayTarget(scenario, profile)
+	if err != nil {
+		return err
+	}
+	small, err := explore.Shrink(ctx, t, seed, planted, out)
+	switch {
+	case errors.Is(err, explore.ErrNothingToShrink):
+		return usage("%v; to look at it: %s", err, t.Reproduce(seed, planted))
+	case err != nil:
+		return broken("%v", err)
+	}
+	if err := os.WriteFile(out, small.File, 0o644); err != nil {
+		return broken("writing the small scenario: %s", reason(err))
+	}
+	fmt.Fprintf(a.out, "%s: %s, %s, %s, %s left, after %s\n", out,
+		plural(small.Faults, "fault"), plural(small.Executions, "execution"), plural(small.Workers, "worker"),
+		plural(len(small.Target.Scenario.Cluster.ExecutorNames()), "executor"), plural(small.Runs, "run"))
+	fmt.Fprintf(a.out, "reproduce: %s\n", small.Target.Reproduce(small.Seed, planted))
+	return nil
+}

@@ -1,0 +1,328 @@
+package explore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/scenarios"
+	"handoff/sim"
+	"handoff/sim/flaw"
+)
+
+// Shrunk is the smallest scenario that was found to fail as the original does.
+type Shrunk struct {
+	// Target is the small scenario, Seed one that fails in it.
+	Target Target
+	Seed   uint64
+	// File is the small scenario as a file.
+	File []byte
+	// Invariant is what it breaks; 0 for an expectation of the scenario or a panic.
+	Invariant int
+	// Faults, Executions and Workers are what is left; Runs and Steps what it took.
+	Faults, Executions, Workers int
+	Runs                        int
+	Steps                       uint64
+}
+
+// The search is bounded by work and not by time, so that it ends at the same file on any machine.
+const (
+	// shrinkSteps bounds the kernel's steps of all runs: some ten seconds.
+	shrinkSteps = 25_000_000
+	// shrinkSeeds is how many seeds a candidate gets beside the one that failed before: taking something out
+	// shifts the moments of everything else.
+	shrinkSeeds = 40
+)
+
+// ErrNothingToShrink means that the run that was to be shrunk does not fail.
+var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
+
+// shrinker looks for smaller scenarios that fail in the same way.
+type shrinker struct {
+	ctx       context.Context
+	flaw      *flaw.Flaw
+	invariant int
+	name      string // of the violation, where it is no invariant
+	target    Target
+	file      string
+
+	doc  *scenarios.Document
+	best *Shrunk
+}
+
+// Shrink takes faults, executions, workers and executors out of a failing run, and narrows what is left, as
+// long as the same invariant fails with the flaw and nothing fails without it. file is where the result will
+// stand, and what it is called after. The result depends on the arguments only; a ctx that ends gives the smallest one so far.
+func Shrink(ctx context.Context, t Target, seed uint64, f *flaw.Flaw, file string) (*Shrunk, error) {
+	r := once(t, sim.Options{Seed: seed, Flaw: f})
+	failures := r.Failures()
+	if len(failures) == 0 {
+		return nil, ErrNothingToShrink
+	}
+	v := failures[0]
+	for i := range failures {
+		if f != nil && failures[i].Invariant == f.Killer {
+			v = failures[i]
+		}
+	}
+	doc, err := scenarios.Edit(t.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	s := &shrinker{ctx: ctx, flaw: f, invariant: v.Invariant, name: v.Name, target: t, file: file, doc: doc}
+	about := fmt.Sprintf("What is left of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
+	doc.Keep(fileScenario(file), about, string(t.Profile))
+	s.best = &Shrunk{Seed: seed, Invariant: v.Invariant, Runs: 1, Steps: r.Steps}
+	if judged := doc.Clone(); v.Invariant != 0 {
+		judged.Judge(v.Invariant)
+		s.try(judged)
+	}
+	if s.best.Target.Scenario == nil && !s.try(doc) {
+		return nil, fmt.Errorf("%s fails in seed %d, and not any more under one profile alone: %w", t, seed, ErrNothingToShrink)
+	}
+	s.search()
+	s.finish()
+	return s.best, nil
+}
+
+// notInNames is what a file may be called and a scenario may not.
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`) //nolint:gochecknoglobals // a constant form
+
+// fileScenario is the name that the scenario in a file of that name has.
+func fileScenario(file string) string {
+	base := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
+	if name := strings.Trim(notInNames.ReplaceAllString(base, "-"), "-"); name != "" {
+		return name
+	}
+	return "shrunk"
+}
+
+// over says that the work is done, for lack of leave or of budget.
+func (s *shrinker) over() bool { return s.ctx.Err() != nil || s.best.Steps > shrinkSteps }
+
+// search makes passes, each from the coarsest change to the finest, until one changes nothing.
+func (s *shrinker) search() {
+	for changed := true; changed && !s.over(); {
+		changed = false
+		for _, pass := range []func() bool{s.dropFaults, s.dropLoads, s.evenRuns, s.lessWork, s.dropProcesses, s.narrow} {
+			changed = pass() || changed
+		}
+	}
+}
+
+// try keeps a document if it fails as the original does, in the seed of the best one so far or in one of the
+// first few.
+func (s *shrinker) try(d *scenarios.Document) bool {
+	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
+	if err != nil {
+		return false
+	}
+	t := Target{candidate, s.target.Profile}
+	if s.fails(t, s.best.Seed) {
+		return s.keep(d, t, s.best.Seed)
+	}
+	for seed := uint64(1); seed <= shrinkSeeds && !s.over(); seed++ {
+		if seed != s.best.Seed && s.fails(t, seed) {
+			return s.keep(d, t, seed)
+		}
+	}
+	return false
+}
+
+func (s *shrinker) keep(d *scenarios.Document, t Target, seed uint64) bool {
+	s.doc, s.best.Target, s.best.Seed = d, t, seed
+	return true
+}
+
+// fails says that the same thing is broken, and that it is the flaw that breaks it.
+func (s *shrinker) fails(t Target, seed uint64) bool {
+	if !s.broken(t, seed, s.flaw) {
+		return false
+	}
+	if s.flaw == nil {
+		return true
+	}
+	r := once(t, sim.Options{Seed: seed})
+	s.best.Runs++
+	s.best.Steps += r.Steps
+	return len(r.Failures()) == 0 && r.GaveUp == ""
+}
+
+func (s *shrinker) broken(t Target, seed uint64, f *flaw.Flaw) bool {
+	r := once(t, sim.Options{Seed: seed, Flaw: f})
+	s.best.Runs++
+	s.best.Steps += r.Steps
+	for _, v := range r.Failures() {
+		if v.Invariant == s.invariant && v.Name == s.name {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *shrinker) scenario() *scenarios.Scenario { return s.best.Target.Scenario }
+
+// edited is a copy of the best document after a change.
+func (s *shrinker) edited(change func(d *scenarios.Document)) *scenarios.Document {
+	d := s.doc.Clone()
+	change(d)
+	return d
+}
+
+// dropFaults takes out halves, quarters and so on down to single faults.
+func (s *shrinker) dropFaults() (changed bool) {
+	for size := len(s.scenario().Faults); size >= 1; size /= 2 {
+		for i := 0; i < len(s.scenario().Faults) && !s.over(); {
+			n := min(size, len(s.scenario().Faults)-i)
+			if s.try(s.edited(func(d *scenarios.Document) { d.DropFaults(i, n) })) {
+				changed = true
+				continue
+			}
+			i += n
+		}
+	}
+	return changed
+}
+
+func (s *shrinker) dropLoads() (changed bool) {
+	for i := len(s.scenario().Workload) - 1; i >= 0 && len(s.scenario().Workload) > 1 && !s.over(); i-- {
+		changed = s.try(s.edited(func(d *scenarios.Document) {
+			d.DropLoad(i)
+			d.DropUnusedActions()
+		})) || changed
+	}
+	return changed
+}
+
+// evenRuns lets every run of an action last as long as the longest: what is to be met by a fault then is there.
+func (s *shrinker) evenRuns() (changed bool) {
+	for i := range s.scenario().Actions {
+		if a := &s.scenario().Actions[i]; a.TakesMin != a.TakesMax && !s.over() {
+			changed = s.try(s.edited(func(d *scenarios.Document) { d.SetTakes(a.Ref, a.TakesMax) })) || changed
+		}
+	}
+	return changed
+}
+
+// lessWork finds, for each load, a small number of executions that is enough: from one upwards, and halves for
+// what takes many.
+func (s *shrinker) lessWork() (changed bool) {
+	for i := range s.scenario().Workload {
+		count := s.scenario().Workload[i].Count
+		for n := 1; n < count && !s.over(); n = next(n) {
+			if s.fewer(i, n) {
+				changed = true
+				break
+			}
+		}
+	}
+	return changed
+}
+
+// next is the number of executions that is tried after n did not do.
+func next(n int) int {
+	if n < 4 {
+		return n + 1
+	}
+	return n * 3 / 2
+}
+
+// fewer keeps n executions of a load: the first ones, or later ones, or such as meet one of the faults, because
+// what strikes late has to strike work.
+func (s *shrinker) fewer(i, n int) bool {
+	load := s.scenario().Workload[i]
+	if s.try(s.edited(func(d *scenarios.Document) { d.SetCount(i, n) })) {
+		return true
+	}
+	for _, from := range s.moments(load, n) {
+		if from <= 0 || from == load.From || s.over() {
+			continue
+		}
+		if s.try(s.edited(func(d *scenarios.Document) {
+			d.SetCount(i, n)
+			d.SetFrom(i, from.Truncate(time.Millisecond))
+		})) {
+			return true
+		}
+	}
+	return false
+}
+
+// moments are when n executions of a load could begin: with the last of them at the end of the load or in its
+// middle, right before a fault or after it has begun.
+func (s *shrinker) moments(load scenarios.Load, n int) []time.Duration {
+	rest := time.Duration(load.Count - n)
+	moments := []time.Duration{load.From + rest*load.Every, load.From + rest/2*load.Every}
+	for i := range s.scenario().Faults {
+		if f := &s.scenario().Faults[i]; f.When.After == "" {
+			moments = append(moments, f.When.Min-time.Duration(n)*load.Every, f.When.Max-time.Second, f.When.Max+time.Second)
+		}
+	}
+	return moments
+}
+
+func (s *shrinker) dropProcesses() (changed bool) {
+	names := s.scenario().Cluster.WorkerNames()
+	slices.Reverse(names)
+	for _, name := range names {
+		if s.over() {
+			return changed
+		}
+		changed = s.try(s.edited(func(d *scenarios.Document) { d.DropWorker(name) })) || changed
+	}
+	for n := 1; n < s.scenario().Cluster.Executors && !s.over(); n++ {
+		changed = s.try(s.edited(func(d *scenarios.Document) { d.SetExecutors(n) })) || changed
+	}
+	return changed
+}
+
+// narrow pins each fault to the moment at which it struck, and makes it shorter.
+func (s *shrinker) narrow() (changed bool) {
+	for i := range s.scenario().Faults {
+		if f := s.scenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.over() {
+			at := s.struck(f.Name).Truncate(time.Millisecond)
+			changed = s.try(s.edited(func(d *scenarios.Document) { d.SetAt(i, at) })) || changed
+		}
+		for f := s.scenario().Faults[i]; f.For > time.Second && !s.over(); f = s.scenario().Faults[i] {
+			half := (f.For / 2).Truncate(time.Millisecond)
+			if !s.try(s.edited(func(d *scenarios.Document) { d.SetFor(i, half) })) {
+				break
+			}
+			changed = true
+		}
+	}
+	return changed
+}
+
+// struck is when a fault began in the best run.
+func (s *shrinker) struck(name string) time.Duration {
+	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw})
+	s.best.Runs++
+	s.best.Steps += r.Steps
+	for _, band := range r.Bands {
+		if band.Fault == name {
+			return band.Begin
+		}
+	}
+	return 0
+}
+
+// finish writes the file.
+func (s *shrinker) finish() {
+	b := s.best
+	regression := scenarios.Regression{Seed: b.Seed, Invariant: b.Invariant}
+	if s.flaw != nil {
+		regression.Flaw = s.flaw.Name
+	}
+	s.doc.Regress(regression)
+	s.scenario().File = s.file
+	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.target, b.Target.Reproduce(b.Seed, s.flaw))
+	b.File = s.doc.Bytes(comment)
+	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
+	b.Executions = s.scenario().Submissions()
+}

@@ -1,0 +1,142 @@
+package explore
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/scenarios"
+	"handoff/sim"
+	"handoff/sim/flaw"
+)
+
+// sampled are the flaws that are shrunk on every run of the tests; all of them are when SHRINK_ALL is set, which
+// takes some minutes.
+func sampled() []*flaw.Flaw {
+	if os.Getenv("SHRINK_ALL") != "" {
+		return flaw.All()
+	}
+	var some []*flaw.Flaw
+	for _, name := range []string{"no-lease-monitor", "returned-is-confirmed", "claim-rolled-back", "one-clock-lease"} {
+		some = append(some, flaw.Find(name))
+	}
+	return some
+}
+
+// A shrunk file fails with the flaw, by the invariant that is named for it, and passes without; over all flaws
+// it is small, and small soon.
+func TestShrunkFilesReproduceTheirFlaw(t *testing.T) {
+	skipShort(t)
+	var faults, executions []int
+	for _, f := range sampled() {
+		kill := hunt(context.Background(), f, library(t), FlawOptions{Seeds: 500}, newWatch(0, func(*Hung) {}))
+		if !kill.Killed() {
+			t.Errorf("%s was not killed", f.Name)
+			continue
+		}
+		begin := time.Now()
+		small, err := Shrink(context.Background(), kill.Target, kill.Seed, f, "shrunk-"+f.Name+".yaml")
+		if err != nil {
+			t.Errorf("%s: %v", f.Name, err)
+			continue
+		}
+		took := time.Since(begin)
+		t.Logf("%-26s %2d faults %3d executions %d workers, %4d runs, %.1f s", f.Name, small.Faults, small.Executions, small.Workers, small.Runs, took.Seconds())
+		faults, executions = append(faults, small.Faults), append(executions, small.Executions)
+		if took > 30*time.Second {
+			t.Errorf("%s: shrinking took %v", f.Name, took)
+		}
+		s, err := scenarios.Parse("shrunk.yaml", small.File)
+		if err != nil {
+			t.Errorf("%s: the shrunk file is refused: %v\n%s", f.Name, err, small.File)
+			continue
+		}
+		checkRegression(t, s)
+		if s.Regression.Invariant != f.Killer {
+			t.Errorf("%s: the shrunk file is about invariant %d, want %d", f.Name, s.Regression.Invariant, f.Killer)
+		}
+	}
+	if m := median(faults); m > 3 {
+		t.Errorf("the median of the faults is %d, want at most 3", m)
+	}
+	if m := median(executions); m > 3 {
+		t.Errorf("the median of the executions is %d, want at most 3", m)
+	}
+}
+
+func median(list []int) int {
+	slices.Sort(list)
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)/2]
+}
+
+// checkRegression demands that a file fails with its flaw and passes without.
+func checkRegression(t *testing.T, s *scenarios.Scenario) {
+	t.Helper()
+	if s.Regression == nil {
+		t.Errorf("%s says no regression: it belongs into the library", s.File)
+		return
+	}
+	target := Target{s, s.Profiles[0]}
+	if r := once(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
+		t.Errorf("%s fails in seed %d with no flaw planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
+	}
+	if s.Regression.Flaw == "" {
+		return
+	}
+	planted := flaw.Find(s.Regression.Flaw)
+	if planted == nil {
+		t.Errorf("%s plants %q, which is no flaw", s.File, s.Regression.Flaw)
+		return
+	}
+	r := once(target, sim.Options{Seed: s.Regression.Seed, Flaw: planted})
+	for _, v := range r.Failures() {
+		if v.Invariant == s.Regression.Invariant {
+			return
+		}
+	}
+	t.Errorf("%s does not break invariant %d in seed %d with %s planted; it breaks %v", s.File, s.Regression.Invariant, s.Regression.Seed, s.Regression.Flaw, r.Failures())
+}
+
+// Every file of scenarios/regressions stays what it was written for.
+func TestRegressions(t *testing.T) {
+	list, err := scenarios.Regressions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) == 0 {
+		t.Fatal("there is no regression")
+	}
+	for _, s := range list {
+		t.Run(s.Name, func(t *testing.T) { checkRegression(t, s) })
+	}
+}
+
+// The same run is shrunk to the same file.
+func TestShrinkingIsDeterministic(t *testing.T) {
+	skipShort(t)
+	s, err := scenarios.Find("queue-unbound")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, f := Target{s, s.Profiles[0]}, flaw.Find("returned-is-confirmed")
+	var files [2][]byte
+	for i := range files {
+		small, err := Shrink(context.Background(), target, 1, f, "twice.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = small.File
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Errorf("two files:\n%s\n%s", files[0], files[1])
+	}
+	if _, err := Shrink(context.Background(), target, 1, nil, "sound.yaml"); err == nil {
+		t.Error("a run that passes was shrunk")
+	}
+}
