@@ -79,9 +79,9 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	switch {
 	case e.By == execution.Worker && e.Writer != e.Incarnation:
 		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
-	case e.To == execution.Running && c.s.database(e.At) > l.due+clockTolerance:
+	case e.To == execution.Running && c.s.database(e.At) > l.due+c.s.tolerance:
 		return fmt.Sprintf("its dispatch deadline passed %v ago", c.s.database(e.At)-l.due)
-	case e.From == execution.Scheduling && e.By == execution.Reconciler && c.s.database(e.At) < l.stamped+x.ClaimExpiry-clockTolerance:
+	case e.From == execution.Scheduling && e.By == execution.Reconciler && c.s.database(e.At) < l.stamped+x.ClaimExpiry-c.s.tolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
 		if why := c.counted(e, l); why != "" {
@@ -126,7 +126,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if why := c.r.cold(e); why != "" {
 			return why
 		}
-		if at := c.s.database(e.At); at < l.stamped+x.ScheduledTimeout-clockTolerance {
+		if at := c.s.database(e.At); at < l.stamped+x.ScheduledTimeout-c.s.tolerance {
 			return fmt.Sprintf("it has been scheduled for %v, not for %v", at-l.stamped, x.ScheduledTimeout)
 		}
 		if e.To == execution.Failed && !l.marked {
@@ -151,7 +151,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 				return ""
 			}
 		}
-		if !l.marked && c.s.database(e.At) >= l.stamped+x.DispatchTimeout/2-clockTolerance {
+		if !l.marked && c.s.database(e.At) >= l.stamped+x.DispatchTimeout/2-c.s.tolerance {
 			return ""
 		}
 		return "its worker is neither gone nor leaving, and its dispatch was published in time"
@@ -164,7 +164,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	grace := c.s.config.Executor.ReapGrace
 	if e.To == execution.Timeout {
-		if c.s.database(e.At) < l.due+grace-clockTolerance {
+		if c.s.database(e.At) < l.due+grace-c.s.tolerance {
 			return "its run deadline and grace are not over"
 		}
 		return c.r.cold(e)
@@ -176,7 +176,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	if _, gone := t.gone(); !gone {
 		return fmt.Sprintf("incarnation %d, which runs it, is %v", l.incarnation, t.lifecycle)
 	}
-	if at := c.s.database(e.At); at < t.leaseEnds+grace-clockTolerance {
+	if at := c.s.database(e.At); at < t.leaseEnds+grace-c.s.tolerance {
 		return fmt.Sprintf("the lease under which it runs, and grace, end in %v", t.leaseEnds+grace-at)
 	}
 	return ""

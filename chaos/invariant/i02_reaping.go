@@ -81,7 +81,7 @@ func (r *reaping) unlawful(e *history.Event) string {
 	r.batch++
 	// The lease is over when the database's clock says so, and when a clock does that nobody has moved.
 	ends := max(t.leaseEnds-r.s.skew, t.renewed+r.s.config.Worker.Lease()*(driftTolerance-1)/driftTolerance)
-	if e.At < ends-clockTolerance {
+	if e.At < ends-r.s.tolerance {
 		return fmt.Sprintf("its lease ends in %v", ends-e.At)
 	}
 	if why := r.cold(e); why != "" {
@@ -107,7 +107,7 @@ func (r *reaping) unbraked(e *history.Event) string {
 	// Over for the reaper in any case: seen at most one pass after its last beat, a lease ago.
 	alive, over, lost := f.count(e.At, margin+2*x.ReconcileInterval, e.Process)
 	held := f.episode + 2*r.s.config.Worker.Lease()
-	if x.Brakes(alive, over+lost) && f.episode >= 0 && e.At < held-clockTolerance-look {
+	if x.Brakes(alive, over+lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
 		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", over+lost, alive, held)
 	}
 	return ""

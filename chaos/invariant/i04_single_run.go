@@ -48,7 +48,7 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	case history.ActionStarted:
 		c.started(e, l)
 	case history.ActionEnded:
-		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.renewed+c.s.config.Worker.Lease()+clockTolerance && !c.frozen[e.Process] {
+		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.renewed+c.s.config.Worker.Lease()+c.s.tolerance && !c.frozen[e.Process] {
 			c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
 				e.Execution, e.Epoch, e.Process, e.At-t.renewed-c.s.config.Worker.Lease(), e.Incarnation)
 		}

@@ -37,7 +37,7 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 			c.chained(e, l)
 		}
 	case history.Transition:
-		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && c.s.database(e.At) < l.due-clockTolerance {
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && c.s.database(e.At) < l.due-c.s.tolerance {
 			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
 		}
 		if e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker {
@@ -50,7 +50,7 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 // takenBack judges the delay of a take-back: at least the shortest first backoff.
 func (c *retryChecker) takenBack(e *history.Event) {
 	lowest, _ := c.s.config.Retry.BackoffBounds(0)
-	if delay := e.Due - c.s.database(e.At); lowest > 0 && delay < lowest-clockTolerance {
+	if delay := e.Due - c.s.database(e.At); lowest > 0 && delay < lowest-c.s.tolerance {
 		c.s.violate(c.i, e.Execution, "execution %d was taken back and is due after %v; its backoff is at least %v", e.Execution, max(0, delay), lowest)
 	}
 }
@@ -63,7 +63,7 @@ func (c *retryChecker) judge(e *history.Event) {
 		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
 	case !e.Reason.Retriable():
 		c.s.violate(c.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
-	case delay < lowest-clockTolerance || delay > highest+clockTolerance:
+	case delay < lowest-c.s.tolerance || delay > highest+c.s.tolerance:
 		c.s.violate(c.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), lowest, highest)
 	}
 }

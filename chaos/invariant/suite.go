@@ -88,6 +88,8 @@ type Suite struct {
 	// skew is how far the database's clock has been moved since the start.
 	skew     time.Duration
 	patience time.Duration
+	// tolerance is how much earlier than its bound a decision may seem to come.
+	tolerance time.Duration
 }
 
 // New returns a suite of the invariants in only, or of all when it is nil.
@@ -95,7 +97,7 @@ func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure),
-		fleet: newFleet(c),
+		fleet: newFleet(c), tolerance: clockTolerance,
 	}
 	for _, i := range All() {
 		if wanted(only, i.Number) {
@@ -123,6 +125,10 @@ func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
 // database is what the database's clock shows at a moment of the run.
 func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
+
+// SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
+// for a history whose events carry just that moment; a real database's triggers fire a little later.
+func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
 
 // Open is how many executions are not finished.
 func (s *Suite) Open() int { return len(s.lives) }

@@ -114,7 +114,7 @@ func reason(err error) string {
 
 // choose makes the targets of a command: the named scenarios, or the library, under the wanted
 // profile, or under all of theirs. notes say what of the library was left out.
-func choose(args []string, profile string) (targets []explore.Target, notes []string, err error) {
+func choose(args []string, profile string, world scenarios.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenarios.Scenario
 	if named {
@@ -136,8 +136,8 @@ func choose(args []string, profile string) (targets []explore.Target, notes []st
 		return nil
 	}
 	for _, s := range list {
-		if !slices.Contains(s.Worlds, scenarios.Sim) {
-			if err := leaveOut("%s does not run in the simulated world; its file says worlds: %v", s.Name, s.Worlds); err != nil {
+		if !slices.Contains(s.Worlds, world) {
+			if err := leaveOut("%s does not run in the %s world; its file says worlds: %v", s.Name, worldName(world), s.Worlds); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -158,6 +158,13 @@ func choose(args []string, profile string) (targets []explore.Target, notes []st
 		return nil, nil, usage("nothing is left to run\n%s", strings.Join(notes, "\n"))
 	}
 	return targets, notes, nil
+}
+
+func worldName(w scenarios.World) string {
+	if w == scenarios.Live {
+		return "live"
+	}
+	return "simulated"
 }
 
 // asUsage gives an error that is about what the user named its exit code.

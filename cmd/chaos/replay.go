@@ -13,6 +13,7 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/reports"
+	"handoff/scenarios"
 	"handoff/sim"
 	"handoff/sim/explore"
 	"handoff/sim/flaw"
@@ -107,7 +108,7 @@ func replayTarget(scenario, profile string) (explore.Target, error) {
 	if profile == "" {
 		profile = string(list[0].Profiles[0])
 	}
-	targets, _, err := choose([]string{scenario}, profile)
+	targets, _, err := choose([]string{scenario}, profile, scenarios.Sim)
 	if err != nil {
 		return explore.Target{}, err
 	}

@@ -28,6 +28,8 @@ type runFlags struct {
 	out, json, junit     string
 	quiet                bool
 	oneSeed              bool
+	scale                float64
+	lanes                int
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -47,6 +49,9 @@ history of the first failing seed of everything that failed.`,
   bin/chaos run my-scenarios/ --junit junit.xml --quiet`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.oneSeed = cmd.Flags().Changed("seed")
+			if f.world == string(scenarios.Live) && !cmd.Flags().Changed("seeds") {
+				f.seeds = 1 // a run takes its time here
+			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
 				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
 			}
@@ -54,7 +59,9 @@ history of the first failing seed of everything that failed.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim")
+	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim, or live (real servers and daemons)")
+	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
+	flags.IntVar(&f.lanes, "lanes", 1, "live: how many runs go on at a time, each on servers of its own")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
@@ -70,14 +77,18 @@ history of the first failing seed of everything that failed.`,
 func (f *runFlags) check() error {
 	worlds := []string{string(scenarios.Sim), string(scenarios.Live)}
 	switch {
-	case f.world == string(scenarios.Live):
-		return usage("this build runs scenarios in the simulated world only: --world sim, or no --world")
 	case !slices.Contains(worlds, f.world):
 		return unknown("world", f.world, worlds)
 	case f.seeds < 1:
 		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
 	case f.double < 0:
 		return usage("--check-determinism %d: a number of seeds is needed", f.double)
+	case f.scale <= 0 || f.scale > 1:
+		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
+	case f.lanes < 1 || f.lanes > 8:
+		return usage("--lanes %d: must be from 1 to 8", f.lanes)
+	case f.double > 0 && f.world == string(scenarios.Live):
+		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
 	case f.out == "":
 		return usage("--out is empty: the report needs a folder")
 	}
@@ -88,11 +99,14 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	if f.world == string(scenarios.Live) {
+		return a.runLive(ctx, args, f)
+	}
 	planted, err := findFlaw(f.flaw)
 	if err != nil {
 		return err
 	}
-	targets, notes, err := choose(args, f.profile)
+	targets, notes, err := choose(args, f.profile, scenarios.Sim)
 	if err != nil {
 		return err
 	}

@@ -105,10 +105,14 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 }
 
 func (c *Cluster) daemon(name, path, address string, args, env []string) *Daemon {
-	return &Daemon{
-		Name: name, URL: "http://" + address, servers: c.Servers,
-		program: provision.Program{Name: name, Path: path, Args: append([]string{"--name", name}, args...), Env: env},
-	}
+	return NewDaemon(c.Servers, address, provision.Program{
+		Name: name, Path: path, Args: append([]string{"--name", name}, args...), Env: env,
+	})
+}
+
+// NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
+func NewDaemon(servers *provision.Set, address string, program provision.Program) *Daemon {
+	return &Daemon{Name: program.Name, URL: "http://" + address, servers: servers, program: program}
 }
 
 // environment is what every daemon is started with: where the servers are, and what the caller adds. It is

@@ -53,5 +53,6 @@
 // If HANDOFF_WITNESS names a file, every shim appends a line when its action starts and one when
 // nothing of it is alive any more. The two enclose the action's life, so lines of two epochs of one
 // execution that overlap prove nothing yet, and lines that don't overlap prove that it never ran twice
-// at a time. A start without an end is a shim that was killed.
+// at a time. The end says how: exit code, signal, and the cause if the shim brought it about. A start
+// without an end is a shim that was killed.
 package subprocess

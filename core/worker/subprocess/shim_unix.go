@@ -83,8 +83,9 @@ func shimMain() error {
 	if err != nil {
 		return err
 	}
-	s.witness.write("end", s.family.leader, shimClock())
-	return s.tell(report{Ended: s.end(status)})
+	ended := s.end(status)
+	s.witness.write("end", s.family.leader, shimClock(), ended)
+	return s.tell(report{Ended: ended})
 }
 
 // readOrders hands orders over until the worker is gone. What can't be understood is passed over: it
@@ -133,7 +134,7 @@ func (s *shim) start() (err error) {
 		_ = write.Close()
 	}()
 	s.family.leader = pid
-	s.witness.write("start", pid, began)
+	s.witness.write("start", pid, began, nil)
 	_ = s.tell(report{Started: pid}) // a worker that is gone is noticed on the other pipe
 	return nil
 }
@@ -261,10 +262,26 @@ func openWitness(l launch) (*witness, error) {
 
 // write appends one line in one write, which O_APPEND keeps whole among those of other shims. What
 // can't be written is missing there, and a start without an end counts against nobody but the reader.
-func (w *witness) write(event string, pid int, at time.Duration) {
+// An end says how the action ended.
+func (w *witness) write(event string, pid int, at time.Duration, how *end) {
 	if w == nil {
 		return
 	}
-	_, _ = fmt.Fprintf(w.file, "{\"event\":%q,\"execution\":%d,\"epoch\":%d,\"pid\":%d,\"mono_ns\":%d,\"wall_ns\":%d}\n",
-		event, w.launch.Execution, w.launch.Epoch, pid, int64(at), time.Now().UnixNano())
+	line, err := json.Marshal(note{
+		Event: event, Execution: w.launch.Execution, Epoch: w.launch.Epoch, PID: pid, Mono: int64(at), Wall: time.Now().UnixNano(), How: how,
+	})
+	if err == nil {
+		_, _ = w.file.Write(append(line, '\n'))
+	}
+}
+
+// note is one line of the witness.
+type note struct {
+	Event     string `json:"event"`
+	Execution int64  `json:"execution"`
+	Epoch     int64  `json:"epoch"`
+	PID       int    `json:"pid"`
+	Mono      int64  `json:"mono_ns"`
+	Wall      int64  `json:"wall_ns"`
+	How       *end   `json:"how,omitempty"`
 }

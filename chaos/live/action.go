@@ -1,0 +1,82 @@
+package live
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/scenarios"
+)
+
+// The harness's own actions last as long as they draw, and fail as often. Each run draws for itself, from
+// the seed, the execution and its epoch, so that a retry draws anew and a replay draws the same.
+
+// drawInShell is a draw from 0 to 999,999 in the arithmetic of any POSIX shell, which has 64 bits: a linear
+// congruential generator that is run a few times.
+const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SEED*97)); ` +
+	`d() { for i in 1 2 3; do x=$(((x*6364136223846793005+1442695040888963407)&9223372036854775807)); done; r=$(((x>>20)%1000000)); }; `
+
+// shellAction is the command line of an action.
+func shellAction(a *scenarios.Action, seed uint64) string {
+	least, span := a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds()
+	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) +
+		fmt.Sprintf("d; us=$((%d+r*%d/1000000)); ", least, span) +
+		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
+	if a.FailPerMillion > 0 {
+		text += fmt.Sprintf(`d; if [ $r -lt %d ]; then echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1; fi; `, a.FailPerMillion, a.FailReason)
+	}
+	return text + `echo '{"ok":true}'`
+}
+
+// pythonAction does the same for the runtime python.
+func pythonAction(a *scenarios.Action, seed uint64) string {
+	return fmt.Sprintf(`import json, os, random, sys, time
+r = random.Random("%d/%%s/%%s" %% (os.environ["HANDOFF_EXECUTION_ID"], os.environ["HANDOFF_EPOCH"]))
+time.sleep(r.uniform(%f, %f))
+if r.randrange(1000000) < %d:
+    print(json.dumps({"error": {"type": "%v", "message": "drawn to fail"}}))
+    sys.exit(1)
+print(json.dumps({"ok": True}))
+`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), a.FailPerMillion, a.FailReason)
+}
+
+// nodeAction does the same for the runtime node.
+func nodeAction(a *scenarios.Action, seed uint64) string {
+	return fmt.Sprintf(`let x = BigInt(process.env.HANDOFF_EXECUTION_ID) * 2654435761n + BigInt(process.env.HANDOFF_EPOCH) * 40503n + %dn;
+const draw = () => { for (let i = 0; i < 3; i++) x = (x * 6364136223846793005n + 1442695040888963407n) & 0x7fffffffffffffffn; return Number((x >> 20n) %% 1000000n); };
+const ms = %f + draw() * %f / 1000000;
+setTimeout(() => {
+  if (draw() < %d) { console.log('{"error":{"type":"%v","message":"drawn to fail"}}'); process.exit(1); }
+  console.log('{"ok":true}');
+}, ms);
+`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64((a.TakesMax-a.TakesMin).Microseconds())/1000, a.FailPerMillion, a.FailReason)
+}
+
+// actions are a scenario's actions with something to run, whose scripts are written into a folder.
+func actions(s *scenarios.Scenario, seed uint64, folder string) ([]execution.Action, error) {
+	var all []execution.Action
+	for i := range s.Actions {
+		a := &s.Actions[i]
+		out := a.Action
+		script, extension := "", ""
+		switch a.Runtime {
+		case config.RuntimeShell:
+			out.Entrypoint = shellAction(a, seed)
+		case config.RuntimePython:
+			script, extension = pythonAction(a, seed), ".py"
+		case config.RuntimeNode:
+			script, extension = nodeAction(a, seed), ".js"
+		}
+		if script != "" {
+			out.Entrypoint = a.Ref + extension
+			if err := os.WriteFile(filepath.Join(folder, out.Entrypoint), []byte(script), 0o600); err != nil {
+				return nil, fmt.Errorf("writing the action %s: %w", a.Ref, err)
+			}
+		}
+		all = append(all, out)
+	}
+	return all, nil
+}

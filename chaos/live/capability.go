@@ -1,0 +1,42 @@
+package live
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"handoff/core/config"
+	"handoff/scenarios"
+)
+
+// Unable says why the live world can't run a scenario under a profile at a time scale; empty if it can.
+func Unable(s *scenarios.Scenario, p config.Profile, scale float64) string {
+	var why []string
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		if injectors()[f.Kind] == nil {
+			if text := fmt.Sprintf("it has no fault of the kind %s", f.Kind); !slices.Contains(why, text) {
+				why = append(why, text)
+			}
+		}
+	}
+	for _, w := range s.Cluster.Workers {
+		for _, r := range w.Runtimes {
+			if program := interpreter(r); program != "" {
+				if _, err := exec.LookPath(program); err != nil {
+					why = append(why, fmt.Sprintf("the runtime %s needs %s, which is not installed", r, program))
+				}
+			}
+		}
+	}
+	if _, err := s.Scaled(scale, p); err != nil {
+		why = append(why, err.Error())
+	}
+	return strings.Join(why, "; ")
+}
+
+// interpreter is the program that a runtime needs, empty for none.
+func interpreter(runtime string) string {
+	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}[runtime]
+}

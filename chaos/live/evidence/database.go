@@ -1,0 +1,216 @@
+// Package evidence is what a live run is judged by, from where the truth is and not from where it is
+// claimed: rows from triggers in the database, messages from the broker's own firehose, runs from the
+// shims under which actions run. Order puts it all into one history.
+//
+// What the daemons log is kept for readers. Only one thing is taken from it, because nothing else leaves a
+// trace: that a guarded write matched no row. No invariant needs that; some situations that a scenario may
+// ask for do.
+package evidence
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+//go:embed schema.sql
+var schema string
+
+// Install puts the triggers into a database whose schema is up to date.
+func Install(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return fmt.Errorf("connecting to install the evidence triggers: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, schema); err != nil {
+		return fmt.Errorf("installing the evidence triggers: %w", err)
+	}
+	return nil
+}
+
+// Item is an event with the moment and the place by which it is ordered.
+type Item struct {
+	// Wall is when it happened, by the machine's wall clock.
+	Wall  time.Time
+	Event history.Event
+}
+
+// Database reads what the triggers wrote.
+type Database struct {
+	url   string
+	start time.Time
+
+	mu      sync.Mutex
+	workers map[execution.WorkerID]string
+}
+
+// NewDatabase returns a reader; times are counted from start.
+func NewDatabase(url string, start time.Time) *Database {
+	return &Database{url: url, start: start, workers: make(map[execution.WorkerID]string)}
+}
+
+// Worker names a worker that has registered; empty for others.
+func (d *Database) Worker(id execution.WorkerID) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.workers[id]
+}
+
+// Workers names every worker that has registered.
+func (d *Database) Workers() map[execution.WorkerID]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	names := make(map[execution.WorkerID]string, len(d.workers))
+	for id, name := range d.workers {
+		names[id] = name
+	}
+	return names
+}
+
+const selectEvidence = `select id, at, process, source, was, became from chaos_evidence where id > $1 order by id`
+
+// All reads everything, in order.
+func (d *Database) All(ctx context.Context) ([]Item, error) {
+	conn, err := pgx.Connect(ctx, d.url)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to read the evidence: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	var all []Item
+	err = d.read(ctx, conn, 0, func(_ int64, items []Item) { all = append(all, items...) })
+	return all, err
+}
+
+func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
+	rows, err := conn.Query(ctx, selectEvidence, after)
+	if err != nil {
+		return fmt.Errorf("reading the evidence: %w", err)
+	}
+	var id int64
+	var r record
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
+		events, err := d.events(&r)
+		if err != nil {
+			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
+		}
+		items := make([]Item, len(events))
+		for i := range events {
+			items[i] = Item{r.at, events[i]}
+		}
+		take(id, items)
+		return nil
+	})
+	return err
+}
+
+// pollEvery is how late a trigger of a scenario may be.
+const pollEvery = 20 * time.Millisecond
+
+// Follow hands over what happens as it happens, until ctx ends; not always in order, because a
+// transaction's rows are seen when it commits.
+func (d *Database) Follow(ctx context.Context, take func(*history.Event)) {
+	f := follower{seen: make(map[int64]time.Time)}
+	for ctx.Err() == nil {
+		conn, err := pgx.Connect(ctx, d.url)
+		if err == nil {
+			for ctx.Err() == nil && err == nil {
+				err = d.read(ctx, conn, f.low, func(id int64, items []Item) {
+					if f.fresh(id) {
+						for i := range items {
+							take(&items[i].Event)
+						}
+					}
+				})
+				f.forget()
+				pause(ctx, pollEvery)
+			}
+			_ = conn.Close(context.WithoutCancel(ctx))
+		}
+		pause(ctx, pollEvery)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// follower knows which rows were seen. Numbers are drawn before a transaction commits, so smaller ones
+// can appear later; after a few seconds nobody waits for them any more.
+type follower struct {
+	low  int64
+	seen map[int64]time.Time
+}
+
+const commitsWithin = 5 * time.Second
+
+func (f *follower) fresh(id int64) bool {
+	if _, known := f.seen[id]; known {
+		return false
+	}
+	f.seen[id] = time.Now()
+	return true
+}
+
+func (f *follower) forget() {
+	ids := make([]int64, 0, len(f.seen))
+	for id := range f.seen {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		if id != f.low+1 && time.Since(f.seen[id]) < commitsWithin {
+			return
+		}
+		f.low = id
+		delete(f.seen, id)
+	}
+}
+
+// record is one row of the evidence.
+type record struct {
+	at              time.Time
+	process, source string
+	was, became     []byte
+}
+
+func (d *Database) events(r *record) ([]history.Event, error) {
+	var was *row
+	if len(r.was) > 0 {
+		was = new(row)
+		if err := json.Unmarshal(r.was, was); err != nil {
+			return nil, err
+		}
+	}
+	var became row
+	if err := json.Unmarshal(r.became, &became); err != nil {
+		return nil, err
+	}
+	x := translation{start: d.start, at: r.at, process: r.process, was: was, row: &became}
+	switch r.source {
+	case "execution":
+		return x.execution()
+	case "worker_incarnation":
+		d.mu.Lock()
+		d.workers[execution.WorkerID(became.Worker)] = became.Name
+		d.mu.Unlock()
+		return x.worker()
+	case "refused_result":
+		return x.refused()
+	case "dead_letter":
+		return x.deadLetter()
+	}
+	return nil, fmt.Errorf("unknown source")
+}

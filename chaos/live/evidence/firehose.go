@@ -1,0 +1,242 @@
+package evidence
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+// Firehose is what the broker itself says of every message: RabbitMQ's trace, which is turned on for the
+// virtual host and read from a queue on its trace exchange. A queue of ours on the exchanges of the system
+// would make everything routable, and hide returns.
+//
+// The trace tells of publishes, with the queues that they were routed to, and of deliveries. Deaths are in
+// it as deliveries from the dead letter queue, with their x-death header. It has no clock: an event is
+// dated when it is seen.
+type Firehose struct {
+	url       string
+	start     time.Time
+	worker    func(execution.WorkerID) string
+	deadQueue string
+
+	mu       sync.Mutex
+	numbers  map[string]uint64
+	died     map[string]int
+	seen     map[uint64]message
+	received []Item
+	gaps     []Gap
+}
+
+// message is what is known of a message by its number.
+type message struct {
+	kind  broker.Type
+	key   execution.Key
+	fault string
+}
+
+// Gap is a time in which the firehose may have told something that nobody heard.
+type Gap struct {
+	From, To time.Time
+	Fault    string
+}
+
+// NewFirehose returns one that listens when Listen is called. deadQueue is the dead letter queue.
+func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.WorkerID) string) *Firehose {
+	return &Firehose{
+		url: url, start: start, worker: worker, deadQueue: deadQueue,
+		numbers: make(map[string]uint64), died: make(map[string]int), seen: make(map[uint64]message),
+	}
+}
+
+// canaryPrefix begins the message ids of the executors' self-test, which is none of the system's business.
+const canaryPrefix = "handoff.canary."
+
+// Listen subscribes, and returns when it is sure to hear everything from then on, if tracing is on. What
+// it hears is handed to take, until the connection or ctx ends.
+func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error {
+	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 60 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
+	if err != nil {
+		return fmt.Errorf("connecting to the firehose: %w", err)
+	}
+	fail := func(err error) error {
+		_ = conn.Close()
+		return fmt.Errorf("subscribing to the firehose: %w", err)
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return fail(err)
+	}
+	q, err := ch.QueueDeclare("", false, true, true, false, nil)
+	if err != nil {
+		return fail(err)
+	}
+	if err := ch.QueueBind(q.Name, "#", "amq.rabbitmq.trace", false, nil); err != nil {
+		return fail(err)
+	}
+	deliveries, err := ch.Consume(q.Name, "", true, true, false, false, nil)
+	if err != nil {
+		return fail(err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	go func() {
+		defer stop()
+		for d := range deliveries {
+			f.hear(&d, take)
+		}
+		_ = conn.Close()
+	}()
+	return nil
+}
+
+// Deaf notes that something may have been missed.
+func (f *Firehose) Deaf(g Gap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gaps = append(f.gaps, g)
+}
+
+// Tampered notes that a fault has changed a message's body, which can't be read from then on.
+func (f *Firehose) Tampered(id string, kind broker.Type, key execution.Key, fault string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.seen[f.number(id)] = message{kind, key, fault}
+}
+
+// number is the number of a message id; f.mu is held.
+func (f *Firehose) number(id string) uint64 {
+	n := f.numbers[id]
+	if n == 0 {
+		n = uint64(len(f.numbers) + 1)
+		f.numbers[id] = n
+	}
+	return n
+}
+
+func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
+	now := time.Now().Round(0)
+	properties, _ := d.Headers["properties"].(amqp.Table)
+	id, _ := properties["message_id"].(string)
+	if strings.HasPrefix(id, canaryPrefix) {
+		return
+	}
+	f.mu.Lock()
+	events := f.events(d, id, properties)
+	for i := range events {
+		events[i].At = now.Sub(f.start)
+		f.received = append(f.received, Item{now, events[i]})
+	}
+	f.mu.Unlock()
+	for i := range events {
+		take(&events[i])
+	}
+}
+
+// events makes events of one line of the trace; f.mu is held.
+func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
+	n := f.number(id)
+	m, known := f.seen[n]
+	if !known {
+		if envelope, err := broker.Decode(d.Body); err == nil {
+			m.kind = envelope.Type
+			if envelope.Dispatch != nil {
+				m.key = envelope.Dispatch.Key
+			}
+		}
+		f.seen[n] = m
+	}
+	base := history.Event{Message: n, Type: uint8(m.kind), Execution: m.key.ID, Epoch: m.key.Epoch}
+	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
+		return f.delivered(base, queue, d, properties, id, m.fault)
+	}
+	queues, _ := d.Headers["routed_queues"].([]any)
+	if exchange, _ := d.Headers["exchange_name"].(string); exchange != broker.ExchangeExecutions && len(queues) == 0 {
+		return nil
+	}
+	base.Kind, base.Count = history.Published, int64(len(queues))
+	if len(queues) == 0 {
+		base.Kind = history.PublishReturned
+		return []history.Event{base}
+	}
+	events := []history.Event{base}
+	for _, q := range queues {
+		e := base
+		e.Kind, e.Count = history.Enqueued, 0
+		e.Queue, _ = q.(string)
+		events = append(events, e)
+	}
+	return events
+}
+
+func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery, properties amqp.Table, id, fault string) []history.Event {
+	var events []history.Event
+	if queue == f.deadQueue {
+		events = f.deaths(base, properties, id, fault)
+	}
+	base.Queue = queue
+	if redelivered, _ := d.Headers["redelivered"].(int32); redelivered != 0 && len(events) == 0 {
+		e := base
+		e.Kind = history.Requeued
+		events = append(events, e)
+	}
+	base.Kind = history.Delivered
+	if id, ok := workerOf(queue); ok {
+		base.Process = f.worker(id)
+	}
+	return append(events, base)
+}
+
+// deaths are those of a message that comes out of the dead letter queue for the first time after them.
+func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault string) []history.Event {
+	headers, _ := properties["headers"].(amqp.Table)
+	list, _ := headers["x-death"].([]any)
+	total := 0
+	for _, item := range list {
+		if table, ok := item.(amqp.Table); ok {
+			count, _ := table["count"].(int64)
+			total += int(count)
+		}
+	}
+	if total <= f.died[id] || len(list) == 0 {
+		return nil
+	}
+	f.died[id] = total
+	latest, _ := list[0].(amqp.Table)
+	queue, _ := latest["queue"].(string)
+	reason, _ := latest["reason"].(string)
+	e := base
+	e.Kind, e.Queue, e.Fault = history.Expired, queue, fault
+	if reason == broker.DeathRejected.String() {
+		e.Kind = history.Rejected
+	}
+	letter, stored := base, base
+	letter.Kind, letter.Queue, letter.Count = history.DeadLettered, queue, 1
+	stored.Kind, stored.Queue = history.Enqueued, f.deadQueue
+	return []history.Event{e, letter, stored}
+}
+
+// workerOf is the worker whose queue it is.
+func workerOf(queue string) (execution.WorkerID, bool) {
+	if !broker.IsWorkerQueue(queue) {
+		return 0, false
+	}
+	digits := strings.Trim(queue, "abcdefghijklmnopqrstuvwxyz.")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return execution.WorkerID(n), err == nil
+}
+
+// Heard is everything so far, and when nobody listened.
+func (f *Firehose) Heard() ([]Item, []Gap) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.received), slices.Clone(f.gaps)
+}

@@ -1,0 +1,151 @@
+package evidence
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Lag is how much later than it happened a message's event may be seen: the trace travels through the
+// broker and over a connection. A consequence in the database that is seen up to so much earlier than its
+// message is put behind it.
+const Lag = 2 * time.Second
+
+// Sources is everything that a run has left.
+type Sources struct {
+	// Own is what the harness itself did and saw.
+	Own      []Item
+	Database []Item
+	Messages []Item
+	Gaps     []Gap
+	Witness  []Item
+	// Testimony is what the daemons say, of which no invariant is told.
+	Testimony []Item
+	// Depths are how many messages each queue still holds; nil if nobody could count.
+	Depths map[string]int
+	// FailReason is why an action fails when it does.
+	FailReason func(execution.ID) execution.Reason
+}
+
+// placed is an event with its place in the order: by moment, then by source, then as its source had it.
+type placed struct {
+	Item
+	source, index int
+}
+
+// Order makes one history of everything: sorted by moment, causes before their consequences, and numbered.
+func Order(s Sources) []history.Event {
+	messages := settle(s.Messages, s.Gaps, s.Depths)
+	causes(messages, s.Database)
+	owners := incarnations(s.Database)
+	var all []placed
+	for source, list := range [][]Item{s.Own, messages, retriesFirst(s.Database), s.Witness, s.Testimony} {
+		for i := range list {
+			all = append(all, placed{list[i], source, i})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int {
+		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.source, b.source), cmp.Compare(a.index, b.index))
+	})
+	events := make([]history.Event, len(all))
+	for i := range all {
+		e := all[i].Event
+		e.Step = uint64(i + 1)
+		switch e.Kind {
+		case history.ActionStarted, history.ActionEnded:
+			o := owners[execution.Key{ID: e.Execution, Epoch: e.Epoch}]
+			e.Worker, e.Incarnation, e.Chain = o.Worker, o.Incarnation, o.Chain
+			if e.To == execution.Failed && e.Reason == execution.NoReason && s.FailReason != nil {
+				e.Reason = s.FailReason(e.Execution)
+			}
+		case history.Orchestrated:
+			e.Count = 0
+		default:
+		}
+		events[i] = e
+	}
+	return events
+}
+
+// incarnations are the claims: who may run which epoch.
+func incarnations(database []Item) map[execution.Key]history.Event {
+	claims := make(map[execution.Key]history.Event)
+	for i := range database {
+		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
+			claims[execution.Key{ID: e.Execution, Epoch: e.Epoch}] = *e
+		}
+	}
+	return claims
+}
+
+// retriesFirst names the retry in each handling, and puts the handling right behind the retry's creation:
+// both are one statement, and its triggers fire in no particular order.
+func retriesFirst(database []Item) []Item {
+	type attempt struct {
+		chain execution.ID
+		count int64
+	}
+	created := make(map[attempt]int)
+	for i := range database {
+		if e := &database[i].Event; e.Kind == history.Created && e.Count > 0 {
+			created[attempt{e.Chain, e.Count}] = i
+		}
+	}
+	behind := make(map[int]Item)
+	moved := make(map[int]bool)
+	out := slices.Clone(database)
+	for i := range out {
+		e := &out[i].Event
+		if e.Kind != history.Orchestrated {
+			continue
+		}
+		at, has := created[attempt{e.Chain, e.Count + 1}]
+		if !has || e.From == execution.Completed || e.From == execution.Cancelled {
+			continue
+		}
+		e.Related = database[at].Event.Execution
+		if _, taken := behind[at]; !taken {
+			behind[at], moved[i] = out[i], true
+		}
+	}
+	ordered := make([]Item, 0, len(out))
+	for i := range out {
+		if !moved[i] {
+			ordered = append(ordered, out[i])
+		}
+		if item, has := behind[i]; has {
+			item.Wall = out[i].Wall
+			item.Event.At = max(item.Event.At, out[i].Event.At)
+			ordered = append(ordered, item)
+		}
+	}
+	return ordered
+}
+
+// causes moves a message's events before the change of status that followed from them, where the database
+// was heard first.
+func causes(messages, database []Item) {
+	left := make(map[execution.Key]time.Time)
+	for i := range database {
+		if e := &database[i].Event; e.Kind == history.Transition && e.From == execution.Scheduled {
+			left[execution.Key{ID: e.Execution, Epoch: e.OldEpoch}] = database[i].Wall
+		}
+	}
+	for i := range messages {
+		m := &messages[i]
+		at, has := left[execution.Key{ID: m.Event.Execution, Epoch: m.Event.Epoch}]
+		if m.Event.Execution == 0 || !has || !m.Wall.After(at) || m.Wall.Sub(at) > Lag {
+			continue
+		}
+		switch m.Event.Kind {
+		case history.Acked, history.Requeued:
+		default:
+			early := m.Wall.Sub(at) + time.Microsecond
+			m.Wall = m.Wall.Add(-early)
+			m.Event.At -= early
+		}
+	}
+}

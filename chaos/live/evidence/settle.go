@@ -1,0 +1,119 @@
+package evidence
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// copyOf is a message in a queue.
+type copyOf struct {
+	message uint64
+	queue   string
+}
+
+// stay is what the trace says of the copies of a message in one queue.
+type stay struct {
+	copyOf
+	about                      history.Event
+	entered, deaths, delivered int
+	first, last                time.Time
+}
+
+// settle completes what the firehose tells by what it leaves out: how each copy left its queue. The trace
+// has no acknowledgements. A copy that was delivered and is not there any more, and did not die, was
+// acknowledged; one that was never delivered and is gone was lost by the broker, unless it stood there at a
+// time in which nobody listened.
+func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
+	stays := make(map[copyOf]*stay)
+	var order []*stay
+	var out []Item
+	enter := func(at copyOf, item *Item) *stay {
+		s := stays[at]
+		if s == nil {
+			s = &stay{copyOf: at, about: item.Event, first: item.Wall}
+			stays[at] = s
+			order = append(order, s)
+		}
+		return s
+	}
+	for i := range heard {
+		item := &heard[i]
+		e := &item.Event
+		if e.Queue == "" {
+			out = append(out, *item)
+			continue
+		}
+		s := enter(copyOf{e.Message, e.Queue}, item)
+		s.last = item.Wall
+		switch e.Kind {
+		case history.Enqueued:
+			s.entered++
+		case history.Delivered, history.Expired, history.Rejected, history.DeadLettered:
+			if s.entered == 0 {
+				// Published when nobody listened.
+				out = append(out, unheard(item)...)
+				s.entered++
+			}
+			switch e.Kind {
+			case history.Delivered:
+				s.delivered++
+			case history.DeadLettered:
+				s.deaths++
+			default:
+			}
+		default:
+		}
+		out = append(out, *item)
+	}
+	for _, s := range order {
+		out = append(out, s.leave(gaps, depths)...)
+	}
+	slices.SortStableFunc(out, func(a, b Item) int { return cmp.Compare(a.Wall.UnixNano(), b.Wall.UnixNano()) })
+	return out
+}
+
+// unheard are the publish and the arrival that must have come before.
+func unheard(item *Item) []Item {
+	published, entered := *item, *item
+	published.Event.Kind, published.Event.Queue, published.Event.Process, published.Event.Count = history.Published, "", "", 1
+	entered.Event.Kind, entered.Event.Process, entered.Event.Count = history.Enqueued, "", 0
+	return []Item{published, entered}
+}
+
+// leave is how the copies left the queue that the trace does not tell of.
+func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
+	left := s.entered - s.deaths
+	if left <= 0 {
+		return nil
+	}
+	e := s.about
+	e.Process, e.Fault, e.Count = "", "", 0
+	at := s.last.Add(time.Nanosecond)
+	e.At += at.Sub(s.first)
+	switch {
+	case depths[s.queue] > 0:
+		return nil // some are there, and nobody knows which
+	case s.delivered > 0:
+		e.Kind = history.Acked
+	default:
+		e.Kind, e.Fault = history.Dropped, excuse(gaps, s.first)
+	}
+	items := make([]Item, left)
+	for i := range items {
+		items[i] = Item{at, e}
+	}
+	return items
+}
+
+// excuse is the fault that may have hidden what became of a message that was there at a time.
+func excuse(gaps []Gap, since time.Time) string {
+	for _, g := range gaps {
+		if since.Before(g.To) {
+			return g.Fault
+		}
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package evidence
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// The lines that say that a guarded write matched no row.
+const (
+	claimRefused = "claim refused"
+	staleWrite   = "stale write rejected"
+)
+
+// Testimony reads a daemon's log, in slog's JSON. What is no such line, a panic's stack for instance, is
+// taken as a line without a time of its own.
+func Testimony(path, process string, start time.Time) []Item {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // the log is for readers; nothing is judged by it
+	}
+	defer func() { _ = f.Close() }()
+	var all []Item
+	last := start
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var fields map[string]any
+		if json.Unmarshal(lines.Bytes(), &fields) != nil {
+			all = append(all, Item{last, history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: lines.Text()}})
+			continue
+		}
+		at, _ := fields["time"].(string)
+		if t, err := time.Parse(time.RFC3339Nano, at); err == nil {
+			last = t
+		}
+		message, _ := fields["msg"].(string)
+		e := history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: inWords(fields)}
+		all = append(all, Item{last, e})
+		if message == claimRefused || strings.HasPrefix(message, staleWrite) {
+			e.Kind, e.Text = history.StaleWrite, ""
+			id, _ := fields["execution"].(float64)
+			epoch, _ := fields["epoch"].(float64)
+			e.Execution, e.Epoch = execution.ID(id), execution.Epoch(epoch)
+			if message == claimRefused {
+				e.To = execution.Running
+			}
+			all = append(all, Item{last, e})
+		}
+	}
+	return all
+}
+
+// inWords is a line as the simulator's log has it: level, message, and the rest by name.
+func inWords(fields map[string]any) string {
+	text := fmt.Sprintf("%v %v", fields["level"], fields["msg"])
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		switch key {
+		case "time", "level", "msg":
+		default:
+			text += fmt.Sprintf(" %s=%v", key, fields[key])
+		}
+	}
+	return text
+}

@@ -1,0 +1,227 @@
+package evidence
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// row is a row of any of the tables, as the trigger wrote it. What a table does not have is zero.
+type row struct {
+	ID            int64      `json:"id"`
+	Execution     int64      `json:"execution"`
+	Status        string     `json:"status"`
+	Epoch         int64      `json:"epoch"`
+	Worker        int64      `json:"worker"`
+	Incarnation   int64      `json:"incarnation"`
+	Dispatches    int64      `json:"dispatches"`
+	Original      int64      `json:"original_execution"`
+	RetryCount    int64      `json:"retry_count"`
+	MaxRetries    int64      `json:"max_retries"`
+	FailureReason string     `json:"failure_reason"`
+	RetryReason   string     `json:"retry_reason"`
+	Reason        string     `json:"reason"`
+	Error         string     `json:"error"`
+	By            string     `json:"written_by"`
+	Writer        int64      `json:"written_incarnation"`
+	Named         int64      `json:"written_epoch"`
+	WrittenReason string     `json:"written_reason"`
+	RetryAt       *time.Time `json:"retry_at"`
+	Deadline      *time.Time `json:"dispatch_deadline"`
+	RunDeadline   *time.Time `json:"run_deadline"`
+	SchedulingAt  *time.Time `json:"scheduling_at"`
+	ScheduledAt   *time.Time `json:"scheduled_at"`
+	StartedAt     *time.Time `json:"started_at"`
+	PublishedAt   *time.Time `json:"published_at"`
+	Ended         *time.Time `json:"ended"`
+	Orchestrated  *time.Time `json:"orchestrated_at"`
+	Created       *time.Time `json:"created"`
+
+	Name       string     `json:"name"`
+	Lifecycle  string     `json:"lifecycle"`
+	Beat       int64      `json:"beat"`
+	Lease      *time.Time `json:"lease_expires_at"`
+	LastBeat   *time.Time `json:"last_heartbeat"`
+	Registered *time.Time `json:"registered_at"`
+}
+
+// translation makes events of one row's change.
+type translation struct {
+	start   time.Time
+	at      time.Time
+	process string
+	was     *row
+	*row
+}
+
+// since is a moment as a time since the start; 0 for none.
+func (x *translation) since(t *time.Time) time.Duration {
+	if t == nil {
+		return 0
+	}
+	return t.Sub(x.start)
+}
+
+// moment is when the database judged the change, where the row says so; the trigger fires a little later.
+func (x *translation) moment(t *time.Time) time.Duration {
+	if t == nil || t.After(x.at) {
+		return x.at.Sub(x.start)
+	}
+	return t.Sub(x.start)
+}
+
+func (x *translation) event(kind history.Kind) history.Event {
+	return history.Event{At: x.at.Sub(x.start), Kind: kind, Process: x.process}
+}
+
+func (x *translation) chain() execution.ID {
+	if x.Original != 0 {
+		return execution.ID(x.Original)
+	}
+	return execution.ID(x.ID)
+}
+
+func (x *translation) execution() ([]history.Event, error) {
+	var events []history.Event
+	status, err := execution.ParseStatus(x.Status)
+	if err != nil {
+		return nil, err
+	}
+	if x.was == nil {
+		e, err := x.created(status)
+		return []history.Event{e}, err
+	}
+	if x.was.Status != x.Status {
+		e, err := x.transition(status)
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	if x.was.PublishedAt == nil && x.PublishedAt != nil {
+		e := x.event(history.PublishedMarked)
+		e.Execution, e.Epoch = execution.ID(x.ID), execution.Epoch(x.Epoch)
+		events = append(events, e)
+	}
+	// A mark that moves is a second handling.
+	if x.Orchestrated != nil && (x.was.Orchestrated == nil || !x.was.Orchestrated.Equal(*x.Orchestrated)) {
+		e := x.event(history.Orchestrated)
+		e.At = x.moment(x.Orchestrated)
+		e.Execution, e.Chain, e.From = execution.ID(x.ID), x.chain(), status
+		e.Count = x.RetryCount // Order finds the retry by it
+		if e.Reason, err = execution.ParseReason(x.FailureReason); err != nil {
+			return nil, err
+		}
+		if x.Ended != nil {
+			e.Due = x.Orchestrated.Sub(*x.Ended)
+		}
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func (x *translation) created(status execution.Status) (e history.Event, err error) {
+	e = x.event(history.Created)
+	e.At = x.moment(x.Created)
+	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
+	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
+	if e.By, err = parsePart(x.By); err != nil {
+		return e, err
+	}
+	e.Reason, err = execution.ParseReason(x.RetryReason)
+	return e, err
+}
+
+func (x *translation) transition(to execution.Status) (e history.Event, err error) {
+	e = x.event(history.Transition)
+	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), to
+	e.Epoch, e.OldEpoch, e.Named = execution.Epoch(x.Epoch), execution.Epoch(x.was.Epoch), execution.Epoch(x.Named)
+	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+	if x.Incarnation == 0 {
+		e.Worker, e.Incarnation = execution.WorkerID(x.was.Worker), execution.Incarnation(x.was.Incarnation)
+	}
+	e.Writer, e.Count = execution.Incarnation(x.Writer), x.Dispatches
+	switch to {
+	case execution.Requested:
+		e.Due = x.since(x.RetryAt)
+	case execution.Scheduling:
+		e.At = x.moment(x.SchedulingAt)
+	case execution.Scheduled:
+		e.At, e.Due = x.moment(x.ScheduledAt), x.since(x.Deadline)
+	case execution.Running:
+		e.At, e.Due = x.moment(x.StartedAt), x.since(x.RunDeadline)
+	case execution.Failed:
+		e.At, e.Text = x.moment(x.Ended), x.Error
+	default:
+		if to.Terminal() {
+			e.At = x.moment(x.Ended)
+		}
+	}
+	if e.From, err = execution.ParseStatus(x.was.Status); err != nil {
+		return e, err
+	}
+	if e.By, err = parsePart(x.By); err != nil {
+		return e, err
+	}
+	e.Reason, err = execution.ParseReason(x.WrittenReason)
+	return e, err
+}
+
+func (x *translation) worker() ([]history.Event, error) {
+	e := x.event(history.WorkerRegistered)
+	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+	if x.was == nil {
+		e.At, e.Due = x.moment(x.Registered), x.since(x.Lease)
+		return []history.Event{e}, nil
+	}
+	var events []history.Event
+	if x.was.Beat != x.Beat {
+		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, x.Beat, x.since(x.Lease)
+		e.At = x.moment(x.LastBeat)
+		events = append(events, e)
+	}
+	if x.was.Lifecycle != x.Lifecycle {
+		life, err := parseLifecycle(x.Lifecycle)
+		if err != nil {
+			return nil, err
+		}
+		e := x.event(history.WorkerLifecycle)
+		e.Worker, e.Incarnation, e.Lifecycle = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation), life
+		events = append(events, e)
+	}
+	return events, nil
+}
+
+func (x *translation) refused() ([]history.Event, error) {
+	e := x.event(history.RefusedResult)
+	e.Execution, e.Epoch, e.Incarnation = execution.ID(x.Execution), execution.Epoch(x.Epoch), execution.Incarnation(x.Incarnation)
+	var err error
+	e.To, err = execution.ParseStatus(x.Status)
+	return []history.Event{e}, err
+}
+
+func (x *translation) deadLetter() ([]history.Event, error) {
+	e := x.event(history.DeadLetterStored)
+	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
+	return []history.Event{e}, nil
+}
+
+func parsePart(name string) (execution.Part, error) {
+	for p := execution.NoPart; int(p) < execution.Parts; p++ {
+		if p.String() == name {
+			return p, nil
+		}
+	}
+	return execution.NoPart, fmt.Errorf("unknown part %q", name)
+}
+
+func parseLifecycle(name string) (execution.Lifecycle, error) {
+	for l := execution.Starting; l <= execution.Lost; l++ {
+		if l.String() == name {
+			return l, nil
+		}
+	}
+	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
+}

@@ -1,0 +1,140 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Witness reads what the shims of one worker's machine wrote about the actions that ran there.
+type Witness struct {
+	// Path is the file, and Machine whose it is.
+	Path, Machine string
+
+	start time.Time
+
+	mu    sync.Mutex
+	read  int64
+	rest  []byte
+	items []Item
+	bad   error
+}
+
+// NewWitness returns a reader; times are counted from start.
+func NewWitness(path, machine string, start time.Time) *Witness {
+	return &Witness{Path: path, Machine: machine, start: start}
+}
+
+// Items is everything so far, and what could not be read.
+func (w *Witness) Items() ([]Item, error) {
+	err := w.poll(func(*history.Event) {})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.items, errors.Join(err, w.bad)
+}
+
+// Alive is how many actions have started and not ended.
+func (w *Witness) Alive() (alive int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.items {
+		if w.items[i].Event.Kind == history.ActionStarted {
+			alive++
+		} else {
+			alive--
+		}
+	}
+	return alive
+}
+
+// Follow hands over what is written as it is written, until ctx ends.
+func (w *Witness) Follow(ctx context.Context, take func(*history.Event)) {
+	for ctx.Err() == nil {
+		_ = w.poll(take) // Items reads again and tells
+		pause(ctx, pollEvery)
+	}
+}
+
+func (w *Witness) poll(take func(*history.Event)) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f, err := os.Open(w.Path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // nothing has run
+	}
+	if err != nil {
+		return fmt.Errorf("reading the witness of %s: %w", w.Machine, err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.Seek(w.read, io.SeekStart); err != nil {
+		return err
+	}
+	more, err := io.ReadAll(f)
+	if err != nil {
+		return fmt.Errorf("reading the witness of %s: %w", w.Machine, err)
+	}
+	w.read += int64(len(more))
+	w.rest = append(w.rest, more...)
+	for {
+		line, rest, whole := bytes.Cut(w.rest, []byte("\n"))
+		if !whole {
+			return nil
+		}
+		w.rest = rest
+		item, err := w.item(line)
+		if err != nil {
+			w.bad = errors.Join(w.bad, fmt.Errorf("the witness of %s: %w in %q", w.Machine, err, line))
+			continue
+		}
+		w.items = append(w.items, item)
+		take(&item.Event)
+	}
+}
+
+func (w *Witness) item(line []byte) (Item, error) {
+	var n struct {
+		Event            string
+		Execution, Epoch int64
+		Wall             int64 `json:"wall_ns"`
+		Mono             int64 `json:"mono_ns"`
+		How              *struct {
+			Code          int
+			Signal, Cause string
+		}
+	}
+	if err := json.Unmarshal(line, &n); err != nil {
+		return Item{}, err
+	}
+	wall := wallOf(time.Duration(n.Mono), time.Unix(0, n.Wall))
+	e := history.Event{
+		At: wall.Sub(w.start), Kind: history.ActionStarted, Process: w.Machine,
+		Execution: execution.ID(n.Execution), Epoch: execution.Epoch(n.Epoch),
+	}
+	if n.Event != "end" {
+		return Item{wall, e}, nil
+	}
+	e.Kind = history.ActionEnded
+	switch {
+	case n.How == nil:
+		return Item{}, errors.New("an end does not say how")
+	case n.How.Cause != "":
+		e.To = execution.Cancelled
+	case n.How.Signal != "":
+		e.To, e.Reason = execution.Failed, execution.Unknown
+	case n.How.Code != 0:
+		e.To = execution.Failed // why is the action's business; Order knows
+	default:
+		e.To = execution.Completed
+	}
+	return Item{wall, e}, nil
+}

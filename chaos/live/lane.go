@@ -1,0 +1,75 @@
+// Package live runs a scenario in the real world: a private PostgreSQL and RabbitMQ, real executors and
+// workers, every connection through a proxy of its own, real faults, and a history from evidence that the
+// daemons can't embellish, judged by the same invariants as a simulated run.
+//
+// A run is not deterministic. What the harness itself decides, the moments of faults, whom they strike and
+// how long actions take, follows from the seed; what the machine makes of it does not.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"handoff/chaos/live/provision"
+)
+
+// Lane is a pair of servers on which one run follows another.
+type Lane struct {
+	servers *provision.Set
+	// bin is the folder of the daemons.
+	bin string
+	// folder holds what the runs need on disk.
+	folder string
+	runs   int
+}
+
+// ErrNoDaemons means that the daemons are not where they should be.
+var ErrNoDaemons = errors.New("the daemons are not built")
+
+// Open starts the servers. bin is the folder of the binaries executor and worker; log receives a line for
+// each thing done, nil for silence.
+func Open(ctx context.Context, bin string, log io.Writer) (*Lane, error) {
+	for _, name := range []string{"executor", "worker"} {
+		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
+			return nil, fmt.Errorf("%w: there is no %s in %s; run make build first", ErrNoDaemons, name, bin)
+		}
+	}
+	servers, err := provision.Up(ctx, provision.Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	l := &Lane{servers: servers, bin: bin, folder: servers.Dir()}
+	return l, nil
+}
+
+// Close takes everything down.
+func (l *Lane) Close() error { return l.servers.Down() }
+
+// through is an address with another host and port, and, for a database, the name of whoever uses it.
+func through(address, hostPort, application string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	u.Host = hostPort
+	if application != "" {
+		q := u.Query()
+		q.Set("application_name", application)
+		u.RawQuery = q.Encode()
+	}
+	return u.String(), nil
+}
+
+// hostPort is where an address leads.
+func hostPort(address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", err
+	}
+	return u.Host, nil
+}

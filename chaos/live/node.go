@@ -1,0 +1,52 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"handoff/chaos/history"
+)
+
+// trace turns the broker's firehose on and listens to it. The broker forgets it when it restarts.
+func (w *world) trace(ctx context.Context) error {
+	vhost := w.mq.Vhost
+	if _, err := w.lane.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf("ok = rabbit_trace:start(<<%q>>).", vhost)); err != nil {
+		return fmt.Errorf("turning the broker's trace on: %w", err)
+	}
+	return w.firehose.Listen(w.ctx, w.observe)
+}
+
+// askDepths asks the queues themselves: what RabbitMQ's lists say of quorum queues is some seconds old. It
+// counts what is ready and what is not acknowledged.
+const askDepths = `[begin
+	{resource, _, _, N} = amqqueue:get_name(Q),
+	{N, case amqqueue:get_type(Q) of
+		rabbit_quorum_queue -> {ok, {_, V}, _} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), V;
+		_ -> [{messages, V}] = rabbit_amqqueue:info(Q, [messages]), V
+	end}
+end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`
+
+var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
+
+// depths are the messages in each queue of the run.
+func (w *world) depths(ctx context.Context) (map[string]int, error) {
+	out, err := w.lane.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf(askDepths, w.mq.Vhost))
+	if err != nil {
+		return nil, fmt.Errorf("counting messages: %w", err)
+	}
+	depths := make(map[string]int)
+	for _, m := range depthEntry.FindAllStringSubmatch(out, -1) {
+		depths[m[1]], _ = strconv.Atoi(m[2]) // digits
+	}
+	if len(depths) == 0 {
+		return nil, fmt.Errorf("counting messages: rabbitmqctl said %q", out)
+	}
+	return depths, nil
+}
+
+// touchEvent is the evidence that a fault made a difference.
+func touchEvent(x *injection) history.Event {
+	return history.Event{Kind: history.FaultTouched, Fault: x.fault.Name, Text: string(x.fault.Kind)}
+}

@@ -1,0 +1,110 @@
+package live
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"handoff/chaos/verdict"
+)
+
+// Stall is a time in which the machine did not do its work.
+type Stall struct {
+	// What stood still.
+	What string
+	// At is when it began, counted from the start of the run, and For how long it took.
+	At, For time.Duration
+}
+
+// noise watches the machine while a run is going on: whether this process is woken in time, and whether the
+// disk takes a write in time. A lease can't be kept on a machine that stands still.
+type noise struct {
+	began time.Time
+	once  sync.Once
+	end   chan struct{}
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex
+	stalls []Stall
+}
+
+const (
+	// wakeEvery and syncEvery are the periods of the two probes.
+	wakeEvery = 10 * time.Millisecond
+	syncEvery = 250 * time.Millisecond
+	// leastStall is what is recorded at all.
+	leastStall = 100 * time.Millisecond
+)
+
+func watchNoise(folder string) *noise {
+	n := &noise{began: time.Now(), end: make(chan struct{})}
+	n.tasks.Go(func() {
+		n.probe(wakeEvery, "the harness was not woken", func() {})
+	})
+	n.tasks.Go(func() {
+		path := filepath.Join(folder, "probe")
+		n.probe(syncEvery, "the disk did not take a write", func() { _ = syncFile(path) })
+	})
+	return n
+}
+
+// syncFile writes a file and waits for the disk.
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write([]byte("probe")); err == nil {
+		err = f.Sync()
+	}
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// probe does something every so often, and records when it took too long.
+func (n *noise) probe(every time.Duration, what string, do func()) {
+	for {
+		began := time.Now()
+		do()
+		select {
+		case <-n.end:
+			return
+		case <-time.After(every):
+		}
+		if late := time.Since(began) - every; late >= leastStall {
+			n.mu.Lock()
+			n.stalls = append(n.stalls, Stall{what, began.Sub(n.began), late})
+			n.mu.Unlock()
+		}
+	}
+}
+
+// stop ends the watch and returns what it saw.
+func (n *noise) stop() []Stall {
+	n.once.Do(func() { close(n.end) })
+	n.tasks.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.stalls
+}
+
+// noisy says why violations are not to be trusted: a stall of more than a quarter of the lease that ended
+// less than a lease before one of them. Empty if they are.
+func noisy(violations []verdict.Violation, stalls []Stall, lease time.Duration) string {
+	for _, s := range stalls {
+		if s.For <= lease/4 {
+			continue
+		}
+		for i := range violations {
+			v := &violations[i]
+			if v.At >= s.At && v.At <= s.At+s.For+lease {
+				return fmt.Sprintf("%s for %v at %v, and the violation at %v is within a lease of it", s.What, s.For.Round(time.Millisecond), s.At.Round(time.Millisecond), v.At.Round(time.Millisecond))
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,241 @@
+package live
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/evidence"
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/wire"
+	"handoff/core/config"
+	"handoff/scenarios"
+)
+
+// process is one daemon of the cluster, across its restarts.
+type process struct {
+	w      *world
+	name   string
+	spec   *scenarios.Worker // nil for executors
+	daemon *cluster.Daemon
+	// links are the ways to the servers, by the names that scenarios use.
+	links map[string]*wire.Link
+
+	mu       sync.Mutex
+	stopping bool
+	killing  bool
+	paused   bool
+	// ended is called at the next end of the process.
+	ended func()
+}
+
+// makeProcesses makes what the scenario's cluster consists of.
+func (w *world) makeProcesses() error {
+	count := w.scenario.Cluster.Executors + len(w.scenario.Cluster.Workers)
+	ports, err := provision.FreePorts(count)
+	if err != nil {
+		return err
+	}
+	for i, name := range w.scenario.Cluster.ExecutorNames() {
+		if err := w.makeProcess(name, nil, ports[i]); err != nil {
+			return err
+		}
+	}
+	for i := range w.scenario.Cluster.Workers {
+		spec := &w.scenario.Cluster.Workers[i]
+		if err := w.makeProcess(spec.Name, spec, ports[w.scenario.Cluster.Executors+i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) error {
+	p := &process{w: w, name: name, spec: spec, links: make(map[string]*wire.Link)}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
+	env, err := p.environment()
+	if err != nil {
+		return err
+	}
+	args := []string{"--name", name}
+	program := "executor"
+	if spec == nil {
+		args = append(args, "--listen", address)
+	} else {
+		program = "worker"
+		args = append(args, "--health-listen", address, "--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
+		witness := filepath.Join(w.folder, "witness-"+name)
+		env = append(env, "HANDOFF_WITNESS="+witness)
+		w.witnesses = append(w.witnesses, evidence.NewWitness(witness, name, w.began))
+	}
+	if w.options.Flaw != "" {
+		args = append(args, "--flaw", w.options.Flaw)
+	}
+	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{
+		Name: w.label + "-" + name, Path: filepath.Join(w.lane.bin, program), Args: args, Env: env,
+	})
+	w.processes = append(w.processes, p)
+	return nil
+}
+
+// environment is what the daemon is started with: its configuration, and servers behind its own links.
+func (p *process) environment() ([]string, error) {
+	w := p.w
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
+	for _, server := range []struct{ name, url, variable, application string }{
+		{scenarios.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
+		{scenarios.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
+	} {
+		at, err := hostPort(server.url)
+		if err != nil {
+			return nil, err
+		}
+		link, err := w.wire.Link(w.label+"/"+p.name+"/"+server.name, at)
+		if err != nil {
+			return nil, err
+		}
+		p.links[server.name] = link
+		url, err := through(server.url, link.Address, server.application)
+		if err != nil {
+			return nil, err
+		}
+		env = append(env, server.variable+"="+url)
+	}
+	c := w.config
+	if p.spec != nil && p.spec.Concurrency > 0 {
+		c.Worker.Concurrency = p.spec.Concurrency
+	}
+	root := reflect.ValueOf(c)
+	for _, l := range config.Leaves() {
+		env = append(env, fmt.Sprintf("%s=%v", config.EnvName(l.Path), root.FieldByIndex(l.Index)))
+	}
+	return env, nil
+}
+
+// process returns a process by name, nil if there is none.
+func (w *world) process(name string) *process {
+	for _, p := range w.processes {
+		if p.name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (p *process) alive() bool {
+	r := p.daemon.Process()
+	return r != nil && r.Running()
+}
+
+// start starts the process, or starts it again, and returns without waiting for it to be ready.
+func (p *process) start() error {
+	if p.alive() {
+		return nil
+	}
+	p.mu.Lock()
+	p.stopping, p.killing, p.paused = false, false, false
+	p.mu.Unlock()
+	p.w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
+	if err := p.daemon.Launch(); err != nil {
+		return err
+	}
+	running := p.daemon.Process()
+	go func() {
+		if running.Wait(p.w.ctx) == nil {
+			p.over(running)
+		}
+	}()
+	return nil
+}
+
+// over notes how the process ended.
+func (p *process) over(running *provision.Process) {
+	p.mu.Lock()
+	stopping, killing, ended := p.stopping, p.killing, p.ended
+	p.ended = nil
+	p.mu.Unlock()
+	switch {
+	case killing:
+		p.w.emit(history.Event{Kind: history.ProcessCrashed, Process: p.name})
+	case stopping:
+		p.w.emit(history.Event{Kind: history.ProcessStopped, Process: p.name})
+	case p.w.ctx.Err() == nil:
+		p.w.emit(history.Event{Kind: history.ProcessCrashed, Process: p.name})
+		p.w.fail(fmt.Sprintf("%s ended by itself: %s", p.name, lastLines(running.Log())))
+	}
+	if ended != nil {
+		ended()
+	}
+}
+
+// lastLines is the end of a log.
+func lastLines(path string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4000
+	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
+}
+
+// crash ends the process at once.
+func (p *process) crash() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.killing = true
+	p.mu.Unlock()
+	p.daemon.Process().Kill()
+}
+
+// terminate asks the process to stop gracefully.
+func (p *process) terminate() {
+	if !p.alive() {
+		return
+	}
+	p.mu.Lock()
+	p.stopping = true
+	p.mu.Unlock()
+	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	p.daemon.Process().Terminate()
+}
+
+// stopDaemons ends every process without asking: the run is over and its evidence complete.
+func (w *world) stopDaemons() {
+	w.cancel()
+	for _, p := range w.processes {
+		if r := p.daemon.Process(); r != nil && r.Running() {
+			r.Resume()
+			r.Kill()
+		}
+	}
+	// Their shims end the actions that were left.
+	deadline := time.Now().Add(5 * time.Second)
+	for _, x := range w.witnesses {
+		for {
+			_, _ = x.Items()
+			if x.Alive() == 0 || time.Now().After(deadline) {
+				break
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+}
+
+// testimony is what the daemons logged.
+func (w *world) testimony() []evidence.Item {
+	var all []evidence.Item
+	for _, p := range w.processes {
+		if r := p.daemon.Process(); r != nil {
+			all = append(all, evidence.Testimony(r.Log(), p.name, w.began)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,192 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/scenarios"
+)
+
+// Target is one scenario under one profile.
+type Target struct {
+	Scenario *scenarios.Scenario
+	Profile  config.Profile
+}
+
+// String is the target as messages name it.
+func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
+
+// Plan says what is run.
+type Plan struct {
+	Targets []Target
+	// First is the first seed, Seeds how many there are for each target.
+	First uint64
+	Seeds int
+	Scale float64
+	Flaw  string
+	// Lanes is how many runs go on at a time, each on servers of its own.
+	Lanes int
+	// Bin is the folder of the daemons.
+	Bin string
+	// Log receives a line for each thing that is done, nil for silence.
+	Log io.Writer
+	// Done is told after every run, by one goroutine at a time.
+	Done func(Target, *Result)
+}
+
+// Outcome is what a plan comes to.
+type Outcome struct {
+	// Scenarios are in the order of the targets.
+	Scenarios []*verdict.Scenario
+	// Records are the stories of the first failing run of every target that failed.
+	Records []*verdict.Record
+	// Repeated counts runs that were done again because the environment was too noisy.
+	Repeated int
+	// Interrupted says that not everything was run.
+	Interrupted bool
+	Wall        time.Duration
+}
+
+// job is one run.
+type job struct {
+	target int
+	seed   uint64
+}
+
+// Execute runs a plan. An error means that the environment did not come up, or broke down; what was done
+// until then is returned with it.
+func Execute(ctx context.Context, p Plan) (*Outcome, error) {
+	began := time.Now()
+	out := &Outcome{}
+	for _, t := range p.Targets {
+		e := t.Scenario.Expect(t.Profile)
+		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
+			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenarios.Live), Strategy: "real", Profile: t.Profile,
+			Digest: t.Scenario.Digest, Flaw: p.Flaw,
+		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
+	}
+	jobs := make(chan job, len(p.Targets)*p.Seeds)
+	for n := range p.Seeds {
+		for i := range p.Targets {
+			jobs <- job{i, p.First + uint64(n)}
+		}
+	}
+	close(jobs)
+	x := &planned{plan: p, out: out, records: make(map[int]*verdict.Record)}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var lanes sync.WaitGroup
+	for range min(p.Lanes, len(p.Targets)*p.Seeds) {
+		lanes.Go(func() {
+			if err := x.lane(running, jobs); err != nil {
+				x.broke(err)
+				stop()
+			}
+		})
+	}
+	lanes.Wait()
+	for i := range p.Targets {
+		out.Scenarios[i].Judge()
+		if r := x.records[i]; r != nil {
+			out.Records = append(out.Records, r)
+		}
+	}
+	out.Interrupted = x.done < len(p.Targets)*p.Seeds
+	out.Wall = time.Since(began)
+	return out, x.err
+}
+
+// planned is a plan under way.
+type planned struct {
+	plan Plan
+
+	mu      sync.Mutex
+	out     *Outcome
+	records map[int]*verdict.Record
+	done    int
+	err     error
+}
+
+func (x *planned) broke(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err = err
+	}
+}
+
+// lane takes jobs until there is none.
+func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
+	if ctx.Err() != nil {
+		return nil
+	}
+	l, err := Open(ctx, x.plan.Bin, x.plan.Log)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() {
+		if closed := l.Close(); err == nil {
+			err = closed
+		}
+	}()
+	for j := range jobs {
+		if ctx.Err() != nil {
+			return nil
+		}
+		t := x.plan.Targets[j.target]
+		r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: x.plan.Flaw}, x.again)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
+		}
+		x.add(j, r)
+	}
+	return nil
+}
+
+// once runs a target, and runs it a second time where the environment was too noisy for a verdict. A
+// second noisy run proves nothing, and is never a pass.
+func (l *Lane) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
+	r, err := l.Run(ctx, t.Scenario, t.Profile, o)
+	if err != nil || r.Noise == "" {
+		return r, err
+	}
+	again()
+	r, err = l.Run(ctx, t.Scenario, t.Profile, o)
+	if err == nil && r.Noise != "" {
+		r.Violations, r.GaveUp = nil, "inconclusive (environment): "+r.Noise
+	}
+	return r, err
+}
+
+func (x *planned) again() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.out.Repeated++
+}
+
+func (x *planned) add(j job, r *Result) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	sc := x.out.Scenarios[j.target]
+	sc.Add(&r.Run)
+	sc.Wall += r.Wall
+	x.done++
+	if failures := r.Failures(); len(failures) > 0 && x.records[j.target] == nil {
+		r.Violations = failures
+		x.records[j.target] = &r.Record
+	}
+	if x.plan.Done != nil {
+		x.plan.Done(x.plan.Targets[j.target], r)
+	}
+}

@@ -1,0 +1,236 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"handoff/chaos/history"
+	"handoff/chaos/live/evidence"
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/wire"
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/store/postgres"
+	"handoff/scenarios"
+)
+
+// world is one run.
+type world struct {
+	lane     *Lane
+	scenario *scenarios.Scenario // scaled
+	profile  config.Profile
+	config   config.Config // scaled
+	options  Options
+	label    string
+	folder   string
+	began    time.Time
+	// ready is when the cluster was up: the moment 0 of the scenario.
+	ready time.Duration
+
+	ctx    context.Context //nolint:containedctx // of everything that the run starts
+	cancel context.CancelFunc
+
+	db    *provision.DB
+	mq    *provision.MQ
+	store *postgres.Store
+	pool  *pgxpool.Pool
+	wire  *wire.Wire
+
+	database   *evidence.Database
+	firehose   *evidence.Firehose
+	witnesses  []*evidence.Witness
+	noise      *noise
+	lastDepths map[string]int
+
+	processes  []*process // executors, then workers
+	injector   *injector
+	submitting atomic.Int64
+	clients    sync.WaitGroup
+
+	mu       sync.Mutex
+	happened []evidence.Item
+	why      string
+}
+
+// newWorld makes the database, the virtual host and the links; nothing runs yet.
+func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Profile, o Options) (w *world, err error) {
+	l.runs++
+	w = &world{
+		lane: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), wire: wire.New(), began: time.Now().Round(0),
+	}
+	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	defer func() {
+		if err != nil {
+			w.close()
+		}
+	}()
+	w.folder = filepath.Join(l.folder, w.label)
+	if err := os.MkdirAll(w.folder, 0o755); err != nil {
+		return nil, err
+	}
+	if w.db, err = l.servers.Postgres.CreateDatabase(ctx); err != nil {
+		return nil, fmt.Errorf("making a database: %w", err)
+	}
+	if w.mq, err = l.servers.RabbitMQ.CreateVhost(ctx); err != nil {
+		return nil, fmt.Errorf("making a virtual host: %w", err)
+	}
+	if err := w.prepareDatabase(ctx); err != nil {
+		return nil, err
+	}
+	w.database = evidence.NewDatabase(w.db.URL, w.began)
+	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
+	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
+	w.injector = newInjector(w)
+	return w, w.makeProcesses()
+}
+
+// prepareDatabase migrates the schema, installs the evidence, and stores the actions.
+func (w *world) prepareDatabase(ctx context.Context) (err error) {
+	url, err := through(w.db.URL, mustHost(w.db.URL), client)
+	if err != nil {
+		return err
+	}
+	if w.store, err = postgres.Open(ctx, url, postgres.Options{Migrate: true}); err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	if w.pool, err = pgxpool.New(ctx, w.db.URL); err != nil {
+		return fmt.Errorf("opening the database: %w", err)
+	}
+	if err := evidence.Install(ctx, w.db.URL); err != nil {
+		return err
+	}
+	all, err := actions(w.scenario, w.options.Seed, w.folder)
+	if err != nil {
+		return err
+	}
+	if err := w.store.PutActions(ctx, all); err != nil {
+		return fmt.Errorf("storing the actions: %w", err)
+	}
+	return nil
+}
+
+func mustHost(url string) string {
+	host, _ := hostPort(url) // it is the provision package's own
+	return host
+}
+
+// now is the time since the run began.
+func (w *world) now() time.Duration { return time.Since(w.began) }
+
+// emit writes what the harness itself did or saw, now.
+func (w *world) emit(e history.Event) {
+	wall := time.Now().Round(0)
+	e.At = wall.Sub(w.began)
+	w.mu.Lock()
+	w.happened = append(w.happened, evidence.Item{Wall: wall, Event: e})
+	w.mu.Unlock()
+	w.observe(&e)
+}
+
+// observe is told of everything as it is seen, to find the triggers of faults.
+func (w *world) observe(e *history.Event) { w.injector.triggers(e) }
+
+func (w *world) own() []evidence.Item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.happened
+}
+
+// fail notes that a process ended that nobody had ended: the first one is the run's end.
+func (w *world) fail(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == "" {
+		w.why = why
+	}
+}
+
+func (w *world) broken() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
+}
+
+// start starts the cluster, and then the workload and the faults.
+func (w *world) start() error {
+	if err := w.trace(w.ctx); err != nil {
+		return err
+	}
+	go w.database.Follow(w.ctx, w.observe)
+	for _, x := range w.witnesses {
+		go x.Follow(w.ctx, w.observe)
+	}
+	w.noise = watchNoise(w.folder)
+	for _, p := range w.processes {
+		if p.spec == nil || p.spec.Starts == 0 {
+			if err := p.start(); err != nil {
+				return err
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, readyWithin)
+	defer cancel()
+	for _, p := range w.processes {
+		if p.daemon.Process() == nil {
+			continue
+		}
+		if err := p.daemon.Ready(ctx); err != nil {
+			return fmt.Errorf("starting the cluster: %w", err)
+		}
+	}
+	w.ready = w.now()
+	for _, p := range w.processes {
+		if p.spec != nil && p.spec.Starts > 0 {
+			w.after(p.spec.Starts, func() { _ = p.start() })
+		}
+	}
+	w.submit()
+	w.injector.arm()
+	return nil
+}
+
+// readyWithin bounds the start of a cluster.
+const readyWithin = time.Minute
+
+// after calls f later, unless the run is over by then.
+func (w *world) after(d time.Duration, f func()) {
+	timer := time.AfterFunc(d, func() {
+		if w.ctx.Err() == nil {
+			f()
+		}
+	})
+	context.AfterFunc(w.ctx, func() { timer.Stop() })
+}
+
+// close ends whatever the run has started.
+func (w *world) close() {
+	w.cancel()
+	w.stopDaemons()
+	w.clients.Wait()
+	w.wire.Close()
+	if w.noise != nil {
+		w.noise.stop()
+	}
+	if w.pool != nil {
+		w.pool.Close()
+	}
+	if w.store != nil {
+		w.store.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	if w.db != nil {
+		_ = w.db.Drop(ctx) // the whole server goes when the lane is closed
+	}
+	if w.mq != nil {
+		_ = w.mq.Drop(ctx)
+	}
+	_ = os.RemoveAll(w.folder)
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"handoff/chaos/live"
+	"handoff/chaos/live/provision"
+	"handoff/chaos/verdict"
+	"handoff/scenarios"
+	"handoff/sim/explore"
+)
+
+// defaultScale is the smallest time scale that the default configuration allows: AMQP heartbeats of 5 s
+// become the second that is their least.
+const defaultScale = 0.2
+
+// runLive runs scenarios on real servers and real daemons.
+func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
+	targets, notes, err := choose(args, f.profile, scenarios.Live)
+	if err != nil {
+		return err
+	}
+	targets, unable, err := a.expressible(targets, len(args) > 0, f.scale)
+	if err != nil {
+		return err
+	}
+	if err := f.prepare(); err != nil {
+		return err
+	}
+	for _, note := range append(notes, unable...) {
+		fmt.Fprintln(a.err, note)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return broken("finding the daemons beside this binary: %v", err)
+	}
+	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+		return broken("%v", err)
+	}
+	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Flaw: f.flaw, Lanes: f.lanes, Bin: filepath.Dir(self)}
+	if f.oneSeed {
+		plan.First, plan.Seeds = f.seed, 1
+	}
+	for _, t := range targets {
+		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile})
+	}
+	if !f.quiet {
+		plan.Log = a.err
+		plan.Done = a.liveRun
+	}
+	done, err := live.Execute(ctx, plan)
+	out := a.liveOutcome(done, targets, f)
+	a.sweepResult(out, targets, nil, f.out)
+	if done.Repeated > 0 {
+		fmt.Fprintf(a.out, "%s repeated because the machine stood still for too long\n", plural(done.Repeated, "run"))
+	}
+	if len(unable) > 0 {
+		fmt.Fprintf(a.out, "%s not expressible in the live world\n", plural(len(unable), "scenario"))
+	}
+	if failed := f.write(out); failed != nil {
+		return broken("the runs are done, but their report is not: %v", failed)
+	}
+	if err != nil {
+		if errors.Is(err, live.ErrNoDaemons) {
+			return broken("%v", err)
+		}
+		return broken("the environment failed: %v", err)
+	}
+	a.code = out.Sweep.Verdict.ExitCode()
+	return nil
+}
+
+// expressible leaves out what the live world can't do; what was named is refused.
+func (a *app) expressible(targets []explore.Target, named bool, scale float64) (able []explore.Target, notes []string, err error) {
+	for _, t := range targets {
+		why := live.Unable(t.Scenario, t.Profile, scale)
+		switch {
+		case why == "":
+			able = append(able, t)
+		case named:
+			return nil, nil, usage("%s is not expressible in the live world: %s", t, why)
+		default:
+			notes = append(notes, fmt.Sprintf("not expressible: %s: %s", t, why))
+		}
+	}
+	if len(able) == 0 {
+		return nil, nil, usage("nothing is left to run")
+	}
+	return able, notes, nil
+}
+
+// liveRun says how one run went.
+func (a *app) liveRun(t live.Target, r *live.Result) {
+	word := verdict.Pass
+	why := ""
+	switch failures := r.Failures(); {
+	case len(failures) > 0:
+		word, why = verdict.Fail, failures[0].Rule()+": "+failures[0].Message
+	case r.GaveUp != "":
+		word, why = verdict.Inconclusive, r.GaveUp
+	}
+	fmt.Fprintf(a.err, "%s %s, seed %d, in %v %s\n", a.err.verdict(word.String()), t, r.Seed, r.Wall.Round(100*time.Millisecond), why)
+}
+
+// liveOutcome makes of a live plan's outcome what every sweep ends in.
+func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
+	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
+	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}
+	out.Sweep.Judge()
+	reproduce := func(name string, t explore.Target, seed uint64) string {
+		command := fmt.Sprintf("bin/chaos run %s --world live --time-scale %v --profile %s --seed %d", name, f.scale, t.Profile, seed)
+		if f.flaw != "" {
+			command += " --flaw " + f.flaw
+		}
+		return command
+	}
+	for i, t := range targets {
+		for j := range done.Scenarios[i].Violations {
+			v := &done.Scenarios[i].Violations[j]
+			v.Reproduce = reproduce(t.Argument(), t, v.Seed)
+		}
+		for _, r := range done.Records {
+			if r.Scenario != t.Scenario.Name || r.Profile != t.Profile {
+				continue
+			}
+			for j := range r.Violations {
+				v := &r.Violations[j]
+				v.Reproduce, v.Causes = reproduce(t.Argument(), t, v.Seed), explore.Causes(r, v)
+			}
+		}
+	}
+	return out
+}
