@@ -43,19 +43,12 @@ func (a *app) up(ctx context.Context, workers int) error {
 	if err != nil {
 		return broken("finding the daemons beside this binary: %v", err)
 	}
-	actions, err := os.MkdirTemp("", "handoff-actions-*")
-	if err != nil {
-		return broken("making a folder for actions: %v", err)
-	}
-	defer func() { _ = os.RemoveAll(actions) }()
-	if err := os.WriteFile(filepath.Join(actions, "echo.yaml"), []byte(echoAction), 0o600); err != nil {
-		return broken("writing an action: %v", err)
-	}
 	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
 	c, err := cluster.Up(ctx, cluster.Options{
-		Bin: filepath.Dir(self), Executors: 1, Workers: workers, Actions: actions, Servers: provision.Options{Log: a.err},
+		Bin: filepath.Dir(self), Executors: 1, Workers: workers,
+		ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: provision.Options{Log: a.err},
 	})
 	if err != nil {
 		return broken("%v", err)

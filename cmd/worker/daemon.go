@@ -77,21 +77,28 @@ func (d *daemon) announce(ctx context.Context) {
 		slog.String("shutdown_timeout", c.ShutdownTimeout.String()), slog.String("stop_grace_period_at_least", longest.String()))
 }
 
-// open connects to the database as often as it takes. The schema is the executors' business.
+// open connects to the database as often as it takes, and waits until an executor has made the schema.
 func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		db, err := postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{})
 		if err == nil {
-			return db, nil
+			if err = db.SchemaReady(ctx); err == nil {
+				return db, nil
+			}
+			db.Close()
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if !store.Retriable(err) {
+		switch {
+		case errors.Is(err, postgres.ErrNoSchema):
+			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for an executor to make the database's schema")
+		case !store.Retriable(err):
 			return nil, fmt.Errorf("connecting to the database: %w", err)
+		default:
+			d.log.LogAttrs(ctx, slog.LevelWarn, "connecting to the database failed, trying again", slog.Any("error", err))
 		}
-		d.log.LogAttrs(ctx, slog.LevelWarn, "connecting to the database failed, trying again", slog.Any("error", err))
 		if err := backoff.Wait(ctx); err != nil {
 			return nil, err
 		}

@@ -28,6 +28,9 @@ type Options struct {
 	Runtimes string
 	// Actions is a folder of action files that the first executor puts into the database; may be empty.
 	Actions string
+	// ActionFiles are such files by name, written to a folder that goes away with the servers; instead of
+	// Actions.
+	ActionFiles map[string]string
 	// Env holds configuration for every daemon, as HANDOFF_… variables.
 	Env map[string]string
 	// Servers adds to what is asked of the servers; PostgreSQL and RabbitMQ are always private.
@@ -78,6 +81,11 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if o.ActionFiles != nil {
+		if o.Actions, err = c.writeActions(o.ActionFiles); err != nil {
+			return err
+		}
+	}
 	env := c.environment(o)
 	for i := range o.Executors {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[i])
@@ -102,6 +110,21 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		return err
 	}
 	return each(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
+}
+
+// writeActions makes a folder of action files in the servers' directory, so that it shares their end however
+// this process ends.
+func (c *Cluster) writeActions(files map[string]string) (string, error) {
+	dir := filepath.Join(c.Servers.Dir(), "actions")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(files[name]), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
 }
 
 func (c *Cluster) daemon(name, path, address string, args, env []string) *Daemon {

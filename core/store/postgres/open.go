@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -105,6 +106,34 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// ErrNoSchema says that nobody has migrated the database as far as this program needs.
+var ErrNoSchema = errors.New("the schema is not there yet; an executor makes it when it starts")
+
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. What does
+// not migrate by itself asks before its first step.
+func (s *Store) SchemaReady(ctx context.Context) error {
+	latest, err := migrations.Latest()
+	if err != nil {
+		return fmt.Errorf("postgres: %w", err)
+	}
+	const op = "reading the version of the schema"
+	exists := false
+	err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&exists) },
+		"select to_regclass($1) is not null", "schema_version")
+	if err != nil {
+		return err
+	}
+	var applied int64
+	if exists {
+		err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&applied) },
+			"select coalesce(max(version), 0) from schema_version where version <= $1", latest)
+	}
+	if err == nil && applied < latest {
+		return ErrNoSchema
+	}
+	return err
 }
 
 // Close waits for the calls under way and ends all connections.

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"handoff/chaos/live/provision"
+)
+
+// However `chaos up` ends, no process and no port is left behind, and its directory is gone at once or, where
+// it could not clean up, with the next start. SIGQUIT ends a Go program as a panic does.
+func TestUpLeavesNothingBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system three times")
+	}
+	if err := provision.EnsureInstalled(t.Context(), os.Stderr); err != nil {
+		var missing *provision.UnavailableError
+		if !errors.As(err, &missing) || os.Getenv("CI") == "true" && !missing.OnlyWithout() {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	left := ""
+	for _, end := range []struct {
+		how    string
+		signal syscall.Signal
+		cleans bool
+	}{{"kill -9", syscall.SIGKILL, false}, {"panic", syscall.SIGQUIT, false}, {"Ctrl-C", syscall.SIGINT, true}} {
+		up := startUp(t, bin)
+		if left != "" {
+			if _, err := os.Stat(left); !os.IsNotExist(err) {
+				t.Errorf("%s: the directory of the run before is still there: %v", end.how, err)
+			}
+		}
+		if err := up.cmd.Process.Signal(end.signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = up.cmd.Wait() // how it ended was asked for
+		up.gone(t, end.how)
+		_, err := os.Stat(up.dir)
+		if end.cleans && !os.IsNotExist(err) {
+			t.Errorf("%s: %s is left behind: %v", end.how, up.dir, err)
+		}
+		left = up.dir
+	}
+}
+
+// running is one `chaos up`.
+type running struct {
+	cmd       *exec.Cmd
+	dir       string
+	addresses []string
+}
+
+func startUp(t *testing.T, bin string) *running {
+	t.Helper()
+	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "up", "--workers", "1")}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		switch {
+		case strings.HasPrefix(lines.Text(), "Ctrl-C"):
+			if r.dir == "" || len(r.addresses) != 3 {
+				t.Fatalf("it says neither where its logs are nor three addresses: %+v", r)
+			}
+			return r
+		case len(fields) == 2 && fields[0] == "logs":
+			r.dir = fields[1]
+		case len(fields) == 2 && strings.Contains(fields[1], "://"):
+			u, err := url.Parse(fields[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.addresses = append(r.addresses, u.Host)
+		}
+	}
+	t.Fatal("it ended before it was ready")
+	return nil
+}
+
+// gone waits until no process mentions the directory and nobody listens any more.
+func (r *running) gone(t *testing.T, how string) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		left := r.processes()
+		for _, address := range r.addresses {
+			if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
+				_ = conn.Close()
+				left = append(left, address)
+			}
+		}
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: these are left: %q", how, left)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// processes are those that were started with the directory in their arguments, environment or as their own.
+func (r *running) processes() (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		cwd, _ := os.Readlink(dir + "/cwd")
+		arguments, _ := os.ReadFile(dir + "/cmdline")
+		environment, _ := os.ReadFile(dir + "/environ")
+		if strings.HasPrefix(cwd, r.dir) || strings.Contains(string(arguments)+string(environment), r.dir) {
+			found = append(found, filepath.Base(dir)+" "+strings.ReplaceAll(string(arguments), "\x00", " "))
+		}
+	}
+	return found
+}
