@@ -9,8 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/conformance"
 	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
+	"handoff/scenarios"
 )
 
 //go:embed page/page.html
@@ -47,6 +49,11 @@ type page struct {
 
 	Results  []resultRow
 	Coverage coverage
+
+	// Simulated says that models took part, whose differences from the real servers are listed then.
+	Simulated   bool
+	Differences []conformance.Difference
+	Agreed      []conformance.Result
 
 	Records        []string
 	RecordsLeftOut int
@@ -165,6 +172,9 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 	p := &page{
 		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted,
 		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list),
+	}
+	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenarios.Sim) }) {
+		p.Simulated, p.Differences, p.Agreed = true, conformance.Differences(), conformance.Results()
 	}
 	switch s.Verdict {
 	case verdict.Pass:

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"html/template"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/conformance"
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -234,6 +236,25 @@ func TestPageIsTheSameTwice(t *testing.T) {
 	}
 	if !bytes.Equal(pages[0].Bytes(), pages[1].Bytes()) {
 		t.Error("the same results give two different pages")
+	}
+}
+
+// A reader of a simulated verdict is told how far to trust the models behind it.
+func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
+	sweep, _ := synthetic()
+	for world, want := range map[string]int{"sim": 1, "live": 0} {
+		for _, sc := range sweep.Scenarios {
+			sc.World = world
+		}
+		got := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
+		if n := strings.Count(got, `<section id="models"`); n != want {
+			t.Errorf("world %s: %d sections about the models, want %d", world, n, want)
+		}
+		for _, d := range conformance.Differences() {
+			if n := strings.Count(got, template.HTMLEscapeString(d.What)); n < want || want == 0 && n > 0 {
+				t.Errorf("world %s: %d times %q", world, n, d.What)
+			}
+		}
 	}
 }
 

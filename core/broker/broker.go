@@ -119,7 +119,7 @@ type Death struct {
 	Queue  string
 	Reason DeathReason
 	Count  int
-	// Time is when it died there first, on the broker's clock.
+	// Time is when it died there first, on the broker's clock, in whole seconds.
 	Time time.Time
 }
 

@@ -2,6 +2,7 @@ package simbroker
 
 import (
 	"slices"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/broker"
@@ -79,10 +80,10 @@ func (q *queue) retryHeld() {
 }
 
 // recordDeath returns x-death with one more death: one entry for each queue and reason, the newest
-// first, the time being that of the first death there (rule 18). The older entries turn round with
+// first, the time being that of the first death there, in whole seconds (rule 18). The older entries turn round with
 // each death: the broker builds the list anew from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
-	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall()}
+	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall().Truncate(time.Second)}
 	all := make([]broker.Death, 1, len(deaths)+1)
 	for _, d := range slices.Backward(deaths) {
 		if d.Queue == queue && d.Reason == reason {

@@ -15,6 +15,8 @@ func model(t *testing.T, body func(s storetest.Subject)) {
 		body(storetest.Subject{Store: b.c, Advance: func(d time.Duration) {
 			if d > 0 {
 				b.sleep(d)
+			} else {
+				b.db.StepClock(d)
 			}
 		}})
 	})

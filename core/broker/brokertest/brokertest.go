@@ -1,7 +1,7 @@
 // Package brokertest is the contract of broker.Broker: one body of cases and of random command
 // sequences that runs on the model and on RabbitMQ. The cases carry the numbers of the list of rules
 // that were reproduced on the real broker. What they pin is what clients observe; where the two
-// differ, the model is wrong until shown otherwise. Accepted lists what may differ.
+// differ, the model is wrong until shown otherwise; chaos/conformance lists what may differ.
 package brokertest
 
 import (
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -133,14 +134,21 @@ func (c *Case) types() []string {
 	return c.Types
 }
 
-// Run runs every case, so many at a time, and after them what has to outlast a restart.
-func Run(t *testing.T, world World, atOnce int) {
+// Run runs every case, so many at a time, and after them what has to outlast a restart. It returns how
+// many cases were run, and how many this subject can't be asked.
+func Run(t *testing.T, world World, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
+	var asked, passedOver atomic.Int64
 	for i, c := range Cases() {
 		for _, queueType := range c.types() {
 			run := func(t *testing.T) {
 				t.Run(queueType+"/"+c.Name, func(t *testing.T) {
-					c.run(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i))
+					if c.run(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
+						asked.Add(1)
+						return
+					}
+					passedOver.Add(1)
+					t.Skip("this subject can't do that")
 				})
 			}
 			if c.Alone {
@@ -156,8 +164,24 @@ func Run(t *testing.T, world World, atOnce int) {
 			run(t)
 		}
 	})
-	t.Run("restart", func(t *testing.T) { runRestarts(t, world, false) })
-	t.Run("kill", func(t *testing.T) { runRestarts(t, world, true) })
+	for _, name := range []string{"restart", "kill"} {
+		t.Run(name, func(t *testing.T) {
+			n := runRestarts(t, world, name == "kill")
+			if asked.Add(int64(n)); n == 0 {
+				passedOver.Add(restartCases())
+				t.Skip("this subject can't do that")
+			}
+		})
+	}
+	return int(asked.Load()), int(passedOver.Load())
+}
+
+// restartCases is how many cases outlast a restart.
+func restartCases() (n int64) {
+	for _, c := range outlastingCases() {
+		n += int64(len(c.types()))
+	}
+	return n
 }
 
 // atATime calls do for 0 to n-1. Parallel tests would be as many as there are processors, but cases
@@ -179,24 +203,21 @@ func atATime(atOnce, n int, do func(i int)) {
 	workers.Wait()
 }
 
-func (c *Case) run(t *testing.T, world World, queueType, prefix string) {
-	skipped := false
+// run runs the case and returns true, or false where the subject can't do what it needs.
+func (c *Case) run(t *testing.T, world World, queueType, prefix string) (asked bool) {
 	world(t, func(s Subject) {
-		if c.needs != nil && !c.needs(&s) {
-			skipped = true
-			return
+		if asked = c.needs == nil || c.needs(&s); asked {
+			b := newBench(t, &s, queueType, prefix)
+			c.body(b)
+			b.clear()
 		}
-		b := newBench(t, &s, queueType, prefix)
-		c.body(b)
-		b.clear()
 	})
-	if skipped {
-		t.Skip("this subject can't do that")
-	}
+	return asked
 }
 
-// runRestarts prepares every case that outlasts a restart, restarts once, and then looks at them all.
-func runRestarts(t *testing.T, world World, kill bool) {
+// runRestarts prepares every case that outlasts a restart, restarts once, and then looks at them all. It
+// returns how many they were, none if the subject can't restart.
+func runRestarts(t *testing.T, world World, kill bool) int {
 	var benches []*bench
 	world(t, func(s Subject) {
 		restart := s.Restart
@@ -226,9 +247,6 @@ func runRestarts(t *testing.T, world World, kill bool) {
 			b.clear()
 		}
 	})
-	if benches == nil {
-		t.Skip("this subject can't do that")
-	}
 	for _, b := range benches {
 		t.Run(b.name, func(t *testing.T) {
 			for _, failure := range slices.Compact(*b.later) {
@@ -236,4 +254,5 @@ func runRestarts(t *testing.T, world World, kill bool) {
 			}
 		})
 	}
+	return len(benches)
 }

@@ -126,6 +126,20 @@ func deathCases() []Case {
 				b.errorf("two seconds apart they died %v apart by x-death", apart)
 			}
 		}},
+		{Name: "rule 18 the times of x-death are whole seconds", body: func(b *bench) {
+			s := b.session()
+			b.path(s, 0)
+			c := b.consume(s, "q", 1)
+			for n := range 3 {
+				b.Sleep(b.Pause * 3)
+				b.put(s, n+1)
+				c.Reject(b.receive(c), false)
+			}
+			s.Close()
+			for _, d := range b.left("dead") {
+				b.expect("the fraction of its time", d.Deaths[0].Time.Nanosecond(), 0)
+			}
+		}},
 		{Name: "rule 18 a cycle with a rejection counts, newest first, with the time of the first", body: countedCycle},
 		{Name: "rule 18 two reasons in one queue are two entries", body: func(b *bench) {
 			s := b.session()

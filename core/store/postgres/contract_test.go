@@ -1,8 +1,10 @@
 package postgres_test
 
 import (
+	"strings"
 	"testing"
 
+	"handoff/chaos/conformance"
 	"handoff/core/store/storetest"
 )
 
@@ -11,7 +13,20 @@ import (
 func TestContract(t *testing.T) {
 	b := setup(t)
 	storetest.Run(t, func(_ *testing.T, body func(storetest.Subject)) {
-		b.exec(`truncate action, worker, worker_incarnation, execution, dead_letter, refused_result, execution_transition restart identity`)
+		b.empty()
 		body(storetest.Subject{Store: b.Store, Advance: b.sleep})
 	})
+	b.agreed(conformance.Result{Cases: len(storetest.Cases())})
+}
+
+// agreed records what this version of PostgreSQL agreed with the model on.
+func (b *bench) agreed(r conformance.Result) {
+	if b.Failed() {
+		return
+	}
+	var version string
+	b.scan("show server_version", nil, &version)
+	r.Server, r.Version = "PostgreSQL", strings.Fields(version)[0]
+	b.Logf("%+v", r)
+	b.must(conformance.Record(r))
 }

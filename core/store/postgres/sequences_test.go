@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"handoff/chaos/conformance"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 	"handoff/core/store/storetest"
@@ -24,12 +25,13 @@ func TestSequences(t *testing.T) {
 	for range lanes {
 		free <- setup(t)
 	}
-	storetest.Sequences(t, model, func(_ *testing.T, body func(storetest.Subject)) {
+	commands := storetest.Sequences(t, model, func(_ *testing.T, body func(storetest.Subject)) {
 		b := <-free
 		defer func() { free <- b }()
 		b.empty()
 		body(b.subject())
 	}, 10_000, lanes)
+	(<-free).agreed(conformance.Result{Commands: commands})
 }
 
 // empty begins again with nothing in the database.

@@ -33,6 +33,13 @@ func orderCases() []Case {
 			younger := b.create("shell.echo", 1)[0]
 			b.expect("the order", b.claimedFor(0, store.Demand{Runtime: "shell", Limit: 2}), list(waits, younger))
 		}},
+		{"a row is due by the clock of the database, also when that is set back", func(b *bench) {
+			id := b.create("shell.echo", 1)[0]
+			b.Advance(-time.Second)
+			b.expect("claimed a second before it was created", b.claimedFor(1), list())
+			b.Advance(time.Second)
+			b.expect("claimed then", b.claimedFor(1), list(id))
+		}},
 		{"others come in the order of their runtimes' names", func(b *bench) {
 			shell, node := b.create("shell.echo", 1)[0], b.create("node.run", 1)[0]
 			b.expect("the order", b.claimedFor(2), list(node, shell))

@@ -81,20 +81,26 @@ func (c *tally) add(commands []command, want []observation) {
 	}
 }
 
+func (c *tally) all() (n int) {
+	for _, of := range c.commands {
+		n += of
+	}
+	return n
+}
+
 func (c *tally) String() string {
-	all := 0
 	var each []string
 	for o, n := range c.commands {
-		all += n
 		each = append(each, fmt.Sprintf("%s %d (%d)", opNames[o], n, c.effective[o]))
 	}
-	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", all, strings.Join(each, ", "))
+	return fmt.Sprintf("%d commands were compared (and so many had an effect): %s", c.all(), strings.Join(each, ", "))
 }
 
 // Sequences compares random command sequences on a reference and a subject, so many at a time, until
 // that many commands were compared, or as many as StepsVariable says. A difference is made smaller and
-// told as a story. The worlds are called from several goroutines at a time.
-func Sequences(t *testing.T, reference, subject World, steps, atOnce int) {
+// told as a story. It returns how many commands there were. The worlds are called from several goroutines
+// at a time.
+func Sequences(t *testing.T, reference, subject World, steps, atOnce int) int {
 	t.Helper()
 	a := arms{reference, subject}
 	checks := (setting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)
@@ -137,6 +143,7 @@ func Sequences(t *testing.T, reference, subject World, steps, atOnce int) {
 	if difference != "" {
 		t.Errorf("%s\n(%s=%d)", a.shrink(t, worst, difference), SeedVariable, seed)
 	}
+	return compared.all()
 }
 
 func set(t *testing.T, name, value string) {

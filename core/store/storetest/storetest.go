@@ -1,6 +1,6 @@
 // Package storetest is the contract of store.Store: one body of cases and of random command sequences
 // that runs on the model and on PostgreSQL. What it pins is what callers observe; where the two differ,
-// the model is wrong until shown otherwise.
+// the model is wrong until shown otherwise; chaos/conformance lists what may differ.
 package storetest
 
 import (

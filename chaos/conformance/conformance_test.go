@@ -1,0 +1,97 @@
+package conformance_test
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"handoff/chaos/conformance"
+	"handoff/core/broker/brokertest"
+	"handoff/core/store/storetest"
+)
+
+var update = flag.Bool("update", false, "write README.md")
+
+// The page says what the tables say.
+func TestReadme(t *testing.T) {
+	if *update {
+		if err := os.WriteFile("README.md", []byte(conformance.Markdown()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(page) != conformance.Markdown() {
+		t.Error("README.md is behind: go test ./chaos/conformance -update")
+	}
+}
+
+// Every difference has its reason, and a row of a table can hold it.
+func TestEveryDifferenceHasItsReason(t *testing.T) {
+	for _, d := range conformance.Differences() {
+		if d.About == "" || d.What == "" || d.Why == "" || strings.ContainsAny(d.What+d.Why, "|\n") {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// What was mended stays so: the case that keeps it exists.
+func TestEveryMendHasItsCase(t *testing.T) {
+	cases := make(map[string]bool)
+	for _, c := range storetest.Cases() {
+		cases[conformance.Store+c.Name] = true
+	}
+	for _, c := range brokertest.Cases() {
+		cases[conformance.Broker+c.Name] = true
+	}
+	for _, m := range conformance.Mended() {
+		if !cases[m.Model+m.Case] {
+			t.Errorf("there is no case %q of the %s", m.Case, m.Model)
+		}
+	}
+}
+
+// Results of a version come together from several suites, and nothing is lost.
+func TestRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results.json")
+	t.Setenv(conformance.RecordVariable, path)
+	for _, r := range []conformance.Result{
+		{Server: "b", Version: "1", Cases: 3, Skipped: 1}, {Server: "a", Version: "2", Cases: 1}, {Server: "b", Version: "1", Commands: 100},
+	} {
+		if err := conformance.Record(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[
+  {
+    "Server": "a",
+    "Version": "2",
+    "Cases": 1
+  },
+  {
+    "Server": "b",
+    "Version": "1",
+    "Cases": 3,
+    "Skipped": 1,
+    "Commands": 100
+  }
+]
+`
+	if string(got) != want {
+		t.Errorf("recorded:\n%s", got)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := conformance.Record(conformance.Result{Server: "b"}); err == nil {
+		t.Error("a broken file is overwritten")
+	}
+}

@@ -1,0 +1,102 @@
+// Package conformance says how true the models of the simulated world are: what may differ between them
+// and the real servers, what they leave out, what was mended, and which servers agreed with them. The
+// suites that find out are core/store/storetest and core/broker/brokertest; what is not in this
+// package's tables is a bug of the model.
+package conformance
+
+// Kind says what is said of a difference.
+type Kind string
+
+// The kinds. Both answers are right where the contract leaves something open; what is not modelled exists
+// on the server only.
+const (
+	Open        Kind = "left open"
+	NotModelled Kind = "not modelled"
+)
+
+// Models.
+const (
+	Store  = "store"
+	Broker = "broker"
+)
+
+// Difference is something that a model and its server may do differently.
+type Difference struct {
+	Model string
+	Kind  Kind
+	// About is the method, or the number in the list of rules of RabbitMQ.
+	About string
+	// What differs, and Why that is accepted.
+	What, Why string
+}
+
+// Differences lists every accepted one.
+func Differences() []Difference {
+	var all []Difference
+	for _, group := range []struct {
+		model string
+		kind  Kind
+		list  []Difference
+	}{
+		{Store, Open, openInStore()}, {Store, NotModelled, notInStore()}, {Broker, Open, openInBroker()}, {Broker, NotModelled, notInBroker()},
+	} {
+		for _, d := range group.list {
+			d.Model, d.Kind = group.model, group.kind
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+func openInStore() []Difference {
+	return []Difference{
+		{About: "ids", What: "gaps between ids", Why: "PostgreSQL draws a number before it knows whether the row comes to be; nobody counts by ids"},
+		{About: "Create", What: "which row of one call gets the smaller id, when the call repeats a key or an item of it is wrong", Why: "items about one key are made one after the other, after the rest; the answer stands at its item's place all the same"},
+		{About: "Orchestrate", What: "which retry of one call gets the smaller id", Why: "PostgreSQL inserts them in the order of their chains, so that two executors lock in one order"},
+		{About: "ClaimForScheduling", What: "whether a row is passed over that another call has locked", Why: "skipping is the point of the statement; the row comes at the next pass. In the model no two calls overlap"},
+		{About: "every method", What: "the text of an error", Why: "callers go by its kind, and the kinds are compared"},
+		{About: "Result", What: "white space around an output", Why: "PostgreSQL keeps the document inside another one; the document itself stays as it was, byte for byte"},
+		{About: "Heartbeat", What: "what it answers as lost and what it ends may be judged at two moments", Why: "they are two statements of one transaction; a result that comes between them counts, and the next beat tells"},
+		{About: "a batch that names a row twice, or has a wrong item", What: "other calls may come between its parts", Why: "each part is a guarded step of its own; no caller relies on a batch being one step"},
+	}
+}
+
+func notInStore() []Difference {
+	return []Difference{
+		{About: "locks", What: "waiting for locks, lock timeouts, deadlocks", Why: "a step of the model is alone; their outcome, an unavailable database, is a fault of the scenario instead"},
+		{About: "numbers", What: "numbers beyond 64, and where the schema says so 32 bits", Why: "nothing in this project counts so far"},
+		{About: "JSON", What: "limits of depth and size, and escapes that PostgreSQL reads otherwise than Go", Why: "the API bounds what it takes"},
+		{About: "failover", What: "a standby that takes over and lacks the last commits", Why: "the store asks for synchronous commits; losing them is losing the database"},
+		{About: "restart", What: "recovery takes time after a crash", Why: "the scenario says for how long the database is away"},
+	}
+}
+
+func openInBroker() []Difference {
+	return []Difference{
+		{About: "5", What: "what a session that published to a missing exchange learns of the publishes before", Why: "confirms and the closing of the channel are sent by different parts of the broker; the outcome is confirmed or unknown, and never says more than is true"},
+		{About: "8", What: "whether a publish of a broken session was stored", Why: "that is what unknown means; what was confirmed is stored once, what was not sent is not stored"},
+		{About: "25", What: "which of several consumers receives a message", Why: "turns depend on when each had room last; how many are delivered in all, and which, is compared"},
+		{About: "28", What: "in which order a session that held messages by several consumers returns them to a quorum queue", Why: "each consumer has a channel of its own, whose ends the queue learns in any order"},
+		{About: "38", What: "whether a requeue or a publish of the same session takes effect first", Why: "they go over two connections, because an alarm stops the publishing one; the model has one"},
+		{About: "43", What: "how late an expired message dies", Why: "never early is the contract; late is bounded, generously on a busy machine"},
+		{About: "Receive", What: "whether deliveries that had arrived before a session was lost can still be received", Why: "the model draws it for each session, the adapter never does; both are somebody else's by then, and the core must bear both"},
+		{About: "Blocked", What: "when a session learns of an alarm", Why: "RabbitMQ tells a connection at its first publish during the alarm, the model at once; the outcome of what is held may be unknown or not sent"},
+	}
+}
+
+func notInBroker() []Difference {
+	return []Difference{
+		{About: "3", What: "publishes that are not mandatory", Why: "the interface has none"},
+		{About: "7", What: "a nack of the broker's own", Why: "queues have no limits here; the model nacks by a filter"},
+		{About: "14", What: "a time to live of 0", Why: "the interface has none: 0 is no time to live"},
+		{About: "20", What: "duplicates of at-least-once dead lettering", Why: "they need a target queue that fails between storing and confirming; duplicates come from the model's filter instead"},
+		{About: "21, 23, 24, 33, 37, 39, 42", What: "length limits, queues that expire or are exclusive, single active consumers, transactions, alternate exchanges, taps", Why: "nothing in this project can ask for them"},
+		{About: "30", What: "the delivery count and its limit", Why: "no client sees the count, and the limit is off before 4.0; from then on it is 20 unless set"},
+		{About: "31", What: "the consumer timeout of 30 minutes", Why: "the core acknowledges at the claim, far below it"},
+		{About: "36", What: "acknowledgements that a kill makes a classic queue forget", Why: "a redelivery is allowed at any time, and the model redelivers by other ways"},
+		{About: "36", What: "a quorum queue that was declared less than half a second before a kill has no leader afterwards, and consuming from it hangs until the channel is closed a minute later", Why: "RabbitMQ 3.10 writes the names of its quorum queues every half second; a queue of this project is declared at the start of a process and used for long"},
+		{About: "36, 41", What: "a connection that ends once with 541 INTERNAL_ERROR after a kill, while a quorum queue holds dead letters", Why: "seen on RabbitMQ 3.10 while its dead letter worker starts anew; a client connects again, as after any lost connection"},
+		{About: "35", What: "an alarm stops all reading from a connection that publishes, also of its acknowledgements", Why: "the adapter publishes over a connection of its own, because of this"},
+		{About: "clusters", What: "several nodes, elections, the loss of a majority", Why: "one node is what this project starts and what was measured"},
+	}
+}

@@ -1,0 +1,43 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Markdown is README.md of this package: everything in tables. A test keeps the two alike.
+func Markdown() string {
+	var b strings.Builder
+	b.WriteString(`# How true the models are
+
+The simulated world has models of PostgreSQL (` + "`sim/simstore`" + `) and of RabbitMQ (` + "`sim/simbroker`" + `). One body
+of cases, random command sequences and, for the store, histories of concurrent clients run on the models
+and on real servers (` + "`core/store/storetest`, `core/broker/brokertest`" + `); what clients observe is compared.
+
+A divergence is a bug of the model unless it stands in the first table.
+
+    HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/store/postgres -run TestSequences
+    HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/broker/rabbitmq -run TestContract
+    HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./core/store/postgres ./core/broker/rabbitmq
+
+run longer ones, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
+adds what was found to the last table, and ` + "`go test ./chaos/conformance -update`" + ` writes this page.
+
+## Accepted differences, and what is not modelled
+
+| Model | | About | What | Why it is accepted |
+|---|---|---|---|---|
+`)
+	for _, d := range Differences() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.Model, d.Kind, d.About, d.What, d.Why)
+	}
+	b.WriteString("\n## Divergences that were found and mended\n\n| Model | The model was wrong | The case that keeps it mended |\n|---|---|---|\n")
+	for _, m := range Mended() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Model, m.What, m.Case)
+	}
+	b.WriteString("\n## Servers that agreed\n\n| Server | Version | Cases | Not asked | Random commands | Concurrent calls |\n|---|---|---|---|---|---|\n")
+	for _, r := range Results() {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d |\n", r.Server, r.Version, r.Cases, r.Skipped, r.Commands, r.Calls)
+	}
+	return b.String()
+}

@@ -1,0 +1,33 @@
+package conformance
+
+// Mend is a divergence that the suites found and the case that keeps it mended, by its name in the suite.
+type Mend struct {
+	Model, What, Case string
+}
+
+// Mended lists the divergences of the store's model that were mended. Those of the broker's are told by the
+// rules that its package comment lists.
+func Mended() []Mend {
+	return []Mend{
+		{Store, "a row that had waited came after one that was due later but filed earlier", "a row that has ripened comes before one that was due later"},
+		{Store, "after the clock was set back, a row that was due at once stayed due", "a row is due by the clock of the database, also when that is set back"},
+		{Store, "runtimes that nobody demanded came in the order of their first use", "others come in the order of their runtimes' names"},
+		{Store, "a runtime that was demanded twice was served at two places", "a runtime that is demanded twice is served once, where it stands first, with both limits"},
+		{Store, "a search with a negative limit found everything", "a limit of zero or less asks for nothing"},
+		{Store, "what became urgent at the same moment was found in the order of the call", "what became urgent at the same moment is found in the order of its ids"},
+		{Store, "overruns and expired claims were found in the order of their starts", "overruns are found by their deadlines, not by their starts"},
+		{Store, "moments had nanoseconds", "durations count in whole microseconds"},
+		{Store, "the grace of a row that was parked for no time did not begin anew when nobody looked", "a row that was parked for no time and then forgotten starts its grace anew"},
+		{Store, "a terminal row could be taken back as not handled yet", "what has ended is taken back on no ground"},
+		{Store, "a take-back was allowed to parts that may not make it", "a take-back that its part may not make is an error"},
+		{Store, "an expired scheduling claim could be failed", "an expired scheduling claim is given back and never failed"},
+		{Store, "a result that is no end was written", "a result that is no end is an error, and the call's other results count"},
+		{Store, "a retry with the number 0 was created", "a retry without a number is an error, and nothing is handled"},
+		{Store, "broken JSON and texts were kept", "parameters that are not JSON, and texts that are not UTF-8, are errors of their item"},
+		{Store, "actions with negative timeouts were kept", "an action with a negative timeout or number of retries is an error of that action"},
+		{Store, "a worker of a negative capacity was registered", "a worker of a negative capacity is an error"},
+		{Store, "repeating a lifecycle under another worker's id was answered as done", "an incarnation is only its own worker's"},
+		{Store, "a refused result without a status was kept", "a refused result without a status is an error"},
+		{Broker, "x-death had fractions of a second", "rule 18 the times of x-death are whole seconds"},
+	}
+}
