@@ -16,7 +16,7 @@ create type failure_reason as enum (
 
 create type part as enum (
     'api', 'scheduler', 'execution_timeout_monitor', 'dead_letter_handler',
-    'reconciler', 'retry_manager', 'worker'
+    'reconciler', 'retry_manager', 'execution_manager', 'worker'
 );
 
 create type worker_lifecycle as enum ('starting', 'active', 'draining', 'stopped', 'lost');
@@ -28,8 +28,24 @@ create table action (
     entrypoint               text not null,
     timeout_seconds          double precision check (timeout_seconds > 0),
     dispatch_timeout_seconds double precision check (dispatch_timeout_seconds > 0),
-    max_retries              integer not null check (max_retries >= 0)
+    max_retries              integer not null check (max_retries >= 0),
+    concurrency              integer check (concurrency > 0)
 );
+
+-- The limit of concurrency of an action is so many rows, and not a number to count up to: two who count at
+-- the same moment both find room, two who lock a row do not. Rows beyond a limit that was lowered stay
+-- and are not given out.
+create table concurrency_slot (
+    action    bigint not null references action,
+    number    integer not null check (number > 0),
+    execution bigint,
+    taken_at  timestamptz,
+    primary key (action, number),
+    constraint taken_by_somebody check ((execution is null) = (taken_at is null))
+) with (fillfactor = 50); -- rewritten with every execution
+
+create unique index concurrency_slot_execution on concurrency_slot (execution) where execution is not null;
+create index concurrency_slot_free on concurrency_slot (action, number) where execution is null;
 
 -- A worker is a name; everything that a registration brings belongs to the incarnation.
 create table worker (
@@ -74,6 +90,7 @@ create table execution (
     timeout_seconds          double precision,
     dispatch_timeout_seconds double precision,
     max_retries              integer not null,
+    concurrency              integer,
 
     -- json and not jsonb: what came in goes out byte for byte, and nothing here looks inside.
     parameters               json,
@@ -94,6 +111,15 @@ create table execution (
     -- that always exists, so that "oldest due first" is the order of an index.
     retry_at                 timestamptz,
     due_at                   timestamptz not null,
+    -- The first row of the chain that this one is a workflow child of. A child that waits for its end is due
+    -- at infinity.
+    parent                   bigint,
+    awaits_parent            boolean not null generated always as (due_at = 'infinity') stored,
+    -- Whoever creates a child writes here, under the lock of the row: so whoever handles the end of the
+    -- chain knows, from the lock alone, whether it has to look for children.
+    has_children             boolean not null default false,
+    -- Of a chain, on its first row.
+    cancel_requested_at      timestamptz,
     idempotency_key          text,
 
     created                  timestamptz not null,
@@ -105,6 +131,7 @@ create table execution (
     published_at             timestamptz,
     started_at               timestamptz,
     claim_beat               bigint,
+    canceling_at             timestamptz,
     ended                    timestamptz,
     orchestrated_at          timestamptz,
 
@@ -133,6 +160,10 @@ create table execution (
     constraint started_when_claimed check (
         status not in ('running', 'canceling') or started_at is not null and run_deadline is not null and claim_beat is not null
     ),
+    constraint canceling_since check (status <> 'canceling' or canceling_at is not null),
+    constraint waits_before_scheduling check (status = 'requested' or due_at < 'infinity'),
+    constraint waits_for_a_parent check (parent is not null or due_at < 'infinity'),
+    constraint limit_of_concurrency check (concurrency > 0),
     constraint ended_when_terminal check ((ended is not null) = (status >= 'completed')),
     constraint orchestrated_after_end check (orchestrated_at is null or ended is not null),
     constraint retry_of_something check ((original_execution is not null) = (retry_count > 0) and retry_count >= 0)
@@ -148,7 +179,11 @@ create table execution (
 
 -- One index for each list that a part asks for, holding only the rows in it: a row stands in the
 -- primary key and in one or two of these.
-create index execution_due on execution (runtime, due_at, id) where status = 'requested';
+create index execution_due on execution (runtime, due_at, id) where status = 'requested' and concurrency is null;
+create index execution_due_limited on execution (action, due_at, id) where status = 'requested' and concurrency is not null;
+create index execution_children on execution (parent, id) where status = 'requested' and awaits_parent;
+create index execution_canceling on execution (canceling_at, id) where status = 'canceling';
+create index execution_keyed on execution (created, id) where idempotency_key is not null;
 create index execution_claim_expiry on execution (scheduling_expires_at, id) where status = 'scheduling';
 create index execution_scheduled on execution (scheduled_at, id) where status = 'scheduled';
 create index execution_run_deadline on execution (run_deadline, id) where status in ('running', 'canceling');
@@ -221,6 +256,7 @@ drop table execution;
 alter table worker drop constraint worker_incarnation_exists;
 drop table worker_incarnation;
 drop table worker;
+drop table concurrency_slot;
 drop table action;
 drop type worker_lifecycle;
 drop type part;

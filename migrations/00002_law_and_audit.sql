@@ -32,7 +32,7 @@ execute function refuse_transition();
 create trigger execution_lawful before update on execution for each row
 when (old.status < 'completed' and new.status <> old.status and not coalesce(case old.status
     when 'requested' then new.status = 'scheduling' and new.written_by = 'scheduler'
-                       or new.status = 'cancelled' and new.written_by = 'api'
+                       or new.status = 'cancelled' and new.written_by in ('api', 'execution_manager')
     when 'scheduling' then new.status in ('requested', 'scheduled', 'failed') and new.written_by = 'scheduler'
                         or new.status = 'requested' and new.written_by = 'reconciler'
                         or new.status = 'cancelled' and new.written_by = 'api'

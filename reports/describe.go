@@ -39,7 +39,9 @@ func (t teller) who(e *history.Event) string {
 		return "the fault “" + e.Fault + "”"
 	case history.Created, history.Transition, history.StaleWrite:
 		return t.writer(e)
-	case history.Orchestrated, history.PublishedMarked:
+	case history.CancelRequested, history.ActionDefined:
+		return t.or(e.Process, "the API")
+	case history.Orchestrated, history.PublishedMarked, history.ChildStarted, history.SlotTaken, history.SlotFreed:
 		return t.or(e.Process, "the executor")
 	case history.RefusedResult:
 		return "the database"
@@ -98,6 +100,8 @@ func (t teller) what(e *history.Event) string {
 		return "logged: " + e.Text
 	case history.Quiescent:
 		return "is finished and every queue is empty"
+	case history.ActionDefined, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:
+		return chain(e)
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return t.row(e)
@@ -136,10 +140,31 @@ func (t teller) row(e *history.Event) string {
 	return fmt.Sprintf("stored the dead letter of execution %d at epoch %d%s", e.Execution, e.Epoch, because(e.Reason))
 }
 
+// chain tells what is about more than one execution: an action, a chain, a parent.
+func chain(e *history.Event) string {
+	switch e.Kind {
+	case history.ActionDefined:
+		if e.Count == 0 {
+			return fmt.Sprintf("defined the action %s", e.Action)
+		}
+		return fmt.Sprintf("defined the action %s, of which %d may run at a time", e.Action, e.Count)
+	case history.ChildStarted:
+		return fmt.Sprintf("let execution %d begin: its parent, execution %d, has completed", e.Execution, e.Related)
+	case history.CancelRequested:
+		return fmt.Sprintf("accepted the cancellation of the chain of execution %d, whose last one is execution %d (%s)", e.Chain, e.Execution, e.From)
+	case history.SlotTaken:
+		return fmt.Sprintf("gave slot %d of %s to execution %d", e.Count, e.Action, e.Execution)
+	}
+	return fmt.Sprintf("took slot %d of %s back from execution %d", e.Count, e.Action, e.Execution)
+}
+
 func created(e *history.Event) string {
 	s := fmt.Sprintf("created execution %d", e.Execution)
 	if e.Count > 0 || (e.Chain != 0 && e.Chain != e.Execution) {
 		s += fmt.Sprintf(" as retry %d of execution %d", e.Count, e.Chain)
+	}
+	if e.Related != 0 {
+		s += fmt.Sprintf(" as a child of execution %d", e.Related)
 	}
 	s += because(e.Reason)
 	if e.Due > 0 {

@@ -56,6 +56,8 @@ type historyLine struct {
 	Limit       int64                 `json:"limit,omitempty"`
 	Due         int64                 `json:"due_ns,omitempty"`
 	Process     string                `json:"process,omitempty"`
+	Action      string                `json:"action,omitempty"`
+	Key         string                `json:"key,omitempty"`
 	Queue       string                `json:"queue,omitempty"`
 	Fault       string                `json:"fault,omitempty"`
 	Text        string                `json:"text,omitempty"`
@@ -79,7 +81,7 @@ type historyLine struct {
 // start of the run; due_ns is a moment of the database's clock in the same unit. Enumerations are
 // names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
 // message type on the wire). execution, chain, related, epoch, old_epoch, named, worker,
-// incarnation, writer, message, count, limit and step are numbers; process, queue, fault and text are free text. A field that
+// incarnation, writer, message, count, limit and step are numbers; process, action, key, queue, fault and text are free text. A field that
 // is zero is left out. Which kind sets which field, history.Kind says.
 //
 // What is judged, violations and faults' bands, is not written: it can be computed again from the
@@ -116,7 +118,7 @@ func lineOf(e *history.Event) historyLine {
 		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named,
 		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Writer: e.Writer, Lifecycle: e.Lifecycle.String(),
 		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due),
-		Process: e.Process, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
+		Process: e.Process, Action: e.Action, Key: e.Key, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
 	}
 	// These two have names for their zero values, which say nothing here.
 	if e.From != execution.None {
@@ -138,7 +140,7 @@ func (l *historyLine) event() (history.Event, error) {
 		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch, Named: l.Named,
 		Worker: l.Worker, Incarnation: l.Incarnation, Writer: l.Writer,
 		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due),
-		Process: l.Process, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
+		Process: l.Process, Action: l.Action, Key: l.Key, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
 	}
 	var err error
 	// No event is without a kind, so the empty name goes to the parser too.

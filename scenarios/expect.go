@@ -10,60 +10,6 @@ import (
 	"handoff/core/config"
 )
 
-func (l *loader) workload(n *yaml.Node, actionsOK bool) {
-	items, ok := l.items(n, "workload")
-	if ok && len(items) == 0 {
-		l.refuse(n, "workload is empty: nothing would happen")
-	}
-	var refs []string
-	for _, a := range l.s.Actions {
-		refs = append(refs, a.Ref)
-	}
-	for _, item := range items {
-		m, ok := l.mapping(item, loadShape())
-		if !ok {
-			continue
-		}
-		var load Load
-		if a := m.at("action"); a != nil && actionsOK {
-			load.Action, _ = l.choice(a, "action", refs)
-		}
-		if c := m.at("count"); c != nil {
-			v, _ := l.integer(c, "count", 1, maxCount)
-			load.Count = int(v)
-		}
-		if e := m.at("every"); e != nil {
-			load.Every, _ = l.duration(e, "every", 0)
-		}
-		if f := m.at("from"); f != nil {
-			load.From, _ = l.duration(f, "from", 0)
-		}
-		if load.Count > 1 && load.Every > (maxDuration-load.From)/time.Duration(load.Count-1) {
-			l.refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, short(maxDuration))
-			continue
-		}
-		l.s.Workload = append(l.s.Workload, load)
-	}
-}
-
-// Submissions is how many executions the workload submits.
-func (s *Scenario) Submissions() int {
-	total := 0
-	for _, load := range s.Workload {
-		total += load.Count
-	}
-	return total
-}
-
-// LastSubmission is when the last of them is submitted.
-func (s *Scenario) LastSubmission() time.Duration {
-	var last time.Duration
-	for _, load := range s.Workload {
-		last = max(last, load.From+load.Every*time.Duration(load.Count-1))
-	}
-	return last
-}
-
 // settle reads how long the end may take, and refuses faults that begin after it: everything would
 // be over, and the fault would touch nothing.
 func (l *loader) settle(n *yaml.Node, hasFaults bool) {

@@ -167,7 +167,7 @@ func (l *loader) when(n *yaml.Node, f *Fault) {
 		f.When.Min, _ = l.duration(m.at("at"), "at", 0)
 		f.When.Max = f.When.Min
 	case "between":
-		f.When.Min, f.When.Max = l.span(m.at("between"), "between", 0)
+		f.When.Min, f.When.Max = l.span(m.at("between"), "between")
 	case "after":
 		l.after(m, &f.When)
 	}
@@ -303,7 +303,7 @@ func (l *loader) messages(n *yaml.Node, f *Fault) {
 // oneOrSpan reads 2s or [1s, 3s].
 func (l *loader) oneOrSpan(n *yaml.Node, what string) (from, to time.Duration) {
 	if n.Kind == yaml.SequenceNode {
-		from, to = l.span(n, what, 0)
+		from, to = l.span(n, what)
 		return from, to
 	}
 	from, _ = l.duration(n, what, time.Millisecond)

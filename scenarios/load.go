@@ -233,6 +233,10 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 	if n := m.at("timeout"); n != nil {
 		a.Timeout, _ = l.duration(n, "timeout", time.Millisecond)
 	}
+	if n := m.at("concurrency"); n != nil {
+		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
+		a.Concurrency = int(v)
+	}
 	if n := m.at("max_retries"); n != nil {
 		v, _ := l.integer(n, "max_retries", 0, maxRetries)
 		a.MaxRetries = int(v)
@@ -260,7 +264,7 @@ func (l *loader) takes(n *yaml.Node) (from, to time.Duration) {
 		return from, from
 	}
 	if m, ok := l.mapping(n, uniformShape()); ok && m.has("uniform") {
-		from, to = l.span(m.at("uniform"), "uniform", 0)
+		from, to = l.span(m.at("uniform"), "uniform")
 	}
 	return from, to
 }

@@ -36,7 +36,7 @@ const EveryMessage = "*"
 
 // MessageTypes lists the types that a message fault can strike.
 func MessageTypes() []string {
-	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed"}
+	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}
 }
 
 // ExecutorNames lists executor-1 … executor-n.

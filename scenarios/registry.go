@@ -136,6 +136,16 @@ func Sometimes() []SometimesInfo {
 		{"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect"},
 		{"run_timed_out", "a worker ended an action at its run timeout"},
 		{"overrun_ended", "the timeout monitor ended an execution whose worker had not"},
+		{"cancelled_before_handoff", "an execution was cancelled before it was dispatched"},
+		{"cancelled_after_handoff", "an execution was cancelled that was dispatched and not claimed"},
+		{"cancelled_while_running", "a worker ended an execution because it was cancelled"},
+		{"cancelled_pending_retry", "the cancellation of a chain ended its waiting retry"},
+		{"cancelled_waiting_for_slot", "an execution was cancelled while all slots of its action were held"},
+		{"cancel_came_too_late", "an execution ended in another way after its worker was asked to cancel it"},
+		{"slot_passed_on", "a concurrency slot went to an execution that had waited for it"},
+		{"child_started", "a workflow child began after its parent's chain had completed"},
+		{"child_skipped", "a workflow child was skipped because its parent's chain did not complete"},
+		{"child_of_the_ended", "a workflow child was created after its parent's chain had completed"},
 		{"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
 }

@@ -30,6 +30,7 @@ type Scenario struct {
 	Profiles []config.Profile
 	Actions  []Action
 	Workload []Load
+	Cancels  []Cancel
 	Faults   []Fault
 	// Settle bounds the time from the end of the last fault and the last submission to the end of
 	// the last execution; zero means that it is computed from the configuration.
@@ -94,6 +95,23 @@ type Load struct {
 	Count  int
 	Every  time.Duration
 	From   time.Duration
+	// Parent is the action of which the n-th execution of this load is a workflow child: of the n-th one that
+	// is submitted. Empty for none.
+	Parent string
+	// Copies is how often every request is sent, at the same time and with the same idempotency key; 0 for
+	// once.
+	Copies int
+}
+
+// Cancel cancels executions of an action by their numbers: from Nth on, Count of them.
+type Cancel struct {
+	Action string
+	Nth    int
+	Count  int
+	// Of each, AfterMin to AfterMax after it was accepted, drawn; or, if Timed, At.
+	AfterMin, AfterMax time.Duration
+	Timed              bool
+	At                 time.Duration
 }
 
 // Fault is something that goes wrong: when, what, to whom, for how long.

@@ -79,7 +79,7 @@ func topShape() shape {
 		},
 		{"config", "keys of the daemons' own configuration; the rest are the profile's", false, configSchema()},
 		{"actions", "what can be run, by reference, and how it behaves", true, mapOf(actionShape("").object())},
-		{"workload", "what is submitted, and when", true, someOf(loadShape().object())},
+		{"workload", "what is submitted, and when", true, someOf(schema{"oneOf": []any{loadShape().object(), cancelStepShape().object()}})},
 		{"faults", "what goes wrong", false, listOf(faultSchema())},
 		{"settle", "how long the end may take", false, settleShape().object()},
 		{"expect", "what must be true at the end; where profiles differ, a mapping for each of them", false, expectSchema()},
@@ -121,6 +121,7 @@ func actionShape(ref string) shape {
 		{"fails", "how often a run fails, and why; left out: never", false, failsShape().object()},
 		{"timeout", "ends a run; left out: " + short(execution.DefaultTimeout), false, durationSchema()},
 		{"dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: the configuration's", false, durationSchema()},
+		{"concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", false, schema{"type": "integer", "minimum": 1, "maximum": maxConcurrency}},
 		{"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: 0", false, schema{"type": "integer", "minimum": 0, "maximum": maxRetries}},
 	}}
 }
@@ -142,7 +143,30 @@ func loadShape() shape {
 		{"count", "how many executions", true, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
 		{"every", "the time between two of them; left out: all at once", false, durationSchema()},
 		{"from", "when the first is submitted; left out: at the start", false, durationSchema()},
+		{"parent", "an action that is submitted above: the n-th of these executions is a workflow child of its n-th, and created when that is known", false, schema{"type": "string"}},
+		{"copies", "how often every request is sent at the same time, under one idempotency key; left out: once", false, schema{"type": "integer", "minimum": 1, "maximum": maxCopies}},
 	}}
+}
+
+// cancelStepShape is the other kind of step in a workload.
+func cancelStepShape() shape {
+	cancel := cancelShape().object()
+	cancel["not"] = schema{"required": []string{"at", "after"}}
+	return shape{"workload", []key{{"cancel", "cancels executions that are submitted above", true, cancel}}}
+}
+
+func cancelShape() shape {
+	return shape{"cancel", []key{
+		{"action", "one of the actions that are submitted above", true, schema{"type": "string"}},
+		{"nth", "the number of the first execution of the action that is cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
+		{"count", "how many are cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
+		{"after", "how long after each was accepted; left out, without at: at once", false, schema{"oneOf": []any{durationSchema(), afterShape().object()}}},
+		{"at", "when all of them are cancelled, instead of after", false, durationSchema()},
+	}}
+}
+
+func afterShape() shape {
+	return shape{"after", []key{{"uniform", "a drawn duration: the shortest and the longest", true, spanSchema()}}}
 }
 
 func settleShape() shape {
@@ -191,6 +215,7 @@ const (
 	maxConcurrency = 2000
 	maxRetries     = 100
 	maxCount       = 100_000
+	maxCopies      = 9
 )
 
 func enum(names []string) schema { return schema{"enum": names} }

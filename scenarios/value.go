@@ -159,13 +159,13 @@ func meantUnit(unit string) string {
 }
 
 // span reads [least, most], drawn uniformly.
-func (r *reader) span(n *yaml.Node, what string, least time.Duration) (from, to time.Duration) {
+func (r *reader) span(n *yaml.Node, what string) (from, to time.Duration) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) != 2 {
 		r.refuse(n, "%s must be a list of two durations such as [1s, 5s], is %s", what, kindOf(n))
 		return 0, 0
 	}
-	from, good := r.duration(n.Content[0], what, least)
-	to, fine := r.duration(n.Content[1], what, least)
+	from, good := r.duration(n.Content[0], what, 0)
+	to, fine := r.duration(n.Content[1], what, 0)
 	if !good || !fine {
 		return 0, 0
 	}

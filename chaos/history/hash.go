@@ -44,7 +44,7 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
-	for _, s := range [...]string{e.Process, e.Queue, e.Fault} {
+	for _, s := range [...]string{e.Process, e.Action, e.Key, e.Queue, e.Fault} {
 		b = append(b, byte(len(s)))
 		b = append(b, s...)
 	}

@@ -36,9 +36,19 @@ const (
 	FaultEnded
 	FaultTouched
 
+	// ActionDefined: Action, Count (its limit of concurrency, 0 for none).
+	ActionDefined
 	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
-	// start, 0 for an original), Reason (of the retry), To, By.
+	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
+	// the parent's chain, 0 for no child).
 	Created
+	// ChildStarted: Execution, Related: a child became due because its parent's chain has completed.
+	ChildStarted
+	// CancelRequested: Execution (the chain's last row), Chain, From (its status), Action: accepted.
+	CancelRequested
+	// SlotTaken, SlotFreed: Execution, Action, Count (the slot's number).
+	SlotTaken
+	SlotFreed
 	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
 	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
 	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
@@ -136,6 +146,8 @@ type Event struct {
 
 	// Names; interned by the writer, so that comparing and copying them is cheap.
 	Process string
+	Action  string
+	Key     string
 	Queue   string
 	Fault   string
 	Text    string

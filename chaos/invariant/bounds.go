@@ -33,6 +33,9 @@ type Bounds struct {
 	Overrun time.Duration
 	// Terminal: terminal and not handled.
 	Terminal time.Duration
+	// Cancel: canceling, counted from the third renewal of its worker's lease after that: the reply to each of
+	// them asks for the end of the run, and two of them may be lost.
+	Cancel time.Duration
 }
 
 // BoundsOf computes the bounds.
@@ -60,6 +63,7 @@ func BoundsOf(c config.Config) Bounds {
 		Warmup:     lease,
 		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
 		Terminal:   2*e.ReconcileInterval + slack,
+		Cancel:     c.Worker.KillGrace + 5*c.Worker.StatementTimeout + slack,
 	}
 }
 

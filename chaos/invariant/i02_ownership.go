@@ -77,6 +77,12 @@ func (c *ownershipChecker) superseded(e *history.Event) {
 func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch {
+	case e.By == execution.API && !c.s.cancelled[l.chain]:
+		return "nobody has asked for the cancellation of its chain"
+	case e.To == execution.Scheduling && c.s.cancelled[l.chain]:
+		return "the cancellation of its chain was requested"
+	case e.By == execution.ExecutionManager && l.parent == 0:
+		return "it is a child of nobody"
 	case e.By == execution.Worker && e.Writer != e.Incarnation:
 		return fmt.Sprintf("it belongs to incarnation %d, and incarnation %d wrote", e.Incarnation, e.Writer)
 	case e.To == execution.Running && c.s.database(e.At) > l.due+c.s.tolerance:

@@ -48,6 +48,8 @@ func (c *lostChecker) end(bool) {
 // owes names the part that has to take the next step.
 func (c *lostChecker) owes(l *life) string {
 	switch {
+	case l.status == execution.Requested && l.parent != 0:
+		return fmt.Sprintf("the handling of the end of its parent, execution %d, owes the next step", l.parent)
 	case l.status == execution.Requested:
 		return "the scheduler owes the next step"
 	case l.status == execution.Scheduling:

@@ -37,6 +37,8 @@ type conservationChecker struct {
 	moving map[uint64]int64
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
+	// expired is the copy whose time to live ended last; if it goes nowhere, it says so at once.
+	expired copyOf
 }
 
 func (c *conservationChecker) observe(e *history.Event, _ *life) {
@@ -63,9 +65,12 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Dropped:
 		c.leave(e, at)
-		if e.Fault == "" {
+		// A hint may expire: it is only worth something for a while, and carries no execution.
+		if e.Fault == "" && (e.Execution != 0 || c.expired != at) {
 			c.lost(e)
 		}
+	case history.Expired:
+		c.expired = at
 	default:
 	}
 }

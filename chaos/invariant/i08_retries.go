@@ -7,11 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// boundedRetries is invariant 8 (flaws D48 to D53).
+// boundedRetries is invariant 8 (flaws D48 to D54).
 func boundedRetries() *Invariant {
 	i := &Invariant{
 		Number: 8, Name: "bounded retries",
-		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window; and what is taken back waits a backoff.",
+		Statement: "Retries follow a failure for a retriable reason, at most max_retries of them, each inside its backoff window, and none when the cancellation of the chain was requested; and what is taken back waits a backoff.",
 		Needs:     []history.Kind{history.Created, history.Transition},
 	}
 	i.make = func(s *Suite) checker { return &retryChecker{i: i, s: s} }
@@ -59,6 +59,8 @@ func (c *retryChecker) judge(e *history.Event) {
 	lowest, highest := c.s.config.Retry.BackoffBounds(int(e.Count) - 1)
 	delay := e.Due - c.s.database(e.At)
 	switch {
+	case c.s.cancelled[e.Chain]:
+		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
 	case e.Count > e.Limit:
 		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
 	case !e.Reason.Retriable():

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"container/heap"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -25,6 +26,17 @@ type detectionChecker struct {
 	s     *Suite
 	watch watchHeap
 	seq   uint64
+	// canceling are the executions that a worker was asked to end.
+	canceling []askedToEnd
+}
+
+// askedToEnd counts the renewals of the lease of the worker that was asked.
+type askedToEnd struct {
+	id       execution.ID
+	epoch    execution.Epoch
+	owner    execution.Incarnation
+	renewals int
+	heard    time.Duration
 }
 
 type watched struct {
@@ -41,13 +53,43 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 		c.check(w, e.At)
 	}
 	switch e.Kind {
+	case history.HeartbeatRenewed:
+		c.renewed(e)
 	case history.Transition:
+		c.canceling = slices.DeleteFunc(c.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
+		if e.To == execution.Canceling {
+			c.canceling = append(c.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
+		}
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: e.To})
 	case history.DeadLettered, history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
 	default:
 	}
+}
+
+// renewed notes that a worker has heard of its cancellations, for the third time at the latest.
+func (c *detectionChecker) renewed(e *history.Event) {
+	for i := range c.canceling {
+		a := &c.canceling[i]
+		if a.owner != e.Incarnation {
+			continue
+		}
+		if a.renewals++; a.renewals == 3 {
+			a.heard = e.At
+			c.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: a.epoch, in: execution.Canceling})
+		}
+	}
+}
+
+// heard is when the worker of a canceling execution must have heard of it; 0 if that is not sure.
+func (c *detectionChecker) heard(id execution.ID) time.Duration {
+	for i := range c.canceling {
+		if c.canceling[i].id == id {
+			return c.canceling[i].heard
+		}
+	}
+	return 0
 }
 
 func (c *detectionChecker) push(w watched) {
@@ -114,6 +156,9 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
 				best, what = dead, "running on a worker that does not renew its lease"
 			}
+		}
+		if heard := c.heard(l.id); heard != 0 && heard+b.Cancel < best.since+best.bound {
+			best, what = deadline{heard, b.Cancel, 0}, "canceling on a worker that has heard of it"
 		}
 		return best, what
 	case l.status.Terminal():

@@ -57,6 +57,8 @@ func (c *resultChecker) judge(e *history.Event) {
 		c.s.violate(c.i, e.Execution, "execution %d is stored as failed (%v) by %s, and its run at epoch %d has completed", e.Execution, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && e.Reason != x.reason:
 		c.s.violate(c.i, e.Execution, "execution %d is stored as failed for %v by %s, and its run at epoch %d failed for %v", e.Execution, e.Reason, e.Process, e.OldEpoch, x.reason)
+	case e.To == execution.Cancelled && byItself:
+		c.s.violate(c.i, e.Execution, "execution %d is stored as cancelled by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Timeout && byItself:
 		c.s.violate(c.i, e.Execution, "execution %d is stored as timed out by %s, and its run at epoch %d has ended by itself", e.Execution, e.Process, e.OldEpoch)
 	}

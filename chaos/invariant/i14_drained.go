@@ -1,19 +1,23 @@
 package invariant
 
 import (
+	"maps"
 	"slices"
 
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
 // drained is invariant 14 (flaws D25, D28).
 func drained() *Invariant {
 	i := &Invariant{
 		Number: 14, Name: "drained",
-		Statement: "At the end every queue is empty and no message is unacknowledged.",
+		Statement: "At the end every queue is empty, no message is unacknowledged and no concurrency slot is held.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
-	i.make = func(s *Suite) checker { return &drainedChecker{i: i, s: s, depth: make(map[string]int)} }
+	i.make = func(s *Suite) checker {
+		return &drainedChecker{i: i, s: s, depth: make(map[string]int), slots: make(map[slot]execution.ID)}
+	}
 	return i
 }
 
@@ -21,6 +25,13 @@ type drainedChecker struct {
 	i     *Invariant
 	s     *Suite
 	depth map[string]int
+	slots map[slot]execution.ID
+}
+
+// slot is a concurrency slot that is held.
+type slot struct {
+	action string
+	number int64
 }
 
 func (c *drainedChecker) observe(e *history.Event, _ *life) {
@@ -29,11 +40,19 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 		c.depth[e.Queue]++
 	case history.Acked, history.DeadLettered, history.Dropped:
 		c.depth[e.Queue]--
+	case history.SlotTaken:
+		c.slots[slot{e.Action, e.Count}] = e.Execution
+	case history.SlotFreed:
+		delete(c.slots, slot{e.Action, e.Count})
 	default:
 	}
 }
 
 func (c *drainedChecker) end(bool) {
+	held := slices.Sorted(maps.Values(c.slots))
+	if len(held) > 0 {
+		c.s.violate(c.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
+	}
 	var left []string
 	for queue, n := range c.depth { //detlint:ok sorted below
 		if n > 0 {

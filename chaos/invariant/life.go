@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -28,18 +29,24 @@ type life struct {
 	// of the present dispatch
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
-	published   bool          // the broker has routed it
-	marked      bool          // the database knows that it was confirmed
-	dying       bool          // its message has expired or was rejected
-	died        time.Duration // when its message reached the dead letter queue
+	published   bool // the broker has routed it
+	marked      bool // the database knows that it was confirmed
+	dying       bool // its message has expired or was rejected
 	returned    bool
-	cameBack    time.Duration // when its message was returned
 	// expired and rejected are how copies of its message died.
 	expired, rejected bool
+	// action is its place among the suite's actions, and slot the concurrency slot that it holds, 0 for none.
+	action   uint16
+	slot     uint16
+	died     time.Duration // when its message reached the dead letter queue
+	cameBack time.Duration // when its message was returned
 
-	claims       int // of the present epoch
-	started      int // actions of the present epoch
-	running      int // actions alive
+	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
+	parent execution.ID
+
+	claims       int32 // of the present epoch
+	started      int32 // actions of the present epoch
+	running      int32 // actions alive
 	orchestrated bool
 	nextRetry    execution.ID
 }
@@ -85,7 +92,23 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.stamped = s.database(e.At)
 			s.retire(l)
 		}
+	case history.SlotTaken, history.SlotFreed:
+		if l != nil {
+			if l.slot = uint16(e.Count); e.Kind == history.SlotFreed {
+				l.slot = 0
+			}
+		}
+	case history.ChildStarted:
+		if l != nil {
+			l.parent = 0
+		}
+	case history.CancelRequested:
+		s.cancelled[e.Chain] = true
 	case history.Orchestrated:
+		if e.Related == 0 {
+			s.ended.set(e.Chain, e.From)
+			delete(s.cancelled, e.Chain)
+		}
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
 			s.retire(l)
@@ -136,6 +159,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped = s.database(e.At)
+	l.action, l.parent = s.action(e.Action), e.Related
 	s.lives[e.Execution] = l
 	s.created = max(s.created, e.Execution)
 }
@@ -209,4 +233,32 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 	default:
 	}
+}
+
+// ends are how chains have ended, a byte for each.
+type ends []execution.Status
+
+func (x *ends) set(chain execution.ID, as execution.Status) {
+	for int(chain) >= len(*x) {
+		*x = append(*x, execution.None)
+	}
+	(*x)[chain] = as
+}
+
+// of is None for a chain whose end was not handled.
+func (x ends) of(chain execution.ID) execution.Status {
+	if int(chain) < len(x) {
+		return x[chain]
+	}
+	return execution.None
+}
+
+// action is the place of an action's name among the suite's, so that a life need not keep the name.
+func (s *Suite) action(ref string) uint16 {
+	at := slices.Index(s.actions, ref)
+	if at < 0 {
+		at = len(s.actions)
+		s.actions = append(s.actions, ref)
+	}
+	return uint16(at)
 }

@@ -53,7 +53,7 @@ type Finding struct {
 func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
-		orchestrationOnce(), boundedRetries(), gracefulStop(), detection(), ownResult(), drained(),
+		orchestrationOnce(), boundedRetries(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 	}
 }
 
@@ -82,6 +82,11 @@ type Suite struct {
 	free    []*life
 	now     history.Event
 	created execution.ID
+	// cancelled are the chains that are not at their end and whose cancellation was requested; ended says how
+	// the others have ended.
+	cancelled map[execution.ID]bool
+	ended     ends
+	actions   []string
 	// chains counts the rows of a chain that are alive.
 	calm  calm
 	fleet *fleet
@@ -96,7 +101,7 @@ type Suite struct {
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
-		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure),
+		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool),
 		fleet: newFleet(c), tolerance: clockTolerance,
 	}
 	for _, i := range All() {

@@ -30,7 +30,7 @@ func Horizon(s *scenarios.Scenario, c config.Config) time.Duration {
 	}
 	settle := s.Settle
 	if settle == 0 {
-		settle = invariant.Settle(c, longest, retries)
+		settle = time.Duration(s.Generations()) * invariant.Settle(c, longest, retries)
 	}
 	for i := range s.Faults {
 		f := &s.Faults[i]

@@ -15,6 +15,7 @@ type Probes struct {
 	seen    map[copyKey]int
 	drained map[execution.Incarnation]bool
 	fed     map[dispatchKey]int
+	slots   slotProbes
 	// patience is the age from which on only a reconciler handles the end of an execution.
 	patience time.Duration
 }
@@ -58,6 +59,16 @@ const (
 	runTimedOut
 	overrunEnded
 	endedAtShutdown
+	cancelledBeforeHandoff
+	cancelledAfterHandoff
+	cancelledWhileRunning
+	cancelledPendingRetry
+	cancelledWaitingForSlot
+	cancelCameTooLate
+	slotPassedOn
+	childStarted
+	childSkipped
+	childOfTheEnded
 	probeCount
 )
 
@@ -89,6 +100,16 @@ func probeNames() [probeCount]string {
 		runTimedOut:                  "run_timed_out",
 		overrunEnded:                 "overrun_ended",
 		endedAtShutdown:              "ended_at_shutdown",
+		cancelledBeforeHandoff:       "cancelled_before_handoff",
+		cancelledAfterHandoff:        "cancelled_after_handoff",
+		cancelledWhileRunning:        "cancelled_while_running",
+		cancelledPendingRetry:        "cancelled_pending_retry",
+		cancelledWaitingForSlot:      "cancelled_waiting_for_slot",
+		cancelCameTooLate:            "cancel_came_too_late",
+		slotPassedOn:                 "slot_passed_on",
+		childStarted:                 "child_started",
+		childSkipped:                 "child_skipped",
+		childOfTheEnded:              "child_of_the_ended",
 	}
 }
 
@@ -130,6 +151,7 @@ func (p *Probes) Observe(e *history.Event) {
 		p.transition(e)
 	case history.Created:
 		p.hit(retryScheduled, e.Count > 0)
+		p.slots.newest = e.Execution
 	case history.StaleWrite:
 		p.hit(staleWriteRefused, true)
 		p.hit(claimRefused, e.To == execution.Running)
@@ -142,6 +164,14 @@ func (p *Probes) Observe(e *history.Event) {
 	case history.WorkerLifecycle:
 		p.hit(lostWorkerDetected, e.Lifecycle == execution.Lost)
 		p.drained[e.Incarnation] = e.Lifecycle == execution.Draining
+	case history.ActionDefined, history.SlotTaken, history.SlotFreed:
+		p.hit(slotPassedOn, p.slots.observe(e))
+	case history.CancelRequested:
+		p.hit(cancelledPendingRetry, e.From == execution.Requested && e.Chain != e.Execution)
+		p.hit(cancelledWaitingForSlot, e.From == execution.Requested && p.slots.full(e.Action))
+	case history.ChildStarted:
+		p.hit(childStarted, true)
+		p.hit(childOfTheEnded, e.Execution == p.slots.newest)
 	case history.Orchestrated:
 		p.hit(orchestratedWithoutMessage, e.Due >= p.patience)
 	default:
@@ -196,8 +226,65 @@ func (p *Probes) transition(e *history.Event) {
 		p.hit(endedAtShutdown, e.Reason == execution.WorkerShutdown)
 		p.hit(drainedWithRunningWork, p.drained[e.Incarnation] && e.To == execution.Completed)
 	}
+	p.cancelled(e)
 	if e.From == execution.Scheduled {
 		p.hit(reclaimedByDeadLetterHandler, e.By == execution.DeadLetterHandler)
 		p.hit(reclaimedByTimeoutMonitor, e.By == execution.TimeoutMonitor)
 	}
+}
+
+func (p *Probes) cancelled(e *history.Event) {
+	if e.By == execution.ExecutionManager {
+		p.hit(childSkipped, true)
+		return
+	}
+	if e.To == execution.Cancelled {
+		p.hit(cancelledBeforeHandoff, e.From == execution.Requested || e.From == execution.Scheduling)
+		p.hit(cancelledAfterHandoff, e.From == execution.Scheduled)
+		p.hit(cancelledWhileRunning, e.From.Claimed() && e.By == execution.Worker)
+	}
+	p.hit(cancelCameTooLate, e.From == execution.Canceling && e.To != execution.Cancelled)
+}
+
+// slotProbes knows who waits for a concurrency slot.
+type slotProbes struct {
+	// newest is the execution that was created last.
+	newest execution.ID
+	uses   map[string]*slotUse
+}
+
+// slotUse is the slots of one action.
+type slotUse struct {
+	limit, held int64
+	// waiting is the newest execution when a slot came free last: older ones may have waited for it.
+	waiting execution.ID
+}
+
+// observe says whether a slot was given to an execution that was there before it came free.
+func (s *slotProbes) observe(e *history.Event) (passedOn bool) {
+	if s.uses == nil {
+		s.uses = make(map[string]*slotUse)
+	}
+	u := s.uses[e.Action]
+	if u == nil {
+		u = new(slotUse)
+		s.uses[e.Action] = u
+	}
+	switch e.Kind {
+	case history.SlotTaken:
+		passedOn = u.held == u.limit-1 && e.Execution <= u.waiting
+		u.held++
+	case history.SlotFreed:
+		u.held--
+		u.waiting = s.newest
+	default:
+		u.limit = e.Count
+	}
+	return passedOn
+}
+
+// full says that every slot of an action is held.
+func (s *slotProbes) full(action string) bool {
+	u := s.uses[action]
+	return u != nil && u.limit > 0 && u.held >= u.limit
 }

@@ -101,6 +101,35 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 	return out, nil
 }
 
+func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	err := f.fail()
+	if err != nil && !strings.Contains(err.Error(), store.ErrUnknownOutcome.Error()) {
+		return nil, err
+	}
+	answers := make([]store.Cancellation, len(ids))
+	for i, id := range ids {
+		if id < 1 || int(id) > len(f.rows) {
+			continue
+		}
+		r := &f.rows[id-1]
+		answers[i].From, answers[i].Applied = r.Status, !r.Status.Terminal()
+		switch r.Status {
+		case execution.Requested:
+			r.Status = execution.Cancelled
+		case execution.Running:
+			r.Status = execution.Canceling
+		default:
+		}
+		answers[i].Row = *r
+	}
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
 // bundle is a server over a fake store that knows one action.
 type bundle struct {
 	t     testing.TB

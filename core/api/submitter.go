@@ -3,6 +3,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"handoff/core/broker"
@@ -35,7 +36,7 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 		if err == nil {
 			var keys []execution.Key
 			for _, c := range created {
-				if !c.UnknownAction && !c.Existed {
+				if c.ID != 0 && !c.Existed {
 					keys = append(keys, execution.Key{ID: c.ID})
 				}
 			}
@@ -55,4 +56,51 @@ func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) 
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	return s.Store.Create(ctx, items)
+}
+
+// Cancel asks for the end of a chain, named by any of its rows, and tells whoever is concerned. Accepted
+// means committed. While the database is away it tries again until ctx ends: asking twice is harmless.
+func (s *Submitter) Cancel(ctx context.Context, id execution.ID) (store.Cancellation, error) {
+	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
+	uncertain := false
+	for {
+		answer, err := s.cancel(id)
+		if err == nil {
+			// The first attempt may have been the one that cancelled it.
+			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
+			s.tell(&answer)
+			return answer, nil
+		}
+		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		if !store.Retriable(err) {
+			return store.Cancellation{}, err
+		}
+		if werr := backoff.Wait(ctx); werr != nil {
+			return store.Cancellation{}, err
+		}
+	}
+}
+
+func (s *Submitter) cancel(id execution.ID) (store.Cancellation, error) {
+	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	answers, err := s.Store.Cancel(ctx, []execution.ID{id})
+	if err != nil {
+		return store.Cancellation{}, err
+	}
+	return answers[0], nil
+}
+
+func (s *Submitter) tell(c *store.Cancellation) {
+	if !c.Applied {
+		return
+	}
+	switch row := &c.Row; row.Status {
+	case execution.Cancelled:
+		s.Notifier.Changed(broker.Change{Key: row.Key(), From: c.From, To: row.Status})
+	case execution.Canceling:
+		s.Notifier.Changed(broker.Change{Key: row.Key(), From: c.From, To: row.Status})
+		s.Notifier.Cancel(row.Worker, row.Key())
+	default:
+	}
 }

@@ -150,14 +150,15 @@ const (
 	ExecutionScheduled
 	ExecutionStatusChanged
 	ExecutionCompleted
+	ExecutionCancel
 )
 
 // Types is how many values Type has, NoType included.
-const Types = int(ExecutionCompleted) + 1
+const Types = int(ExecutionCancel) + 1
 
 // String is the name on the wire.
 func (t Type) String() string {
-	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed"}[t]
+	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}[t]
 }
 
 // Envelope wraps every payload. Exactly the payload that Type names is set.
@@ -171,8 +172,8 @@ type Envelope struct {
 
 	// Dispatch belongs to ExecutionScheduled.
 	Dispatch *Dispatch
-	// Changes belongs to ExecutionRequested (only the keys), ExecutionStatusChanged and
-	// ExecutionCompleted: hints that may carry many executions.
+	// Changes belongs to ExecutionRequested and ExecutionCancel (only the keys), ExecutionStatusChanged
+	// and ExecutionCompleted: hints that may carry many executions.
 	Changes []Change
 }
 

@@ -287,7 +287,7 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 		return Envelope{}, missing("payload")
 	}
 	e := Envelope{MessageID: *w.MessageID, CorrelationID: w.CorrelationID, Version: WireVersion}
-	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {
+	for t := ExecutionRequested; int(t) < Types; t++ {
 		if t.String() == *w.Type {
 			e.Type = t
 		}

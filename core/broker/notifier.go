@@ -23,7 +23,14 @@ type Notifier struct {
 
 	mu      sync.Mutex
 	pending [Types][]Change
+	cancels []cancellation
 	seq     uint64
+}
+
+// cancellation is a hint to the worker that runs an execution.
+type cancellation struct {
+	worker execution.WorkerID
+	key    execution.Key
 }
 
 // notifyBatch bounds the changes of one message, notifyAttempts the attempts for one message, and
@@ -69,6 +76,18 @@ func (n *Notifier) Changed(changes ...Change) {
 	n.wake.Set()
 }
 
+// Cancel hints to a worker that it should end an execution. A worker that does not hear of it learns it
+// from the reply to its next heartbeat.
+func (n *Notifier) Cancel(worker execution.WorkerID, key execution.Key) {
+	n.mu.Lock()
+	if len(n.cancels) >= notifyPending {
+		n.cancels = n.cancels[1:]
+	}
+	n.cancels = append(n.cancels, cancellation{worker, key})
+	n.mu.Unlock()
+	n.wake.Set()
+}
+
 func (n *Notifier) add(t Type, c Change) {
 	if len(n.pending[t]) >= notifyPending {
 		n.pending[t] = n.pending[t][1:]
@@ -94,29 +113,43 @@ func (n *Notifier) Flush(ctx context.Context) {
 	}
 }
 
-// take removes at most one message of each type from what is pending.
+// take removes at most one message of each type, and one of cancellations to one worker, from what is
+// pending.
 func (n *Notifier) take() []Message {
 	now := n.host.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var ms []Message
+	add := func(t Type, key string, changes []Change) {
+		n.seq++
+		ms = append(ms, Message{
+			Exchange: ExchangeExecutions, RoutingKey: key,
+			Envelope: Envelope{MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: now, Version: 1, Changes: changes},
+		})
+	}
 	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {
 		changes := n.pending[t]
 		if len(changes) == 0 {
 			continue
 		}
 		count := min(len(changes), notifyBatch)
-		n.seq++
-		ms = append(ms, Message{
-			Exchange:   ExchangeExecutions,
-			RoutingKey: t.String(),
-			Envelope: Envelope{
-				MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: now, Version: 1,
-				Changes: changes[:count:count],
-			},
-		})
+		add(t, t.String(), changes[:count:count])
 		n.pending[t] = changes[count:]
 	}
+	if len(n.cancels) == 0 {
+		return ms
+	}
+	worker, left := n.cancels[0].worker, n.cancels[:0:0]
+	var changes []Change
+	for _, c := range n.cancels {
+		if c.worker == worker && len(changes) < notifyBatch {
+			changes = append(changes, Change{Key: c.key, To: execution.Canceling})
+		} else {
+			left = append(left, c)
+		}
+	}
+	add(ExecutionCancel, CancelKey(worker), changes)
+	n.cancels = left
 	return ms
 }
 

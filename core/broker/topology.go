@@ -24,7 +24,12 @@ const (
 
 	workerQueuePrefix = "worker."
 	workerQueueSuffix = ".executions"
+	cancelQueueSuffix = ".cancels"
 )
+
+// cancelTTL is how long a hint to cancel is worth keeping: a worker that was away for longer has lost
+// its lease, and its work is not its own any more (flaw D60).
+const cancelTTL = time.Minute
 
 // WorkerQueue is the queue of one worker; it survives the worker's restarts.
 func WorkerQueue(id execution.WorkerID) string {
@@ -40,6 +45,18 @@ func IsWorkerQueue(queue string) bool {
 // DispatchKey is the routing key of a worker's dispatches.
 func DispatchKey(id execution.WorkerID) string {
 	return fmt.Sprintf("execution.dispatch.worker.%d", id)
+}
+
+// CancelQueue is where one worker hears of cancellations. They have a queue of their own because that of
+// the dispatches stands still while the worker is full, which is when they matter. It has no dead letter
+// exchange: whatever a hint would have said, the heartbeat's reply says too.
+func CancelQueue(id execution.WorkerID) string {
+	return fmt.Sprintf("%s%d%s", workerQueuePrefix, id, cancelQueueSuffix)
+}
+
+// CancelKey is the routing key of a worker's cancellations.
+func CancelKey(id execution.WorkerID) string {
+	return fmt.Sprintf("execution.cancel.worker.%d", id)
 }
 
 // DeadLetterQueue is the queue behind the dead letter exchange.
@@ -110,8 +127,11 @@ func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	}
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
-		Queues:    []Queue{q},
-		Bindings:  []Binding{{ExchangeExecutions, DispatchKey(id), q.Name}},
+		Queues:    []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL}},
+		Bindings: []Binding{
+			{ExchangeExecutions, DispatchKey(id), q.Name},
+			{ExchangeExecutions, CancelKey(id), CancelQueue(id)},
+		},
 	}
 	return t.withDeadLetters(c)
 }

@@ -36,6 +36,9 @@ type Action struct {
 	DispatchTimeout time.Duration
 	// MaxRetries is how many new rows may follow a claimed run that failed for a retriable reason.
 	MaxRetries int
+	// Concurrency is how many executions of the action may be between their scheduling and the handling
+	// of their end at a time; 0 for no limit.
+	Concurrency int
 }
 
 // DefaultTimeout is the run timeout of an action that names none.
@@ -96,6 +99,15 @@ type Execution struct {
 	// (`retry_at`) or of a take-back.
 	NotBefore time.Time
 
+	// Parent is the first row of the chain that this one is a workflow child of, 0 for none.
+	Parent ID
+	// AwaitsParent says that the row is requested and becomes due when its parent's chain completes.
+	AwaitsParent bool
+
+	// CancelRequestedAt is when the chain's cancellation was asked for; it stands on the chain's first row,
+	// because a cancellation is of the whole chain (flaw D54).
+	CancelRequestedAt time.Time
+
 	IdempotencyKey string
 
 	Created             time.Time
@@ -108,7 +120,9 @@ type Execution struct {
 	StartedAt           time.Time
 	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim; a
 	// later heartbeat that does not list the row proves that the worker does not run it.
-	ClaimBeat      uint64
+	ClaimBeat uint64
+	// CancelingAt is when the worker that runs it was asked to end it.
+	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
 }

@@ -15,6 +15,7 @@ const (
 	DeadLetterHandler
 	Reconciler
 	RetryManager
+	ExecutionManager
 	Worker
 )
 
@@ -38,6 +39,8 @@ func (p Part) String() string {
 		return "reconciler"
 	case RetryManager:
 		return "retry_manager"
+	case ExecutionManager:
+		return "execution_manager"
 	case Worker:
 		return "worker"
 	}

@@ -20,6 +20,7 @@ func Transitions() []Transition {
 		{Scheduling, Failed, Scheduler},    // no worker fits and the grace is over
 		{Scheduling, Requested, Reconciler},
 		{Requested, Cancelled, API},
+		{Requested, Cancelled, ExecutionManager}, // a child whose parent did not complete
 		{Scheduling, Cancelled, API},
 		{Scheduled, Cancelled, API},
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
@@ -87,8 +88,24 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (done int, 
 			l.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
 			l.scheduler.wakeIn(os[i].Retry.Delay)
 		}
+		l.announceChildren(&o)
 	}
-	// A run slot came free somewhere: whatever waits for one may fit now.
+	// A run slot, and perhaps a concurrency slot, came free: whatever waits for one may fit now.
 	l.scheduler.wakeIn(0)
 	return done, nil
+}
+
+// announceChildren hints at what became of the workflow children of a chain that has ended. The step that
+// handled the end has decided it already: who starts or skips children a second time finds none waiting.
+func (l *completionListener) announceChildren(o *store.Orchestrated) {
+	var changes []broker.Change
+	for _, id := range o.Skipped {
+		changes = append(changes, broker.Change{Key: execution.Key{ID: id}, From: execution.Requested, To: execution.Cancelled})
+	}
+	l.notifier.Changed(changes...)
+	keys := make([]execution.Key, len(o.Started))
+	for i, id := range o.Started {
+		keys[i] = execution.Key{ID: id}
+	}
+	l.notifier.Requested(keys...)
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -71,4 +72,51 @@ func (s *Service) reconcileTerminal() error {
 			return err
 		}
 	}
+}
+
+// reconcileCancellations hints again at cancellations that no worker has answered. The heartbeat's reply
+// says the same; this is for a worker whose heartbeats take long.
+func (s *Service) reconcileCancellations() error {
+	c := s.config.Executor
+	var rows []execution.Execution
+	if err := s.db(func(ctx context.Context) (err error) {
+		rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unanswered, Age: c.ConfirmTimeout, Limit: c.BatchSize})
+		return err
+	}); err != nil {
+		return err
+	}
+	for i := range rows {
+		s.notifier.Cancel(rows[i].Worker, rows[i].Key())
+	}
+	return nil
+}
+
+// slotSweep is how often slots are looked for that nobody may hold: nothing in this program leaves one.
+// keySweep is how often old idempotency keys are forgotten, and keptKeys how long they are kept.
+const (
+	slotSweep = time.Minute
+	keySweep  = time.Minute
+	keptKeys  = 24 * time.Hour
+)
+
+// reconcileSlots gives back slots that are held by what may hold none, and wakes what waits for them.
+func (s *Service) reconcileSlots() error {
+	var freed []execution.ID
+	if err := s.db(func(ctx context.Context) (err error) {
+		freed, err = s.store.FreeSlots(ctx, s.config.Executor.BatchSize)
+		return err
+	}); err != nil || len(freed) == 0 {
+		return err
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "concurrency slots freed that nobody may hold", slog.Any("executions", freed))
+	s.scheduler.wakeIn(0)
+	return nil
+}
+
+// reconcileKeys forgets idempotency keys whose time is over: from then on they can be used again.
+func (s *Service) reconcileKeys() error {
+	return s.db(func(ctx context.Context) error {
+		_, err := s.store.ForgetKeys(ctx, keptKeys, s.config.Executor.BatchSize)
+		return err
+	})
 }

@@ -104,6 +104,9 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
 		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
 		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
+		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
+		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
+		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))

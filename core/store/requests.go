@@ -14,6 +14,8 @@ type NewExecution struct {
 	Parameters json.RawMessage
 	// IdempotencyKey makes repeating the request harmless; empty means that it is not.
 	IdempotencyKey string
+	// Parent is any row of the chain that the execution is a workflow child of; 0 for none.
+	Parent execution.ID
 }
 
 // Created is the outcome of one NewExecution.
@@ -23,6 +25,16 @@ type Created struct {
 	Existed bool
 	// UnknownAction says that nothing was created, because no such action exists.
 	UnknownAction bool
+	// UnknownParent says that nothing was created, because the parent does not exist.
+	UnknownParent bool
+}
+
+// Cancellation is what became of a request to cancel a chain. Applied says that it was accepted; Row is
+// the chain's last row after the step, its ID zero if there is no such execution.
+type Cancellation struct {
+	Outcome
+	// From is the status of Row before the step.
+	From execution.Status
 }
 
 // WorkerKey names one incarnation of one worker.
@@ -150,6 +162,8 @@ const (
 	ClaimExpired
 	// Unorchestrated: terminal for at least Age without terminal handling. Only for Find.
 	Unorchestrated
+	// Unanswered: canceling for at least Age. Only for Find.
+	Unanswered
 )
 
 // Finding asks for rows that need attention on one ground.
@@ -180,7 +194,8 @@ type Reclaim struct {
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
 
-	// To is the terminal status of a row that was claimed.
+	// To is the terminal status of a row that was claimed. One that is canceling ends as cancelled whatever
+	// To says.
 	To execution.Status
 }
 
@@ -212,6 +227,9 @@ type Orchestrated struct {
 	Applied bool
 	// Retry is the row that was created, 0 for none.
 	Retry execution.ID
+	// Started and Skipped are the children that became due and that were cancelled.
+	Started []execution.ID
+	Skipped []execution.ID
 }
 
 // Registration is a worker process announcing itself.
@@ -250,6 +268,8 @@ type Beat struct {
 type BeatReply struct {
 	// Lost lists what the worker holds but does not own any more; it kills those actions.
 	Lost []execution.Key
+	// Cancel lists what it holds and is asked to end.
+	Cancel []execution.Key
 }
 
 // Claim takes ownership of one dispatched epoch.
@@ -273,4 +293,14 @@ type Finish struct {
 	To     execution.Status
 	Reason execution.Reason
 	Result execution.Result
+}
+
+// CancelledResult is what a row is left with that was cancelled before anybody claimed it.
+func CancelledResult() execution.Result {
+	return execution.Result{Error: "Execution cancelled", Message: "it was cancelled before a worker claimed it", FailedBy: execution.API}
+}
+
+// SkippedResult is what a child is left with whose parent did not complete.
+func SkippedResult() execution.Result {
+	return execution.Result{Error: "Execution skipped", Message: "its parent did not complete", FailedBy: execution.ExecutionManager}
 }

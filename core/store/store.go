@@ -67,6 +67,11 @@ type Client interface {
 	PutActions(ctx context.Context, actions []execution.Action) error
 	// Create inserts requested executions. An item whose idempotency key exists returns the row
 	// that it created before; an unknown action is an outcome of that item alone.
+	//
+	// A child (an item with a parent) waits until the parent's chain has ended and been handled: it
+	// becomes due when the chain completes, and is cancelled otherwise. A chain that has been handled
+	// already decides at once. Both look at the chain under a lock of its first row, so no child is missed
+	// by an end that comes at the same moment.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
 	// DeadLetters returns a page of stored dead letters, newest first.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
@@ -74,6 +79,11 @@ type Client interface {
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
 	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
 	SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error)
+	// Cancel asks for the end of whole chains, each named by any of its rows. The request is noted on the
+	// chain's first row, after which no retry joins the chain, and the chain's last row is cancelled where
+	// nobody has claimed it, and canceling where somebody runs it. Guard: the chain is open, which is to
+	// say that its last row is not terminal, or may still be followed by a retry. Asking again is harmless.
+	Cancel(ctx context.Context, ids []execution.ID) ([]Cancellation, error)
 }
 
 // Executor is what the executor's parts need.
@@ -85,7 +95,9 @@ type Executor interface {
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
 	// expires: per runtime at most the demand's limit, oldest due first. Rows that another
-	// executor is claiming at the same time are skipped.
+	// executor is claiming at the same time are skipped, and so are those whose action has a limit of
+	// concurrency and no free slot: a row with such an action takes one in the same step, keeps it until
+	// its end is handled, and gives it back when it becomes requested again.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
@@ -108,8 +120,10 @@ type Executor interface {
 	// did. Guard: this incarnation, not gone, its lease over, and still at the beat that the caller
 	// has watched.
 	Reap(ctx context.Context, rs []Reap) ([]bool, error)
-	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and,
-	// with it, the retry. Guard: not orchestrated yet; a retry is unique by (original, count).
+	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with
+	// it, the release of the slot, the retry, and the workflow children where no retry follows. Guard: not
+	// orchestrated yet; a retry is unique by (original, count), and none joins a chain whose cancellation
+	// was requested.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error
@@ -118,6 +132,12 @@ type Executor interface {
 	PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
 	// Survey counts what the gauges show.
 	Survey(ctx context.Context) (Survey, error)
+	// FreeSlots gives back at most limit concurrency slots that are held by what may hold none, and returns
+	// who held them. Nothing leaves such a slot behind; whoever edits the database by hand can.
+	FreeSlots(ctx context.Context, limit int) ([]execution.ID, error)
+	// ForgetKeys frees at most limit idempotency keys of executions that were created at least age ago,
+	// and returns how many.
+	ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error)
 }
 
 // Worker is what a worker needs. Its methods name the incarnation that acts, and refuse one that
@@ -135,7 +155,7 @@ type Worker interface {
 	SetLifecycle(ctx context.Context, w WorkerKey, to execution.Lifecycle) error
 	// Heartbeat renews the lease from now on and compares what the worker runs with what the
 	// database says. Running rows of this incarnation that were claimed before this beat and are
-	// not listed are ended as worker_lost. Guard: this incarnation, not gone.
+	// not listed are ended as worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
 	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
 	// Claim moves scheduled rows to running. Guard: at this epoch, dispatched to this incarnation,
 	// which is not gone and whose lease is valid; dispatch deadline not reached (now < deadline).

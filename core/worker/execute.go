@@ -19,6 +19,9 @@ func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) sto
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if t.lease.fence() || !t.held.begin(e) {
 		// The right ended between claim and start: nothing has run.
+		if t.held.stopped(e) == execution.CancelRequested {
+			return cancelled(f)
+		}
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Worker could not renew its lease before the action began"
 		return f
@@ -72,6 +75,8 @@ func (t *tenure) verdict(f store.Finish, exit Exit, why execution.Reason, timedO
 	case !exit.Killed:
 		f.Reason = exit.Reason
 		f.Result.Error, f.Result.Message, f.Result.Output = "Action failed", exit.Message, exit.Output
+	case why == execution.CancelRequested:
+		return cancelled(f)
 	case why == execution.WorkerShutdown:
 		f.Reason = why
 		f.Result.Error = "worker shutting down"
@@ -86,6 +91,12 @@ func (t *tenure) verdict(f store.Finish, exit Exit, why execution.Reason, timedO
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action was ended at the worker's fence"
 	}
+	return f
+}
+
+func cancelled(f store.Finish) store.Finish {
+	f.To, f.Reason = execution.Cancelled, execution.CancelRequested
+	f.Result.Error = "Execution cancelled"
 	return f
 }
 

@@ -60,6 +60,9 @@ func (t *tenure) beatOnce(consuming bool) error {
 			slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 		t.held.end(execution.WorkerLost, 0, func(k execution.Key) bool { return k == key })
 	}
+	for _, key := range reply.Cancel {
+		t.cancel(key)
+	}
 	return nil
 }
 

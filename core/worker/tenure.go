@@ -72,6 +72,7 @@ func (t *tenure) serve(ctx context.Context) end {
 		t.host.Go("heartbeat", func() { t.beat(work) }),
 		t.host.Go("fence", func() { t.guard(work) }),
 		t.host.Go("consumer", func() { t.consume(work) }),
+		t.host.Go("cancel consumer", func() { t.listenForCancel(work) }),
 		t.host.Go("stop watcher", func() {
 			// A signal that nobody sets: this waits for the context alone.
 			_, _ = t.host.NewSignal().Wait(watching, host.Forever)

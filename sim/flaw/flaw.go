@@ -49,6 +49,8 @@ type Process struct {
 	Name string
 	// Worker says that it is a worker, not an executor.
 	Worker bool
+	// Client says that it is the one that submits the workload.
+	Client bool
 	Config config.Config
 	Host   host.Host
 }

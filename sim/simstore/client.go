@@ -126,13 +126,26 @@ func (c *Client) PutActions(ctx context.Context, actions []execution.Action) err
 		for _, a := range actions {
 			switch {
 			case s.garbled(a.Ref, a.Runtime, a.Entrypoint):
-			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0:
-				s.wrong("action %s has a negative timeout or number of retries", a.Ref)
+			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0 || a.Concurrency < 0:
+				s.wrong("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
 			default:
-				s.db.actions[a.Ref] = a
+				s.putAction(a)
 			}
 		}
 	})
+}
+
+func (s *step) putAction(a execution.Action) {
+	db := s.db
+	db.actions[a.Ref] = a
+	of := db.slots[a.Ref]
+	if of == nil {
+		of = new(slots)
+		db.slots[a.Ref] = of
+		db.limits = append(db.limits, a.Ref)
+	}
+	of.resize(a.Concurrency)
+	db.emit(history.Event{Kind: history.ActionDefined, Process: s.process, Action: a.Ref, Count: int64(a.Concurrency)})
 }
 
 // Create implements store.Client.
@@ -152,12 +165,26 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	if !known {
 		return store.Created{UnknownAction: true}
 	}
+	var parent execution.ID
+	if item.Parent != 0 {
+		r := db.row(item.Parent)
+		if r == nil {
+			return store.Created{UnknownParent: true}
+		}
+		parent = r.Chain()
+	}
 	if s.malformed(item.Parameters) {
 		return store.Created{}
 	}
-	id := s.insert(execution.Execution{Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey}, execution.API)
+	id := s.insert(execution.Execution{
+		Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
+	}, execution.API)
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id
+		db.keyed = append(db.keyed, id)
+	}
+	if parent != 0 {
+		s.adopt(id, parent)
 	}
 	return store.Created{ID: id}
 }
@@ -170,11 +197,19 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	e.Created = s.now
 	db.rows = append(db.rows, row{Execution: e})
 	r := &db.rows[e.ID-1]
-	db.request(r, s.now)
-	db.emit(history.Event{
+	db.requested++
+	if !r.AwaitsParent {
+		db.request(r, s.now)
+	}
+	created := history.Event{
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
 		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
-	})
+		Action: r.Action.Ref, Key: r.IdempotencyKey,
+	}
+	if r.AwaitsParent {
+		created.Related = r.Parent
+	}
+	db.emit(created)
 	return r.ID
 }
 

@@ -46,10 +46,15 @@ type Database struct {
 	byName       map[string]execution.WorkerID
 	incarnations []incarnation // by incarnation - 1
 
-	lists     [listCount]list
-	requests  map[string]*requests
-	runtimes  []string // of requests, sorted
+	lists    [listCount]list
+	requests map[string]*queue
+	runtimes []string // of requests, sorted
+	// requested counts the rows in that status.
 	requested int
+	slots     map[string]*slots
+	limits    []string                        // the actions of slots, in order of first appearance
+	children  map[execution.ID][]execution.ID // that wait, by the first row of their parent's chain
+	keyed     []execution.ID                  // those with an idempotency key, oldest first
 
 	letters []store.StoredDeadLetter // by id, those that were purged left out
 	stored  int
@@ -77,6 +82,8 @@ type row struct {
 	prev, next int32 // indices + 1
 	in         listName
 	due        time.Time // when it was due, while it is or was requested
+	// slot is the number of the concurrency slot that it holds, 0 for none.
+	slot int
 }
 
 // worker is what survives the incarnations of a name.
@@ -105,7 +112,8 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[string]*requests), law: execution.NewLaw(),
+		byName: make(map[string]execution.WorkerID), requests: make(map[string]*queue), law: execution.NewLaw(),
+		slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 	}
 }
 

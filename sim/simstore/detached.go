@@ -21,10 +21,23 @@ func (db *Database) Clone() *Database {
 	c.incarnations = slices.Clone(db.incarnations)
 	c.letters = slices.Clone(db.letters)
 	c.runtimes = slices.Clone(db.runtimes)
-	c.requests = make(map[string]*requests, len(db.requests))
+	c.requests = make(map[string]*queue, len(db.requests))
 	for _, runtime := range db.runtimes {
-		copied := slices.Clone(*db.requests[runtime])
-		c.requests[runtime] = &copied
+		q := db.requests[runtime]
+		copied := &queue{unlimited: slices.Clone(q.unlimited)}
+		for _, l := range q.limited {
+			copied.limited = append(copied.limited, &limited{l.action, slices.Clone(l.requests)})
+		}
+		c.requests[runtime] = copied
+	}
+	c.keyed, c.limits = slices.Clone(db.keyed), slices.Clone(db.limits)
+	c.slots = make(map[string]*slots, len(db.slots))
+	for _, ref := range db.limits {
+		c.slots[ref] = &slots{db.slots[ref].limit, slices.Clone(db.slots[ref].holders)}
+	}
+	c.children = maps.Clone(db.children)
+	for parent, waiting := range c.children { //detlint:ok each list is copied by itself
+		c.children[parent] = slices.Clone(waiting)
 	}
 	return &c
 }

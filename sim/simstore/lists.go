@@ -117,6 +117,19 @@ func (db *Database) each(name listName, f func(*row) bool) {
 	}
 }
 
+// queue is the requested rows of one runtime: those without a limit of concurrency, and beside them those of
+// each action with one, so that rows that wait for a slot are in nobody's way.
+type queue struct {
+	unlimited requests
+	limited   []*limited
+}
+
+// limited is the requested rows of one action with a limit of concurrency.
+type limited struct {
+	action string
+	requests
+}
+
 // request files a requested row under its runtime, by when it is due.
 func (db *Database) request(r *row, now time.Time) {
 	r.due = r.NotBefore
@@ -125,17 +138,62 @@ func (db *Database) request(r *row, now time.Time) {
 	}
 	q := db.requests[r.Action.Runtime]
 	if q == nil {
-		q = new(requests)
+		q = new(queue)
 		db.requests[r.Action.Runtime] = q
 		i, _ := slices.BinarySearch(db.runtimes, r.Action.Runtime)
 		db.runtimes = slices.Insert(db.runtimes, i, r.Action.Runtime)
 	}
-	q.push(request{r.due, r.ID, r.Epoch})
-	db.requested++
+	to := &q.unlimited
+	if r.Action.Concurrency > 0 {
+		to = &q.of(r.Action.Ref).requests
+	}
+	to.push(request{r.due, r.ID, r.Epoch})
 }
 
-// request is a row that waits to be scheduled. One whose row has left otherwise (a status set by
-// force) is dropped when it comes up.
+// of is the part of an action.
+func (q *queue) of(action string) *limited {
+	for _, l := range q.limited {
+		if l.action == action {
+			return l
+		}
+	}
+	l := &limited{action: action}
+	q.limited = append(q.limited, l)
+	return l
+}
+
+// next takes the oldest row out that can be claimed now, nil for none.
+func (q *queue) next(db *Database, now time.Time) *row {
+	best := &q.unlimited
+	oldest := best.first(db, now)
+	for _, l := range q.limited {
+		if db.slots[l.action].free() == 0 {
+			continue
+		}
+		if r := l.first(db, now); r != nil && (oldest == nil || sooner(r.due, r.ID, oldest.due, oldest.ID)) {
+			best, oldest = &l.requests, r
+		}
+	}
+	if oldest != nil {
+		best.pop()
+	}
+	return oldest
+}
+
+// first is the row at the head if it is due, nil otherwise. Those whose rows have left otherwise (cancelled, or
+// a status set by force) are dropped.
+func (h *requests) first(db *Database, now time.Time) *row {
+	for len(*h) > 0 && !(*h)[0].due.After(now) {
+		head := (*h)[0]
+		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch {
+			return r
+		}
+		h.pop()
+	}
+	return nil
+}
+
+// request is a row that waits to be scheduled.
 type request struct {
 	due   time.Time
 	id    execution.ID
@@ -160,9 +218,9 @@ func (h *requests) push(r request) {
 	}
 }
 
-func (h *requests) pop() request {
+// pop removes the row at the head.
+func (h *requests) pop() {
 	rows := *h
-	top := rows[0]
 	last := len(rows) - 1
 	rows[0] = rows[last]
 	rows = rows[:last]
@@ -175,7 +233,7 @@ func (h *requests) pop() request {
 			}
 		}
 		if least == i {
-			return top
+			return
 		}
 		rows[i], rows[least] = rows[least], rows[i]
 		i = least

@@ -30,6 +30,8 @@ func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
 		return r.Status == execution.Scheduling && s.now.After(r.SchedulingExpiresAt)
 	case store.Unorchestrated:
 		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
+	case store.Unanswered:
+		return r.Status == execution.Canceling && s.old(r.CancelingAt, age)
 	default:
 		return false
 	}
@@ -57,7 +59,7 @@ func listsFor(ground store.Ground) []listName {
 		return []listName{listScheduled}
 	case store.OwnerGone:
 		return []listName{listScheduled, listRunning}
-	case store.Overrun:
+	case store.Overrun, store.Unanswered:
 		return []listName{listRunning}
 	case store.ClaimExpired:
 		return []listName{listScheduling}
@@ -119,7 +121,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		return store.Outcome{}
 	}
 	r := s.db.row(rc.Key.ID)
-	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || !s.given(r, rc.Ground, rc.Age) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || !s.given(r, rc.Ground, rc.Age) {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
 	}
@@ -127,8 +129,10 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
 	}
-	to := execution.Requested
+	to, reason := execution.Requested, rc.Reason
 	switch {
+	case r.Status == execution.Canceling:
+		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
 	case r.Status.Claimed():
 		to, counts = rc.To, 0
 	case rc.Policy == config.Fail || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
@@ -137,12 +141,12 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
 		return store.Outcome{}
 	}
-	s.move(r, to, rc.By, rc.Reason, func(r *row) {
+	s.move(r, to, rc.By, reason, func(r *row) {
 		r.Dispatches += counts
 		if to == execution.Requested {
 			s.takeBack(r, rc.Delay)
 		} else {
-			fail(r, rc.Reason, rc.Result)
+			fail(r, reason, rc.Result)
 		}
 	})
 	return store.Outcome{Applied: true, Row: r.Execution}
@@ -174,29 +178,38 @@ func (s *step) orchestrate(o *store.Orchestration) store.Orchestrated {
 		s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
 		return store.Orchestrated{}
 	}
-	return store.Orchestrated{Applied: true, Retry: s.handleTerminal(r, o.Retry)}
+	retry := o.Retry
+	if !s.db.row(r.Chain()).CancelRequestedAt.IsZero() {
+		retry = nil
+	}
+	return s.handleTerminal(r, retry)
 }
 
-// handleTerminal marks the row and creates its retry.
-func (s *step) handleTerminal(r *row, retry *store.Retry) execution.ID {
+// handleTerminal marks the row, gives its slot back and creates its retry, or settles its children.
+func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	db := s.db
+	s.freeSlot(r)
 	r.OrchestratedAt = s.now
 	db.unlink(int32(r.ID - 1))
 	from := r.Execution
+	done := store.Orchestrated{Applied: true}
 	var id execution.ID
 	if retry != nil {
 		key := retryKey{from.Chain(), retry.Count}
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
 				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
-				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker,
+				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent,
 			}, execution.RetryManager)
 			db.retries[key] = id
 		}
+		done.Retry = id
+	} else {
+		done.Started, done.Skipped = s.settleChildren(from.Chain(), from.Status)
 	}
 	db.emit(history.Event{
 		Kind: history.Orchestrated, Process: s.process, Execution: from.ID, Chain: from.Chain(), From: from.Status,
 		Reason: from.FailureReason, Related: id, Due: s.now.Sub(from.Ended),
 	})
-	return id
+	return done
 }

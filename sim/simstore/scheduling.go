@@ -61,13 +61,15 @@ func merged(demands []store.Demand) (runtimes []string, limits map[string]int) {
 
 func (s *step) claimReady(claimed []execution.Execution, runtime string, limit int, claim store.SchedulingClaim) []execution.Execution {
 	q := s.db.requests[runtime]
-	for q != nil && len(*q) > 0 && limit > 0 && !(*q)[0].due.After(s.now) {
-		request := q.pop()
-		r := s.db.row(request.id)
-		if r.Status != execution.Requested || r.Epoch != request.epoch {
-			continue
+	for q != nil && limit > 0 {
+		r := q.next(s.db, s.now)
+		if r == nil {
+			break
 		}
 		limit--
+		if r.Action.Concurrency > 0 {
+			s.takeSlot(r)
+		}
 		s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
 			r.SchedulingAt = s.now
 			r.SchedulingBy = claim.Executor

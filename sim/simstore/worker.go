@@ -127,6 +127,8 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		for _, key := range b.Held {
 			if r := s.db.row(key.ID); r != nil && (r.Epoch != key.Epoch || r.Incarnation != b.Incarnation || r.Status.Terminal()) {
 				reply.Lost = append(reply.Lost, key)
+			} else if r != nil && r.Status == execution.Canceling {
+				reply.Cancel = append(reply.Cancel, key)
 			}
 		}
 		s.writer = b.Incarnation
@@ -149,8 +151,12 @@ func (s *step) endUnheld(b store.Beat) {
 		return true
 	})
 	for _, r := range missing {
-		s.move(r, execution.Failed, execution.Worker, execution.WorkerLost, func(r *row) {
-			fail(r, execution.WorkerLost, execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
+		to, reason := execution.Failed, execution.WorkerLost
+		if r.Status == execution.Canceling {
+			to, reason = execution.Cancelled, execution.CancelRequested
+		}
+		s.move(r, to, execution.Worker, reason, func(r *row) {
+			fail(r, reason, execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
 		})
 	}
 }

@@ -61,6 +61,8 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	}
 	db.push(listOf(to, !r.OrchestratedAt.IsZero()), int32(r.ID-1))
 	if to == execution.Requested {
+		db.requested++
+		s.freeSlot(r)
 		db.request(r, s.now)
 	}
 	e := history.Event{
@@ -87,7 +89,7 @@ func dueOf(r *row) time.Time {
 		return r.NotBefore
 	case execution.Scheduled:
 		return r.DispatchDeadline
-	case execution.Running:
+	case execution.Running, execution.Canceling:
 		return r.RunDeadline
 	}
 	return time.Time{}
@@ -166,5 +168,5 @@ func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
 	if retry != nil {
 		delete(tx.s.db.retries, retryKey{r.Chain(), retry.Count})
 	}
-	return tx.s.handleTerminal(r, retry)
+	return tx.s.handleTerminal(r, retry).Retry
 }

@@ -63,12 +63,20 @@ func integers[T ~int64](ids []T) []int64 {
 }
 
 const putActions = `
-insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries)
-select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[]) as a(ref)
- order by a.ref
-on conflict (ref) do update set
-    runtime = excluded.runtime, entrypoint = excluded.entrypoint, timeout_seconds = excluded.timeout_seconds,
-    dispatch_timeout_seconds = excluded.dispatch_timeout_seconds, max_retries = excluded.max_retries`
+with put as (
+    insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[], $7::int[]) as a(ref)
+     order by a.ref
+    on conflict (ref) do update set
+        runtime = excluded.runtime, entrypoint = excluded.entrypoint, timeout_seconds = excluded.timeout_seconds,
+        dispatch_timeout_seconds = excluded.dispatch_timeout_seconds, max_retries = excluded.max_retries,
+        concurrency = excluded.concurrency
+    returning id, concurrency
+)
+insert into concurrency_slot (action, number)
+select p.id, n from put p cross join lateral generate_series(1, p.concurrency) n
+ order by p.id, n
+on conflict do nothing`
 
 // PutActions implements store.Client.
 func (s *Store) PutActions(ctx context.Context, actions []execution.Action) error {
@@ -79,13 +87,15 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 			var refs, runtimes, entrypoints []string
 			var timeouts, dispatchTimeouts []*float64
 			var retries []int32
+			var concurrency []*int32
 			for i := range actions {
 				a := &actions[i]
 				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
 				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
 				retries = append(retries, int32(a.MaxRetries))
+				concurrency = append(concurrency, positive(a.Concurrency))
 			}
-			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries)
+			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency)
 		},
 	}
 	_, err := put.all(ctx, actions)
@@ -100,11 +110,11 @@ func nothing(pgx.Rows) error { return nil }
 // seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
 const insertExecutions = `
 with asked as materialized (
-    select * from unnest($2::text[], $3::text[], $4::text[]) with ordinality as a(ref, parameters, key, n)
+    select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[]) with ordinality as a(ref, parameters, key, parent, waits, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 seen as materialized (
-    select a.n, a.parameters, a.key, old.id as existing, t.*
+    select a.n, a.parameters, a.key, a.parent, a.waits, old.id as existing, t.*
       from asked a
       left join action t on t.ref = a.ref
       left join execution old on old.idempotency_key = a.key
@@ -116,11 +126,11 @@ fresh as materialized (
 ),
 inserted as (
     insert into execution (
-        id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries,
-        parameters, idempotency_key, created, due_at, written_by
+        id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
+        parent, parameters, idempotency_key, created, due_at, written_by
     )
-    select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries,
-           f.parameters::json, f.key, c.now, c.now, 'api'
+    select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries, f.concurrency,
+           f.parent, f.parameters::json, f.key, c.now, case when f.waits then 'infinity' else c.now end, 'api'
       from fresh f cross join clock c
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
@@ -134,7 +144,10 @@ select 0, i.id, false, true from inserted i`
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
-	return s.creates.do(ctx, "creating executions", items)
+	if !slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.Parent != 0 }) {
+		return s.creates.do(ctx, "creating executions", items)
+	}
+	return s.createChildren(ctx, items)
 }
 
 func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]store.Created, []error) {
@@ -156,7 +169,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 			for i := range items {
 				all[i] = items[i].item
 			}
-			return s.insert(ctx, all, results)
+			return s.insert(ctx, s.query, all, make([]family, len(all)), results)
 		},
 	}
 	all := make([]keyed, len(items))
@@ -166,13 +179,27 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 	return create.each(ctx, all)
 }
 
-func (s *Store) insert(ctx context.Context, items []store.NewExecution, results []store.Created) error {
+// family is what an execution's parent means for it.
+type family struct {
+	// parent is the first row of the parent's chain, 0 for none.
+	parent int64
+	// waits says that the execution is not due yet.
+	waits bool
+}
+
+// queryFunc executes one statement: on a connection of its own, or in a transaction.
+type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
+
+func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys []*string
+	var parents []*int64
+	var waits []bool
 	for i := range items {
 		refs = append(refs, items[i].ActionRef)
 		parameters = append(parameters, jsonOrNull(items[i].Parameters))
 		keys = append(keys, orNull(items[i].IdempotencyKey))
+		parents, waits = append(parents, idOrNull(families[i].parent)), append(waits, families[i].waits)
 	}
 	const op = "creating executions"
 	inserted := make(map[int64]bool, len(items))
@@ -198,7 +225,7 @@ func (s *Store) insert(ctx context.Context, items []store.NewExecution, results 
 		}
 		return nil
 	}
-	if err := s.query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys); err != nil {
+	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits); err != nil {
 		return err
 	}
 	var overtaken []int
@@ -210,11 +237,11 @@ func (s *Store) insert(ctx context.Context, items []store.NewExecution, results 
 		}
 	}
 	slices.SortFunc(overtaken, cmp.Compare[int])
-	return s.lookUpKeys(ctx, items, overtaken, len(inserted) > 0, results)
+	return s.lookUpKeys(ctx, query, items, overtaken, len(inserted) > 0, results)
 }
 
 // lookUpKeys finds the rows of keys that another transaction has inserted while ours waited for it.
-func (s *Store) lookUpKeys(ctx context.Context, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
+func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.NewExecution, places []int, applied bool, results []store.Created) error {
 	if len(places) == 0 {
 		return nil
 	}
@@ -225,7 +252,7 @@ func (s *Store) lookUpKeys(ctx context.Context, items []store.NewExecution, plac
 		keys = append(keys, items[n].IdempotencyKey)
 	}
 	const op = "creating executions: reading what exists"
-	err := s.query(ctx, op, func(rows pgx.Rows) error {
+	err := query(ctx, op, func(rows pgx.Rows) error {
 		var key string
 		var id int64
 		if err := rows.Scan(&key, &id); err != nil {

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -385,13 +386,13 @@ func TestOrchestrateOnce(t *testing.T) {
 	first, err := b.Orchestrate(b.ctx, all)
 	b.must(err)
 	id := first[0].Retry
-	if !first[0].Applied || id == 0 || first[1] != (store.Orchestrated{Applied: true}) || first[2].Applied || first[3].Applied || first[4].Applied {
+	if !first[0].Applied || id == 0 || !reflect.DeepEqual(first[1], store.Orchestrated{Applied: true}) || first[2].Applied || first[3].Applied || first[4].Applied {
 		t.Errorf("handled %+v", first)
 	}
 	second, err := b.Orchestrate(b.ctx, all)
 	b.must(err)
 	for i := range second {
-		if second[i] != (store.Orchestrated{}) {
+		if !reflect.DeepEqual(second[i], store.Orchestrated{}) {
 			t.Errorf("handled again: %+v", second[i])
 		}
 	}
@@ -407,7 +408,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	b.exec("update execution set orchestrated_at = null where id = $1", int64(key.ID))
 	third, err := b.Orchestrate(b.ctx, all[:1])
 	b.must(err)
-	if third[0] != (store.Orchestrated{Applied: true, Retry: id}) {
+	if !reflect.DeepEqual(third[0], store.Orchestrated{Applied: true, Retry: id}) {
 		t.Errorf("with a retry that exists: %+v", third[0])
 	}
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,42 +11,78 @@ import (
 	"handoff/core/store"
 )
 
+// The first rows of the chains are locked with the rows themselves: whether the chain was cancelled, and
+// whether it has children, stands on them. A chain with children is only marked as put off ($6 is false
+// then), because children that were created while this statement waited for its locks are not in its
+// snapshot; it is handled in a transaction that has the locks before it looks ($6 is true).
+//
 // A retry that exists already, or that another transaction inserts at this moment, is not inserted
 // again: the unique index on (original, count) decides. Its id is read afterwards.
 const orchestrate = `
 with asked as materialized (
-    select * from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])
-        with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, n)
+    select a.*, coalesce(e.original_execution, e.id) as chain
+      from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])
+           with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, n)
+      join execution e on e.id = a.ask_id
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
+    select e.* from (select ask_id as id from asked union select chain from asked) t join execution e on e.id = t.id
+     order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now, coalesce(l.original_execution, l.id) as chain
-      from locked l cross join clock c
+    select a.ask_count, a.ask_reason, a.ask_delay, a.n, a.chain, l.*, c.now,
+           first.has_children and not $6::boolean as put_off,
+           a.ask_count is not null and first.cancel_requested_at is null as goes_on
+      from asked a
+      join locked l on l.id = a.ask_id
+      join locked first on first.id = a.chain
+     cross join clock c
      where l.status >= 'completed' and l.orchestrated_at is null
 ),
 marked as (
-    update execution e set orchestrated_at = j.now from judged j where e.id = j.id
+    update execution e set orchestrated_at = j.now from judged j where e.id = j.id and not j.put_off
     returning e.id
+),
+freed as (
+    update concurrency_slot s set execution = null, taken_at = null
+      from judged j
+     where s.execution = j.id and j.concurrency is not null and not j.put_off
 ),
 inserted as (
     insert into execution (
-        action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, parameters,
+        action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, parameters, parent,
         original_execution, retry_count, retry_reason, retry_at, due_at, avoid_worker, created, written_by
     )
-    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries, j.parameters,
-           j.chain, j.ask_count, j.ask_reason::failure_reason, j.now + j.ask_delay, j.now + j.ask_delay, j.worker, j.now, 'retry_manager'
+    select j.action, j.action_ref, j.runtime, j.entrypoint, j.timeout_seconds, j.dispatch_timeout_seconds, j.max_retries, j.concurrency,
+           j.parameters, j.parent, j.chain, j.ask_count, j.ask_reason::failure_reason, j.now + j.ask_delay, j.now + j.ask_delay, j.worker, j.now,
+           'retry_manager'
       from judged j
-     where j.ask_count is not null
+     where j.goes_on and not j.put_off
      order by j.chain, j.ask_count
     on conflict (original_execution, retry_count) where original_execution is not null do nothing
     returning id, original_execution, retry_count
+),
+started as (
+    update execution c set due_at = j.now from judged j
+     where $6::boolean and c.parent = j.chain and c.status = 'requested' and c.awaits_parent and not j.goes_on and j.status = 'completed'
+    returning c.id, j.n
+),
+skipped as (
+    update execution c
+       set status = 'cancelled', failure_reason = 'parent_failed', result = $7::text::json, ended = j.now, due_at = j.now,
+           written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
+      from judged j
+     where $6::boolean and c.parent = j.chain and c.status = 'requested' and c.awaits_parent and not j.goes_on and j.status <> 'completed'
+    returning c.id, j.n
 )
-select j.n, j.chain, 0, 0 from judged j
+select case when j.put_off then 'put off' when j.goes_on then 'goes on' else 'ended' end, j.n, j.chain, 0, 0 from judged j
 union all
-select 0, i.original_execution, i.retry_count, i.id from inserted i`
+select 'retry', 0, i.original_execution, i.retry_count, i.id from inserted i
+union all
+select 'started', c.n, 0, 0, c.id from started c
+union all
+select 'skipped', c.n, 0, 0, c.id from skipped c`
 
 const selectRetries = `
 select e.original_execution, e.retry_count, e.id
@@ -83,36 +120,79 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		ids, counts = append(ids, int64(os[i].ID)), append(counts, count)
 		reasons, delays = append(reasons, reasonOrNull(retry.Reason)), append(delays, retry.Delay)
 	}
-	retries := make(map[attempt]int64)
-	wanted := make(map[int]attempt)
+	skipped := store.SkippedResult()
+	args := []any{s.now(), ids, counts, reasons, delays, false, encodeResult(&skipped)}
 	const op = "orchestrating"
-	err := s.query(ctx, op, func(rows pgx.Rows) error {
-		var n, count int
-		var chain, id int64
-		if err := rows.Scan(&n, &chain, &count, &id); err != nil {
-			return err
-		}
-		switch {
-		case n == 0:
-			retries[attempt{chain, count}] = id
-		case counts[n-1] != nil:
-			wanted[n-1] = attempt{chain, int(*counts[n-1])}
-			results[n-1].Applied = true
-		default:
-			results[n-1].Applied = true
-		}
-		return nil
-	}, orchestrate, s.now(), ids, counts, reasons, delays)
-	if err != nil {
+	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
+	if err := s.query(ctx, op, a.scan(counts), orchestrate, args...); err != nil {
 		return err
 	}
-	if err := s.existing(ctx, wanted, retries); err != nil {
+	if a.putOff {
+		args[5] = true
+		err := s.transaction(ctx, op, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, lockChains, ids); err != nil {
+				return err
+			}
+			return read(ctx, tx, a.scan(counts), orchestrate, args...)
+		})
+		if err != nil {
+			return unknown(op, err)
+		}
+	}
+	if err := s.existing(ctx, a.wanted, a.retries); err != nil {
 		return err
 	}
-	for n, a := range wanted {
-		results[n].Retry = execution.ID(retries[a])
+	for n, at := range a.wanted {
+		results[n].Retry = execution.ID(a.retries[at])
+	}
+	for n := range results {
+		// The transaction may have been made twice.
+		slices.Sort(results[n].Started)
+		slices.Sort(results[n].Skipped)
+		results[n].Started, results[n].Skipped = slices.Compact(results[n].Started), slices.Compact(results[n].Skipped)
 	}
 	return nil
+}
+
+const lockChains = `
+select from execution e
+ where e.id in (select coalesce(x.original_execution, x.id) from execution x where x.id = any($1::bigint[]))
+ order by e.id for no key update of e`
+
+// answers collects what orchestrate answers.
+type answers struct {
+	results []store.Orchestrated
+	// retries are the rows that were inserted, wanted those that were asked for, by place.
+	retries map[attempt]int64
+	wanted  map[int]attempt
+	putOff  bool
+}
+
+func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var what string
+		var n, count int
+		var chain, id int64
+		if err := rows.Scan(&what, &n, &chain, &count, &id); err != nil {
+			return err
+		}
+		switch what {
+		case "put off":
+			a.putOff = true
+		case "retry":
+			a.retries[attempt{chain, count}] = id
+		case "goes on":
+			a.results[n-1].Applied = true
+			a.wanted[n-1] = attempt{chain, int(*counts[n-1])}
+		case "ended":
+			a.results[n-1].Applied = true
+		case "started":
+			a.results[n-1].Started = append(a.results[n-1].Started, execution.ID(id))
+		case "skipped":
+			a.results[n-1].Skipped = append(a.results[n-1].Skipped, execution.ID(id))
+		}
+		return nil
+	}
 }
 
 // existing completes retries by those wanted ones that had been there before.

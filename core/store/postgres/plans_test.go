@@ -51,6 +51,7 @@ func hotStatements() []hot {
 	var zero []time.Duration
 	var texts, refs, completed []string
 	var nulls []*string
+	var none []*int64
 	var counts []*int32
 	var most []int32
 	one := int32(1)
@@ -58,6 +59,7 @@ func hotStatements() []hot {
 		// Scheduled rows all over the table, and who has them.
 		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
 		falses, zero, texts = append(falses, false), append(zero, 0), append(texts, "owner_gone")
+		none = append(none, nil)
 		nulls, refs, completed = append(nulls, nil), append(refs, "a"), append(completed, "completed")
 		counts, most = append(counts, &one), append(most, 3)
 	}
@@ -68,14 +70,15 @@ func hotStatements() []hot {
 	var now *time.Time
 	all := []hot{
 		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls}, batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses}, batch},
 		{"Workers", selectWorkers, []any{now}, 4000},
 		{"ClaimForScheduling", claimForScheduling, []any{now, "e", time.Minute, []string{"runtime1"}, []int64{100}, int64(100)}, 400},
 		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero}, batch},
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero}, batch},
 		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},
-		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
+		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero, false, nulls[0]}, batch},
+		{"Orchestrate with children", orchestrate, []any{now, ids, counts, nulls, zero, true, nulls[0]}, batch},
 		{"Claim", claimRows, []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
 		{"Finish", finishRows, []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},

@@ -26,6 +26,10 @@ var finders = map[store.Ground]string{
 		from execution e
 		where e.status in ('running', 'canceling') and e.run_deadline <= (select now from clock) - $2::interval
 		order by e.run_deadline, e.id`),
+	store.Unanswered: find(`
+		from execution e
+		where e.status = 'canceling' and e.canceling_at <= (select now from clock) - $2::interval
+		order by e.canceling_at, e.id`),
 	store.ClaimExpired: find(`
 		from execution e
 		where e.status = 'scheduling' and e.scheduling_expires_at < (select now from clock) and $2::interval is not null
@@ -118,20 +122,24 @@ given as materialized (
       left join owner o on o.incarnation = l.incarnation
 ),
 judged as materialized (
-    select g.*, not (g.claimed or g.ask_fail or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back from given g
+    select g.*, not (g.claimed or g.ask_fail or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back,
+           -- What was asked to end has ended as it was asked to.
+           case when g.status = 'canceling' then 'cancelled' else g.ask_to end as "to",
+           case when g.status = 'canceling' then 'cancelled' else g.ask_reason end as why
+      from given g
 ),
 moved as (
     update execution e
-       set status = case when j.claimed then j.ask_to when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
+       set status = case when j.claimed then j."to" when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
            dispatches = case when j.claimed then e.dispatches else e.dispatches + j.used end,
-           failure_reason = case when j.back then e.failure_reason else j.ask_reason::failure_reason end,
+           failure_reason = case when j.back then e.failure_reason else j.why::failure_reason end,
            result = case when j.back then e.result else j.ask_result::json end,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
-           written_reason = j.ask_reason::failure_reason
+           written_reason = j.why::failure_reason
       from judged j
      where e.id = j.id and j.lawful
     returning j.n, e.*
-)
+),` + freeSlots + `
 select m.n, true, false, {m} from moved m
 union all
 select j.n, false, false, {j} from judged j where not j.lawful`)
@@ -209,4 +217,59 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 			}, reap, s.now(), workers, incarnations, beats)
 		},
 	}.all(ctx, rs)
+}
+
+// A slot that was taken a moment ago may be seen here before the execution that took it.
+const freeStaleSlots = `
+with stale as materialized (
+    select s.action, s.number, s.execution
+      from concurrency_slot s
+     where s.execution is not null and s.taken_at < coalesce($1::timestamptz, clock_timestamp()) - interval '1 minute'
+       and not exists (select from execution e where e.id = s.execution and e.status <> 'requested' and e.orchestrated_at is null)
+     order by s.action, s.number
+     limit $2::bigint
+       for no key update of s skip locked
+)
+update concurrency_slot s set execution = null, taken_at = null
+  from stale t
+ where s.action = t.action and s.number = t.number
+returning t.execution`
+
+// FreeSlots implements store.Executor.
+func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
+	var freed []execution.ID
+	err := s.query(ctx, "freeing concurrency slots", func(rows pgx.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		freed = append(freed, execution.ID(id))
+		return err
+	}, freeStaleSlots, s.now(), limit)
+	if err != nil {
+		return nil, err
+	}
+	return freed, nil
+}
+
+const forgetKeys = `
+with old as materialized (
+    select e.id from execution e
+     where e.idempotency_key is not null and e.created <= coalesce($1::timestamptz, clock_timestamp()) - $2::interval
+     order by e.created, e.id
+     limit $3::bigint
+       for no key update skip locked
+)
+update execution e set idempotency_key = null from old o where e.id = o.id
+returning e.id`
+
+// ForgetKeys implements store.Executor.
+func (s *Store) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	forgotten := 0
+	err := s.query(ctx, "forgetting idempotency keys", func(pgx.Rows) error {
+		forgotten++
+		return nil
+	}, forgetKeys, s.now(), age, limit)
+	if err != nil {
+		return 0, err
+	}
+	return forgotten, nil
 }

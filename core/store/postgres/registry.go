@@ -149,10 +149,10 @@ update worker_incarnation
  where incarnation = $2 and beat < $3`
 
 const selectLost = `
-select a.n
+select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
   join execution e on e.id = a.id
- where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed'`
+ where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed' or e.status = 'canceling'`
 
 // What the database believes this incarnation to run and it does not.
 const endUnheld = `
@@ -163,8 +163,11 @@ with missing as materialized (
      order by e.id for no key update
 )
 update execution e
-   set status = 'failed', failure_reason = 'worker_lost', result = $6::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
-       written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch, written_reason = 'worker_lost'
+   set status = case when e.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
+       failure_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
+       result = $6::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
+       written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch,
+       written_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason
   from missing m
  where e.id = m.id`
 
@@ -189,12 +192,17 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		for i, key := range b.Held {
 			ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
 		}
-		var lost []int
+		var lost, canceling []int
 		if len(ids) > 0 {
 			err := read(ctx, tx, func(rows pgx.Rows) error {
 				var n int
-				err := rows.Scan(&n)
-				lost = append(lost, n-1)
+				var cancel bool
+				err := rows.Scan(&n, &cancel)
+				if cancel {
+					canceling = append(canceling, n-1)
+				} else {
+					lost = append(lost, n-1)
+				}
 				return err
 			}, selectLost, int64(b.Incarnation), ids, epochs)
 			if err != nil {
@@ -204,6 +212,10 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		slices.Sort(lost)
 		for _, n := range lost {
 			reply.Lost = append(reply.Lost, b.Held[n])
+		}
+		slices.Sort(canceling)
+		for _, n := range canceling {
+			reply.Cancel = append(reply.Cancel, b.Held[n])
 		}
 		_, err = tx.Exec(ctx, endUnheld, s.now(), int64(b.Incarnation), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
 			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
@@ -230,8 +242,8 @@ moved as (
            written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch, written_reason = 'worker_shutdown'
       from judged j
      where e.id = j.id
-    returning e.id, e.epoch, j.scheduled_at as was_scheduled_at
-)
+    returning e.id, e.epoch, e.status, e.concurrency, j.scheduled_at as was_scheduled_at
+),` + freeSlots + `
 select id, epoch from moved order by was_scheduled_at, id`)
 
 // Release implements store.Worker. Once an incarnation drains nothing is dispatched to it any more, so

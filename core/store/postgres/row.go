@@ -16,11 +16,11 @@ import (
 
 // rowColumns are the columns of execution that make an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
-	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries parameters status
+	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline result failure_reason
-	original_execution retry_count retry_reason retry_at idempotency_key
+	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
-	ended orchestrated_at`)
+	canceling_at ended orchestrated_at`)
 
 // text completes a statement: {e} stands for the columns of a row of the table or list e.
 func text(sql string) string {
@@ -36,6 +36,10 @@ type record struct {
 	ref, runtime, entrypoint        string
 	timeout, dispatchTimeout        pgtype.Float8
 	maxRetries                      int
+	concurrency                     pgtype.Int4
+	parent                          pgtype.Int8
+	awaits                          bool
+	cancelRequested, canceling      pgtype.Timestamptz
 	parameters, result              []byte
 	status                          string
 	worker, incarnation, avoid      pgtype.Int8
@@ -54,11 +58,11 @@ type record struct {
 // targets returns where to scan a row: some targets of the caller's, then the record's.
 func (r *record) targets(before ...any) []any {
 	return append(before,
-		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.parameters, &r.status,
+		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.concurrency, &r.parameters, &r.status,
 		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
-		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.key,
+		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
-		&r.claimBeat, &r.ended, &r.orchestrated,
+		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated,
 	)
 }
 
@@ -85,6 +89,7 @@ func (r *record) execution() (execution.Execution, error) {
 		Action: execution.Action{
 			Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
 			Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
+			Concurrency: int(r.concurrency.Int32),
 		},
 		Parameters: r.parameters, Status: status,
 		Worker: execution.WorkerID(r.worker.Int64), Incarnation: execution.Incarnation(r.incarnation.Int64), Epoch: execution.Epoch(r.epoch),
@@ -92,6 +97,7 @@ func (r *record) execution() (execution.Execution, error) {
 		DispatchDeadline: moment(r.dispatchDeadline), RunDeadline: moment(r.runDeadline),
 		Result: result, FailureReason: reason,
 		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: moment(r.retryAt),
+		Parent: execution.ID(r.parent.Int64), AwaitsParent: r.awaits, CancelRequestedAt: moment(r.cancelRequested), CancelingAt: moment(r.canceling),
 		IdempotencyKey: r.key.String,
 		Created:        moment(r.created), UnschedulableSince: moment(r.unschedulable),
 		SchedulingAt: moment(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: moment(r.schedulingExpires),
@@ -239,3 +245,18 @@ func jsonOrNull(raw json.RawMessage) *string {
 }
 
 func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }
+
+func idOrNull(id int64) *int64 {
+	if id == 0 {
+		return nil
+	}
+	return &id
+}
+
+func positive(n int) *int32 {
+	if n <= 0 {
+		return nil
+	}
+	p := int32(n)
+	return &p
+}

@@ -58,49 +58,98 @@ func lifecycleNamed(name string) execution.Lifecycle {
 // so it stops the walk, and no row is locked that is not taken. The locks are the guard: what is locked
 // here is requested until the end of the statement. Saying so again in the update would offer it the
 // index of requested rows, to be read from end to end.
+//
+// Executions with a limit of concurrency stand in an index by action, and are only looked at as far as
+// their action has free slots, so those that wait for one hinder nobody. A slot is locked before it is
+// given; one that another transaction has locked is passed over (counting is no guard).
 var claimForScheduling = text(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[]) with ordinality as d(runtime, wanted, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+free as materialized (
+    select s.action, s.number
+      from action a join concurrency_slot s on s.action = a.id and s.number <= a.concurrency
+     where s.execution is null
+     order by s.action, s.number
+       for no key update of s skip locked
+),
+slot as materialized (select f.action, f.number, row_number() over (partition by f.action order by f.number) as place from free f),
+limited as materialized (
+    select x.id, x.due_at, x.runtime, x.action
+      from (select s.action, count(*) as n from slot s group by s.action) room
+     cross join lateral (
+        select r.id, r.due_at, r.runtime, r.action from execution r
+         where r.status = 'requested' and r.concurrency is not null and r.action = room.action and r.due_at <= (select now from clock)
+         order by r.due_at, r.id
+         limit room.n
+           for no key update skip locked
+     ) x
+),
 waiting (runtime) as (
-    select min(e.runtime) from execution e where e.status = 'requested' and $6::bigint > 0
+    select min(e.runtime) from execution e where e.status = 'requested' and e.concurrency is null and $6::bigint > 0
     union all
-    select (select min(e.runtime) from execution e where e.status = 'requested' and e.runtime > w.runtime)
+    select (select min(e.runtime) from execution e where e.status = 'requested' and e.concurrency is null and e.runtime > w.runtime)
       from waiting w where w.runtime is not null
 ),
 named as materialized (
     select d.n, e.id, e.due_at
       from demand d
      cross join lateral (
-        select r.id, r.due_at from execution r
-         where r.status = 'requested' and r.runtime = d.runtime and r.due_at <= (select now from clock)
-         order by r.due_at, r.id
+        select u.id, u.due_at
+          from (
+            select * from (
+                select r.id, r.due_at from execution r
+                 where r.status = 'requested' and r.concurrency is null and r.runtime = d.runtime and r.due_at <= (select now from clock)
+                 order by r.due_at, r.id
+                 limit d.wanted
+                   for no key update skip locked
+            ) unlimited
+            union all
+            select l.id, l.due_at from limited l where l.runtime = d.runtime
+          ) u
+         order by u.due_at, u.id
          limit d.wanted
-           for no key update skip locked
      ) e
 ),
 others as materialized (
     select $6::bigint + 1 + row_number() over () as n, e.id, e.due_at
       from (
-        select r.id, r.due_at
-          from waiting w
-         cross join lateral (
-            select x.id, x.due_at from execution x
-             where x.status = 'requested' and x.runtime = w.runtime and x.due_at <= (select now from clock)
-             order by x.due_at, x.id
+        select * from (
+            select r.id, r.due_at
+              from waiting w
+             cross join lateral (
+                select x.id, x.due_at from execution x
+                 where x.status = 'requested' and x.concurrency is null and x.runtime = w.runtime and x.due_at <= (select now from clock)
+                 order by x.due_at, x.id
+                 limit $6::bigint
+                   for no key update skip locked
+             ) r
+             where w.runtime is not null and w.runtime <> all ($4::text[])
              limit $6::bigint
-               for no key update skip locked
-         ) r
-         where w.runtime is not null and w.runtime <> all ($4::text[])
-         limit $6::bigint
+        ) unlimited
+        union all
+        select l.id, l.due_at from limited l where l.runtime <> all ($4::text[])
+        limit $6::bigint
       ) e
+),
+picked as materialized (
+    select p.*, l.action, row_number() over (partition by l.action order by p.due_at, p.id) as place
+      from (select n, id, due_at, false as other from named union all select n, id, due_at, true from others) p
+      left join limited l on l.id = p.id
+),
+given as (
+    update concurrency_slot c
+       set execution = p.id, taken_at = (select now from clock)
+      from picked p
+      join slot s on s.action = p.action and s.place = p.place
+     where c.action = s.action and c.number = s.number
 ),
 moved as (
     update execution e
        set status = 'scheduling', scheduling_at = c.now, scheduling_by = $2, scheduling_expires_at = c.now + $3::interval,
            written_by = 'scheduler', written_incarnation = null, written_epoch = e.epoch, written_reason = null
-      from (select n, id, due_at, false as other from named union all select n, id, due_at, true from others) p, clock c
+      from picked p, clock c
      where e.id = p.id
     returning p.other, p.n, p.due_at as due, e.*
 )
@@ -243,6 +292,15 @@ const takeBack = `
            due_at = case when j.back then j.now + greatest(j.ask_delay, '0') else e.due_at end,
            ended = case when j.back then null else j.now end`
 
+// freeSlots is a list of a statement whose moved rows may have become requested again: those give their
+// concurrency slots back.
+const freeSlots = `
+freed as (
+    update concurrency_slot s set execution = null, taken_at = null
+      from moved m
+     where s.execution = m.id and m.status = 'requested' and m.concurrency is not null
+)`
+
 var park = text(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[])
@@ -277,7 +335,7 @@ moved as (
       from judged j
      where e.id = j.id and j.lawful
     returning j.n, e.*
-)
+),` + freeSlots + `
 select m.n, true, false, {m} from moved m
 union all
 select j.n, false, false, {j} from judged j where not j.lawful`)

@@ -105,7 +105,10 @@ func TestImpossibleStates(t *testing.T) {
 	for constraint, sql := range map[string]string{
 		"execution_terminal_is_final": fmt.Sprintf("update execution set status = 'failed', written_by = 'worker' where id = %d", done.ID),
 		"execution_transition_lawful": fmt.Sprintf("update execution set status = 'requested', written_by = 'worker' where id = %d", runs.ID),
-		"execution_begins_requested":  "insert into execution select (e).* from (select e from execution e where status = 'running' limit 1) x",
+		"execution_begins_requested":  "insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, due_at, created, written_by) values (1, 'a', 'shell', 'x', 0, 'running', now(), now(), 'api')",
+		"canceling_since":             fmt.Sprintf("update execution set status = 'canceling', written_by = 'api' where id = %d", runs.ID),
+		"waits_before_scheduling":     fmt.Sprintf("update execution set due_at = 'infinity' where id = %d", runs.ID),
+		"waits_for_a_parent":          fmt.Sprintf("update execution set due_at = 'infinity' where id = %d", waits),
 		"worker_with_incarnation":     fmt.Sprintf("update execution set worker = null where id = %d", runs.ID),
 		"unowned_before_dispatch":     fmt.Sprintf("update execution set worker = 1, incarnation = 1 where id = %d", waits),
 		"claimed_for_scheduling":      fmt.Sprintf("update execution set status = 'scheduling', written_by = 'scheduler' where id = %d", waits),

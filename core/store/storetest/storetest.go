@@ -229,7 +229,10 @@ type Case struct {
 // Cases lists every case.
 func Cases() []Case {
 	var all []Case
-	for _, group := range [][]Case{creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(), wrongCases()} {
+	for _, group := range [][]Case{
+		creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(), wrongCases(),
+		cancelCases(), childCases(), slotCases(),
+	} {
 		all = append(all, group...)
 	}
 	return all

@@ -1,0 +1,94 @@
+package invariant
+
+import (
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// concurrency is invariant 11 (flaw D24).
+func concurrency() *Invariant {
+	i := &Invariant{
+		Number: 11, Name: "concurrency limits",
+		Statement: "Of an action with a limit, never more executions than that are between their scheduling and their end, each in a slot of its own.",
+		Needs:     []history.Kind{history.ActionDefined, history.Created, history.Transition, history.SlotTaken, history.SlotFreed},
+	}
+	i.make = func(s *Suite) checker { return &concurrencyChecker{i: i, s: s, actions: make(map[string]*actionUse)} }
+	return i
+}
+
+type concurrencyChecker struct {
+	i       *Invariant
+	s       *Suite
+	actions map[string]*actionUse
+}
+
+// actionUse is what the executions of one action with a limit hold. The rows are counted apart from the slots:
+// who claims without a slot is counted all the same.
+type actionUse struct {
+	limit   int64
+	claimed int64
+	holders []execution.ID // by slot number - 1, 0 for nobody
+}
+
+func (c *concurrencyChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.ActionDefined:
+		if a := c.actions[e.Action]; a != nil {
+			a.limit = e.Count
+		} else if e.Count > 0 {
+			c.actions[e.Action] = &actionUse{limit: e.Count}
+		}
+	case history.SlotTaken:
+		c.taken(e)
+	case history.SlotFreed:
+		c.freed(e)
+	case history.Transition:
+		if l != nil {
+			c.transition(e, c.actions[c.s.actions[l.action]], l)
+		}
+	default:
+	}
+}
+
+func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life) {
+	if a == nil {
+		return
+	}
+	was := e.From != execution.Requested && !e.From.Terminal()
+	is := e.To != execution.Requested && !e.To.Terminal()
+	switch {
+	case is && !was:
+		if a.claimed++; a.claimed > a.limit && a.limit > 0 {
+			c.s.violate(c.i, e.Execution, "execution %d was claimed for scheduling by %s as number %d of %s at a time, of which %d are allowed",
+				e.Execution, e.Process, a.claimed, c.s.actions[l.action], a.limit)
+		}
+	case was && !is:
+		a.claimed--
+	}
+}
+
+func (c *concurrencyChecker) taken(e *history.Event) {
+	a := c.actions[e.Action]
+	if a == nil || e.Count < 1 || e.Count > a.limit {
+		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which does not exist", e.Execution, e.Count, e.Action)
+		return
+	}
+	for int64(len(a.holders)) < e.Count {
+		a.holders = append(a.holders, 0)
+	}
+	if holder := a.holders[e.Count-1]; holder != 0 {
+		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which execution %d holds", e.Execution, e.Count, e.Action, holder)
+	}
+	a.holders[e.Count-1] = e.Execution
+}
+
+func (c *concurrencyChecker) freed(e *history.Event) {
+	a := c.actions[e.Action]
+	if a == nil || e.Count < 1 || e.Count > int64(len(a.holders)) || a.holders[e.Count-1] != e.Execution {
+		c.s.violate(c.i, e.Execution, "%s has freed slot %d of %s in the name of execution %d, which does not hold it", e.Process, e.Count, e.Action, e.Execution)
+		return
+	}
+	a.holders[e.Count-1] = 0
+}
+
+func (c *concurrencyChecker) end(bool) {}

@@ -1,0 +1,181 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// A decision about a whole chain is made under a lock of its first row, in a transaction of two steps:
+// the lock has a statement of its own, so that the next one sees whatever was committed while it waited.
+
+const lockChain = `
+select f.id, f.cancel_requested_at is not null
+  from execution f
+ where f.id = (select coalesce(e.original_execution, e.id) from execution e where e.id = $1)
+   for no key update of f`
+
+// newest is the last row of the chain $1.
+const newest = `(
+    select x.id from execution x where x.id = $1 or x.original_execution = $1 order by x.retry_count desc limit 1
+)`
+
+var selectNewest = text(`select {e} from execution e where e.id = ` + newest + ` for no key update of e`)
+
+const requestCancel = `
+update execution set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp())
+ where id = $1 and cancel_requested_at is null`
+
+// What nobody has claimed ends at once; what runs is asked to.
+var cancelRow = text(`
+with clock as materialized (select coalesce($2::timestamptz, clock_timestamp()) as now)
+update execution e
+   set status = case e.status when 'running' then 'canceling' else 'cancelled' end::execution_status,
+       canceling_at = case e.status when 'running' then c.now end,
+       ended = case when e.status <> 'running' then c.now end,
+       due_at = case e.due_at when 'infinity' then c.now else e.due_at end,
+       failure_reason = case when e.status <> 'running' then 'cancelled' else e.failure_reason end,
+       result = case when e.status <> 'running' then $3::text::json else e.result end,
+       written_by = 'api', written_incarnation = null, written_epoch = e.epoch, written_reason = 'cancelled'
+  from clock c
+ where e.id = $1 and e.status in ('requested', 'scheduling', 'scheduled', 'running')
+returning {e}`)
+
+// Cancel implements store.Client.
+func (s *Store) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+	answers := make([]store.Cancellation, len(ids))
+	for i, id := range ids {
+		err := s.transaction(ctx, "cancelling", func(tx pgx.Tx) (err error) {
+			answers[i], err = s.cancel(ctx, tx, id)
+			return err
+		})
+		switch {
+		case err != nil && i > 0 && store.Retriable(err):
+			return nil, unknown("cancelling", err)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return answers, nil
+}
+
+func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID) (store.Cancellation, error) {
+	var first int64
+	var requested bool
+	err := tx.QueryRow(ctx, lockChain, int64(id)).Scan(&first, &requested)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.Cancellation{}, nil
+	}
+	var rows []execution.Execution
+	if err == nil {
+		err = read(ctx, tx, reader(&rows), selectNewest, first)
+	}
+	if err != nil {
+		return store.Cancellation{}, err
+	}
+	last := rows[0]
+	answer := store.Cancellation{Outcome: outcome{Row: last}, From: last.Status}
+	mayRetry := last.Status != execution.Completed && last.Status != execution.Cancelled &&
+		last.FailureReason.Retriable() && last.RetryCount < last.Action.MaxRetries
+	if last.Status.Terminal() && (!last.OrchestratedAt.IsZero() || !mayRetry) {
+		return answer, nil
+	}
+	if _, err := tx.Exec(ctx, requestCancel, first, s.now()); err != nil {
+		return store.Cancellation{}, err
+	}
+	result := store.CancelledResult()
+	if err := read(ctx, tx, reader(&rows), cancelRow, int64(last.ID), s.now(), encodeResult(&result)); err != nil {
+		return store.Cancellation{}, err
+	}
+	answer.Applied, answer.Row = true, rows[len(rows)-1]
+	if answer.Row.ID == execution.ID(first) && answer.Row.CancelRequestedAt.IsZero() {
+		// The row was read before the request was noted on it.
+		err = read(ctx, tx, reader(&rows), selectExecutions, []int64{first})
+		answer.Row = rows[len(rows)-1]
+	}
+	return answer, err
+}
+
+const adopt = `update execution set has_children = true where id = $1 and not has_children`
+
+const chainEnd = `select e.status::text, e.orchestrated_at is not null from execution e where e.id = ` + newest
+
+const skipChild = `
+update execution e
+   set status = 'cancelled', failure_reason = 'parent_failed', result = $3::text::json,
+       ended = coalesce($2::timestamptz, clock_timestamp()), due_at = coalesce($2::timestamptz, clock_timestamp()),
+       written_by = 'execution_manager', written_incarnation = null, written_epoch = e.epoch, written_reason = 'parent_failed'
+ where e.id = $1 and e.status = 'requested' and e.awaits_parent`
+
+// createChildren creates executions of which some have a parent: those one by one, each under the lock of
+// its parent's chain, and the others as usual.
+func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created := make([]store.Created, len(items))
+	var plain []store.NewExecution
+	var places []int
+	applied := false
+	fail := func(err error) ([]store.Created, error) {
+		if applied && store.Retriable(err) {
+			err = unknown("creating executions", err)
+		}
+		return nil, err
+	}
+	for i := range items {
+		if items[i].Parent == 0 {
+			plain, places = append(plain, items[i]), append(places, i)
+			continue
+		}
+		err := s.transaction(ctx, "creating a child", func(tx pgx.Tx) (err error) {
+			created[i], err = s.createChild(ctx, tx, items[i])
+			return err
+		})
+		if err != nil {
+			return fail(err)
+		}
+		applied = true
+	}
+	made, err := s.creates.do(ctx, "creating executions", plain)
+	if err != nil {
+		return fail(err)
+	}
+	for n, i := range places {
+		created[i] = made[n]
+	}
+	return created, nil
+}
+
+func (s *Store) createChild(ctx context.Context, tx pgx.Tx, item store.NewExecution) (store.Created, error) {
+	var parent int64
+	var requested bool
+	err := tx.QueryRow(ctx, lockChain, int64(item.Parent)).Scan(&parent, &requested)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.Created{UnknownParent: true}, nil
+	}
+	if err != nil {
+		return store.Created{}, err
+	}
+	if _, err := tx.Exec(ctx, adopt, parent); err != nil {
+		return store.Created{}, err
+	}
+	var ended string
+	var handled bool
+	if err := tx.QueryRow(ctx, chainEnd, parent).Scan(&ended, &handled); err != nil {
+		return store.Created{}, err
+	}
+	completed := handled && ended == execution.Completed.String()
+	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return read(ctx, tx, scan, sql, args...)
+	}
+	results := make([]store.Created, 1)
+	err = s.insert(ctx, within, []store.NewExecution{item}, []family{{parent: parent, waits: !completed}}, results)
+	if err != nil || results[0].ID == 0 || results[0].Existed || !handled || completed {
+		return results[0], err
+	}
+	result := store.SkippedResult()
+	_, err = tx.Exec(ctx, skipChild, int64(results[0].ID), s.now(), encodeResult(&result))
+	return results[0], err
+}

@@ -1,0 +1,168 @@
+package scenarios
+
+import (
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// workload reads what is submitted and cancelled. A step that names others by number names those of the
+// steps above it, so a workflow can't be a circle.
+func (l *loader) workload(n *yaml.Node, actionsOK bool) {
+	items, ok := l.items(n, "workload")
+	if ok && len(items) == 0 {
+		l.refuse(n, "workload is empty: nothing would happen")
+	}
+	for _, item := range items {
+		if valueOf(item, "cancel") != item {
+			l.cancelStep(item)
+			continue
+		}
+		if m, ok := l.mapping(item, loadShape()); ok {
+			l.load(item, m, actionsOK)
+		}
+	}
+}
+
+func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
+	var load Load
+	if a := m.at("action"); a != nil && actionsOK {
+		var refs []string
+		for _, a := range l.s.Actions {
+			refs = append(refs, a.Ref)
+		}
+		load.Action, _ = l.choice(a, "action", refs)
+	}
+	if c := m.at("count"); c != nil {
+		v, _ := l.integer(c, "count", 1, maxCount)
+		load.Count = int(v)
+	}
+	if e := m.at("every"); e != nil {
+		load.Every, _ = l.duration(e, "every", 0)
+	}
+	if f := m.at("from"); f != nil {
+		load.From, _ = l.duration(f, "from", 0)
+	}
+	if c := m.at("copies"); c != nil {
+		v, _ := l.integer(c, "copies", 1, maxCopies)
+		load.Copies = int(v)
+	}
+	if p := m.at("parent"); p != nil && actionsOK {
+		if name, ok := l.choice(p, "parent", l.submitted()); ok {
+			load.Parent = name
+			if parents := l.s.SubmissionsOf(name); load.Count > parents {
+				l.refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
+			}
+		}
+	}
+	if load.Count > 1 && load.Every > (maxDuration-load.From)/time.Duration(load.Count-1) {
+		l.refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, short(maxDuration))
+		return
+	}
+	l.s.Workload = append(l.s.Workload, load)
+}
+
+// submitted are the actions of the steps so far.
+func (l *loader) submitted() []string {
+	var refs []string
+	for _, load := range l.s.Workload {
+		if !slices.Contains(refs, load.Action) {
+			refs = append(refs, load.Action)
+		}
+	}
+	return refs
+}
+
+func (l *loader) cancelStep(item *yaml.Node) {
+	m, ok := l.mapping(item, cancelStepShape())
+	if !ok {
+		return
+	}
+	if m, ok = l.mapping(m.at("cancel"), cancelShape()); !ok {
+		return
+	}
+	c := Cancel{Nth: 1, Count: 1}
+	if n := m.at("nth"); n != nil {
+		v, _ := l.integer(n, "nth", 1, maxCount)
+		c.Nth = int(v)
+	}
+	if n := m.at("count"); n != nil {
+		v, _ := l.integer(n, "count", 1, maxCount)
+		c.Count = int(v)
+	}
+	if n := m.at("at"); n != nil {
+		c.At, _ = l.duration(n, "at", 0)
+		c.Timed = true
+	}
+	if n := m.at("after"); n != nil {
+		if c.Timed {
+			l.refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
+		}
+		c.AfterMin, c.AfterMax = l.delay(n)
+	}
+	if n := m.at("action"); n != nil {
+		if c.Action, ok = l.choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
+			l.refuse(n, "execution %d of %s can't be cancelled: the steps above submit %d", c.Nth+c.Count-1, c.Action, l.s.SubmissionsOf(c.Action))
+		}
+	}
+	l.s.Cancels = append(l.s.Cancels, c)
+}
+
+func (l *loader) delay(n *yaml.Node) (from, to time.Duration) {
+	if n.Kind != yaml.MappingNode {
+		from, _ = l.duration(n, "after", 0)
+		return from, from
+	}
+	if m, ok := l.mapping(n, afterShape()); ok && m.has("uniform") {
+		from, to = l.span(m.at("uniform"), "uniform")
+	}
+	return from, to
+}
+
+// Submissions is how many executions the workload submits.
+func (s *Scenario) Submissions() int {
+	total := 0
+	for _, load := range s.Workload {
+		total += load.Count
+	}
+	return total
+}
+
+// SubmissionsOf is how many of them are of one action.
+func (s *Scenario) SubmissionsOf(action string) int {
+	total := 0
+	for _, load := range s.Workload {
+		if load.Action == action {
+			total += load.Count
+		}
+	}
+	return total
+}
+
+// Generations is how many chains follow each other at most: 1 without workflow children.
+func (s *Scenario) Generations() int {
+	depth, most := map[string]int{}, 1
+	for _, load := range s.Workload {
+		own := 1
+		if load.Parent != "" {
+			own = depth[load.Parent] + 1
+		}
+		depth[load.Action] = max(depth[load.Action], own)
+		most = max(most, own)
+	}
+	return most
+}
+
+// LastSubmission is when the last execution is submitted or cancelled, if the API takes it at once.
+func (s *Scenario) LastSubmission() time.Duration {
+	var last time.Duration
+	for _, load := range s.Workload {
+		last = max(last, load.From+load.Every*time.Duration(load.Count-1))
+	}
+	cancelled := last
+	for _, c := range s.Cancels {
+		cancelled = max(cancelled, c.At, last+c.AfterMax)
+	}
+	return cancelled
+}

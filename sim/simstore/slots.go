@@ -1,0 +1,82 @@
+package simstore
+
+import (
+	"context"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// slots are the concurrency slots of one action, by number - 1: who holds each, 0 for nobody.
+type slots struct {
+	limit   int
+	holders []execution.ID
+}
+
+// resize follows a change of the limit. Slots beyond it go when they come free.
+func (s *slots) resize(limit int) {
+	s.limit = limit
+	for len(s.holders) < limit {
+		s.holders = append(s.holders, 0)
+	}
+	for n := len(s.holders); n > limit && s.holders[n-1] == 0; n-- {
+		s.holders = s.holders[:n-1]
+	}
+}
+
+// free is the number of the first free slot, 0 for none.
+func (s *slots) free() int {
+	if s == nil {
+		return 0
+	}
+	for i, holder := range s.holders[:min(s.limit, len(s.holders))] {
+		if holder == 0 {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// takeSlot gives the first free slot of its action to a row.
+func (s *step) takeSlot(r *row) {
+	of := s.db.slots[r.Action.Ref]
+	r.slot = of.free()
+	of.holders[r.slot-1] = r.ID
+	s.slotEvent(history.SlotTaken, r.ID, r.Action.Ref, r.slot)
+}
+
+// freeSlot takes the slot back that a row holds, if it does.
+func (s *step) freeSlot(r *row) {
+	if r.slot == 0 {
+		return
+	}
+	of := s.db.slots[r.Action.Ref]
+	of.holders[r.slot-1] = 0
+	s.slotEvent(history.SlotFreed, r.ID, r.Action.Ref, r.slot)
+	r.slot = 0
+	of.resize(of.limit)
+}
+
+func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, number int) {
+	s.db.emit(history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
+}
+
+// mayHold says whether a row is between its scheduling and the handling of its end.
+func (r *row) mayHold() bool {
+	return r.Status != execution.Requested && r.OrchestratedAt.IsZero()
+}
+
+// FreeSlots implements store.Executor.
+func (c *Client) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
+	return ask(ctx, c, func(s *step) (freed []execution.ID) {
+		for _, ref := range s.db.limits {
+			for _, id := range s.db.slots[ref].holders {
+				if r := s.db.row(id); r != nil && !r.mayHold() && len(freed) < limit {
+					freed = append(freed, id)
+					s.freeSlot(r)
+				}
+			}
+		}
+		return freed
+	})
+}
