@@ -25,7 +25,7 @@ type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
 	watch watchHeap
-	seq   uint64
+	seq   uint32
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
 }
@@ -39,11 +39,13 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
+// watched is kept small: there is one for every execution of the last minutes. Of the epoch the last 16 bits
+// tell two of one execution apart.
 type watched struct {
 	at    time.Duration
-	seq   uint64
 	id    execution.ID
-	epoch execution.Epoch
+	seq   uint32
+	epoch uint16
 	in    execution.Status
 }
 
@@ -60,7 +62,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 		if e.To == execution.Canceling {
 			c.canceling = append(c.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
 		}
-		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: e.To})
+		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
 	case history.DeadLettered, history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
@@ -77,7 +79,7 @@ func (c *detectionChecker) renewed(e *history.Event) {
 		}
 		if a.renewals++; a.renewals == 3 {
 			a.heard = e.At
-			c.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: a.epoch, in: execution.Canceling})
+			c.push(watched{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
 }
@@ -101,13 +103,13 @@ func (c *detectionChecker) push(w watched) {
 // hasten looks at the executions that an event may have made overdue sooner.
 func (c *detectionChecker) hasten(e *history.Event) {
 	if e.Execution != 0 {
-		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: e.Epoch, in: execution.Scheduled})
+		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
 	if e.Lifecycle.Gone() {
 		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
-				heap.Push(&c.watch, watched{at: e.At + time.Nanosecond, id: id, epoch: l.epoch, in: l.status})
+				heap.Push(&c.watch, watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
 			}
 		}
 	}
@@ -116,7 +118,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 // check looks at one execution again: it is fine, overdue, or to be looked at later.
 func (c *detectionChecker) check(w watched, now time.Duration) {
 	l := c.s.lives[w.id]
-	if l == nil || l.epoch != w.epoch || l.status != w.in || l.orchestrated {
+	if l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated {
 		return
 	}
 	deadline, what := c.deadline(l)
