@@ -12,45 +12,30 @@ import (
 	"handoff/sim/kernel"
 )
 
-// lifeOfOne is one execution's whole life: created, dispatched, claimed, failed, retried, completed,
-// orchestrated; with a second worker to take over.
-const lifeOfOne = `
-name: life-of-one
-about: One execution from its creation to the end of its retry.
-cluster:
-  executors: 1
-  workers:
-    shell-1: {runtimes: [shell], concurrency: 1}
-    shell-2: {runtimes: [shell], concurrency: 1}
-actions:
-  core.echo: {runtime: shell, takes: 700ms, fails: {rate: 100%, reason: connection reset}, max_retries: 1}
-workload:
-  - {action: core.echo, count: 1, from: 1s}
-`
-
 // TestCrashAtEveryYieldPoint enumerates the yield points of the clean run and runs it again with each
 // process crashed at each of them: before the call has any effect, and after its effect but before its
 // reply. The process comes back three seconds later.
 func TestCrashAtEveryYieldPoint(t *testing.T) {
-	s, err := scenarios.Parse("life-of-one.yaml", []byte(lifeOfOne))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, profile := range config.Profiles() {
-		clean := Run(s, profile, Options{Seed: 1})
-		if len(clean.Violations) > 0 || clean.Panic != "" {
-			t.Fatalf("%s: the clean run fails: %v %s", profile, clean.Violations, clean.Panic)
-		}
-		var points []kernel.CrashPoint
-		for _, p := range clean.Points {
-			for n := uint64(1); n <= p.N; n++ {
-				points = append(points, kernel.CrashPoint{Process: p.Process, N: n}, kernel.CrashPoint{Process: p.Process, N: n, After: true})
+	for _, s := range smallScenarios(t) {
+		for _, profile := range config.Profiles() {
+			clean := Run(s, profile, Options{Seed: 1})
+			if len(clean.Violations) > 0 || clean.Panic != "" {
+				t.Fatalf("%s (%s): the clean run fails: %v %s", s.Name, profile, clean.Violations, clean.Panic)
 			}
-		}
-		fired := crashAtEach(t, s, profile, points)
-		t.Logf("%s: %v yield points, %d crash points, %d crashes", profile, clean.Points, len(points), fired)
-		if len(clean.Points) < 4 || fired < len(points)/2 {
-			t.Errorf("%s: %d of %d crash points were reached in %d processes: the sweep proves little", profile, fired, len(points), len(clean.Points))
+			var points []kernel.CrashPoint
+			for _, p := range clean.Points {
+				for n := uint64(1); n <= p.N; n++ {
+					points = append(points, kernel.CrashPoint{Process: p.Process, N: n}, kernel.CrashPoint{Process: p.Process, N: n, After: true})
+				}
+			}
+			if len(points) > 2*mostPoints {
+				t.Errorf("%s (%s) has %d yield points, at most %d are meant", s.Name, profile, len(points)/2, mostPoints)
+			}
+			fired := crashAtEach(t, s, profile, points)
+			t.Logf("%s (%s): %v yield points, %d crash points, %d crashes", s.Name, profile, clean.Points, len(points), fired)
+			if len(clean.Points) < 3 || fired < len(points)/2 {
+				t.Errorf("%s (%s): %d of %d crash points were reached in %d processes: the sweep proves little", s.Name, profile, fired, len(points), len(clean.Points))
+			}
 		}
 	}
 }
@@ -58,10 +43,7 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 // TestCrashSweepFindsWhatItIsFor plants the flaws that only a crash at the right moment shows, and
 // demands that the sweep finds them.
 func TestCrashSweepFindsWhatItIsFor(t *testing.T) {
-	s, err := scenarios.Parse("life-of-one.yaml", []byte(lifeOfOne))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {
 		planted := flaw.Find(name)
 		found := false
@@ -91,10 +73,10 @@ func crashAtEach(t *testing.T, s *scenarios.Scenario, profile config.Profile, po
 					fired++
 				}
 				for _, v := range r.Violations {
-					t.Errorf("%s, crash of %s at yield point %d (after the effect: %v): invariant %d: %s", profile, point.Process, point.N, point.After, v.Invariant, v.Message)
+					t.Errorf("%s (%s), crash of %s at yield point %d (after the effect: %v): invariant %d: %s", s.Name, profile, point.Process, point.N, point.After, v.Invariant, v.Message)
 				}
 				if r.Panic != "" || r.GaveUp != "" {
-					t.Errorf("%s, crash of %s at yield point %d (after the effect: %v): %s%s", profile, point.Process, point.N, point.After, r.Panic, r.GaveUp)
+					t.Errorf("%s (%s), crash of %s at yield point %d (after the effect: %v): %s%s", s.Name, profile, point.Process, point.N, point.After, r.Panic, r.GaveUp)
 				}
 				mu.Unlock()
 			}

@@ -26,6 +26,8 @@ type Options struct {
 	Chooser kernel.Chooser
 	// CrashAt crashes one process at one of its yield points.
 	CrashAt *kernel.CrashPoint
+	// PauseAt pauses one process at one of its yield points.
+	PauseAt *Pause
 	// Without leaves the injectors of some kinds of faults out, to see that they are missed.
 	Without []scenarios.FaultKind
 	// WithoutInvariant leaves one invariant out, for the same reason.
@@ -34,6 +36,13 @@ type Options struct {
 	MaxSteps uint64
 	// Watch is told of the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
+}
+
+// Pause is a process that stands still, from one of its yield points on, for a while.
+type Pause struct {
+	Process string
+	N       uint64
+	For     time.Duration
 }
 
 // DefaultMaxSteps is far above what any scenario of the library needs.
@@ -73,6 +82,8 @@ type Result struct {
 	Points []kernel.PointCount
 	// CrashFired says that Options.CrashAt was reached.
 	CrashFired bool
+	// PauseFired says that Options.PauseAt was.
+	PauseFired bool
 	Events     uint64
 	world      *world
 }
@@ -124,7 +135,7 @@ func (w *world) result(why kernel.Stop) *Result {
 			Faults: w.injector.counts(), Sometimes: w.probes.Hits(),
 			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
 		},
-		Bands: w.injector.bands(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), Events: w.hash.Events(), world: w,
+		Bands: w.injector.bands(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
 	}
 	w.tally.Fill(&r.Run)
 	switch why {

@@ -59,6 +59,8 @@ type world struct {
 	injector  *injector
 	// submitting counts the loads that have not been submitted whole.
 	submitting int
+	// paused says that Options.PauseAt was reached.
+	paused bool
 }
 
 // process is one process of the cluster, across its restarts.
@@ -83,7 +85,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
 	w.tally = trial.NewTally(s.Expect(p).Texts)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt})
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
 	w.db = simstore.New(w.k, w.net, w)
@@ -95,6 +97,35 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	}
 	w.injector = newInjector(w)
 	return w
+}
+
+// pausePoint is the sweep's pause as the kernel makes it, and as the history tells it: a fault that hinders an
+// executor when one stands still.
+func (w *world) pausePoint() *kernel.PausePoint {
+	at := w.options.PauseAt
+	if at == nil {
+		return nil
+	}
+	return &kernel.PausePoint{Process: at.Process, N: at.N, Do: func(p *kernel.Process) {
+		const fault = "pause at a yield point"
+		hinders := int64(0)
+		if known := w.process(at.Process); known == nil || known.worker == nil {
+			hinders = 1
+		}
+		w.paused = true
+		w.injector.pending++
+		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenarios.Pause), Count: hinders})
+		w.emit(history.Event{Kind: history.ProcessPaused, Process: at.Process})
+		w.k.After(at.For, func() {
+			if p.Alive() {
+				p.Resume()
+				w.emit(history.Event{Kind: history.ProcessResumed, Process: at.Process})
+			}
+			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenarios.Pause), Count: hinders})
+			w.injector.pending--
+		})
+		p.Pause()
+	}}
 }
 
 // Observe implements history.Sink: everything that happens passes here once.

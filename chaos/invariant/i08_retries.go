@@ -37,7 +37,7 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 			c.chained(e, l)
 		}
 	case history.Transition:
-		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && c.s.database(e.At) < l.due-c.s.tolerance {
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.due != 0 && c.s.database(e.At) < l.due-c.s.tolerance {
 			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
 		}
 		if e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker {

@@ -155,6 +155,10 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 		best, what := deadline{l.due - c.s.skew, b.Overrun, b.Warmup}, "running past its deadline"
 		if t := c.s.workers[l.incarnation]; t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
+			if t.superseded {
+				// Nobody has watched its last beats; the watch begins when somebody sees that it was superseded.
+				since = max(since, t.supersededA)
+			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
 				best, what = dead, "running on a worker that does not renew its lease"
 			}

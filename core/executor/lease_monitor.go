@@ -70,6 +70,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 		m.outageEnded = ended
 		clear(m.watched)
 	}
+	m.owners.survey(workers)
 	over, alive := m.survey(workers)
 	reaps := m.restrain(ctx, over, alive)
 	if len(reaps) == 0 {
@@ -84,6 +85,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 	}
 	for i, ok := range marked {
 		if ok {
+			m.owners.reaped(reaps[i].Incarnation)
 			m.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
 			m.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
 				slog.Int64("worker", int64(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))

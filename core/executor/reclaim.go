@@ -67,8 +67,9 @@ func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error) (taken int,
 	return taken, nil
 }
 
-// sweep reclaims everything that is found on a ground, batch by batch, until a batch is not full.
-// Each batch asks anew, so a row that could not be reclaimed does not stop the others.
+// sweep reclaims everything that is found on a ground and that decide does not pass over with a zero
+// Reclaim, batch by batch, until a batch is not full. Each batch asks anew, so a row that could not be
+// reclaimed does not stop the others.
 func (s *Service) sweep(ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	ground.Limit = s.config.Executor.BatchSize
 	for {
@@ -82,6 +83,9 @@ func (s *Service) sweep(ground store.Finding, decide func(*execution.Execution) 
 		var rs []store.Reclaim
 		for i := range rows {
 			r := decide(&rows[i])
+			if r.Key.ID == 0 {
+				continue
+			}
 			r.Ground, r.Age = ground.Ground, ground.Age
 			rs = append(rs, r)
 		}

@@ -27,6 +27,9 @@ func (s *Service) reconcileClaims() error {
 // reconcileOwners takes back what is scheduled at, or runs on, an incarnation that is gone.
 func (s *Service) reconcileOwners() error {
 	return s.sweep(store.Finding{Ground: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		if !s.owners.over(row) {
+			return store.Reclaim{}
+		}
 		return s.lost(row, execution.Reconciler)
 	})
 }

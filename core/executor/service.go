@@ -36,6 +36,7 @@ type Service struct {
 
 	scheduler  *scheduler
 	completion *completionListener
+	owners     *ownerWatch
 	outage     *outage
 }
 
@@ -73,6 +74,7 @@ func New(o Options) *Service {
 	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.log)
 	s.scheduler = newScheduler(s)
 	s.completion = newCompletionListener(s)
+	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	return s
 }
 

@@ -32,8 +32,8 @@ type Shrunk struct {
 
 // The search is bounded by work and not by time, so that it ends at the same file on any machine.
 const (
-	// shrinkSteps bounds the kernel's steps of all runs: some ten seconds.
-	shrinkSteps = 25_000_000
+	// shrinkSteps bounds the kernel's steps of all runs: some five seconds.
+	shrinkSteps = 12_000_000
 	// shrinkSeeds is how many seeds a candidate gets beside the one that failed before: taking something out
 	// shifts the moments of everything else.
 	shrinkSeeds = 40

@@ -95,6 +95,15 @@ type CrashPoint struct {
 	After bool
 }
 
+// PausePoint pauses a process at one of its yield points, before the call has any effect: it is what a CrashPoint
+// is for a process that comes back as if nothing had happened.
+type PausePoint struct {
+	Process string
+	N       uint64
+	// Do pauses the process and arms its resumption.
+	Do func(p *Process)
+}
+
 type pointCounter struct {
 	process string
 	n       uint64
@@ -117,6 +126,10 @@ func (k *Kernel) Point() {
 	t.crashNext = false
 	c := t.process.points
 	c.n++
+	if at := k.opts.PauseAt; at != nil && c == k.pausePoint && c.n == at.N {
+		at.Do(t.process)
+		return
+	}
 	if c != k.crashPoint || c.n != k.opts.CrashAt.N {
 		return
 	}

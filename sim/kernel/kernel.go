@@ -28,6 +28,8 @@ type Options struct {
 
 	// CrashAt crashes one process at one of its yield points; nil means nowhere.
 	CrashAt *CrashPoint
+	// PauseAt pauses one process at one of its yield points; nil means nowhere.
+	PauseAt *PausePoint
 
 	// OnStep is called at every step, after it was chosen and before it happens: with the task that
 	// is switched to, or with nil when a timer fires. It must not call back into the kernel, except
@@ -68,6 +70,7 @@ type Kernel struct {
 
 	points     map[string]*pointCounter
 	crashPoint *pointCounter // the counter of CrashAt's process, nil when none
+	pausePoint *pointCounter // and of PauseAt's
 	crashFired bool
 
 	failure *Panic
@@ -104,6 +107,9 @@ func New(opts Options) *Kernel {
 		k.start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
 	k.schedule = k.Stream("kernel/schedule")
+	if p := opts.PauseAt; p != nil {
+		k.pausePoint = k.counter(p.Process)
+	}
 	if c := opts.CrashAt; c != nil {
 		k.crashPoint = k.counter(c.Process)
 	}

@@ -1,0 +1,97 @@
+package executor
+
+import (
+	"sync"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// ownerWatch is the second clock for what ran at an incarnation that another process of its name has superseded.
+// The database calls its lease over by its own clock, which somebody may have set; the superseded process may
+// live on and fences itself a lease after its last renewal, which was before it was superseded. So what it ran
+// is only taken once this executor has known it superseded for a full lease on its own clock (flaws D14, D35).
+// An incarnation that was marked lost needs no second watch: its reaper has watched a beat for a lease.
+type ownerWatch struct {
+	host  host.Host
+	lease time.Duration
+
+	mu         sync.Mutex
+	current    map[execution.WorkerID]execution.Incarnation
+	since      map[execution.WorkerID]time.Duration    // when the current one was seen first
+	superseded map[execution.Incarnation]time.Duration // since when, as seen by this executor
+	lost       map[execution.Incarnation]time.Duration // when it was seen lost last
+}
+
+func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
+	return &ownerWatch{
+		host: h, lease: lease,
+		current: make(map[execution.WorkerID]execution.Incarnation), since: make(map[execution.WorkerID]time.Duration),
+		superseded: make(map[execution.Incarnation]time.Duration), lost: make(map[execution.Incarnation]time.Duration),
+	}
+}
+
+// survey looks for incarnations that have given way to another one since the last look.
+func (o *ownerWatch) survey(workers []store.WorkerRow) {
+	now := o.host.Monotonic()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for i := range workers {
+		w := &workers[i]
+		before := o.current[w.ID]
+		if _, reaped := o.lost[before]; before != 0 && before != w.Incarnation && !reaped {
+			o.superseded[before] = now
+		}
+		if w.Lifecycle == execution.Lost {
+			o.lost[w.Incarnation] = now
+		}
+		if before != w.Incarnation {
+			o.current[w.ID], o.since[w.ID] = w.Incarnation, now
+		}
+	}
+	o.forget(now)
+}
+
+// reaped notes that this executor has marked an incarnation lost.
+func (o *ownerWatch) reaped(incarnation execution.Incarnation) {
+	now := o.host.Monotonic()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lost[incarnation] = now
+}
+
+// forget drops what nothing can depend on any more; whoever is asked after all is watched anew.
+func (o *ownerWatch) forget(now time.Duration) {
+	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {
+		for incarnation, at := range seen { //detlint:ok entries are judged one by one
+			if now-at > 20*o.lease {
+				delete(seen, incarnation)
+			}
+		}
+	}
+}
+
+// over says whether the actions of a row's incarnation, which the database calls gone, have ended by this
+// executor's clock too.
+func (o *ownerWatch) over(row *execution.Execution) bool {
+	if !row.Status.Claimed() {
+		return true
+	}
+	now := o.host.Monotonic()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, reaped := o.lost[row.Incarnation]; reaped || o.current[row.Worker] == row.Incarnation {
+		return true
+	}
+	since, known := o.superseded[row.Incarnation]
+	if !known {
+		// It was gone before this executor looked first, so at the latest when its successor was seen.
+		if since, known = o.since[row.Worker]; !known {
+			since = now
+		}
+		o.superseded[row.Incarnation] = since
+	}
+	return now-since >= o.lease
+}

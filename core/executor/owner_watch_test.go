@@ -1,0 +1,60 @@
+package executor
+
+import (
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// still is a host whose clock the test sets.
+type still struct {
+	host.Host
+	now time.Duration
+}
+
+// Monotonic implements host.Host.
+func (h *still) Monotonic() time.Duration { return h.now }
+
+func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testing.T) {
+	h := &still{now: time.Hour}
+	o := newOwnerWatch(h, 30*time.Second)
+	at := func(i execution.Incarnation, l execution.Lifecycle) []store.WorkerRow {
+		return []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: i}, Lifecycle: l}}
+	}
+	ran := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Running}
+	waits := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Scheduled}
+	o.survey(at(1, execution.Active))
+	h.now += 5 * time.Second
+	o.survey(at(2, execution.Active))
+	if o.over(ran) || !o.over(waits) {
+		t.Error("right after it was superseded, what it ran is over, or what only waited there is not")
+	}
+	h.now += 30*time.Second - time.Nanosecond
+	if o.over(ran) {
+		t.Error("it is over before a lease")
+	}
+	h.now += time.Nanosecond
+	if !o.over(ran) {
+		t.Error("it is not over after a lease")
+	}
+
+	// What a reaper has watched needs no second watch, whoever has registered since.
+	o.survey(at(2, execution.Lost))
+	o.survey(at(3, execution.Active))
+	if !o.over(&execution.Execution{Worker: 1, Incarnation: 2, Status: execution.Running}) {
+		t.Error("what ran at an incarnation that was lost waits for a second watch")
+	}
+
+	// An executor that has seen neither watches from the moment at which it is asked.
+	fresh := newOwnerWatch(h, 30*time.Second)
+	if fresh.over(ran) {
+		t.Error("an executor that knows nothing takes it at once")
+	}
+	h.now += 30 * time.Second
+	if !fresh.over(ran) {
+		t.Error("an executor that has watched for a lease does not take it")
+	}
+}

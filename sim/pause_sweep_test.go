@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// pauses are how long a process stands still in the sweep: for longer than its lease, so that everything it is
+// about to do it has no right to any more; and for so long that it wakes up between its fence and the end of
+// the lease, where what it had begun meets its own killing of it.
+func pauses(c config.Config) []time.Duration {
+	return []time.Duration{c.Worker.Lease() + c.Executor.ReapGrace + 2*time.Second, c.Worker.Lease() - c.Worker.FenceMargin}
+}
+
+// TestPauseAtEveryYieldPoint enumerates the yield points of the clean run and runs it again with each process
+// paused at each of them.
+func TestPauseAtEveryYieldPoint(t *testing.T) {
+	for _, small := range smallScenarios(t) {
+		for _, profile := range small.Profiles {
+			points := yieldPoints(t, small, profile, nil)
+			fired := pauseAtEach(t, small, profile, points)
+			t.Logf("%s (%s): %d pauses at %d yield points", small.Name, profile, fired, len(points))
+			if fired < len(points) {
+				t.Errorf("%s (%s): %d of %d pauses were reached", small.Name, profile, fired, len(points))
+			}
+		}
+	}
+}
+
+// yieldPoints lists the points of the clean run, every one of them or, in a quick run of the tests, a sample.
+func yieldPoints(t *testing.T, s *scenarios.Scenario, profile config.Profile, planted *flaw.Flaw) []Pause {
+	t.Helper()
+	clean := Run(s, profile, Options{Seed: 1, Flaw: planted})
+	if planted == nil && (len(clean.Violations) > 0 || clean.Panic != "") {
+		t.Fatalf("%s (%s): the clean run fails: %v %s", s.Name, profile, clean.Violations, clean.Panic)
+	}
+	var points []Pause
+	total := uint64(0)
+	for _, p := range clean.Points {
+		total += p.N
+		for n := uint64(1); n <= p.N; n++ {
+			for _, d := range pauses(s.Config(profile)) {
+				points = append(points, Pause{Process: p.Process, N: n, For: d})
+			}
+		}
+	}
+	if total > mostPoints {
+		t.Errorf("%s (%s) has %d yield points, at most %d are meant", s.Name, profile, total, mostPoints)
+	}
+	return points
+}
+
+// mostPoints bounds a scenario of the sweeps, so that every one of its points can be tried.
+const mostPoints = 2000
+
+func pauseAtEach(t *testing.T, s *scenarios.Scenario, profile config.Profile, points []Pause) (fired int) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for chunk := range slices.Chunk(points, len(points)/runtime.GOMAXPROCS(0)+1) {
+		wg.Go(func() {
+			for _, point := range chunk {
+				r := Run(s, profile, Options{Seed: 1, PauseAt: &point})
+				mu.Lock()
+				if r.PauseFired {
+					fired++
+				}
+				for _, v := range r.Violations {
+					t.Errorf("%s (%s), pause of %s at yield point %d for %v: invariant %d: %s", s.Name, profile, point.Process, point.N, point.For, v.Invariant, v.Message)
+				}
+				if r.Panic != "" || r.GaveUp != "" {
+					t.Errorf("%s (%s), pause of %s at yield point %d for %v: %s%s", s.Name, profile, point.Process, point.N, point.For, r.Panic, r.GaveUp)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return fired
+}
+
+// TestPauseSweepFindsWhatItIsFor plants a flaw that shows when a worker stands still at the wrong moment, and
+// demands that the sweep finds it.
+func TestPauseSweepFindsWhatItIsFor(t *testing.T) {
+	s := smallScenarios(t)[0]
+	for _, name := range []string{"no-self-fence", "unguarded-finish"} {
+		planted := flaw.Find(name)
+		found := slices.ContainsFunc(yieldPoints(t, s, config.Hardened, planted), func(point Pause) bool {
+			r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted, PauseAt: &point})
+			for _, v := range r.Violations {
+				if v.Invariant == planted.Killer {
+					return true
+				}
+			}
+			return false
+		})
+		if !found {
+			t.Errorf("%s: no pause at any yield point showed it by invariant %d", name, planted.Killer)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"handoff/scenarios"
+)
+
+// TestRandomSmallClusters draws cluster, configuration, workload and faults, and demands of the true core what
+// every scenario demands. A failure is shrunk by rapid, and its file is in the message.
+func TestRandomSmallClusters(t *testing.T) {
+	fixedDraws(t)
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawScenario(t)
+		s, err := scenarios.Parse("drawn.yaml", []byte(text))
+		if err != nil {
+			t.Fatalf("the drawn scenario is refused: %v\n%s", err, text)
+		}
+		seed := rapid.Uint64Range(1, 1<<20).Draw(t, "seed")
+		r := Run(s, s.Profiles[0], Options{Seed: seed})
+		for _, v := range r.Violations {
+			t.Errorf("seed %d: invariant %d: %s\n%s", seed, v.Invariant, v.Message, text)
+		}
+		if r.Panic != "" || r.GaveUp != "" {
+			t.Errorf("seed %d: %s%s\n%s", seed, r.Panic, r.GaveUp, text)
+		}
+	})
+}
+
+// fixedDraws lets the gate draw the same clusters every time; -rapid.seed draws others.
+func fixedDraws(t *testing.T) {
+	t.Helper()
+	if seed := flag.Lookup("rapid.seed"); seed != nil && seed.Value.String() == "0" {
+		if err := flag.Set("rapid.seed", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func drawScenario(t *rapid.T) string {
+	workers := rapid.IntRange(1, 3).Draw(t, "workers")
+	var b strings.Builder
+	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n",
+		rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile"), rapid.IntRange(1, 2).Draw(t, "executors"))
+	for i := range workers {
+		fmt.Fprintf(&b, "    w-%d: {runtimes: [shell], concurrency: %d}\n", i+1, rapid.IntRange(1, 3).Draw(t, "concurrency"))
+	}
+	dispatch := rapid.IntRange(5, 60).Draw(t, "dispatch_timeout")
+	ttl := dispatch + rapid.IntRange(1, 20).Draw(t, "ttl")
+	fmt.Fprintf(&b, "config:\n  executor: {dispatch_timeout: %ds, scheduled_timeout: %ds, timeout_check_interval: %ds, max_dispatches: %d}\n",
+		dispatch, ttl+rapid.IntRange(1, 30).Draw(t, "scheduled_timeout"), rapid.IntRange(1, 10).Draw(t, "check"), rapid.IntRange(1, 3).Draw(t, "dispatches"))
+	fmt.Fprintf(&b, "  message_queue: {rabbitmq: {worker_queue_ttl_ms: %d, queue_type: %s}}\n", ttl*1000, rapid.SampledFrom([]string{"quorum", "classic"}).Draw(t, "queue"))
+	fmt.Fprintf(&b, "actions:\n  a: {runtime: shell, takes: {uniform: [10ms, %ds]}, max_retries: %d, fails: {rate: %d%%, reason: connection reset}}\n",
+		rapid.IntRange(1, 40).Draw(t, "takes"), rapid.IntRange(0, 2).Draw(t, "retries"), rapid.IntRange(1, 50).Draw(t, "fails"))
+	fmt.Fprintf(&b, "workload:\n  - {action: a, count: %d, every: %dms}\n", rapid.IntRange(1, 12).Draw(t, "count"), rapid.IntRange(0, 3000).Draw(t, "every"))
+	faults := rapid.IntRange(0, 4).Draw(t, "faults")
+	if faults > 0 {
+		b.WriteString("faults:\n")
+	}
+	for range faults {
+		fmt.Fprintf(&b, "  - {when: %s, %s}\n", drawWhen(t), drawFault(t))
+	}
+	return b.String()
+}
+
+func drawWhen(t *rapid.T) string {
+	if rapid.Bool().Draw(t, "triggered") {
+		return fmt.Sprintf("{after: %s, nth: %d, plus: %dms}",
+			rapid.SampledFrom([]string{"heartbeat", "registered", "scheduled", "delivered", "claimed", "action_started", "action_ended", "completed"}).Draw(t, "trigger"),
+			rapid.IntRange(1, 6).Draw(t, "nth"), rapid.IntRange(0, 200).Draw(t, "plus"))
+	}
+	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
+}
+
+func drawFault(t *rapid.T) string {
+	process := rapid.SampledFrom([]string{"any worker", "any executor", "every worker", "every executor", "w-1", "executor-1"}).Draw(t, "target")
+	end := rapid.SampledFrom([]string{"broker", "database"}).Draw(t, "end")
+	way := rapid.SampledFrom([]string{"both", "incoming", "outgoing"}).Draw(t, "direction")
+	lasts := time.Duration(rapid.IntRange(1, 60).Draw(t, "for")) * time.Second
+	message := rapid.SampledFrom(append(scenarios.MessageTypes(), scenarios.EveryMessage)).Draw(t, "message")
+	rate := rapid.IntRange(5, 100).Draw(t, "rate")
+	queue := rapid.SampledFrom(append(scenarios.ExecutorQueues(), "any worker")).Draw(t, "struck")
+	return rapid.SampledFrom([]string{
+		fmt.Sprintf("crash: %s, restart_after: %v", process, lasts),
+		fmt.Sprintf("stop: %s, restart_after: %v", process, lasts),
+		fmt.Sprintf("stop_cut_short: {of: %s, after: 500ms}, restart_after: %v", process, lasts),
+		fmt.Sprintf("pause: %s, for: %v", process, lasts),
+		fmt.Sprintf("freeze: any worker, for: %v", lasts),
+		fmt.Sprintf("partition: {cut: %s, from: [%s], direction: %s}, for: %v", process, end, way, lasts),
+		fmt.Sprintf("latency: {of: %s, to: [%s], adds: [10ms, 2s], direction: %s}, for: %v", process, end, way, lasts),
+		fmt.Sprintf("slow_link: {of: %s, to: [%s], takes: [1ms, 200ms], direction: %s}, for: %v", process, end, way, lasts),
+		fmt.Sprintf("reset: {of: %s, to: [%s], rate: %d%%}, for: %v", process, end, rate, lasts),
+		fmt.Sprintf("broker: %s, for: %v", rapid.SampledFrom([]string{"restart", "kill", "alarm"}).Draw(t, "broker"), lasts),
+		fmt.Sprintf("database: %s, for: %v", rapid.SampledFrom([]string{"restart", "kill", "read_only"}).Draw(t, "database"), lasts),
+		fmt.Sprintf("database: {serialization_failures: %d%%}, for: %v", min(rate, 80), lasts),
+		fmt.Sprintf("database: {slow: [10ms, 3s]}, for: %v", lasts),
+		fmt.Sprintf(`messages: {drop: '%s', rate: %d%%}, for: %v`, message, rate, lasts),
+		fmt.Sprintf(`messages: {duplicate: '%s', rate: %d%%}, for: %v`, message, rate, lasts),
+		fmt.Sprintf(`messages: {corrupt: '%s', rate: %d%%}, for: %v`, message, rate, lasts),
+		fmt.Sprintf(`messages: {delay: '%s', by: [1s, 30s], rate: %d%%}, for: %v`, message, rate, lasts),
+		fmt.Sprintf(`messages: {reorder: '%s', by: 20s, rate: %d%%}, for: %v`, message, rate, lasts),
+		"delete_queue: " + queue,
+		"cancel_consumers: " + queue,
+		fmt.Sprintf("unbind_queue: any worker, for: %v", lasts),
+		fmt.Sprintf("twin: any worker, for: %v", lasts),
+		fmt.Sprintf("clock_step: {of: %s, by: -5m}", process),
+		fmt.Sprintf("clock_drift: {of: %s, by: 1%%}, for: %v", process, lasts),
+		fmt.Sprintf("clock_drift: {of: %s, by: -1%%}, for: %v", process, lasts),
+		"clock_step: {of: database, by: 40s}",
+		"clock_step: {of: database, by: -40s}",
+	}).Draw(t, "fault")
+}

@@ -1,0 +1,111 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+
+	"handoff/scenarios"
+)
+
+// smallScenarios are those of the sweeps over yield points: each is short, and together they go through the
+// whole life of an execution.
+func smallScenarios(t *testing.T) []*scenarios.Scenario {
+	t.Helper()
+	var list []*scenarios.Scenario
+	for _, text := range []string{lifeOfOne, slowRun, expiredDispatch, lostHints, gracefulStop} {
+		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
+		s, err := scenarios.Parse(name+".yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// lifeOfOne is one execution's whole life: created, dispatched, claimed, failed, retried, completed,
+// orchestrated; with a second worker to take over.
+const lifeOfOne = `
+name: life-of-one
+about: One execution from its creation to the end of its retry.
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 1}
+    shell-2: {runtimes: [shell], concurrency: 1}
+actions:
+  core.echo: {runtime: shell, takes: 700ms, fails: {rate: 100%, reason: connection reset}, max_retries: 1}
+workload:
+  - {action: core.echo, count: 1, from: 1s}
+`
+
+// slowRun is a run that lasts over heartbeats, so that whoever stands still meets it in the middle.
+const slowRun = `
+name: slow-run
+about: One execution that runs over two heartbeats.
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 1}
+    shell-2: {runtimes: [shell], concurrency: 1}
+actions:
+  core.job: {runtime: shell, takes: 22s, max_retries: 1}
+workload:
+  - {action: core.job, count: 1, from: 1s}
+`
+
+// expiredDispatch is a message that dies in its queue.
+const expiredDispatch = `
+name: expired-dispatch
+about: A dispatch that its worker does not fetch dies, and is taken back.
+worlds: [sim]
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 1}
+config:
+  executor: {dispatch_timeout: 4s, scheduled_timeout: 8s, timeout_check_interval: 2s}
+  message_queue: {rabbitmq: {worker_queue_ttl_ms: 6000}}
+actions:
+  core.echo: {runtime: shell, takes: 500ms, max_retries: 2}
+workload:
+  - {action: core.echo, count: 1, from: 1s}
+faults:
+  - {when: {after: scheduled, nth: 1}, pause: shell-1, for: 7s}
+`
+
+// lostHints is a run without a single hint.
+const lostHints = `
+name: lost-hints
+about: Every hint is lost; the loops that ask the database find everything.
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 1}
+actions:
+  core.echo: {runtime: shell, takes: 500ms}
+workload:
+  - {action: core.echo, count: 1, from: 1s}
+faults:
+  - {when: {at: 500ms}, messages: {drop: execution.requested}, for: 20s}
+  - {when: {at: 500ms}, messages: {drop: execution.completed}, for: 20s}
+`
+
+// gracefulStop is a worker that stops with work in hand and work in its queue.
+const gracefulStop = `
+name: graceful-stop
+about: A worker stops with one execution running and one waiting, and another takes over.
+cluster:
+  executors: 1
+  workers:
+    shell-1: {runtimes: [shell], concurrency: 1}
+    shell-2: {runtimes: [shell], concurrency: 1, starts: 5s}
+config:
+  executor: {dispatch_ahead: 1}
+actions:
+  core.echo: {runtime: shell, takes: 3s, max_retries: 1}
+workload:
+  - {action: core.echo, count: 2, from: 1s}
+faults:
+  - {when: {after: action_started, of: shell-1, nth: 1, plus: 500ms}, stop: shell-1, restart_after: 20s}
+`
