@@ -54,3 +54,13 @@ func TestShrinkWritesARegression(t *testing.T) {
 	chaos(t, "shrink", "queue-unbound", "--seed", "1").wants(t, 2, "-o FILE.yaml")
 	chaos(t, "shrink", "queue-unbound", "-o", "x.yaml").wants(t, 2, "--seed")
 }
+
+func TestFlawsWriteAMatrix(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "matrix.md")
+	chaos(t, "flaws", "--only", "returned-is-confirmed", "--scenario", "queue-unbound", "--seeds", "1", "--matrix", file).
+		wants(t, 0, "returned-is-confirmed: only one scenario kills it", "1 flaw by 1 scenario")
+	data, err := os.ReadFile(file)
+	if err != nil || !strings.Contains(string(data), "| queue-unbound | 1 | 1 |") {
+		t.Errorf("the matrix is %v\n%s", err, data)
+	}
+}

@@ -21,7 +21,7 @@ import (
 const flawSeeds = 500
 
 func (a *app) flawsCommand() *cobra.Command {
-	var only, scenario string
+	var only, scenario, matrix string
 	var seeds int
 	cmd := &cobra.Command{
 		Use:   "flaws",
@@ -32,22 +32,30 @@ harness, and so is one that is found by another invariant than the named one:
 then the exit code is 1.
 
 With --scenario it shows what that scenario alone catches; only the flaws whose
-own scenario it is have to be found.`,
+own scenario it is have to be found.
+
+With --matrix FILE.md every flaw is run through every scenario, and the file says
+which scenario kills which; a scenario that kills nothing and a flaw that only
+one scenario kills are printed.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
-			return a.flaws(cmd.Context(), only, scenario, seeds)
+			if matrix != "" && !cmd.Flags().Changed("seeds") {
+				seeds = matrixSeeds
+			}
+			return a.flaws(cmd.Context(), only, scenario, seeds, matrix)
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "plant this flaw only; `NAME`s: chaos list --flaws")
 	cmd.Flags().StringVar(&scenario, "scenario", "", "run this scenario only: a `NAME` or a file")
+	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which flaw to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", flawSeeds, "give up on a scenario and profile after this many seeds")
 	return cmd
 }
 
-func (a *app) flaws(ctx context.Context, only, scenario string, seeds int) error {
+func (a *app) flaws(ctx context.Context, only, scenario string, seeds int, matrix string) error {
 	flaws := flaw.All()
 	if only != "" {
 		f, err := findFlaw(only)
@@ -62,6 +70,9 @@ func (a *app) flaws(ctx context.Context, only, scenario string, seeds int) error
 	library, err := flawScenarios(scenario)
 	if err != nil {
 		return err
+	}
+	if matrix != "" {
+		return a.matrix(ctx, flaws, library, seeds, matrix)
 	}
 	kills, err := explore.Flaws(ctx, flaws, library, explore.FlawOptions{Seeds: seeds, Progress: a.hunted})
 	if a.err.live {

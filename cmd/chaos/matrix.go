@@ -1,0 +1,71 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"handoff/scenarios"
+	"handoff/sim/explore"
+	"handoff/sim/flaw"
+)
+
+// matrixSeeds is how many seeds each flaw gets in each scenario and profile when a matrix is asked for.
+const matrixSeeds = 10
+
+// matrix writes the table of which scenario kills which flaw as Markdown, and prints what is weak in it.
+func (a *app) matrix(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenario, seeds int, path string) error {
+	m := explore.Cross(ctx, flaws, library, seeds)
+	if err := ctx.Err(); err != nil {
+		return broken("interrupted: no matrix was written")
+	}
+	if err := os.WriteFile(path, matrixTable(m), 0o644); err != nil {
+		return broken("writing the matrix: %s", reason(err))
+	}
+	kills, killers := m.Kills()
+	for i, f := range m.Flaws {
+		switch killers[i] {
+		case 0:
+			fmt.Fprintf(a.out, "%s: no scenario kills it within %s\n", f.Name, plural(seeds, "seed"))
+		case 1:
+			fmt.Fprintf(a.out, "%s: only one scenario kills it\n", f.Name)
+		}
+	}
+	for j, s := range m.Scenarios {
+		if kills[j] == 0 {
+			fmt.Fprintf(a.out, "%s: kills nothing within %s\n", s.Name, plural(seeds, "seed"))
+		}
+	}
+	fmt.Fprintf(a.out, "%s by %s, %s each: %s\n", plural(len(m.Flaws), "flaw"), plural(len(m.Scenarios), "scenario"), plural(seeds, "seed"), path)
+	return nil
+}
+
+// matrixTable has a line for each scenario and a column for each flaw: after how many runs it was killed.
+func matrixTable(m *explore.Matrix) []byte {
+	var b bytes.Buffer
+	kills, killers := m.Kills()
+	fmt.Fprintf(&b, "# Which scenario kills which flaw\n\nRuns until the invariant that is named for the flaw was broken, over %d seeds of each profile.\n\n| scenario |", m.Seeds)
+	for _, f := range m.Flaws {
+		fmt.Fprintf(&b, " %s |", f.Name)
+	}
+	fmt.Fprintf(&b, " kills |\n|---|%s---|\n", strings.Repeat("---|", len(m.Flaws)))
+	for j, s := range m.Scenarios {
+		fmt.Fprintf(&b, "| %s |", s.Name)
+		for i := range m.Flaws {
+			if runs := m.Runs[i][j]; runs > 0 {
+				fmt.Fprintf(&b, " %d |", runs)
+			} else {
+				b.WriteString("  |")
+			}
+		}
+		fmt.Fprintf(&b, " %d |\n", kills[j])
+	}
+	b.WriteString("| **killed by** |")
+	for _, n := range killers {
+		fmt.Fprintf(&b, " %d |", n)
+	}
+	b.WriteString("  |\n")
+	return b.Bytes()
+}
