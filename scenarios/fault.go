@@ -134,8 +134,8 @@ func (l *loader) inWorlds(n *yaml.Node, k FaultKind) {
 		return
 	}
 	for _, w := range l.s.Worlds {
-		if !k.In(w) {
-			l.refuse(n, "the %s world can't do a %s; write worlds: [sim]", w, k)
+		if why := k.Lacks(w); why != "" {
+			l.refuse(n, "the %s world can't do a %s: %s; write worlds: [sim]", w, k, why)
 		}
 	}
 }

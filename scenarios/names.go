@@ -100,19 +100,6 @@ func (c Cluster) workerTargets() []string {
 	return names
 }
 
-// In says whether a world can do a fault. A machine whose clocks stand still, or differ from another's,
-// exists only in the simulator: the live world's processes share one machine. The others that it
-// can't do would take a program between a real server and its clients that knows their protocols.
-func (k FaultKind) In(w World) bool {
-	switch k {
-	case Freeze, ClockOffset, ClockStep, ClockDrift, ReorderMessages, Serialization, SlowLink,
-		StopCutShort, RollingRestart, Twin, BrokerAlarm, DeleteQueue, CancelConsumers, UnbindQueue, DatabaseReadOnly, DatabaseSlow:
-		return w == Sim
-	default:
-		return true
-	}
-}
-
 // late says that a message fault says how late.
 func (k FaultKind) late() bool { return k == DelayMessages || k == ReorderMessages }
 

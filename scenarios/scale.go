@@ -28,38 +28,38 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	if factor <= 0 || factor > 1 {
 		return nil, fmt.Errorf("a time scale is a factor above 0 and up to 1, not %v", factor)
 	}
-	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor).Round(time.Microsecond) }
 	out := *s
 	out.Profiles = []config.Profile{p}
-	out.Cluster.Workers = slices.Clone(s.Cluster.Workers)
-	for i := range out.Cluster.Workers {
-		w := &out.Cluster.Workers[i]
-		w.Starts = scale(w.Starts)
-	}
 	out.Actions = slices.Clone(s.Actions)
 	for i := range out.Actions {
-		a := &out.Actions[i]
 		// What is left to its default is not scaled by leaving it out.
-		a.Timeout, a.DispatchTimeout = scale(a.RunTimeout()), scale(a.DispatchTimeout)
-		a.TakesMin, a.TakesMax = scale(a.TakesMin), scale(a.TakesMax)
+		out.Actions[i].Timeout = out.Actions[i].RunTimeout()
 	}
-	out.Workload = slices.Clone(s.Workload)
-	for i := range out.Workload {
-		l := &out.Workload[i]
-		l.Every, l.From = scale(l.Every), scale(l.From)
+	out.Cluster.Workers, out.Workload, out.Faults = slices.Clone(s.Cluster.Workers), slices.Clone(s.Workload), slices.Clone(s.Faults)
+	for _, part := range []any{&out.Cluster, &out.Actions, &out.Workload, &out.Faults, &out.Settle} {
+		scaleDurations(reflect.ValueOf(part).Elem(), factor)
 	}
-	out.Faults = slices.Clone(s.Faults)
-	for i := range out.Faults {
-		f := &out.Faults[i]
-		f.For, f.RestartAfter, f.DelayMin, f.DelayMax = scale(f.For), scale(f.RestartAfter), scale(f.DelayMin), scale(f.DelayMax)
-		f.When.Min, f.When.Max, f.When.Plus = scale(f.When.Min), scale(f.When.Max), scale(f.When.Plus)
-	}
-	out.Settle = scale(s.Settle)
 	c := s.configs[p]
 	scaleConfig(&c, factor)
 	out.configs = map[config.Profile]config.Config{p: c}
 	out.expects = maps.Clone(s.expects)
 	return &out, floors(c, factor)
+}
+
+// scaleDurations multiplies every duration in a value, whatever it is called.
+func scaleDurations(v reflect.Value, factor float64) {
+	switch {
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		v.SetInt(int64(time.Duration(float64(v.Int()) * factor).Round(time.Microsecond)))
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			scaleDurations(v.Field(i), factor)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			scaleDurations(v.Index(i), factor)
+		}
+	}
 }
 
 // scaleConfig multiplies what is a time, whatever its type.

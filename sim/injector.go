@@ -119,21 +119,7 @@ func (x *injection) endless() { x.w.injector.pending-- }
 
 // hinders is 1 for a fault that can keep an executor from detecting something in time.
 func (x *injection) hinders() int64 {
-	switch x.fault.Kind {
-	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.BrokerAlarm,
-		scenarios.DatabaseRestart, scenarios.DatabaseKill, scenarios.DatabaseReadOnly, scenarios.DatabaseSlow, scenarios.Serialization:
-		return 1
-	default:
-	}
-	if x.fault.Target == scenarios.Database || x.fault.Target == scenarios.DeadLetterQueue {
-		return 1
-	}
-	for _, p := range x.targets {
-		if p.worker == nil {
-			return 1
-		}
-	}
-	return 0
+	return trial.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.worker == nil }))
 }
 
 // choose draws the processes that the target means; none for a server.

@@ -15,8 +15,8 @@ func Unable(s *scenarios.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	for i := range s.Faults {
 		f := &s.Faults[i]
-		if injectors()[f.Kind] == nil {
-			if text := fmt.Sprintf("it has no fault of the kind %s", f.Kind); !slices.Contains(why, text) {
+		if reason := f.Kind.Lacks(scenarios.Live); reason != "" {
+			if text := fmt.Sprintf("it has no %s: %s", f.Kind, reason); !slices.Contains(why, text) {
 				why = append(why, text)
 			}
 		}

@@ -207,10 +207,14 @@ func (in *injector) stop() {
 	in.mu.Lock()
 	in.stopped = true
 	in.mu.Unlock()
-	in.working.Wait()
-	for _, x := range in.all {
-		x.finish()
+	finish := func() {
+		for _, x := range in.all {
+			x.finish()
+		}
 	}
+	finish() // one that is about to begin may wait for the end of another
+	in.working.Wait()
+	finish()
 	in.serversUp()
 }
 
@@ -229,17 +233,7 @@ func (in *injector) serversUp() {
 
 // hinders is 1 for a fault that can keep an executor from detecting something in time.
 func (x *injection) hinders() int64 {
-	switch x.fault.Kind {
-	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.DatabaseRestart, scenarios.DatabaseKill:
-		return 1
-	default:
-	}
-	for _, p := range x.targets {
-		if p.spec == nil {
-			return 1
-		}
-	}
-	return 0
+	return trial.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.spec == nil }))
 }
 
 // choose draws the processes that the target means; none for a server.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"handoff/chaos/history"
+	"handoff/chaos/live/evidence"
 )
 
 // trace turns the broker's firehose on and listens to it. The broker forgets it when it restarts.
@@ -38,7 +39,9 @@ func (w *world) depths(ctx context.Context) (map[string]int, error) {
 	}
 	depths := make(map[string]int)
 	for _, m := range depthEntry.FindAllStringSubmatch(out, -1) {
-		depths[m[1]], _ = strconv.Atoi(m[2]) // digits
+		if m[1] != evidence.SinkQueue {
+			depths[m[1]], _ = strconv.Atoi(m[2]) // digits
+		}
 	}
 	if len(depths) == 0 {
 		return nil, fmt.Errorf("counting messages: rabbitmqctl said %q", out)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,13 +25,16 @@ type process struct {
 	name   string
 	spec   *scenarios.Worker // nil for executors
 	daemon *cluster.Daemon
+	// witness is what the shims of a worker's machine write.
+	witness *evidence.Witness
 	// links are the ways to the servers, by the names that scenarios use.
 	links map[string]*wire.Link
 
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
-	paused   bool
+	// superseded says that another process has taken its name: it ends by itself.
+	superseded bool
 	// ended is called at the next end of the process.
 	ended func()
 }
@@ -43,45 +47,73 @@ func (w *world) makeProcesses() error {
 		return err
 	}
 	for i, name := range w.scenario.Cluster.ExecutorNames() {
-		if err := w.makeProcess(name, nil, ports[i]); err != nil {
+		if _, err := w.makeProcess(name, nil, ports[i]); err != nil {
 			return err
 		}
 	}
 	for i := range w.scenario.Cluster.Workers {
 		spec := &w.scenario.Cluster.Workers[i]
-		if err := w.makeProcess(spec.Name, spec, ports[w.scenario.Cluster.Executors+i]); err != nil {
+		if _, err := w.makeProcess(spec.Name, spec, ports[w.scenario.Cluster.Executors+i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) error {
+// makeProcess makes one process. A worker's name in the cluster is its spec's; the process may be called
+// otherwise, as a twin is.
+func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) (*process, error) {
 	p := &process{w: w, name: name, spec: spec, links: make(map[string]*wire.Link)}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	env, err := p.environment()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	args := []string{"--name", name}
-	program := "executor"
+	var args []string
+	program, file := "executor", strings.ReplaceAll(name, " ", "-")
 	if spec == nil {
-		args = append(args, "--listen", address)
+		args = []string{"--name", name, "--listen", address}
 	} else {
 		program = "worker"
-		args = append(args, "--health-listen", address, "--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
-		witness := filepath.Join(w.folder, "witness-"+name)
+		args = append(args, "--name", spec.Name, "--health-listen", address, "--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
+		witness := filepath.Join(w.folder, "witness-"+file)
 		env = append(env, "HANDOFF_WITNESS="+witness)
-		w.witnesses = append(w.witnesses, evidence.NewWitness(witness, name, w.began))
+		p.witness = evidence.NewWitness(witness, name, w.began)
 	}
 	if w.options.Flaw != "" {
 		args = append(args, "--flaw", w.options.Flaw)
 	}
 	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{
-		Name: w.label + "-" + name, Path: filepath.Join(w.lane.bin, program), Args: args, Env: env,
+		Name: w.label + "-" + file, Path: filepath.Join(w.lane.bin, program), Args: args, Env: env,
 	})
-	w.processes = append(w.processes, p)
-	return nil
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.processes = append(slices.Clone(w.processes), p)
+	return p, nil
+}
+
+// all are the processes so far.
+func (w *world) all() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.processes
+}
+
+// followWitness hands over what the shims write, as they write it.
+func (p *process) followWitness() {
+	if p.witness != nil {
+		go p.witness.Follow(p.w.ctx, p.w.observe)
+	}
+}
+
+// alive is how many actions are alive.
+func (w *world) alive() (n int) {
+	for _, p := range w.all() {
+		if p.witness != nil {
+			n += p.witness.Alive()
+		}
+	}
+	return n
 }
 
 // environment is what the daemon is started with: its configuration, and servers behind its own links.
@@ -101,6 +133,9 @@ func (p *process) environment() ([]string, error) {
 			return nil, err
 		}
 		p.links[server.name] = link
+		if server.name == scenarios.Broker {
+			w.tamper.watch(link)
+		}
 		url, err := through(server.url, link.Address, server.application)
 		if err != nil {
 			return nil, err
@@ -120,7 +155,7 @@ func (p *process) environment() ([]string, error) {
 
 // process returns a process by name, nil if there is none.
 func (w *world) process(name string) *process {
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if p.name == name {
 			return p
 		}
@@ -139,7 +174,7 @@ func (p *process) start() error {
 		return nil
 	}
 	p.mu.Lock()
-	p.stopping, p.killing, p.paused = false, false, false
+	p.stopping, p.killing, p.superseded = false, false, false
 	p.mu.Unlock()
 	p.w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
 	if err := p.daemon.Launch(); err != nil {
@@ -157,7 +192,7 @@ func (p *process) start() error {
 // over notes how the process ended.
 func (p *process) over(running *provision.Process) {
 	p.mu.Lock()
-	stopping, killing, ended := p.stopping, p.killing, p.ended
+	stopping, killing, ended := p.stopping || p.superseded, p.killing, p.ended
 	p.ended = nil
 	p.mu.Unlock()
 	switch {
@@ -210,7 +245,7 @@ func (p *process) terminate() {
 // stopDaemons ends every process without asking: the run is over and its evidence complete.
 func (w *world) stopDaemons() {
 	w.cancel()
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if r := p.daemon.Process(); r != nil && r.Running() {
 			r.Resume()
 			r.Kill()
@@ -218,10 +253,9 @@ func (w *world) stopDaemons() {
 	}
 	// Their shims end the actions that were left.
 	deadline := time.Now().Add(5 * time.Second)
-	for _, x := range w.witnesses {
-		for {
-			_, _ = x.Items()
-			if x.Alive() == 0 || time.Now().After(deadline) {
+	for _, p := range w.all() {
+		for p.witness != nil && time.Now().Before(deadline) {
+			if _, err := p.witness.Items(); err != nil || p.witness.Alive() == 0 {
 				break
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -232,7 +266,7 @@ func (w *world) stopDaemons() {
 // testimony is what the daemons logged.
 func (w *world) testimony() []evidence.Item {
 	var all []evidence.Item
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if r := p.daemon.Process(); r != nil {
 			all = append(all, evidence.Testimony(r.Log(), p.name, w.began)...)
 		}

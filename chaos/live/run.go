@@ -90,13 +90,11 @@ const unscaled = 60 * time.Second
 
 // quiet says that nothing is known to be left to do, as far as can be told without asking the broker.
 func (w *world) quiet() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() {
+	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() {
 		return false
 	}
-	for _, x := range w.witnesses {
-		if x.Alive() > 0 {
-			return false
-		}
+	if w.alive() > 0 {
+		return false
 	}
 	var open int
 	within, cancel := context.WithTimeout(w.ctx, 5*time.Second)
@@ -196,8 +194,11 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 		FailReason: func(id execution.ID) execution.Reason { return reasons[refs[id]] },
 	}
 	var bad error
-	for _, x := range w.witnesses {
-		items, err := x.Items()
+	for _, p := range w.all() {
+		if p.witness == nil {
+			continue
+		}
+		items, err := p.witness.Items()
 		src.Witness = append(src.Witness, items...)
 		bad = errors.Join(bad, err)
 	}

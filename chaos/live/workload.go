@@ -23,7 +23,12 @@ func (w *world) submit() {
 	h := daemon.New(daemon.Options{})
 	c := w.config.MessageQueue.RabbitMQ
 	log := slog.New(slog.DiscardHandler)
-	mq := broker.NewClient(h, rabbitmq.New(rabbitmq.Options{URL: w.mq.URL, Heartbeat: c.Heartbeat, Name: client}), broker.ExecutorTopology(c), c, log)
+	url, err := through(w.mq.URL, w.client.Address, "")
+	if err != nil {
+		w.fail(err.Error())
+		return
+	}
+	mq := broker.NewClient(h, rabbitmq.New(rabbitmq.Options{URL: url, Heartbeat: c.Heartbeat, Name: client}), broker.ExecutorTopology(c), c, log)
 	notifier := broker.NewNotifier(h, mq, client, log)
 	s := &api.Submitter{Host: h, Store: w.store, Notifier: notifier, Timeout: w.config.Executor.StatementTimeout}
 	w.clients.Go(func() { mq.Run(w.ctx) })

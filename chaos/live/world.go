@@ -45,14 +45,18 @@ type world struct {
 
 	database   *evidence.Database
 	firehose   *evidence.Firehose
-	witnesses  []*evidence.Witness
 	noise      *noise
 	lastDepths map[string]int
 
-	processes  []*process // executors, then workers
+	processes  []*process // executors, then workers; a twin comes last
 	injector   *injector
+	tamper     *tamper
+	client     *wire.Link
 	submitting atomic.Int64
 	clients    sync.WaitGroup
+
+	// down is held by the fault that has taken a server down, so that the next one waits for its return.
+	down struct{ broker, database sync.Mutex }
 
 	mu       sync.Mutex
 	happened []evidence.Item
@@ -87,7 +91,11 @@ func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Pro
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector = newInjector(w)
+	w.injector, w.tamper = newInjector(w), &tamper{w: w}
+	if w.client, err = w.wire.Link(w.label+"/"+client+"/"+scenarios.Broker, mustHost(w.mq.URL)); err != nil {
+		return nil, err
+	}
+	w.tamper.watch(w.client)
 	return w, w.makeProcesses()
 }
 
@@ -163,12 +171,15 @@ func (w *world) start() error {
 	if err := w.trace(w.ctx); err != nil {
 		return err
 	}
+	if err := w.tamper.prepare(); err != nil {
+		return err
+	}
 	go w.database.Follow(w.ctx, w.observe)
-	for _, x := range w.witnesses {
-		go x.Follow(w.ctx, w.observe)
+	for _, p := range w.all() {
+		p.followWitness()
 	}
 	w.noise = watchNoise(w.folder)
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if p.spec == nil || p.spec.Starts == 0 {
 			if err := p.start(); err != nil {
 				return err
@@ -177,7 +188,7 @@ func (w *world) start() error {
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, readyWithin)
 	defer cancel()
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if p.daemon.Process() == nil {
 			continue
 		}
@@ -186,7 +197,7 @@ func (w *world) start() error {
 		}
 	}
 	w.ready = w.now()
-	for _, p := range w.processes {
+	for _, p := range w.all() {
 		if p.spec != nil && p.spec.Starts > 0 {
 			w.after(p.spec.Starts, func() { _ = p.start() })
 		}
@@ -214,6 +225,9 @@ func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()
 	w.clients.Wait()
+	if w.tamper != nil {
+		w.tamper.close()
+	}
 	w.wire.Close()
 	if w.noise != nil {
 		w.noise.stop()

@@ -53,6 +53,21 @@ func lasts(s *scenarios.Scenario, f *scenarios.Fault, c config.Config) time.Dura
 	return max(f.For, f.CutAfter+f.RestartAfter) + max(f.Shift, -f.Shift)
 }
 
+// Hinders is 1 for a fault that can keep an executor from detecting something in time, because it strikes one
+// or a server that it needs.
+func Hinders(f *scenarios.Fault, strikesExecutor bool) int64 {
+	switch f.Kind {
+	case scenarios.BrokerRestart, scenarios.BrokerKill, scenarios.BrokerAlarm,
+		scenarios.DatabaseRestart, scenarios.DatabaseKill, scenarios.DatabaseReadOnly, scenarios.DatabaseSlow, scenarios.Serialization:
+		return 1
+	default:
+	}
+	if strikesExecutor || f.Target == scenarios.Database || f.Target == scenarios.DeadLetterQueue {
+		return 1
+	}
+	return 0
+}
+
 // Matches says whether an event is an instance of a trigger. workers names the workers by id.
 func Matches(when *scenarios.When, e *history.Event, workers func(execution.WorkerID) string) bool {
 	who := e.Process

@@ -137,6 +137,13 @@ func choose(args []string, profile string, world scenarios.World) (targets []exp
 	}
 	for _, s := range list {
 		if !slices.Contains(s.Worlds, world) {
+			if why := lacking(s, world); why != "" {
+				if named {
+					return nil, nil, usage("%s is not expressible in the %s world: %s", s.Name, worldName(world), why)
+				}
+				notes = append(notes, fmt.Sprintf("not expressible: %s: %s", s.Name, why))
+				continue
+			}
 			if err := leaveOut("%s does not run in the %s world; its file says worlds: %v", s.Name, worldName(world), s.Worlds); err != nil {
 				return nil, nil, err
 			}
@@ -158,6 +165,20 @@ func choose(args []string, profile string, world scenarios.World) (targets []exp
 		return nil, nil, usage("nothing is left to run\n%s", strings.Join(notes, "\n"))
 	}
 	return targets, notes, nil
+}
+
+// lacking says what of a scenario's faults a world can't do; empty for nothing.
+func lacking(s *scenarios.Scenario, w scenarios.World) string {
+	var all []string
+	for i := range s.Faults {
+		k := s.Faults[i].Kind
+		if why := k.Lacks(w); why != "" {
+			if text := fmt.Sprintf("it has no %s: %s", k, why); !slices.Contains(all, text) {
+				all = append(all, text)
+			}
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 func worldName(w scenarios.World) string {

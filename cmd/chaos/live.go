@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"handoff/chaos/live"
@@ -33,8 +34,13 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if err := f.prepare(); err != nil {
 		return err
 	}
-	for _, note := range append(notes, unable...) {
+	notes = append(notes, unable...)
+	inexpressible := 0
+	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
+		if strings.HasPrefix(note, notExpressible) {
+			inexpressible++
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -60,8 +66,8 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if done.Repeated > 0 {
 		fmt.Fprintf(a.out, "%s repeated because the machine stood still for too long\n", plural(done.Repeated, "run"))
 	}
-	if len(unable) > 0 {
-		fmt.Fprintf(a.out, "%s not expressible in the live world\n", plural(len(unable), "scenario"))
+	if inexpressible > 0 {
+		fmt.Fprintf(a.out, "%s not expressible in the live world: see above\n", plural(inexpressible, "scenario"))
 	}
 	if failed := f.write(out); failed != nil {
 		return broken("the runs are done, but their report is not: %v", failed)
@@ -76,6 +82,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
+// notExpressible begins the line about a scenario that the live world can't run.
+const notExpressible = "not expressible: "
+
 // expressible leaves out what the live world can't do; what was named is refused.
 func (a *app) expressible(targets []explore.Target, named bool, scale float64) (able []explore.Target, notes []string, err error) {
 	for _, t := range targets {
@@ -86,7 +95,7 @@ func (a *app) expressible(targets []explore.Target, named bool, scale float64) (
 		case named:
 			return nil, nil, usage("%s is not expressible in the live world: %s", t, why)
 		default:
-			notes = append(notes, fmt.Sprintf("not expressible: %s: %s", t, why))
+			notes = append(notes, fmt.Sprintf(notExpressible+"%s: %s", t, why))
 		}
 	}
 	if len(able) == 0 {

@@ -196,7 +196,7 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", "--profile", "hardend"}, `did you mean "hardened"?`},
 		{[]string{"run", "--flaw", "unguarded-montior"}, `did you mean "unguarded-monitor"?`},
 		{[]string{"run", "--world", "live", "--time-scale", "2"}, "a factor above 0 and up to 1"},
-		{[]string{"run", "everything-at-once", "--world", "live"}, "does not run in the live world"},
+		{[]string{"run", "worker-frozen", "--world", "live"}, "it has no freeze: its processes"},
 		{[]string{"run", "ttl-race", "--world", "live", "--time-scale", "0.1"}, "under the floor"},
 		{[]string{"run", "--world", "sun"}, "allowed: sim, live"},
 		{[]string{"run", "--check-determinism", "-1"}, "a number of seeds"},

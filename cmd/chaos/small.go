@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/live"
+	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
@@ -28,6 +31,7 @@ func (a *app) lintCommand() *cobra.Command {
 				for _, s := range list {
 					fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
 						s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
+					fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s))
 				}
 				if err != nil {
 					bad++
@@ -40,6 +44,23 @@ func (a *app) lintCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// liveWorld says whether the live world can run a scenario at the time scale that it uses by default.
+func liveWorld(s *scenarios.Scenario) string {
+	var problems []string
+	for _, p := range s.Profiles {
+		if why := live.Unable(s, p, defaultScale); why != "" && !slices.Contains(problems, why) {
+			problems = append(problems, why)
+		}
+	}
+	switch {
+	case len(problems) > 0:
+		return "not expressible: " + strings.Join(problems, "; ")
+	case !slices.Contains(s.Worlds, scenarios.Live):
+		return "could run it, but its file says worlds: [sim]"
+	}
+	return "can run it"
 }
 
 func (a *app) versionCommand() *cobra.Command {

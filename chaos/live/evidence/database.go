@@ -43,6 +43,8 @@ type Item struct {
 	// Wall is when it happened, by the machine's wall clock.
 	Wall  time.Time
 	Event history.Event
+	// Transaction is the database's in which it happened; 0 elsewhere.
+	Transaction int64
 }
 
 // Database reads what the triggers wrote.
@@ -77,7 +79,7 @@ func (d *Database) Workers() map[execution.WorkerID]string {
 	return names
 }
 
-const selectEvidence = `select id, at, process, source, was, became from chaos_evidence where id > $1 order by id`
+const selectEvidence = `select id, tx, at, process, source, was, became from chaos_evidence where id > $1 order by id`
 
 // All reads everything, in order.
 func (d *Database) All(ctx context.Context) ([]Item, error) {
@@ -98,14 +100,14 @@ func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take f
 	}
 	var id int64
 	var r record
-	_, err = pgx.ForEachRow(rows, []any{&id, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
 		events, err := d.events(&r)
 		if err != nil {
 			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
 		}
 		items := make([]Item, len(events))
 		for i := range events {
-			items[i] = Item{r.at, events[i]}
+			items[i] = Item{r.at, events[i], r.tx}
 		}
 		take(id, items)
 		return nil
@@ -181,6 +183,7 @@ func (f *follower) forget() {
 
 // record is one row of the evidence.
 type record struct {
+	tx              int64
 	at              time.Time
 	process, source string
 	was, became     []byte

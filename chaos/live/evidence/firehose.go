@@ -41,13 +41,34 @@ type Firehose struct {
 type message struct {
 	kind  broker.Type
 	key   execution.Key
+	what  Tampering
 	fault string
+	// held counts the publishes that are late: each comes a second time.
+	held int
 }
+
+// Tampering is what a fault does to a message.
+type Tampering uint8
+
+// What the harness does to messages.
+const (
+	// Corrupted: its body can't be read any more.
+	Corrupted Tampering = iota + 1
+	// Lost: it goes to the queue that keeps nothing.
+	Lost
+	// Late: it goes there too, and is published once more later.
+	Late
+)
+
+// SinkQueue is where lost messages are sent.
+const SinkQueue = "chaos.sink"
 
 // Gap is a time in which the firehose may have told something that nobody heard.
 type Gap struct {
 	From, To time.Time
 	Fault    string
+	// Queue is the only one that it is about; empty for all.
+	Queue string
 }
 
 // NewFirehose returns one that listens when Listen is called. deadQueue is the dead letter queue.
@@ -105,11 +126,29 @@ func (f *Firehose) Deaf(g Gap) {
 	f.gaps = append(f.gaps, g)
 }
 
-// Tampered notes that a fault has changed a message's body, which can't be read from then on.
-func (f *Firehose) Tampered(id string, kind broker.Type, key execution.Key, fault string) {
+// Tampered notes what a fault is about to do to a message. body is what it was.
+func (f *Firehose) Tampered(id string, body []byte, what Tampering, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.seen[f.number(id)] = message{kind, key, fault}
+	n := f.number(id)
+	m, known := f.seen[n]
+	if !known {
+		m.read(body)
+	}
+	m.what, m.fault = what, fault
+	f.seen[n] = m
+}
+
+// read reads what a message is about.
+func (m *message) read(body []byte) {
+	envelope, err := broker.Decode(body)
+	if err != nil {
+		return
+	}
+	m.kind = envelope.Type
+	if envelope.Dispatch != nil {
+		m.key = envelope.Dispatch.Key
+	}
 }
 
 // number is the number of a message id; f.mu is held.
@@ -133,7 +172,7 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	events := f.events(d, id, properties)
 	for i := range events {
 		events[i].At = now.Sub(f.start)
-		f.received = append(f.received, Item{now, events[i]})
+		f.received = append(f.received, Item{Wall: now, Event: events[i]})
 	}
 	f.mu.Unlock()
 	for i := range events {
@@ -146,17 +185,16 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	n := f.number(id)
 	m, known := f.seen[n]
 	if !known {
-		if envelope, err := broker.Decode(d.Body); err == nil {
-			m.kind = envelope.Type
-			if envelope.Dispatch != nil {
-				m.key = envelope.Dispatch.Key
-			}
-		}
+		m.read(d.Body)
 		f.seen[n] = m
 	}
 	base := history.Event{Message: n, Type: uint8(m.kind), Execution: m.key.ID, Epoch: m.key.Epoch}
 	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
-		return f.delivered(base, queue, d, properties, id, m.fault)
+		fault := m.fault
+		if m.what != Corrupted {
+			fault = ""
+		}
+		return f.delivered(base, queue, d, properties, id, fault)
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
 	if exchange, _ := d.Headers["exchange_name"].(string); exchange != broker.ExchangeExecutions && len(queues) == 0 {
@@ -168,11 +206,26 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 		return []history.Event{base}
 	}
 	events := []history.Event{base}
+	if m.held > 0 && queues[0] != SinkQueue {
+		m.held--
+		f.seen[n] = m
+		events = nil // it was published before
+	}
 	for _, q := range queues {
 		e := base
 		e.Kind, e.Count = history.Enqueued, 0
 		e.Queue, _ = q.(string)
-		events = append(events, e)
+		switch {
+		case e.Queue != SinkQueue:
+			events = append(events, e)
+		case m.what == Late:
+			m.held++
+			f.seen[n] = m
+		default:
+			dropped := e
+			dropped.Kind, dropped.Fault = history.Dropped, m.fault
+			events = append(events, e, dropped)
+		}
 	}
 	return events
 }

@@ -37,12 +37,13 @@ type placed struct {
 }
 
 // Order makes one history of everything: sorted by moment, causes before their consequences, and numbered.
+// What one transaction wrote, and nothing came between, has one number.
 func Order(s Sources) []history.Event {
 	messages := settle(s.Messages, s.Gaps, s.Depths)
 	causes(messages, s.Database)
 	owners := incarnations(s.Database)
 	var all []placed
-	for source, list := range [][]Item{s.Own, messages, retriesFirst(s.Database), s.Witness, s.Testimony} {
+	for source, list := range [][]Item{s.Own, messages, successorsLast(retriesFirst(s.Database)), s.Witness, s.Testimony} {
 		for i := range list {
 			all = append(all, placed{list[i], source, i})
 		}
@@ -51,9 +52,13 @@ func Order(s Sources) []history.Event {
 		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.source, b.source), cmp.Compare(a.index, b.index))
 	})
 	events := make([]history.Event, len(all))
+	step := uint64(0)
 	for i := range all {
 		e := all[i].Event
-		e.Step = uint64(i + 1)
+		if i == 0 || all[i].Transaction == 0 || all[i].Transaction != all[i-1].Transaction {
+			step++
+		}
+		e.Step = step
 		switch e.Kind {
 		case history.ActionStarted, history.ActionEnded:
 			o := owners[execution.Key{ID: e.Execution, Epoch: e.Epoch}]
@@ -123,6 +128,33 @@ func retriesFirst(database []Item) []Item {
 		}
 	}
 	return ordered
+}
+
+// successorsLast puts a registration right behind the end of the incarnation that it supersedes: one
+// statement too.
+func successorsLast(database []Item) []Item {
+	type registration struct {
+		transaction int64
+		worker      execution.WorkerID
+	}
+	lost := make(map[registration]int)
+	for i := range database {
+		if e := &database[i].Event; e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
+			lost[registration{database[i].Transaction, e.Worker}] = i
+		}
+	}
+	for i := range database {
+		e := &database[i].Event
+		j, supersedes := lost[registration{database[i].Transaction, e.Worker}]
+		if e.Kind != history.WorkerRegistered || !supersedes {
+			continue
+		}
+		database[j].Wall, database[j].Event.At = database[i].Wall, e.At
+		if j > i {
+			database[i], database[j] = database[j], database[i]
+		}
+	}
+	return database
 }
 
 // causes moves a message's events before the change of status that followed from them, where the database

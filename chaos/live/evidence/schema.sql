@@ -3,6 +3,7 @@
 -- session's application_name, which is in the address that each daemon is given.
 create table chaos_evidence (
     id      bigserial primary key,
+    tx      bigint not null default txid_current(),
     at      timestamptz not null,
     process text not null,
     source  text not null,

@@ -42,7 +42,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 	for i := range heard {
 		item := &heard[i]
 		e := &item.Event
-		if e.Queue == "" {
+		if e.Queue == "" || e.Queue == SinkQueue {
 			out = append(out, *item)
 			continue
 		}
@@ -99,19 +99,19 @@ func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 	case s.delivered > 0:
 		e.Kind = history.Acked
 	default:
-		e.Kind, e.Fault = history.Dropped, excuse(gaps, s.first)
+		e.Kind, e.Fault = history.Dropped, excuse(gaps, s.first, s.queue)
 	}
 	items := make([]Item, left)
 	for i := range items {
-		items[i] = Item{at, e}
+		items[i] = Item{Wall: at, Event: e}
 	}
 	return items
 }
 
 // excuse is the fault that may have hidden what became of a message that was there at a time.
-func excuse(gaps []Gap, since time.Time) string {
+func excuse(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
-		if since.Before(g.To) {
+		if since.Before(g.To) && (g.Queue == "" || g.Queue == queue) {
 			return g.Fault
 		}
 	}

@@ -35,7 +35,7 @@ func Testimony(path, process string, start time.Time) []Item {
 	for lines.Scan() {
 		var fields map[string]any
 		if json.Unmarshal(lines.Bytes(), &fields) != nil {
-			all = append(all, Item{last, history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: lines.Text()}})
+			all = append(all, Item{Wall: last, Event: history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: lines.Text()}})
 			continue
 		}
 		at, _ := fields["time"].(string)
@@ -44,7 +44,7 @@ func Testimony(path, process string, start time.Time) []Item {
 		}
 		message, _ := fields["msg"].(string)
 		e := history.Event{At: last.Sub(start), Kind: history.Logged, Process: process, Text: inWords(fields)}
-		all = append(all, Item{last, e})
+		all = append(all, Item{Wall: last, Event: e})
 		if message == claimRefused || strings.HasPrefix(message, staleWrite) {
 			e.Kind, e.Text = history.StaleWrite, ""
 			id, _ := fields["execution"].(float64)
@@ -53,7 +53,7 @@ func Testimony(path, process string, start time.Time) []Item {
 			if message == claimRefused {
 				e.To = execution.Running
 			}
-			all = append(all, Item{last, e})
+			all = append(all, Item{Wall: last, Event: e})
 		}
 	}
 	return all

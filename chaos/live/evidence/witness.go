@@ -121,7 +121,7 @@ func (w *Witness) item(line []byte) (Item, error) {
 		Execution: execution.ID(n.Execution), Epoch: execution.Epoch(n.Epoch),
 	}
 	if n.Event != "end" {
-		return Item{wall, e}, nil
+		return Item{Wall: wall, Event: e}, nil
 	}
 	e.Kind = history.ActionEnded
 	switch {
@@ -136,5 +136,5 @@ func (w *Witness) item(line []byte) (Item, error) {
 	default:
 		e.To = execution.Completed
 	}
-	return Item{wall, e}, nil
+	return Item{Wall: wall, Event: e}, nil
 }

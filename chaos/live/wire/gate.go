@@ -157,8 +157,8 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 				e.touch()
 				return false
 			}
-		case e.BytesPerSecond > 0:
-			due = due.Add(time.Duration(len(chunk.Data)) * time.Second / time.Duration(e.BytesPerSecond))
+		case e.Each != nil:
+			due = later(due, time.Now().Add(e.Each()))
 			e.touch()
 		}
 	}
@@ -180,6 +180,13 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 		chunk.Data = state.rewriter.Rewrite(chunk.Data)
 	}
 	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // await returns what is in force once nothing holds everything back.

@@ -109,8 +109,8 @@ type Effect struct {
 	Delay func() time.Duration
 	// Break draws whether the connection breaks off over the next bytes, which are lost; nil for never.
 	Break func() bool
-	// BytesPerSecond bounds the rate; 0 for none.
-	BytesPerSecond int64
+	// Each draws how long the link is busy with the next bytes, one after the other; nil for no time.
+	Each func() time.Duration
 }
 
 // Begin begins an effect; end ends it.

@@ -1,0 +1,282 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/live/evidence"
+	"handoff/chaos/live/wire"
+	"handoff/core/broker"
+	"handoff/scenarios"
+)
+
+// tamper stands where messages enter the broker and does to them what message faults say. A message that
+// is lost is sent to a queue that keeps nothing: so it is routed and confirmed, as the publisher expects.
+// One that is late is sent there too, and published by the harness when its time has come.
+type tamper struct {
+	w *world
+
+	mu     sync.Mutex
+	active []*injection
+	// held back until the next one of its kind has passed.
+	overtaken []*delayed
+	// late counts what has still to be published.
+	late int
+	conn *amqp.Connection
+	ch   *amqp.Channel
+}
+
+// delayed is a message that the harness holds.
+type delayed struct {
+	message wire.Publish
+	release chan struct{}
+}
+
+// prepare makes the queue that keeps nothing.
+func (t *tamper) prepare() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.connect(); err != nil {
+		return err
+	}
+	_, err := t.ch.QueueDeclare(evidence.SinkQueue, true, false, false, false, amqp.Table{amqp.QueueMessageTTLArg: int64(0)})
+	if err != nil {
+		return fmt.Errorf("making the queue that keeps nothing: %w", err)
+	}
+	return nil
+}
+
+// connect opens the harness's own channel; t.mu is held.
+func (t *tamper) connect() (err error) {
+	if t.ch != nil && !t.ch.IsClosed() {
+		return nil
+	}
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+	t.conn, err = amqp.DialConfig(t.w.mq.URL, amqp.Config{Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second)})
+	if err != nil {
+		return fmt.Errorf("connecting to the broker: %w", err)
+	}
+	t.ch, err = t.conn.Channel()
+	return err
+}
+
+func (t *tamper) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.conn != nil {
+		_ = t.conn.Close()
+	}
+}
+
+// with runs something on the harness's channel.
+func (t *tamper) with(do func(*amqp.Channel) error) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.connect(); err != nil {
+		return err
+	}
+	return do(t.ch)
+}
+
+// busy says that messages have still to be published.
+func (t *tamper) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.late > 0
+}
+
+func (t *tamper) begin(x *injection) (end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.active = append(t.active, x)
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.active = slices.DeleteFunc(t.active, func(other *injection) bool { return other == x })
+		if len(t.active) == 0 {
+			t.releaseAll()
+		}
+	}
+}
+
+// watch puts the tampering on every connection of a link.
+func (t *tamper) watch(l *wire.Link) {
+	l.Rewrite(wire.Out, func() wire.Rewriter { return wire.Publishes(t.change) })
+}
+
+// fate is what becomes of one message.
+type fate struct {
+	drop, corrupt, duplicate, delay, reorder string
+	by                                       time.Duration
+}
+
+// change is given every message on its way to the broker.
+func (t *tamper) change(m *wire.Publish) {
+	if m.Exchange != broker.ExchangeExecutions {
+		return
+	}
+	t.mu.Lock()
+	active := slices.Clone(t.active)
+	t.mu.Unlock()
+	var f fate
+	for _, x := range active {
+		f.decide(x, m.Type)
+	}
+	t.apply(&f, m)
+	t.pass(m)
+}
+
+// decide adds what one fault does to a message of a type.
+func (f *fate) decide(x *injection, kind string) {
+	if x.fault.Kind == scenarios.BrokerAlarm {
+		x.touch()
+		return
+	}
+	if x.fault.Messages != scenarios.EveryMessage && x.fault.Messages != kind || !x.random.chance(x.fault.PerMillion) {
+		return
+	}
+	x.touch()
+	switch x.fault.Kind {
+	case scenarios.DropMessages:
+		f.drop = x.fault.Name
+	case scenarios.CorruptMessages:
+		f.corrupt = x.fault.Name
+	case scenarios.DuplicateMessage:
+		f.duplicate = x.fault.Name
+	case scenarios.DelayMessages:
+		f.delay = x.fault.Name
+		f.by += x.random.duration(x.fault.DelayMin, x.fault.DelayMax)
+	case scenarios.ReorderMessages:
+		f.reorder = x.fault.Name
+		f.by = max(f.by, x.fault.DelayMax)
+	default:
+	}
+}
+
+func (t *tamper) apply(f *fate, m *wire.Publish) {
+	original := *m
+	original.Body = slices.Clone(m.Body)
+	if f.corrupt != "" {
+		t.note(m, evidence.Corrupted, f.corrupt)
+		for i := range min(8, len(m.Body)) {
+			m.Body[i] ^= 0x55
+		}
+		original.Body = slices.Clone(m.Body)
+	}
+	switch {
+	case f.drop != "":
+		t.note(&original, evidence.Lost, f.drop)
+		m.Exchange, m.Key = "", evidence.SinkQueue
+	case f.delay != "" || f.reorder != "":
+		t.note(&original, evidence.Late, f.delay+f.reorder)
+		m.Exchange, m.Key = "", evidence.SinkQueue
+		t.postpone(original, f.by, f.delay == "")
+	}
+	if f.duplicate != "" && f.drop == "" {
+		t.postpone(original, 0, false)
+	}
+}
+
+// note tells the firehose what it can't see in a message any more.
+func (t *tamper) note(m *wire.Publish, what evidence.Tampering, fault string) {
+	t.w.firehose.Tampered(m.ID, m.Body, what, fault)
+}
+
+// postpone has the harness publish a message later: after a time or, if it is to be overtaken, when the
+// next one for the same queue has passed.
+func (t *tamper) postpone(m wire.Publish, by time.Duration, overtaken bool) {
+	d := &delayed{m, make(chan struct{})}
+	t.mu.Lock()
+	t.late++
+	if overtaken {
+		t.overtaken = append(t.overtaken, d)
+	}
+	t.mu.Unlock()
+	t.w.clients.Go(func() {
+		defer func() {
+			t.mu.Lock()
+			t.late--
+			t.mu.Unlock()
+		}()
+		select {
+		case <-d.release:
+			time.Sleep(20 * time.Millisecond) // so that the one that overtakes is stored first
+		case <-time.After(by):
+		case <-t.w.ctx.Done():
+			return
+		}
+		t.publish(&m)
+	})
+}
+
+// publish publishes a copy, as soon as the broker takes it.
+func (t *tamper) publish(m *wire.Publish) {
+	for t.w.ctx.Err() == nil {
+		err := t.with(func(ch *amqp.Channel) error {
+			return ch.PublishWithContext(t.w.ctx, m.Exchange, m.Key, false, false, amqp.Publishing{
+				ContentType: broker.ContentType, DeliveryMode: amqp.Persistent,
+				MessageId: m.ID, Type: m.Type, CorrelationId: m.CorrelationID, Body: m.Body,
+			})
+		})
+		if err == nil {
+			return
+		}
+		select {
+		case <-t.w.ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// pass releases what waits to be overtaken by a message like this one.
+func (t *tamper) pass(m *wire.Publish) {
+	if m.Exchange == "" {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, d := range t.overtaken {
+		if d.message.Key == m.Key && d.message.ID != m.ID {
+			close(d.release)
+			t.overtaken = slices.Delete(t.overtaken, i, i+1)
+			return
+		}
+	}
+}
+
+// releaseAll lets everything go; t.mu is held.
+func (t *tamper) releaseAll() {
+	for _, d := range t.overtaken {
+		close(d.release)
+	}
+	t.overtaken = nil
+}
+
+func injectMessages(x *injection) (func(), error) { return x.w.tamper.begin(x), nil }
+
+func injectAlarm(x *injection) (func(), error) {
+	end := x.w.tamper.begin(x)
+	eval := func(expression string) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.w.ctx), 30*time.Second)
+		defer cancel()
+		_, err := x.w.lane.servers.RabbitMQ.Ctl(ctx, "eval", expression)
+		return err
+	}
+	if err := eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
+		end()
+		return nil, err
+	}
+	return func() {
+		if err := eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()})."); err != nil {
+			x.w.fail("the broker's alarm could not be cleared: " + err.Error())
+		}
+		end()
+	}, nil
+}

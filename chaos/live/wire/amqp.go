@@ -1,0 +1,194 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Publish is one message on its way to a broker, as AMQP 0-9-1 carries it.
+type Publish struct {
+	Exchange, Key string
+	// ID, Type and CorrelationID are properties of the message.
+	ID, Type, CorrelationID string
+	Body                    []byte
+}
+
+// Publishes rewrites the publishes of one connection to a broker, and passes on everything else as it is.
+// change may set another exchange or key, and change bytes of the body, whose length stays.
+func Publishes(change func(*Publish)) Rewriter {
+	return &publishes{change: change, open: make(map[uint16]*content)}
+}
+
+// publishes reads frames. An AMQP connection begins with eight bytes of greeting; then every frame is its
+// type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header frame and
+// as many body frames as it takes, which no other frame of its channel interrupts.
+type publishes struct {
+	change  func(*Publish)
+	greeted bool
+	rest    []byte
+	open    map[uint16]*content
+}
+
+// content is a message of which not everything has come.
+type content struct {
+	frames [][]byte
+	left   uint64
+	headed bool
+}
+
+const (
+	greeting    = 8
+	frameHeader = 7
+	frameMethod = 1
+	frameHead   = 2
+	frameBody   = 3
+)
+
+// basicPublish begins the payload of a publish: class 60, method 40.
+var basicPublish = []byte{0, 60, 0, 40}
+
+// Rewrite implements Rewriter.
+func (p *publishes) Rewrite(b []byte) []byte {
+	p.rest = append(p.rest, b...)
+	var out []byte
+	if !p.greeted {
+		if len(p.rest) < greeting {
+			return nil
+		}
+		out = append(out, p.rest[:greeting]...)
+		p.rest, p.greeted = p.rest[greeting:], true
+	}
+	for {
+		if len(p.rest) < frameHeader {
+			return out
+		}
+		size := frameHeader + int(binary.BigEndian.Uint32(p.rest[3:7])) + 1
+		if len(p.rest) < size {
+			return out
+		}
+		out = append(out, p.frame(bytes.Clone(p.rest[:size]))...)
+		p.rest = p.rest[size:]
+	}
+}
+
+// frame returns what goes on after a frame: itself, nothing yet, or a whole message.
+func (p *publishes) frame(f []byte) []byte {
+	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
+	c := p.open[channel]
+	switch {
+	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, basicPublish):
+		p.open[channel] = &content{frames: [][]byte{f}}
+		return nil
+	case c == nil:
+		return f
+	case kind == frameHead && len(payload) >= 12:
+		c.left, c.headed = binary.BigEndian.Uint64(payload[4:12]), true
+	case kind == frameBody:
+		c.left -= min(c.left, uint64(len(payload)))
+	}
+	c.frames = append(c.frames, f)
+	if !c.headed || c.left > 0 {
+		return nil
+	}
+	delete(p.open, channel)
+	return p.message(c)
+}
+
+// message gives a whole message to whoever wants to change it.
+func (p *publishes) message(c *content) []byte {
+	method := c.frames[0][frameHeader : len(c.frames[0])-1]
+	// After class and method comes a reserved short.
+	exchange, rest := shortString(method[6:])
+	key, flags := shortString(rest)
+	m := &Publish{Exchange: exchange, Key: key}
+	m.properties(c.frames[1])
+	for _, f := range c.frames[2:] {
+		m.Body = append(m.Body, f[frameHeader:len(f)-1]...)
+	}
+	size := len(m.Body)
+	p.change(m)
+	out := m.method(c.frames[0], flags)
+	out = append(out, c.frames[1]...)
+	if len(m.Body) != size {
+		m.Body = append(m.Body, make([]byte, size)...)[:size]
+	}
+	for _, f := range c.frames[2:] {
+		n := copy(f[frameHeader:len(f)-1], m.Body)
+		m.Body = m.Body[n:]
+		out = append(out, f...)
+	}
+	return out
+}
+
+// method is the method frame with the message's exchange and key.
+func (m *Publish) method(was, flags []byte) []byte {
+	payload := append(bytes.Clone(basicPublish), 0, 0)
+	for _, s := range []string{m.Exchange, m.Key} {
+		payload = append(payload, byte(len(s)))
+		payload = append(payload, s...)
+	}
+	payload = append(payload, flags...)
+	out := bytes.Clone(was[:3])
+	out = binary.BigEndian.AppendUint32(out, uint32(len(payload)))
+	out = append(out, payload...)
+	return append(out, was[len(was)-1])
+}
+
+// The property flags, in the order in which their values follow.
+const (
+	hasContentType     = 1 << 15
+	hasContentEncoding = 1 << 14
+	hasHeaders         = 1 << 13
+	hasDeliveryMode    = 1 << 12
+	hasPriority        = 1 << 11
+	hasCorrelationID   = 1 << 10
+	hasReplyTo         = 1 << 9
+	hasExpiration      = 1 << 8
+	hasMessageID       = 1 << 7
+	hasTimestamp       = 1 << 6
+	hasType            = 1 << 5
+)
+
+// properties reads a header frame.
+func (m *Publish) properties(frame []byte) {
+	b := frame[frameHeader : len(frame)-1]
+	if len(b) < 14 {
+		return
+	}
+	flags, b := binary.BigEndian.Uint16(b[12:14]), b[14:]
+	skip := func(n int) { b = b[min(n, len(b)):] }
+	text := func(flag uint16, into *string) {
+		if flags&flag != 0 {
+			*into, b = shortString(b)
+		}
+	}
+	var unused string
+	text(hasContentType, &unused)
+	text(hasContentEncoding, &unused)
+	if flags&hasHeaders != 0 && len(b) >= 4 {
+		skip(4 + int(binary.BigEndian.Uint32(b)))
+	}
+	if flags&hasDeliveryMode != 0 {
+		skip(1)
+	}
+	if flags&hasPriority != 0 {
+		skip(1)
+	}
+	text(hasCorrelationID, &m.CorrelationID)
+	text(hasReplyTo, &unused)
+	text(hasExpiration, &unused)
+	text(hasMessageID, &m.ID)
+	if flags&hasTimestamp != 0 {
+		skip(8)
+	}
+	text(hasType, &m.Type)
+}
+
+// shortString reads a string that begins with its length, and returns what follows it.
+func shortString(b []byte) (text string, rest []byte) {
+	if len(b) == 0 || len(b) < 1+int(b[0]) {
+		return "", nil
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:]
+}
