@@ -35,10 +35,13 @@ FUZZTIME := 4s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary fuzz bench-daemons bench-sim
+.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-flaws flawed fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
+##   chaos-live   the library on real PostgreSQL, RabbitMQ, executors and workers
+##   live-named   the scenarios of the first design on real servers: part of make test
+##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         vet, tests, race detector, determinism rules, linters, macOS and Windows vet
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
@@ -62,7 +65,26 @@ chaos-binary:
 
 chaos: chaos-binary
 	bin/chaos run --out reports/out $(RUN_FLAGS)
-	@echo "Next: make test"
+	@echo "Next: make chaos-live (the same scenarios on real servers and daemons)"
+
+# Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
+LIVE_LANES := 3
+LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
+
+chaos-live: build servers
+	bin/chaos run --world live --lanes $(LIVE_LANES) --out reports/out/live $(RUN_FLAGS)
+
+# A machine that was said to be without them runs nothing here, and says so.
+live-named: build servers
+	@case "$$HANDOFF_WITHOUT" in *postgres*|*rabbitmq*) echo "live-named: not run: HANDOFF_WITHOUT=$$HANDOFF_WITHOUT";; *) \
+	bin/chaos run $(LIVE_NAMED) --world live --profile hardened --lanes $(LIVE_LANES) --out reports/out/live-named;; esac
+
+# Daemons with a switch for known defects; the ones that ship have none.
+flawed:
+	go build -tags flaw -o bin/flawed/ ./cmd/executor ./cmd/worker
+
+live-flaws: build flawed servers
+	bin/chaos flaws --world live --lanes $(LIVE_LANES)
 
 # Both halves run whatever they find, and only then is judged: red has to be red (exit 1), and not
 # "did not come up" (exit 4), and green has to be green.
@@ -90,7 +112,7 @@ demo: chaos-binary
 	@echo "The story of that execution: reports/out/demo/index.html"
 
 # Tests come before linters, so that a style remark never hides a broken test.
-test: vet unit race fuzz determinism lint cross
+test: vet unit live-named race fuzz determinism lint cross
 
 vet:
 	go vet ./...

@@ -13,7 +13,6 @@ import (
 	"handoff/core/store"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
-	"handoff/sim/simstore"
 )
 
 // The true core passes every scenario in both profiles; `make chaos` does the same over many more
@@ -144,7 +143,7 @@ func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planted := &flaw.Flaw{Name: "panics", Store: func(_ flaw.Process, c *simstore.Client) store.Store { return panicking{c} }}
+	planted := &flaw.Flaw{Name: "panics", Store: func(_ flaw.Process, c flaw.Database) store.Store { return panicking{c} }}
 	r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted})
 	for _, part := range []string{"planted", "executor-1", "leaseMonitor"} {
 		if !strings.Contains(r.Panic, part) {

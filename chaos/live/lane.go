@@ -28,6 +28,9 @@ type Lane struct {
 	runs   int
 }
 
+// Flawed is the folder, below that of the binaries, of daemons that were built with the tag flaw.
+const Flawed = "flawed"
+
 // ErrNoDaemons means that the daemons are not where they should be.
 var ErrNoDaemons = errors.New("the daemons are not built")
 

@@ -80,11 +80,12 @@ func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) (*pro
 		env = append(env, "HANDOFF_WITNESS="+witness)
 		p.witness = evidence.NewWitness(witness, name, w.began)
 	}
+	bin := w.lane.bin
 	if w.options.Flaw != "" {
-		args = append(args, "--flaw", w.options.Flaw)
+		args, bin = append(args, "--flaw", w.options.Flaw), filepath.Join(bin, Flawed)
 	}
 	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{
-		Name: w.label + "-" + file, Path: filepath.Join(w.lane.bin, program), Args: args, Env: env,
+		Name: w.label + "-" + file, Path: filepath.Join(bin, program), Args: args, Env: env,
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()

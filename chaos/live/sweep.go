@@ -16,6 +16,8 @@ import (
 type Target struct {
 	Scenario *scenarios.Scenario
 	Profile  config.Profile
+	// Flaw is planted into the daemons; empty for none.
+	Flaw string
 }
 
 // String is the target as messages name it.
@@ -28,10 +30,9 @@ type Plan struct {
 	First uint64
 	Seeds int
 	Scale float64
-	Flaw  string
 	// Lanes is how many runs go on at a time, each on servers of its own.
 	Lanes int
-	// Bin is the folder of the daemons.
+	// Bin is the folder of the daemons; those that can be given a flaw stand in its folder flawed.
 	Bin string
 	// Log receives a line for each thing that is done, nil for silence.
 	Log io.Writer
@@ -67,7 +68,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
 			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenarios.Live), Strategy: "real", Profile: t.Profile,
-			Digest: t.Scenario.Digest, Flaw: p.Flaw,
+			Digest: t.Scenario.Digest, Flaw: t.Flaw,
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
 	jobs := make(chan job, len(p.Targets)*p.Seeds)
@@ -142,7 +143,7 @@ func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
 			return nil
 		}
 		t := x.plan.Targets[j.target]
-		r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: x.plan.Flaw}, x.again)
+		r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: t.Flaw}, x.again)
 		if ctx.Err() != nil {
 			return nil
 		}

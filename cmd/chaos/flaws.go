@@ -21,8 +21,8 @@ import (
 const flawSeeds = 500
 
 func (a *app) flawsCommand() *cobra.Command {
-	var only, scenario, matrix string
-	var seeds int
+	var only, scenario, matrix, world string
+	var seeds, lanes int
 	cmd := &cobra.Command{
 		Use:   "flaws",
 		Short: "Plant known flaws one at a time and see which invariant finds them",
@@ -42,16 +42,27 @@ one scenario kills are printed.`,
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
-			if matrix != "" && !cmd.Flags().Changed("seeds") {
-				seeds = matrixSeeds
+			switch world {
+			case string(scenarios.Sim):
+				if matrix != "" && !cmd.Flags().Changed("seeds") {
+					seeds = matrixSeeds
+				}
+				return a.flaws(cmd.Context(), only, scenario, seeds, matrix)
+			case string(scenarios.Live):
+				if !cmd.Flags().Changed("seeds") {
+					seeds = liveFlawSeeds
+				}
+				return a.liveFlaws(cmd.Context(), only, seeds, lanes)
 			}
-			return a.flaws(cmd.Context(), only, scenario, seeds, matrix)
+			return unknown("world", world, []string{string(scenarios.Sim), string(scenarios.Live)})
 		},
 	}
 	cmd.Flags().StringVar(&only, "only", "", "plant this flaw only; `NAME`s: chaos list --flaws")
 	cmd.Flags().StringVar(&scenario, "scenario", "", "run this scenario only: a `NAME` or a file")
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which flaw to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", flawSeeds, "give up on a scenario and profile after this many seeds")
+	cmd.Flags().StringVar(&world, "world", string(scenarios.Sim), "sim, or live: into real daemons, each in its own scenario")
+	cmd.Flags().IntVar(&lanes, "lanes", 1, "live: how many runs go on at a time")
 	return cmd
 }
 

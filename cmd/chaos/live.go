@@ -15,6 +15,7 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim/explore"
+	"handoff/sim/flaw"
 )
 
 // defaultScale is the smallest time scale that the default configuration allows: AMQP heartbeats of 5 s
@@ -28,6 +29,10 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return err
 	}
 	targets, unable, err := a.expressible(targets, len(args) > 0, f.scale)
+	if err != nil {
+		return err
+	}
+	planted, err := plantable(f.flaw)
 	if err != nil {
 		return err
 	}
@@ -49,12 +54,12 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
-	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Flaw: f.flaw, Lanes: f.lanes, Bin: filepath.Dir(self)}
+	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Lanes: f.lanes, Bin: filepath.Dir(self)}
 	if f.oneSeed {
 		plan.First, plan.Seeds = f.seed, 1
 	}
 	for _, t := range targets {
-		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile})
+		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile, Flaw: f.flaw})
 	}
 	if !f.quiet {
 		plan.Log = a.err
@@ -62,7 +67,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	done, err := live.Execute(ctx, plan)
 	out := a.liveOutcome(done, targets, f)
-	a.sweepResult(out, targets, nil, f.out)
+	a.sweepResult(out, targets, planted, f.out)
 	if done.Repeated > 0 {
 		fmt.Fprintf(a.out, "%s repeated because the machine stood still for too long\n", plural(done.Repeated, "run"))
 	}
@@ -79,6 +84,33 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return broken("the environment failed: %v", err)
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
+	return nil
+}
+
+// plantable finds a flaw that can be planted into a daemon, and sees to it that there are daemons for it.
+func plantable(name string) (*flaw.Flaw, error) {
+	f, err := findFlaw(name)
+	if f == nil || err != nil {
+		return nil, err
+	}
+	if why := f.Lacks(); why != "" {
+		return nil, usage("the flaw %s is not expressible in the live world: %s", f.Name, why)
+	}
+	return f, flawedDaemons()
+}
+
+// flawedDaemons says whether daemons that can be given a flaw stand beside this binary.
+func flawedDaemons() error {
+	self, err := os.Executable()
+	if err != nil {
+		return broken("finding the daemons beside this binary: %v", err)
+	}
+	folder := filepath.Join(filepath.Dir(self), live.Flawed)
+	for _, name := range []string{"executor", "worker"} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			return broken("there is no %s in %s: make flawed builds the daemons that can be given a flaw", name, folder)
+		}
+	}
 	return nil
 }
 

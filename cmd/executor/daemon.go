@@ -30,6 +30,9 @@ const drainRequests = 15 * time.Second
 
 // daemon is one executor process.
 type daemon struct {
+	// plant changes what the service is made of; nil but in a build that can be given a known defect.
+	plant func(*executor.Options)
+
 	name       string
 	config     config.Config
 	deployment config.Deployment
@@ -74,17 +77,24 @@ func (d *daemon) run(ctx context.Context) error {
 	d.broker = rabbitmq.New(rabbitmq.Options{
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
 	})
-	service := executor.New(executor.Options{
+	options := executor.Options{
 		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: telemetry.Discard{},
-	})
-	path := &deadLetterPath{daemon: d}
+	}
+	if d.plant != nil {
+		d.plant(&options)
+	}
+	service := executor.New(options)
+	// The self-test would find a planted defect before any execution does.
+	path := &deadLetterPath{daemon: d, ok: d.plant != nil}
 	d.serveAPI(service, path)
 
 	// The API ends before the service does, so that hints of its last requests are still sent.
 	running, endService := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { service.Run(running) })
-	parts.Go(func() { path.test(ctx, fail) })
+	if d.plant == nil {
+		parts.Go(func() { path.test(ctx, fail) })
+	}
 	<-ctx.Done()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopping")
 	stopServing()

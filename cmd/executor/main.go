@@ -30,6 +30,7 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	args, planted := takeFlaw(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
 		parsed.Found("executor.name", hostname(), "the machine's name")
@@ -39,7 +40,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if code, done := parsed.Answer("executor", stdout, stderr); done {
 		return code
 	}
-	d := &daemon{config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
+	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
 	d.name = parsed.Deployment.Executor.Name
 	if err := d.run(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "executor failed", slog.Any("error", err))

@@ -23,6 +23,9 @@ import (
 
 // daemon is one worker process.
 type daemon struct {
+	// plant changes what the service is made of; nil but in a build that can be given a known defect.
+	plant func(*worker.Options)
+
 	config     config.Config
 	deployment config.Deployment
 	log        *slog.Logger
@@ -54,13 +57,17 @@ func (d *daemon) run(ctx context.Context) error {
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat,
 		Name: d.deployment.Worker.Name, Log: d.log,
 	})
-	service := worker.New(worker.Options{
+	options := worker.Options{
 		Name: d.deployment.Worker.Name, Runtimes: d.deployment.Worker.Runtimes,
-		Host: d.host, Store: pulse.watch(db), Broker: mq,
+		Host: d.host, Store: db, Broker: mq,
 		Runner: subprocess.New(subprocess.Options{Host: d.host, Actions: d.deployment.Worker.ActionsDir}),
 		Config: d.config, Log: d.log, Recorder: telemetry.Discard{},
-	})
-	return service.Run(ctx)
+	}
+	if d.plant != nil {
+		d.plant(&options)
+	}
+	options.Store = pulse.watch(options.Store)
+	return worker.New(options).Run(ctx)
 }
 
 // announce says who starts, and how long a stop may take: whoever kills it sooner loses runs.

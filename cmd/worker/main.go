@@ -39,6 +39,7 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	args, planted := takeFlaw(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
 		complete(&parsed)
@@ -46,7 +47,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if code, done := parsed.Answer("worker", stdout, stderr); done {
 		return code
 	}
-	d := &daemon{config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
+	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
 	switch err := d.run(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):
 		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",

@@ -19,7 +19,6 @@ import (
 	"handoff/reports"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
-	"handoff/sim/simstore"
 )
 
 // find is one scenario of the library, under both profiles.
@@ -165,7 +164,7 @@ func TestProgressCountsEverything(t *testing.T) {
 func TestAHangIsFoundAndNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	stuck := &flaw.Flaw{Name: "stuck", Store: func(_ flaw.Process, c *simstore.Client) store.Store {
+	stuck := &flaw.Flaw{Name: "stuck", Store: func(_ flaw.Process, c flaw.Database) store.Store {
 		<-release
 		return c
 	}}
@@ -184,7 +183,7 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 }
 
 func TestAPanicOfTheProductFails(t *testing.T) {
-	broken := &flaw.Flaw{Name: "broken", Store: func(flaw.Process, *simstore.Client) store.Store { return nil }}
+	broken := &flaw.Flaw{Name: "broken", Store: func(flaw.Process, flaw.Database) store.Store { return nil }}
 	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Flaw: broken})
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +196,7 @@ func TestAPanicOfTheProductFails(t *testing.T) {
 
 func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
 	for name, f := range map[string]*flaw.Flaw{
-		"in a task":           {Name: "x", Store: func(flaw.Process, *simstore.Client) store.Store { panic("harness") }},
+		"in a task":           {Name: "x", Store: func(flaw.Process, flaw.Database) store.Store { panic("harness") }},
 		"outside of the task": {Name: "x", Config: func(*config.Config) { panic("harness") }},
 	} {
 		out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Flaw: f})

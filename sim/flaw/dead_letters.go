@@ -7,7 +7,6 @@ import (
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants dead letter handlers and consumers that misread, lose, or send round in a circle.
@@ -75,7 +74,7 @@ func deadLetterGivenUp() *Flaw {
 	return &Flaw{
 		Name: "dead-letter-given-up", Source: "D25", Killer: 12, Scenario: "message-expires-in-queue",
 		About: "the dead letter handler acknowledges first and reclaims at most once: what the database refuses then is lost",
-		Store: func(p Process, c *simstore.Client) store.Store {
+		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}

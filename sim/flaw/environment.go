@@ -11,7 +11,6 @@ import (
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/sim/simhost"
-	"handoff/sim/simstore"
 )
 
 // This file plants what only a server or a clock that misbehaves brings to light.
@@ -41,7 +40,7 @@ func oneClockLease() *Flaw {
 	return &Flaw{
 		Name: "one-clock-lease", Source: "D35", Killer: 2, Scenario: "database-clock-steps",
 		About: "a lease is over as soon as the database's clock says so, and nobody has watched it",
-		Store: func(p Process, c *simstore.Client) store.Store {
+		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}
@@ -222,7 +221,7 @@ func claimRolledBack() *Flaw {
 	return &Flaw{
 		Name: "claim-rolled-back", Source: "D12", Killer: 4, Scenario: "serialization-storm",
 		About: "a worker runs what it has claimed in a transaction that was rolled back",
-		Store: func(_ Process, c *simstore.Client) store.Store { return &forgiving{Store: c, claims: true} },
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, claims: true} },
 	}
 }
 
@@ -230,7 +229,7 @@ func resultRolledBack() *Flaw {
 	return &Flaw{
 		Name: "result-rolled-back", Source: "D23", Killer: 13, Scenario: "serialization-storm",
 		About: "a worker does not look whether the transaction with its result was rolled back",
-		Store: func(_ Process, c *simstore.Client) store.Store { return &forgiving{Store: c, finishes: true} },
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, finishes: true} },
 	}
 }
 
@@ -238,7 +237,7 @@ func deadLetterDropped() *Flaw {
 	return &Flaw{
 		Name: "dead-letter-dropped", Source: "D25", Killer: 12, Scenario: "serialization-storm",
 		About: "the dead letter handler acknowledges what the database has refused to take back",
-		Store: func(_ Process, c *simstore.Client) store.Store { return &forgiving{Store: c, deadLetters: true} },
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, deadLetters: true} },
 	}
 }
 
@@ -264,6 +263,6 @@ func twinsShareAnIncarnation() *Flaw {
 	return &Flaw{
 		Name: "twins-share-an-incarnation", Source: "D14", Killer: 13, Scenario: "two-processes-of-one-name",
 		About: "a worker row belongs to a host name, so that two processes of one name are one worker",
-		Store: func(_ Process, c *simstore.Client) store.Store { return &shared{c} },
+		Store: func(_ Process, c Database) store.Store { return &shared{c} },
 	}
 }

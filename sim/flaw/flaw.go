@@ -7,6 +7,8 @@
 package flaw
 
 import (
+	"context"
+
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -28,11 +30,14 @@ type Flaw struct {
 	// Scenario is where it is known to show; the whole library is run, this one first.
 	Scenario string
 
+	// Raw says that it makes statements without a guard.
+	Raw bool
+
 	// Config changes the configuration that the processes get; the invariants keep judging by the
 	// scenario's.
 	Config func(*config.Config)
 	// Store wraps what a process sees of the database.
-	Store func(p Process, c *simstore.Client) store.Store
+	Store func(p Process, c Database) store.Store
 	// Broker wraps what a process sees of the broker.
 	Broker func(p Process, b broker.Broker) broker.Broker
 	// Executors and Workers change the topology that is declared.
@@ -53,6 +58,25 @@ type Process struct {
 	Client bool
 	Config config.Config
 	Host   host.Host
+}
+
+// Database is what a flaw wraps: a process's client of the simulated database or, in a daemon that was built
+// for it, of the real one, which can't make the model's raw statements.
+type Database interface {
+	store.Store
+	// Step makes a statement without a guard.
+	Step(ctx context.Context, do func(tx *simstore.Tx)) error
+}
+
+// Lacks says why a flaw can't be planted into a real daemon; empty if it can.
+func (f *Flaw) Lacks() string {
+	switch {
+	case f.Raw:
+		return "it is a statement that lacks its guard, and only the model of the database runs one"
+	case f.Machine != nil:
+		return "it changes the machine on which actions run"
+	}
+	return ""
 }
 
 // Find returns a flaw by name, nil if there is none.

@@ -52,9 +52,9 @@ func (s *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 
 func handledTwice() *Flaw {
 	return &Flaw{
-		Name: "handled-twice", Source: "D24", Killer: 7, Scenario: "dropped-status-messages",
+		Name: "handled-twice", Source: "D24", Killer: 7, Scenario: "dropped-status-messages", Raw: true,
 		About: "every message of completion handles the end of the execution anew",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &handler{
 				Store: c,
 				rows: func(rows []execution.Execution) {
@@ -79,7 +79,7 @@ func retryAtOnce() *Flaw {
 	return &Flaw{
 		Name: "retry-at-once", Source: "D51", Killer: 8, Scenario: "dropped-status-messages",
 		About: "a retry is created with the present moment for its retry_at",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &handler{Store: c, change: func(o *store.Orchestration) {
 				if o.Retry != nil {
 					o.Retry.Delay = 0
@@ -93,7 +93,7 @@ func retryUnbounded() *Flaw {
 	return &Flaw{
 		Name: "retry-unbounded", Source: "D53", Killer: 8, Scenario: "worker-stops-mid-execution",
 		About: "whatever fails for a retriable reason is retried, whether or not its action allows it",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &handler{Store: c, rows: func(rows []execution.Execution) {
 				for i := range rows {
 					rows[i].Action.MaxRetries = rows[i].RetryCount + 1

@@ -7,7 +7,6 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants reapers that act too soon, all at once, or never again.
@@ -24,7 +23,7 @@ func brakeForEver() *Flaw {
 	return &Flaw{
 		Name: "brake-for-ever", Source: "D47", Killer: 12, Scenario: "half-the-workers-die",
 		About: "the reaper's brake holds for as long as most workers are over, which is for ever when they are dead",
-		Store: func(p Process, c *simstore.Client) store.Store { return &stuckBrake{Store: c, config: p.Config} },
+		Store: func(p Process, c Database) store.Store { return &stuckBrake{Store: c, config: p.Config} },
 	}
 }
 
@@ -59,7 +58,7 @@ func reapAtFirstSight() *Flaw {
 	return &Flaw{
 		Name: "reap-at-first-sight", Source: "D47", Killer: 2, Scenario: "mass-expiry",
 		About: "the reaper goes by the database's clock alone, so its first look after an outage kills whoever has not been back yet",
-		Store: func(p Process, c *simstore.Client) store.Store {
+		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}
@@ -78,7 +77,7 @@ func noWarmUp() *Flaw {
 	return &Flaw{
 		Name: "no-warm-up", Source: "D58", Killer: 2, Scenario: "mass-expiry",
 		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write what they had finished",
-		Store: func(p Process, c *simstore.Client) store.Store {
+		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}

@@ -61,8 +61,8 @@ func (s *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outco
 }
 
 // blind is a store in which nothing is ever found on a ground.
-func blind(ground store.Ground) func(Process, *simstore.Client) store.Store {
-	return func(_ Process, c *simstore.Client) store.Store {
+func blind(ground store.Ground) func(Process, Database) store.Store {
+	return func(_ Process, c Database) store.Store {
 		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 			if f.Ground == ground {
 				return nil
@@ -100,7 +100,7 @@ func noLeaseMonitor() *Flaw {
 	return &Flaw{
 		Name: "no-lease-monitor", Source: "D13", Killer: 12, Scenario: "worker-stops-mid-execution",
 		About: "nobody notices that a worker has stopped to renew its lease",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &finder{Store: c, reap: func() bool { return false }}
 		},
 	}
@@ -110,7 +110,7 @@ func sameNameOrphans() *Flaw {
 	return &Flaw{
 		Name: "same-name-orphans", Source: "D14", Killer: 12, Scenario: "crash-after-heartbeat",
 		About: "work belongs to a worker's name and not to its incarnation, so a restart hides what the old process left behind",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Ground != store.OwnerGone {
 					return found
@@ -122,7 +122,7 @@ func sameNameOrphans() *Flaw {
 }
 
 // notHidden keeps what belongs to a worker whose present incarnation is not active.
-func notHidden(ctx context.Context, c *simstore.Client, found []execution.Execution) []execution.Execution {
+func notHidden(ctx context.Context, c Database, found []execution.Execution) []execution.Execution {
 	workers, err := c.Workers(ctx)
 	if err != nil {
 		return nil
@@ -142,9 +142,9 @@ func notHidden(ctx context.Context, c *simstore.Client, found []execution.Execut
 
 func drainingLooksDead() *Flaw {
 	return &Flaw{
-		Name: "draining-looks-dead", Source: "D37", Killer: 2, Scenario: "worker-stops-gracefully",
+		Name: "draining-looks-dead", Source: "D37", Killer: 2, Scenario: "worker-stops-gracefully", Raw: true,
 		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			s := &finder{Store: c}
 			s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Ground != store.OwnerGone {
@@ -172,7 +172,7 @@ func drainingLooksDead() *Flaw {
 	}
 }
 
-func runningOnDraining(ctx context.Context, c *simstore.Client) []execution.Execution {
+func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
 	workers, err := c.Workers(ctx)
 	if err != nil {
 		return nil

@@ -15,7 +15,7 @@ import (
 // statements is a store in which single statements are replaced.
 type statements struct {
 	store.Store
-	client *simstore.Client
+	client Database
 
 	reclaim    func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
 	claim      func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool)
@@ -23,8 +23,8 @@ type statements struct {
 	deadLetter func(tx *simstore.Tx, d store.DeadLetter)
 }
 
-func replacing(s statements) func(Process, *simstore.Client) store.Store {
-	return func(_ Process, c *simstore.Client) store.Store {
+func replacing(s statements) func(Process, Database) store.Store {
+	return func(_ Process, c Database) store.Store {
 		own := s
 		own.Store, own.client = c, c
 		return &own
@@ -109,10 +109,10 @@ func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason exe
 
 func unguardedMonitor() *Flaw {
 	return &Flaw{
-		Name: "unguarded-monitor", Source: "D1", Killer: 2, Scenario: "ttl-race",
+		Name: "unguarded-monitor", Source: "D1", Killer: 2, Scenario: "ttl-race", Raw: true,
 		About:  "the source design's timeout monitor: claims have no deadline, and what it selected as stale it fails by id alone, whatever it has become",
 		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}
 			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
 				if r.Ground != store.Unclaimed {
@@ -128,7 +128,7 @@ func unguardedMonitor() *Flaw {
 
 func deadLetterFailsRunning() *Flaw {
 	return &Flaw{
-		Name: "dead-letter-fails-running", Source: "D2", Killer: 2, Scenario: "ttl-race",
+		Name: "dead-letter-fails-running", Source: "D2", Killer: 2, Scenario: "ttl-race", Raw: true,
 		About: "the dead letter handler fails every execution that is not terminal, also one that runs",
 		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
 			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
@@ -140,7 +140,7 @@ func deadLetterFailsRunning() *Flaw {
 
 func statusOnlyGuard() *Flaw {
 	return &Flaw{
-		Name: "status-only-guard", Source: "D3", Killer: 3, Scenario: "ttl-race",
+		Name: "status-only-guard", Source: "D3", Killer: 3, Scenario: "ttl-race", Raw: true,
 		About: "the dead letter handler's guard asks for the status and not for the epoch, so a late dead letter kills the next dispatch",
 		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
 			row := tx.Row(d.Key.ID)
@@ -157,7 +157,7 @@ func statusOnlyGuard() *Flaw {
 
 func unguardedFinish() *Flaw {
 	return &Flaw{
-		Name: "unguarded-finish", Source: "D4", Killer: 1, Scenario: "network-partition",
+		Name: "unguarded-finish", Source: "D4", Killer: 1, Scenario: "network-partition", Raw: true,
 		About: "a worker writes its result by id alone, over whatever the executor has decided meanwhile",
 		Store: replacing(statements{finish: func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome {
 			row := tx.Row(f.Key.ID)
@@ -175,7 +175,7 @@ func unguardedFinish() *Flaw {
 
 func unguardedClaim() *Flaw {
 	return &Flaw{
-		Name: "unguarded-claim", Source: "D12", Killer: 4, Scenario: "network-partition",
+		Name: "unguarded-claim", Source: "D12", Killer: 4, Scenario: "network-partition", Raw: true,
 		About: "a worker that is delivered a running execution takes the delivery for its own claim and runs it again",
 		Store: replacing(statements{claim: func(tx *simstore.Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 			row := tx.Row(c.Key.ID)
@@ -189,7 +189,7 @@ func unguardedClaim() *Flaw {
 
 func lateClaim() *Flaw {
 	return &Flaw{
-		Name: "late-claim", Source: "D20", Killer: 2, Scenario: "ttl-race",
+		Name: "late-claim", Source: "D20", Killer: 2, Scenario: "ttl-race", Raw: true,
 		About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
 		Store: replacing(statements{claim: func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 			row := tx.Row(c.Key.ID)

@@ -6,7 +6,6 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // heartless is a store in which no heartbeat arrives once the worker drains.
@@ -34,7 +33,7 @@ func heartbeatStopsFirst() *Flaw {
 	return &Flaw{
 		Name: "heartbeat-stops-first", Source: "D38", Killer: 10, Scenario: "worker-stops-gracefully",
 		About: "a stopping worker ends its heartbeat before its running work, which then looks dead",
-		Store: func(p Process, c *simstore.Client) store.Store {
+		Store: func(p Process, c Database) store.Store {
 			if !p.Worker {
 				return c
 			}
@@ -69,7 +68,7 @@ func killedIsCompleted() *Flaw {
 	return &Flaw{
 		Name: "killed-is-completed", Source: "D40", Killer: 13, Scenario: "shutdown-timeout",
 		About: "an action that its worker has ended counts as completed, because its process is gone and left no error",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
 				if f.Reason == execution.WorkerShutdown || f.Reason == execution.HeartbeatStale {
 					f.To, f.Reason, f.Result = execution.Completed, execution.NoReason, execution.Result{}
@@ -83,7 +82,7 @@ func resultGivenUp() *Flaw {
 	return &Flaw{
 		Name: "result-given-up", Source: "D23", Killer: 13, Scenario: "database-outage",
 		About: "a worker that does not hear whether its result was stored gives it up, and its next heartbeat calls the execution lost",
-		Store: func(_ Process, c *simstore.Client) store.Store {
+		Store: func(_ Process, c Database) store.Store {
 			return &results{Store: c, after: func(error) error { return errGivenUp }}
 		},
 	}

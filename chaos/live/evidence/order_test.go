@@ -1,0 +1,101 @@
+package evidence
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func at(ms int, e history.Event) Item {
+	e.At = time.Duration(ms) * time.Millisecond
+	return Item{Wall: start.Add(e.At), Event: e}
+}
+
+func heard(ms int, kind history.Kind, queue string, count int64) Item {
+	return at(ms, history.Event{Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1})
+}
+
+func kinds(events []history.Event) (names []string) {
+	for _, e := range events {
+		names = append(names, e.Kind.String())
+	}
+	return names
+}
+
+// How a copy left its queue is not in the trace; it follows from what else is there.
+func TestHowACopyLeavesItsQueue(t *testing.T) {
+	sent := []Item{heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0)}
+	delivered := append(slices.Clone(sent), heard(5, history.Delivered, "q", 0))
+	died := append(slices.Clone(sent), heard(9, history.Expired, "q", 0), heard(9, history.DeadLettered, "q", 1), heard(9, history.Enqueued, "dead", 0))
+	for _, c := range []struct {
+		name   string
+		trace  []Item
+		gaps   []Gap
+		depths map[string]int
+		want   []string
+		fault  string
+	}{
+		{"delivered and gone", delivered, nil, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
+		{"delivered and there", delivered, nil, map[string]int{"q": 1}, []string{"published", "enqueued", "delivered"}, ""},
+		{"never delivered and gone", sent, nil, nil, []string{"published", "enqueued", "dropped"}, ""},
+		{"gone while nobody listened", sent, []Gap{{To: start.Add(time.Second), Fault: "kill broker"}}, nil, []string{"published", "enqueued", "dropped"}, "kill broker"},
+		{"gone before nobody listened in another queue", sent, []Gap{{To: start.Add(time.Second), Fault: "x", Queue: "other"}}, nil, []string{"published", "enqueued", "dropped"}, ""},
+		{"dead, and the letter is there", died, nil, map[string]int{"dead": 1}, []string{"published", "enqueued", "expired", "dead_lettered", "enqueued"}, ""},
+		{"delivered without having been published", delivered[2:], nil, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
+	} {
+		events := Order(Sources{Messages: c.trace, Gaps: c.gaps, Depths: c.depths})
+		if got := kinds(events); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			continue
+		}
+		if last := events[len(events)-1]; last.Fault != c.fault {
+			t.Errorf("%s: it is due to %q, want %q", c.name, last.Fault, c.fault)
+		}
+	}
+}
+
+// A message that is seen a moment after what followed from it is put before it; one that is seen long after
+// is not: then it was no cause.
+func TestCausesComeFirst(t *testing.T) {
+	taken := at(100, history.Event{
+		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
+	})
+	for _, c := range []struct {
+		late int
+		want string
+	}{{20, "expired"}, {int(Lag/time.Millisecond) + 50, "transition"}} {
+		events := Order(Sources{Database: []Item{taken}, Messages: []Item{
+			heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0), heard(100+c.late, history.Expired, "q", 0),
+		}})
+		first := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Expired || e.Kind == history.Transition })
+		if got := events[first].Kind.String(); got != c.want {
+			t.Errorf("seen %d ms late: %s comes first, want %s", c.late, got, c.want)
+		}
+	}
+}
+
+// What one statement does comes in the order in which the model does it.
+func TestTheOrderWithinAStatement(t *testing.T) {
+	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
+	database := []Item{
+		in(1, at(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
+		in(1, at(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
+		in(2, at(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
+		in(2, at(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
+	}
+	events := Order(Sources{Database: database})
+	if got := kinds(events); !slices.Equal(got, []string{"created", "orchestrated", "worker_lifecycle", "worker_registered"}) {
+		t.Errorf("%v", got)
+	}
+	if events[1].Related != 2 {
+		t.Errorf("the handling names retry %d, want 2", events[1].Related)
+	}
+	if events[0].Step != events[1].Step || events[1].Step == events[2].Step {
+		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[2].Step, events[3].Step)
+	}
+}

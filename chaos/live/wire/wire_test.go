@@ -1,0 +1,164 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+func frame(kind byte, channel uint16, payload []byte) []byte {
+	f := binary.BigEndian.AppendUint16([]byte{kind}, channel)
+	f = binary.BigEndian.AppendUint32(f, uint32(len(payload)))
+	return append(append(f, payload...), 0xCE)
+}
+
+func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
+
+// published is a publish as a client writes it: method, header with headers, id and type, and a body in two
+// frames.
+func published(channel uint16, exchange, key, id, kind, body string) []byte {
+	method := slices.Concat(basicPublish, []byte{0, 0}, short(exchange), short(key), []byte{1})
+	head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, uint64(len(body)))...)
+	head = binary.BigEndian.AppendUint16(head, hasContentType|hasHeaders|hasDeliveryMode|hasMessageID|hasTimestamp|hasType)
+	head = slices.Concat(head, short("application/json"), []byte{0, 0, 0, 3, 1, 2, 3}, []byte{2}, short(id), make([]byte, 8), short(kind))
+	half := len(body) / 2
+	return slices.Concat(frame(frameMethod, channel, method), frame(frameHead, channel, head),
+		frame(frameBody, channel, []byte(body[:half])), frame(frameBody, channel, []byte(body[half:])))
+}
+
+// Whatever the pieces in which bytes arrive, the same comes out; and only what was changed is changed.
+func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
+	greet := []byte("AMQP\x00\x00\x09\x01")
+	other := frame(frameMethod, 1, []byte{0, 10, 0, 11, 1, 2, 3})
+	beat := frame(8, 0, nil)
+	in := slices.Concat(greet, other, published(1, "ex", "a", "m1", "execution.scheduled", `{"n":1}`), beat,
+		published(2, "ex", "b", "m2", "execution.completed", `{"n":2}`), other)
+	want := slices.Concat(greet, other, published(1, "", "sink", "m1", "execution.scheduled", `{"n":1}`), beat,
+		published(2, "ex", "b", "m2", "execution.completed", `X"n":2}`), other)
+	for size := 1; size <= len(in); size += 7 {
+		var seen []string
+		r := Publishes(func(p *Publish) {
+			seen = append(seen, p.ID+" "+p.Type+" "+p.Key+" "+string(p.Body))
+			switch p.ID {
+			case "m1":
+				p.Exchange, p.Key = "", "sink"
+			case "m2":
+				p.Body[0] = 'X'
+			}
+		})
+		var out []byte
+		for piece := range slices.Chunk(in, size) {
+			out = append(out, r.Rewrite(piece)...)
+		}
+		if !bytes.Equal(out, want) {
+			t.Fatalf("in pieces of %d bytes:\n%q\nwant\n%q", size, out, want)
+		}
+		if !slices.Equal(seen, []string{`m1 execution.scheduled a {"n":1}`, `m2 execution.completed b {"n":2}`}) {
+			t.Fatalf("in pieces of %d bytes the messages were read as %q", size, seen)
+		}
+	}
+}
+
+// echo is a server that answers with what it gets.
+func echo(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+func connect(t *testing.T) (*Link, net.Conn) {
+	t.Helper()
+	w := New()
+	l, err := w.Link(t.Name(), echo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	c, err := net.Dial("tcp", l.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return l, c
+}
+
+// say sends a byte and returns how long its echo takes, or why there is none within a time.
+func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) {
+	t.Helper()
+	began := time.Now()
+	_ = c.SetDeadline(began.Add(within))
+	if _, err := c.Write([]byte("x")); err != nil {
+		return 0, err
+	}
+	_, err := io.ReadFull(c, make([]byte, 1))
+	return time.Since(began), err
+}
+
+func TestWhatACutHoldsArrivesWhenItHeals(t *testing.T) {
+	for _, way := range []Direction{Out, In} {
+		l, c := connect(t)
+		if _, err := say(t, c, 5*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		touched := make(chan struct{}, 100)
+		heal := l.Begin(way, Effect{Hold: true, Touch: func() { touched <- struct{}{} }})
+		if _, err := say(t, c, 200*time.Millisecond); err == nil {
+			t.Errorf("%s: something passed a cut", way)
+		}
+		<-touched
+		heal()
+		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Errorf("%s: what was held did not arrive: %v", way, err)
+		}
+	}
+}
+
+func TestDelayBreakAndDown(t *testing.T) {
+	l, c := connect(t)
+	end := l.Begin(Out, Effect{Delay: func() time.Duration { return 150 * time.Millisecond }})
+	if d, err := say(t, c, 5*time.Second); err != nil || d < 150*time.Millisecond {
+		t.Errorf("with a delay the echo took %v, %v", d, err)
+	}
+	end()
+	end = l.Begin(In, Effect{Break: func() bool { return true }})
+	if _, err := say(t, c, 5*time.Second); err == nil {
+		t.Error("a broken connection has answered")
+	}
+	end()
+	l.Down()
+	if _, err := net.Dial("tcp", l.Address); err == nil {
+		t.Error("a link that is down takes connections")
+	}
+	if err := l.Up(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", l.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := say(t, c, 5*time.Second); err != nil {
+		t.Errorf("a link that is up again: %v", err)
+	}
+}

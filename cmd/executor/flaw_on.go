@@ -1,0 +1,38 @@
+//go:build flaw
+
+package main
+
+import (
+	"handoff/core/broker"
+	"handoff/core/executor"
+	"handoff/core/store"
+	"handoff/sim/flaw"
+	"handoff/sim/flaw/planted"
+)
+
+// takeFlaw takes --flaw NAME from the command line, and returns how that defect is planted.
+func takeFlaw(args []string) (rest []string, plant func(*executor.Options)) {
+	f, rest := planted.FromArguments(args)
+	if f == nil {
+		return rest, nil
+	}
+	return rest, func(o *executor.Options) {
+		id := flaw.Process{Name: o.Name, Config: o.Config, Host: o.Host}
+		if f.Config != nil {
+			f.Config(&o.Config)
+		}
+		if f.Store != nil {
+			o.Store = f.Store(id, planted.Real{Store: o.Store.(store.Store)})
+		}
+		if f.Broker != nil {
+			o.Broker = f.Broker(id, o.Broker)
+		}
+		if f.Host != nil {
+			o.Host = f.Host(id, o.Host)
+		}
+		if f.Executors != nil {
+			var t broker.Topology = f.Executors(o.Config.MessageQueue.RabbitMQ)
+			o.Topology = &t
+		}
+	}
+}
