@@ -13,7 +13,8 @@ import (
 // The database calls its lease over by its own clock, which somebody may have set; the superseded process may
 // live on and fences itself a lease after its last renewal, which was before it was superseded. So what it ran
 // is only taken once this executor has known it superseded for a full lease on its own clock (flaws D14, D35).
-// An incarnation that was marked lost needs no second watch: its reaper has watched a beat for a lease.
+// An incarnation that was marked lost needs no second watch: its reaper has watched a beat for a lease. Nor does
+// one that has stopped by itself.
 type ownerWatch struct {
 	host  host.Host
 	lease time.Duration
@@ -22,7 +23,7 @@ type ownerWatch struct {
 	current    map[execution.WorkerID]execution.Incarnation
 	since      map[execution.WorkerID]time.Duration    // when the current one was seen first
 	superseded map[execution.Incarnation]time.Duration // since when, as seen by this executor
-	lost       map[execution.Incarnation]time.Duration // when it was seen lost last
+	lost       map[execution.Incarnation]time.Duration // when it was seen lost or stopped last
 }
 
 func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
@@ -44,7 +45,7 @@ func (o *ownerWatch) survey(workers []store.WorkerRow) {
 		if _, reaped := o.lost[before]; before != 0 && before != w.Incarnation && !reaped {
 			o.superseded[before] = now
 		}
-		if w.Lifecycle == execution.Lost {
+		if w.Lifecycle.Gone() {
 			o.lost[w.Incarnation] = now
 		}
 		if before != w.Incarnation {
@@ -82,8 +83,12 @@ func (o *ownerWatch) over(row *execution.Execution) bool {
 	now := o.host.Monotonic()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, reaped := o.lost[row.Incarnation]; reaped || o.current[row.Worker] == row.Incarnation {
+	if _, reaped := o.lost[row.Incarnation]; reaped {
 		return true
+	}
+	if o.current[row.Worker] == row.Incarnation {
+		// The database knows more than the last look: the next one says whether it is lost or superseded.
+		return false
 	}
 	since, known := o.superseded[row.Incarnation]
 	if !known {

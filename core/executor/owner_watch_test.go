@@ -27,6 +27,9 @@ func TestWhatASupersededWorkerRanIsTakenAfterALeaseOnTheExecutorsClock(t *testin
 	ran := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Running}
 	waits := &execution.Execution{Worker: 1, Incarnation: 1, Status: execution.Scheduled}
 	o.survey(at(1, execution.Active))
+	if o.over(ran) {
+		t.Error("it is over on the word of the database alone, before anybody has seen what became of its worker")
+	}
 	h.now += 5 * time.Second
 	o.survey(at(2, execution.Active))
 	if o.over(ran) || !o.over(waits) {
