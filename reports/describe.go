@@ -37,6 +37,8 @@ func (t teller) who(e *history.Event) string {
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
 		return "the fault “" + e.Fault + "”"
+	case history.AlertFired, history.AlertResolved:
+		return "the alert " + e.Fault
 	case history.Created, history.Transition, history.StaleWrite:
 		return t.writer(e)
 	case history.CancelRequested, history.ActionDefined:
@@ -96,6 +98,10 @@ func (t teller) what(e *history.Event) string {
 		return "is up again"
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
+	case history.AlertFired:
+		return "fired"
+	case history.AlertResolved:
+		return "was resolved"
 	case history.Logged:
 		return "logged: " + e.Text
 	case history.Quiescent:

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"handoff/core/config"
+	"handoff/core/telemetry"
 )
 
 // settle reads how long the end may take, and refuses faults that begin after it: everything would
@@ -85,6 +86,9 @@ func (l *loader) oneExpect(n *yaml.Node) Expect {
 		e.Sometimes, _ = l.choices(s, "situation", "sometimes", firsts(sometimesAbout()))
 		l.expectsNoWorkers = l.expectsNoWorkers || slices.Contains(e.Sometimes, "no_workers_failed")
 	}
+	if a := m.at("alerts"); a != nil {
+		e.Alerts = l.alerts(a)
+	}
 	if t := m.at("texts"); t != nil {
 		items, _ := l.items(t, "texts")
 		for _, item := range items {
@@ -94,6 +98,29 @@ func (l *loader) oneExpect(n *yaml.Node) Expect {
 		}
 	}
 	return e
+}
+
+// alerts reads which alerts are expected. One that is to resolve has to fire, so it need not be named twice;
+// one that never may can't do either.
+func (l *loader) alerts(n *yaml.Node) (a Alerts) {
+	m, ok := l.mapping(n, alertsShape())
+	if !ok {
+		return a
+	}
+	for _, list := range []struct {
+		name string
+		into *[]string
+	}{{"fires", &a.Fires}, {"resolves", &a.Resolves}, {"never", &a.Never}} {
+		if at := m.at(list.name); at != nil {
+			*list.into, _ = l.choices(at, "alert", list.name, telemetry.RuleNames())
+		}
+	}
+	for _, name := range a.Never {
+		if slices.Contains(a.Fires, name) || slices.Contains(a.Resolves, name) {
+			l.refuse(m.keys["never"], "the alert %s is expected to fire, and never to", name)
+		}
+	}
+	return a
 }
 
 func (l *loader) invariants(n *yaml.Node) []int {

@@ -179,9 +179,20 @@ type Expect struct {
 	Rows []Bound
 	// Sometimes lists situations that at least one run of a sweep must reach.
 	Sometimes []string
+	// Alerts lists alerts by name.
+	Alerts Alerts
 	// Texts lists error texts that at least one run of a sweep must leave on a failed execution.
 	Texts []string
 }
+
+// Alerts says which alerts must have fired in every run, which of them must be over at its end, and which
+// must not fire.
+type Alerts struct {
+	Fires, Resolves, Never []string
+}
+
+// Any says that alerts are expected, or expected not to be.
+func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
 // Bound compares a count, or a share of all, with a number.
 type Bound struct {

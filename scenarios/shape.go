@@ -3,6 +3,7 @@ package scenarios
 import (
 	"handoff/core/config"
 	"handoff/core/execution"
+	"handoff/core/telemetry"
 )
 
 // schema is a piece of JSON Schema.
@@ -188,7 +189,17 @@ func expectShape() shape {
 		{"executions", "how executions end; one with its retries counts once, with its last status", false, bounds},
 		{"rows", "how rows end; every retry is a row of its own", false, bounds},
 		{"sometimes", "what at least one run of a sweep must have reached", false, setOf(described(sometimesAbout()))},
+		{"alerts", "which alerts fire, are over at the end, or never fire, in every run", false, alertsShape().object()},
 		{"texts", "error texts that at least one run of a sweep must have left on a failed execution", false, listOf(schema{"type": "string", "minLength": 1})},
+	}}
+}
+
+func alertsShape() shape {
+	names := setOf(enum(telemetry.RuleNames()))
+	return shape{"alerts", []key{
+		{"fires", "alerts that fire", false, names},
+		{"resolves", "alerts that fire and are over at the end of the run", false, names},
+		{"never", "alerts that don't fire", false, names},
 	}}
 }
 

@@ -19,7 +19,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/executor"
-	"handoff/core/telemetry"
+	"handoff/core/store/metered"
 	"handoff/core/worker"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
@@ -57,6 +57,7 @@ type world struct {
 	processes []*process                   // in a fixed order: executors, workers, then twins as they come
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *injector
+	alerts    *alerts // nil when the scenario expects none
 	// submitting counts the loads that have not been submitted whole.
 	submitting int
 	// paused says that Options.PauseAt was reached.
@@ -96,6 +97,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 		w.log = slog.New(&logHandler{w: w})
 	}
 	w.injector = newInjector(w)
+	w.alerts = newAlerts(w, s.Expect(p).Alerts)
 	return w
 }
 
@@ -167,6 +169,7 @@ func (w *world) build() {
 	}
 	w.startClient()
 	w.injector.arm()
+	w.alerts.look()
 }
 
 // addWorker adds a process of that name, on a machine of its own, that registers as a worker.
@@ -214,6 +217,7 @@ func (p *process) over(why kernel.EndReason) {
 		kind = history.ProcessCrashed
 	}
 	p.stop = nil
+	p.w.alerts.ended(p.name)
 	p.w.emit(history.Event{Kind: kind, Process: p.name})
 	if ended := p.ended; ended != nil {
 		p.ended = nil
@@ -260,7 +264,7 @@ func (p *process) runExecutor() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	o := executor.Options{
-		Name: p.name, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
+		Name: p.name, Host: h, Config: c, Log: w.log,
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 	}
@@ -278,6 +282,8 @@ func (p *process) runExecutor() {
 		t := f.Executors(c.MessageQueue.RabbitMQ)
 		o.Topology = &t
 	}
+	o.Recorder = w.alerts.recorder(id)
+	o.Store = metered.Executor(o.Store, o.Recorder)
 	executor.New(o).Run(ctx)
 }
 
@@ -286,7 +292,7 @@ func (p *process) runWorker() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	o := worker.Options{
-		Name: p.worker.Name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log, Recorder: telemetry.Discard{},
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log,
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),
@@ -304,6 +310,8 @@ func (p *process) runWorker() {
 	if f := w.flaw; f.Workers != nil {
 		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
 	}
+	o.Recorder = w.alerts.recorder(id)
+	o.Store = metered.Worker(o.Store, o.Recorder)
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(o).Run(ctx)
 }

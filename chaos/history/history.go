@@ -101,6 +101,10 @@ const (
 	// ClockStepped: Process (the server whose clock it is), Due (how far it was moved).
 	ClockStepped
 
+	// AlertFired, AlertResolved: Fault (the alert's name).
+	AlertFired
+	AlertResolved
+
 	// Logged: Text, a line of the core's own log; only in full records and never hashed.
 	Logged
 	// Quiescent: everything accepted is finished and every queue is empty.

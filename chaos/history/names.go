@@ -47,6 +47,8 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	BrokerDown:       "broker_down",
 	BrokerUp:         "broker_up",
 	ClockStepped:     "clock_stepped",
+	AlertFired:       "alert_fired",
+	AlertResolved:    "alert_resolved",
 	Logged:           "logged",
 	Quiescent:        "quiescent",
 }

@@ -54,6 +54,7 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
+		alerting(),
 	}
 }
 
@@ -88,8 +89,9 @@ type Suite struct {
 	ended     ends
 	actions   []string
 	// chains counts the rows of a chain that are alive.
-	calm  calm
-	fleet *fleet
+	calm   calm
+	fleet  *fleet
+	alerts Alerts
 	// skew is how far the database's clock has been moved since the start.
 	skew     time.Duration
 	patience time.Duration

@@ -21,8 +21,9 @@ import (
 	"handoff/core/host"
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
+	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
-	"handoff/core/telemetry"
+	"handoff/core/telemetry/exporter"
 )
 
 // drainRequests is how long a stop waits for requests under way.
@@ -42,6 +43,8 @@ type daemon struct {
 	host   host.Host
 	store  *postgres.Store
 	broker *rabbitmq.Broker
+	// figures are what /metrics shows.
+	figures *exporter.Exporter
 	// handler is what the API answers with: until the database is open, that the process starts.
 	handler atomic.Pointer[http.Handler]
 }
@@ -57,6 +60,7 @@ func loadActions(p config.Parsed) ([]execution.Action, yamlfile.Errors) {
 // run serves until ctx ends, which is nil, or until something fails for good.
 func (d *daemon) run(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
+	d.figures = exporter.New()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor starting", slog.String("executor", d.name), slog.String("profile", string(d.config.Profile)),
 		slog.String("database", config.MaskURL(d.deployment.Database.URL)),
 		slog.String("broker", config.MaskURL(d.deployment.MessageQueue.RabbitMQ.URL)))
@@ -78,11 +82,12 @@ func (d *daemon) run(ctx context.Context) error {
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
 	})
 	options := executor.Options{
-		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: telemetry.Discard{},
+		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: d.figures,
 	}
 	if d.plant != nil {
 		d.plant(&options)
 	}
+	options.Store = metered.Executor(options.Store, d.figures)
 	service := executor.New(options)
 	// The self-test would find a planted defect before any execution does.
 	path := &deadLetterPath{daemon: d, ok: d.plant != nil}
@@ -206,6 +211,7 @@ func (d *daemon) serveAPI(service *executor.Service, path *deadLetterPath) {
 		Config:    d.config,
 		Token:     d.deployment.API.Token,
 		Checks:    checks,
+		Metrics:   d.figures.Handler(),
 		Log:       d.log,
 	}).Handler())
 }

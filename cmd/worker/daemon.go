@@ -15,8 +15,9 @@ import (
 	"handoff/core/host"
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
+	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
-	"handoff/core/telemetry"
+	"handoff/core/telemetry/exporter"
 	"handoff/core/worker"
 	"handoff/core/worker/subprocess"
 )
@@ -30,11 +31,13 @@ type daemon struct {
 	deployment config.Deployment
 	log        *slog.Logger
 	host       host.Host
+	figures    *exporter.Exporter
 }
 
 // run works until ctx ends and what was claimed has come to its end, which is nil.
 func (d *daemon) run(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
+	d.figures = exporter.New()
 	d.announce(ctx)
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; a second signal ends it at once") })
 	pulse := &pulse{host: d.host, lease: d.config.Worker.Lease()}
@@ -61,12 +64,12 @@ func (d *daemon) run(ctx context.Context) error {
 		Name: d.deployment.Worker.Name, Runtimes: d.deployment.Worker.Runtimes,
 		Host: d.host, Store: db, Broker: mq,
 		Runner: subprocess.New(subprocess.Options{Host: d.host, Actions: d.deployment.Worker.ActionsDir}),
-		Config: d.config, Log: d.log, Recorder: telemetry.Discard{},
+		Config: d.config, Log: d.log, Recorder: d.figures,
 	}
 	if d.plant != nil {
 		d.plant(&options)
 	}
-	options.Store = pulse.watch(options.Store)
+	options.Store = metered.Worker(pulse.watch(options.Store), d.figures)
 	return worker.New(options).Run(ctx)
 }
 
@@ -127,7 +130,7 @@ func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := api.Logged(d.log, api.HealthHandler(p.checks()))
+		h := api.Logged(d.log, api.HealthHandler(p.checks(), d.figures.Handler()))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
 			// Work goes on: what watches the endpoint will notice.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))

@@ -44,13 +44,14 @@ func ReadyHandler(checks []Check) http.HandlerFunc {
 	}
 }
 
-// HealthHandler is /healthz and /readyz alone, for a process without an API.
-func HealthHandler(checks []Check) http.Handler {
+// HealthHandler is /healthz, /readyz and /metrics alone, for a process without an API.
+func HealthHandler(checks []Check, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler(checks)})
+	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		notFound("There are /healthz and /readyz.").write(w)
+		notFound("There are /healthz, /readyz and /metrics.").write(w)
 	})
 	return mux
 }

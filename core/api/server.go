@@ -38,7 +38,9 @@ type Options struct {
 	Token string
 	// Checks are what /readyz asks.
 	Checks []Check
-	Log    *slog.Logger
+	// Metrics answers /metrics; nil for none.
+	Metrics http.Handler
+	Log     *slog.Logger
 }
 
 // Store is what the API asks of the database. Reclaim serves the replay of a dead letter.
@@ -82,6 +84,9 @@ func NewServer(o Options) *Server {
 	}
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
+	if o.Metrics != nil {
+		mux.Handle("/metrics", o.Metrics)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
 	})

@@ -100,6 +100,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
 		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
 		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
+		s.host.Go("figures", func() { s.sampleFigures(ctx) }),
 		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),
 		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),

@@ -1,5 +1,11 @@
 package telemetry
 
+import "time"
+
+// SampleInterval is how often gauges are set and figures are to be read; windows of rules are counted
+// in it.
+const SampleInterval = 15 * time.Second
+
 // Figure names something that the core counts or measures.
 type Figure uint8
 
@@ -27,10 +33,9 @@ const (
 	OldestExecution
 	OrchestrationLag
 	Workers
-	OldestHeartbeat
-	WorkerQueueDepth
-	WorkerQueueMean
-	DeadLetterQueueDepth
+	LeaseOverdue
+	WorkerLoad
+	WorkerLoadMean
 	DeadLettersOpen
 )
 
@@ -75,15 +80,14 @@ func Table() []Info {
 		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From the end of a worker's lease to its being marked lost.", Histogram, true, nil},
 		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the delivery of a dead letter to its being handled.", Histogram, true, nil},
 
-		ReaperBrake:          {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
-		Executions:           {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
-		OldestExecution:      {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
-		OrchestrationLag:     {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},
-		Workers:              {"handoff_workers", "Workers by lifecycle and condition: live, stale (lease over) or deaf (does not consume).", Gauge, false, []string{"lifecycle", "condition"}},
-		OldestHeartbeat:      {"handoff_lease_overdue_seconds", "How long ago the oldest lease of a worker that is not gone ended; 0 while all are valid.", Gauge, true, nil},
-		WorkerQueueDepth:     {"handoff_worker_load", "Executions that are scheduled at a worker or run on it.", Gauge, false, []string{"worker"}},
-		WorkerQueueMean:      {"handoff_worker_load_mean", "Mean of handoff_worker_load over the workers that are not gone, rounded down.", Gauge, false, nil},
-		DeadLetterQueueDepth: {"handoff_dead_letter_queue_depth", "Messages ready in the dead letter queue.", Gauge, false, nil},
-		DeadLettersOpen:      {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
+		ReaperBrake:      {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
+		Executions:       {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
+		OldestExecution:  {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
+		OrchestrationLag: {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},
+		Workers:          {"handoff_workers", "Workers by lifecycle and condition: live, stale (lease over) or deaf (does not consume).", Gauge, false, []string{"lifecycle", "condition"}},
+		LeaseOverdue:     {"handoff_lease_overdue_seconds", "How long ago the oldest lease of a worker that is not gone ended; 0 while all are valid.", Gauge, true, nil},
+		WorkerLoad:       {"handoff_worker_load", "Executions that are scheduled at a worker or run on it.", Gauge, false, []string{"worker"}},
+		WorkerLoadMean:   {"handoff_worker_load_mean", "Mean of handoff_worker_load over the workers that are not gone, rounded down.", Gauge, false, nil},
+		DeadLettersOpen:  {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
 	}
 }

@@ -9,6 +9,6 @@ func All() []*Flaw {
 		retryUnbounded(), noBrake(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
 		oneClockLease(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
-		deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),
+		silentBrake(), alertForEver(), goneWorkersCount(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),
 	}
 }

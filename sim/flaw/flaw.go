@@ -14,6 +14,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
+	"handoff/core/telemetry"
 	"handoff/sim/simhost"
 	"handoff/sim/simstore"
 )
@@ -45,6 +46,8 @@ type Flaw struct {
 	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
 	// Host wraps a process's machine as the core sees it.
 	Host func(p Process, h host.Host) host.Host
+	// Recorder wraps where a process reports its figures to.
+	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
 	// Machine changes the machine on which actions run.
 	Machine func(*simhost.Machine)
 }

@@ -1,0 +1,219 @@
+// Package alert judges the alert rules of core/telemetry over a run: it takes the figures that the core
+// reports and looks at them every sample interval, as Prometheus would.
+package alert
+
+import (
+	"time"
+
+	"handoff/core/telemetry"
+)
+
+// Board takes the figures of all processes of a run and judges the rules. Like the run that feeds it, it
+// is for one task at a time.
+type Board struct {
+	rules []*rule
+	// counters are sums over all processes and their restarts: what Prometheus' increase() makes of
+	// counters that start anew.
+	counters []series
+	gauges   []gauge
+}
+
+type series struct {
+	figure telemetry.Figure
+	labels telemetry.Labels
+	value  int64
+}
+
+// gauge is a gauge of one process.
+type gauge struct {
+	series
+	process string
+}
+
+// rule is a rule and what it has seen.
+type rule struct {
+	telemetry.Rule
+	of, per window
+	holds   bool
+	since   time.Duration
+	firing  bool
+}
+
+// NewBoard returns a board that has seen nothing.
+func NewBoard() *Board {
+	b := &Board{}
+	for _, r := range telemetry.Rules() {
+		b.rules = append(b.rules, &rule{Rule: r})
+	}
+	return b
+}
+
+// Change is an alert that began to fire, or was resolved.
+type Change struct {
+	Alert  string
+	Firing bool
+}
+
+// Look takes one sample and returns what changed.
+func (b *Board) Look(now time.Duration) (changes []Change) {
+	for _, r := range b.rules {
+		holds := b.judge(r)
+		if holds && !r.holds {
+			r.since = now
+		}
+		r.holds = holds
+		firing := holds && now-r.since >= r.For
+		if firing != r.firing {
+			r.firing = firing
+			changes = append(changes, Change{r.Name, firing})
+		}
+	}
+	return changes
+}
+
+// Firing says whether an alert fires.
+func (b *Board) Firing(name string) bool {
+	for _, r := range b.rules {
+		if r.Name == name {
+			return r.firing
+		}
+	}
+	return false
+}
+
+func (b *Board) judge(r *rule) bool {
+	of, known := b.value(&r.Of)
+	of, _ = r.of.take(&r.Of, of, known)
+	if r.Per == nil {
+		above := r.Above
+		if telemetry.Table()[r.Of.Figure].Seconds {
+			above *= int64(time.Second)
+		}
+		return known && (r.Zero && of == 0 || !r.Zero && of > above)
+	}
+	per, known := b.value(r.Per)
+	per, samples := r.per.take(r.Per, per, known)
+	if telemetry.Table()[r.Per.Figure].Kind == telemetry.Counter {
+		samples = per
+	}
+	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
+}
+
+// value is a query's value now: a counter's sum, or the sum of what each gauge is on the process where it
+// is largest. It is not known while no process has reported it.
+func (b *Board) value(q *telemetry.Query) (sum int64, known bool) {
+	if telemetry.Table()[q.Figure].Kind == telemetry.Counter {
+		for i := range b.counters {
+			if c := &b.counters[i]; c.figure == q.Figure && q.Matches(c.labels) {
+				sum += c.value
+			}
+		}
+		return sum, true
+	}
+	for i := range b.gauges {
+		g := &b.gauges[i]
+		if g.figure != q.Figure || !q.Matches(g.labels) {
+			continue
+		}
+		known = true
+		if b.largest(i) {
+			sum += g.value
+		}
+	}
+	return sum, known
+}
+
+// largest says that no other process reports more of the same, nor an earlier one as much.
+func (b *Board) largest(i int) bool {
+	g := &b.gauges[i]
+	for j := range b.gauges {
+		o := &b.gauges[j]
+		if o.figure == g.figure && o.labels == g.labels && (o.value > g.value || o.value == g.value && j < i) {
+			return false
+		}
+	}
+	return true
+}
+
+// window keeps the samples of a query's window.
+type window struct {
+	samples []int64
+}
+
+// take adds a sample and returns the value over the window: how much a counter has grown, or the sum of a
+// gauge's samples, and how many there are.
+func (w *window) take(q *telemetry.Query, value int64, known bool) (over, samples int64) {
+	if q.Window == 0 {
+		return value, 1
+	}
+	counter := telemetry.Table()[q.Figure].Kind == telemetry.Counter
+	most := int(q.Window / telemetry.SampleInterval)
+	if counter {
+		// The growth needs the sample before the first.
+		most++
+	}
+	if known {
+		w.samples = append(w.samples, value)
+	}
+	if drop := len(w.samples) - most; drop > 0 {
+		w.samples = append(w.samples[:0], w.samples[drop:]...)
+	}
+	if counter {
+		first := int64(0)
+		if len(w.samples) == most {
+			first = w.samples[0]
+		}
+		return value - first, int64(len(w.samples))
+	}
+	for _, s := range w.samples {
+		over += s
+	}
+	return over, int64(len(w.samples))
+}
+
+// Process is the recorder of one process.
+func (b *Board) Process(name string) telemetry.Recorder { return &recorder{b, name} }
+
+// Ended forgets the gauges of a process that has ended: nobody exports them any more.
+func (b *Board) Ended(name string) {
+	kept := b.gauges[:0]
+	for _, g := range b.gauges {
+		if g.process != name {
+			kept = append(kept, g)
+		}
+	}
+	b.gauges = kept
+}
+
+type recorder struct {
+	b       *Board
+	process string
+}
+
+// Listens implements telemetry.Recorder.
+func (*recorder) Listens() bool { return true }
+
+// Add implements telemetry.Recorder.
+func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	for i := range r.b.counters {
+		if c := &r.b.counters[i]; c.figure == f && c.labels == l {
+			c.value += n
+			return
+		}
+	}
+	r.b.counters = append(r.b.counters, series{f, l, n})
+}
+
+// Set implements telemetry.Recorder.
+func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	for i := range r.b.gauges {
+		if g := &r.b.gauges[i]; g.process == r.process && g.figure == f && g.labels == l {
+			g.value = v
+			return
+		}
+	}
+	r.b.gauges = append(r.b.gauges, gauge{series{f, l, v}, r.process})
+}
+
+// Observe implements telemetry.Recorder; no rule asks for a histogram.
+func (*recorder) Observe(telemetry.Figure, time.Duration, telemetry.Labels) {}

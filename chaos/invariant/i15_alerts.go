@@ -1,0 +1,79 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+
+	"handoff/chaos/history"
+)
+
+// alerting is invariant 15 (flaws D26, D47, D59).
+func alerting() *Invariant {
+	i := &Invariant{
+		Number: 15, Name: "alerts",
+		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent.",
+		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
+	}
+	i.make = func(s *Suite) checker {
+		return &alertChecker{i: i, s: s, fired: make(map[string]bool), firing: make(map[string]bool)}
+	}
+	return i
+}
+
+// Alerts are what a scenario expects of the alerts, by name.
+type Alerts struct {
+	Fires, Resolves, Never []string
+}
+
+// ExpectAlerts says which alerts have to fire and resolve in the run. Without it, and where no event tells
+// of an alert, nothing is judged.
+func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
+
+type alertChecker struct {
+	i *Invariant
+	s *Suite
+	// fired and firing are by name.
+	fired, firing map[string]bool
+}
+
+func (c *alertChecker) observe(e *history.Event, _ *life) {
+	switch e.Kind {
+	case history.AlertFired:
+		c.fired[e.Fault], c.firing[e.Fault] = true, true
+		if slices.Contains(c.s.alerts.Never, e.Fault) {
+			c.s.violate(c.i, 0, "the alert %s fired, and nothing was wrong that it is about", e.Fault)
+		}
+	case history.AlertResolved:
+		c.firing[e.Fault] = false
+	default:
+	}
+}
+
+func (c *alertChecker) end(bool) {
+	for _, name := range c.s.alerts.Fires {
+		if !c.fired[name] {
+			c.s.violate(c.i, 0, "the alert %s never fired%s", name, c.others())
+		}
+	}
+	for _, name := range c.s.alerts.Resolves {
+		switch {
+		case !c.fired[name]:
+			c.s.violate(c.i, 0, "the alert %s never fired, so nothing shows that it resolves%s", name, c.others())
+		case c.firing[name]:
+			c.s.violate(c.i, 0, "the alert %s still fires at the end", name)
+		}
+	}
+}
+
+// others says which alerts did fire.
+func (c *alertChecker) others() string {
+	var names []string
+	for name := range c.fired { //detlint:ok sorted below
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return "; none did"
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("; these did: %v", names)
+}

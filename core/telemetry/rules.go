@@ -1,0 +1,208 @@
+package telemetry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Rule is an alert. The same rule becomes an entry of the Prometheus rule file (RuleFile) and is judged
+// by the harness over a simulated run (chaos/alert).
+type Rule struct {
+	Name     string
+	Severity string
+	Summary  string
+
+	// Of is what is looked at, Per what it is a percentage of; nil for Of itself.
+	Of  Query
+	Per *Query
+	// The rule holds while the value is above Above or, with Zero, while it is 0. Above is a count, a
+	// number of seconds, or a percentage.
+	Above int64
+	Zero  bool
+	// Samples is the least that Per must have counted in its window, or how many samples a window of
+	// gauges must have: percentages of little say nothing.
+	Samples int64
+	// For is how long the rule has to hold before the alert fires.
+	For time.Duration
+}
+
+// Query selects series of a figure. Without a window it is the value of a gauge now, summed over the
+// labels, of replicas the largest; with one, how much a counter has grown in it, or the mean of a gauge.
+type Query struct {
+	Figure Figure
+	// Match allows so many values of a label, by its place; a place without any allows all.
+	Match  [4][]string
+	Window time.Duration
+}
+
+// Matches says whether a series is selected.
+func (q *Query) Matches(l Labels) bool {
+	for i, allowed := range q.Match {
+		if len(allowed) > 0 && !slices.Contains(allowed, l[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// percentWindow and percentSamples belong to every alert about a percentage.
+const (
+	percentWindow  = 5 * time.Minute
+	percentSamples = 20
+)
+
+// Rules lists every alert.
+func Rules() []Rule {
+	minute := func(f Figure, match ...[]string) Query { return query(f, time.Minute, match...) }
+	now := func(f Figure, match ...[]string) Query { return query(f, 0, match...) }
+	ends := query(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
+	all := query(Workers, percentWindow, []string{"active"})
+	retried := query(Retries, percentWindow)
+	unfit := query(Workers, percentWindow, []string{"active"}, []string{"stale", "deaf"})
+	return []Rule{
+		{
+			Name: "high_execution_timeout_rate", Severity: "warning", Above: 10,
+			Summary: "More than 10 executions a minute end or are taken back because their time is over.",
+			Of:      minute(Transitions, nil, nil, nil, []string{"run_timeout", "dispatch_timeout", "queue_timeout"}),
+		},
+		{
+			Name: "no_active_workers", Severity: "critical", Zero: true, For: 30 * time.Second,
+			Summary: "No active worker renews its lease and consumes: nothing can run.",
+			Of:      now(Workers, []string{"active"}, []string{"live"}),
+		},
+		{
+			Name: "dlq_buildup", Severity: "warning", Above: 100,
+			Summary: "More than 100 dead letters wait for somebody to look at them.",
+			Of:      now(DeadLettersOpen),
+		},
+		{
+			Name: "dlq_rate", Severity: "warning", Above: 10,
+			Summary: "More than 10 dead letters a minute.",
+			Of:      minute(DeadLetters),
+		},
+		{
+			// The monitor's own interval comes on top of the five minutes, so it does not fire at once (flaw D59).
+			Name: "stale_executions", Severity: "warning", Above: 300, For: 90 * time.Second,
+			Summary: "An execution has waited on a worker's queue for more than 5 minutes: nobody takes it back.",
+			Of:      now(OldestExecution, []string{"scheduled"}),
+		},
+		{
+			Name: "retry_rate", Severity: "warning", Above: 20, Samples: percentSamples,
+			Summary: "More than 20 % of what ends is retried.",
+			Of:      retried, Per: &ends,
+		},
+		{
+			Name: "retry_rate_critical", Severity: "critical", Above: 50, Samples: percentSamples,
+			Summary: "More than 50 % of what ends is retried.",
+			Of:      retried, Per: &ends,
+		},
+		{
+			Name: "unhealthy_workers", Severity: "warning", Above: 30, Samples: percentSamples,
+			Summary: "More than 30 % of the active workers don't renew their lease or don't consume.",
+			Of:      unfit, Per: &all,
+		},
+		{
+			Name: "unhealthy_workers_critical", Severity: "critical", Above: 70, Samples: percentSamples,
+			Summary: "More than 70 % of the active workers don't renew their lease or don't consume.",
+			Of:      unfit, Per: &all,
+		},
+		{
+			Name: "orchestration_lag", Severity: "warning", Above: 60,
+			Summary: "The end of an execution has not been handled for more than a minute: slots and retries wait.",
+			Of:      now(OrchestrationLag),
+		},
+		{
+			Name: "reaper_brake", Severity: "critical", Above: 0,
+			Summary: "Most workers are over at once, and the reaper holds back: look at the database, the network and the machines.",
+			Of:      now(ReaperBrake),
+		},
+	}
+}
+
+func query(f Figure, window time.Duration, match ...[]string) Query {
+	q := Query{Figure: f, Window: window}
+	copy(q.Match[:], match)
+	return q
+}
+
+// RuleNames lists the alerts.
+func RuleNames() []string {
+	var names []string
+	for _, r := range Rules() {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// RuleFile is the rules as a Prometheus rule file.
+func RuleFile() []byte {
+	var b strings.Builder
+	b.WriteString("# Generated from core/telemetry/rules.go: go test ./core/telemetry -run TestRuleFile -update\n")
+	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
+	for _, r := range Rules() {
+		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())
+		if r.For > 0 {
+			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
+		}
+		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
+	}
+	return []byte(b.String())
+}
+
+func duration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
+
+// expression is the rule in PromQL.
+func (r *Rule) expression() string {
+	if r.Per == nil {
+		if r.Zero {
+			return r.Of.expression() + " == 0"
+		}
+		return fmt.Sprintf("%s > %d", r.Of.expression(), r.Above)
+	}
+	per := r.Per.expression()
+	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.expression(), per, r.Above, r.Per.samples(), r.Samples)
+}
+
+func (q *Query) selector() string {
+	info := Table()[q.Figure]
+	var matchers []string
+	for i, allowed := range q.Match {
+		switch len(allowed) {
+		case 0:
+		case 1:
+			matchers = append(matchers, fmt.Sprintf(`%s=%q`, info.Labels[i], allowed[0]))
+		default:
+			matchers = append(matchers, fmt.Sprintf(`%s=~%q`, info.Labels[i], strings.Join(allowed, "|")))
+		}
+	}
+	if len(matchers) == 0 {
+		return info.Name
+	}
+	return info.Name + "{" + strings.Join(matchers, ",") + "}"
+}
+
+func (q *Query) expression() string {
+	info := Table()[q.Figure]
+	if info.Kind == Counter {
+		return fmt.Sprintf("sum(increase(%s[%s]))", q.selector(), duration(q.Window))
+	}
+	// Each executor exports the gauges: of replicas the largest.
+	series := q.selector()
+	if q.Window > 0 {
+		series = fmt.Sprintf("avg_over_time(%s[%s])", series, duration(q.Window))
+	}
+	if len(info.Labels) == 0 {
+		return "max(" + series + ")"
+	}
+	return fmt.Sprintf("sum(max by (%s) (%s))", strings.Join(info.Labels, ", "), series)
+}
+
+// samples is what a minimum of samples is asked of.
+func (q *Query) samples() string {
+	if Table()[q.Figure].Kind == Counter {
+		return q.expression()
+	}
+	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.selector(), duration(q.Window))
+}

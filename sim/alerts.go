@@ -1,0 +1,72 @@
+package sim
+
+import (
+	"handoff/chaos/alert"
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/core/telemetry"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// alerts judges the alert rules over a run whose scenario expects something of them. In all others nobody
+// listens to the core's figures.
+type alerts struct {
+	w     *world
+	board *alert.Board
+	wait  []string
+}
+
+func newAlerts(w *world, expected scenarios.Alerts) *alerts {
+	if !expected.Any() {
+		return nil
+	}
+	w.suite.ExpectAlerts(invariant.Alerts{Fires: expected.Fires, Resolves: expected.Resolves, Never: expected.Never})
+	return &alerts{w: w, board: alert.NewBoard(), wait: expected.Resolves}
+}
+
+// look judges the rules now, and again after every sample interval.
+func (a *alerts) look() {
+	if a == nil {
+		return
+	}
+	for _, c := range a.board.Look(a.w.k.Now()) {
+		kind := history.AlertResolved
+		if c.Firing {
+			kind = history.AlertFired
+		}
+		a.w.emit(history.Event{Kind: kind, Fault: c.Alert})
+	}
+	a.w.k.After(telemetry.SampleInterval, a.look)
+}
+
+// pending says that an alert fires which has to resolve.
+func (a *alerts) pending() bool {
+	if a == nil {
+		return false
+	}
+	for _, name := range a.wait {
+		if a.board.Firing(name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *alerts) ended(process string) {
+	if a != nil {
+		a.board.Ended(process)
+	}
+}
+
+// recorder is where a process reports its figures to.
+func (a *alerts) recorder(id flaw.Process) telemetry.Recorder {
+	if a == nil {
+		return telemetry.Discard{}
+	}
+	r := a.board.Process(id.Name)
+	if f := a.w.flaw; f.Recorder != nil {
+		r = f.Recorder(id, r)
+	}
+	return r
+}

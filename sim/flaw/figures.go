@@ -1,0 +1,61 @@
+package flaw
+
+import (
+	"handoff/core/telemetry"
+)
+
+// This file plants figures that are not reported, so that an alert lies.
+
+// reporter changes what is reported.
+type reporter struct {
+	telemetry.Recorder
+	set func(f telemetry.Figure, v int64) (int64, bool)
+}
+
+// Set implements telemetry.Recorder.
+func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if v, report := r.set(f, v); report {
+		r.Recorder.Set(f, v, l)
+	}
+}
+
+func reporting(set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
+	return func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &reporter{r, set} }
+}
+
+func silentBrake() *Flaw {
+	return &Flaw{
+		Name: "silent-brake", Source: "D47", Killer: 15, Scenario: "half-the-workers-die",
+		About: "the reaper's brake holds and tells nobody",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			return v, f != telemetry.ReaperBrake
+		}),
+	}
+}
+
+func alertForEver() *Flaw {
+	return &Flaw{
+		Name: "alert-for-ever", Source: "D59", Killer: 15, Scenario: "half-the-workers-die",
+		About: "the alarm of the reaper's brake is raised and never taken back",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			return v, f != telemetry.ReaperBrake || v > 0
+		}),
+	}
+}
+
+func goneWorkersCount() *Flaw {
+	return &Flaw{
+		Name: "gone-workers-count", Source: "D26", Killer: 15, Scenario: "alerts-fire-and-resolve",
+		About: "the number of live workers is the largest that was ever seen, so nobody is told when all are gone",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder {
+			most := int64(0)
+			return &reporter{r, func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.Workers {
+					most = max(most, v)
+					return most, true
+				}
+				return v, true
+			}}
+		},
+	}
+}
