@@ -19,17 +19,28 @@ var modules = map[string]string{
 	"github.com/jackc/pgservicefile": "of pgx: pg_service.conf",
 	"github.com/jackc/puddle/v2":     "of pgx: the pool",
 	"github.com/rabbitmq/amqp091-go": "RabbitMQ",
-	"github.com/spf13/pflag":         "flags",
-	"go.yaml.in/yaml/v4":             "configuration and action files",
-	"golang.org/x/sync":              "of puddle: a semaphore",
-	"golang.org/x/sys":               "process groups and the shim",
-	"golang.org/x/text":              "of pgx: preparing passwords (SASLprep)",
+
+	"github.com/prometheus/client_golang": "/metrics",
+	"github.com/prometheus/client_model":  "of client_golang: the figures",
+	"github.com/prometheus/common":        "of client_golang: the text format",
+	"github.com/prometheus/procfs":        "of client_golang: the process's own figures",
+	"github.com/beorn7/perks":             "of client_golang: quantiles",
+	"github.com/cespare/xxhash/v2":        "of client_golang: hashes of labels",
+	"github.com/klauspost/compress":       "of client_golang: compressed answers",
+	"github.com/munnerz/goautoneg":        "of client_golang: the Accept header",
+	"google.golang.org/protobuf":          "of client_model",
+
+	"github.com/spf13/pflag": "flags",
+	"go.yaml.in/yaml/v4":     "configuration and action files",
+	"golang.org/x/sync":      "of puddle: a semaphore",
+	"golang.org/x/sys":       "process groups and the shim",
+	"golang.org/x/text":      "of pgx: preparing passwords (SASLprep)",
 }
 
-// most is how large a daemon may be, as it is shipped: without symbols. They are at 12 MB, most of it the
-// runtime, TLS, HTTP and the two clients. A container client brings 12 MB more, so it can't come in unseen,
-// and ordinary growth has a quarter to go.
-const most = 15 << 20
+// most is how large a daemon may be, as it is shipped: without symbols. They are at 17 MB, most of it the
+// runtime, TLS, HTTP, the two clients, and Prometheus' with 5 MB. A container client brings 12 MB more, so it can't come in unseen,
+// and ordinary growth has a fifth to go.
+const most = 20 << 20
 
 func TestDaemonsLinkTheCoreAlone(t *testing.T) {
 	for _, daemon := range []string{"executor", "worker"} {

@@ -12,11 +12,8 @@ import (
 )
 
 // sampleFigures sets the gauges that only the database knows, as often as the alert rules expect. Every
-// replica does; whoever reads them takes the largest. With nobody listening it does nothing.
+// replica on which somebody listens does; whoever reads them takes the largest.
 func (s *Service) sampleFigures(ctx context.Context) {
-	if !s.recorder.Listens() {
-		return
-	}
 	for {
 		if err := s.sample(); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))

@@ -100,7 +100,6 @@ func (s *Service) Run(ctx context.Context) {
 		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
 		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
 		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
-		s.host.Go("figures", func() { s.sampleFigures(ctx) }),
 		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),
 		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
@@ -110,6 +109,9 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
 		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
 		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
+	}
+	if s.recorder.Listens() {
+		parts = append(parts, s.host.Go("figures", func() { s.sampleFigures(ctx) }))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))
