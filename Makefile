@@ -39,7 +39,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
-##   chaos-live   the library on real PostgreSQL, RabbitMQ, executors and workers
+##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator
 ##   live-named   the scenarios of the first design on real servers: part of make test
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
@@ -72,7 +72,7 @@ LIVE_LANES := 3
 LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
 
 chaos-live: build servers
-	bin/chaos run --world live --lanes $(LIVE_LANES) --out reports/out/live $(RUN_FLAGS)
+	bin/chaos run --world live --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
 
 # A machine that was said to be without them runs nothing here, and says so.
 live-named: build servers

@@ -36,7 +36,8 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 		out.Actions[i].Timeout = out.Actions[i].RunTimeout()
 	}
 	out.Cluster.Workers, out.Workload, out.Faults = slices.Clone(s.Cluster.Workers), slices.Clone(s.Workload), slices.Clone(s.Faults)
-	for _, part := range []any{&out.Cluster, &out.Actions, &out.Workload, &out.Faults, &out.Settle} {
+	out.Cancels = slices.Clone(s.Cancels)
+	for _, part := range []any{&out.Cluster, &out.Actions, &out.Workload, &out.Cancels, &out.Faults, &out.Settle} {
 		scaleDurations(reflect.ValueOf(part).Elem(), factor)
 	}
 	c := s.configs[p]

@@ -196,15 +196,17 @@ func (w *world) start() error {
 			return fmt.Errorf("starting the cluster: %w", err)
 		}
 	}
+	for _, a := range w.scenario.Actions {
+		w.emit(history.Event{Kind: history.ActionDefined, Process: client, Action: a.Ref, Count: int64(a.Concurrency)})
+	}
 	w.ready = w.now()
 	for _, p := range w.all() {
 		if p.spec != nil && p.spec.Starts > 0 {
 			w.after(p.spec.Starts, func() { _ = p.start() })
 		}
 	}
-	w.submit()
 	w.injector.arm()
-	return nil
+	return w.submit()
 }
 
 // readyWithin bounds the start of a cluster.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // What chaos commands exit with. Scripts and CI depend on these numbers.
@@ -66,7 +67,7 @@ type breach struct {
 // counts are Add's.
 func NewScenario(about Scenario, want Want) *Scenario {
 	s := about
-	s.Sometimes, s.Texts = make(map[string]int), make(map[string]int)
+	s.Sometimes, s.Texts, s.Detection = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
 	s.tally = tally{want: want, broken: make(map[string]*breach)}
 	return &s
 }
@@ -106,6 +107,9 @@ func (s *Scenario) Add(r *Run) {
 	for status := range r.Chains {
 		s.Chains[status] += r.Chains[status]
 		s.Rows[status] += r.Rows[status]
+	}
+	for name, took := range r.Detection {
+		s.Detection[name] = max(s.Detection[name], took)
 	}
 	s.CompletedBefore += r.CompletedBefore
 	s.CompletedAfter += r.CompletedAfter
@@ -286,6 +290,11 @@ func (s *Sweep) Judge() {
 	for _, sc := range s.Scenarios {
 		sc.Judge()
 		s.Verdict = max(s.Verdict, sc.Verdict)
+	}
+	for i := range s.Agreement {
+		if s.Agreement[i].Differs != "" {
+			s.Verdict = Fail
+		}
 	}
 	if len(s.Scenarios) == 0 || s.Interrupted {
 		s.Verdict = max(s.Verdict, Inconclusive)

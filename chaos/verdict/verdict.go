@@ -85,6 +85,8 @@ type Run struct {
 	// the last one ended.
 	CompletedBefore int
 	CompletedAfter  int
+	// Detection is how long the slowest detection of each kind took.
+	Detection map[string]time.Duration
 
 	Steps   uint64
 	Virtual time.Duration
@@ -121,6 +123,7 @@ type Scenario struct {
 	CompletedAfter  int
 	GaveUp          int
 	Panics          int
+	Detection       map[string]time.Duration
 
 	Steps   uint64
 	Virtual time.Duration
@@ -137,6 +140,8 @@ type Sweep struct {
 	Verdict   Verdict
 	Go        string
 	Commit    string
+	// Agreement puts the live results beside simulated ones; nil where nobody asked.
+	Agreement []Agreement
 	// Interrupted says that it was stopped before every seed had run.
 	Interrupted bool
 }

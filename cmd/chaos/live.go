@@ -67,6 +67,13 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	done, err := live.Execute(ctx, plan)
 	out := a.liveOutcome(done, targets, f)
+	if f.agree && err == nil && !done.Interrupted {
+		if failed := a.agree(ctx, targets, out.Sweep, f.scale); failed != nil {
+			return broken("%v", failed)
+		}
+		out.Sweep.Judge()
+	}
+	defer func() { a.agreement(out.Sweep.Agreement) }()
 	a.sweepResult(out, targets, planted, f.out)
 	if done.Repeated > 0 {
 		fmt.Fprintf(a.out, "%s repeated because the machine stood still for too long\n", plural(done.Repeated, "run"))

@@ -30,6 +30,7 @@ type runFlags struct {
 	oneSeed              bool
 	scale                float64
 	lanes                int
+	agree                bool
 }
 
 func (a *app) runCommand() *cobra.Command {
@@ -62,6 +63,7 @@ history of the first failing seed of everything that failed.`,
 	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim, or live (real servers and daemons)")
 	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
 	flags.IntVar(&f.lanes, "lanes", 1, "live: how many runs go on at a time, each on servers of its own")
+	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and put both side by side")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")

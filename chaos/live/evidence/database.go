@@ -210,6 +210,8 @@ func (d *Database) events(r *record) ([]history.Event, error) {
 		d.workers[execution.WorkerID(became.Worker)] = became.Name
 		d.mu.Unlock()
 		return x.worker()
+	case "concurrency_slot":
+		return x.slot(), nil
 	case "refused_result":
 		return x.refused()
 	case "dead_letter":

@@ -43,7 +43,7 @@ func Order(s Sources) []history.Event {
 	causes(messages, s.Database)
 	owners := incarnations(s.Database)
 	var all []placed
-	for source, list := range [][]Item{s.Own, messages, successorsLast(retriesFirst(s.Database)), s.Witness, s.Testimony} {
+	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesFirst(s.Database))), s.Witness, s.Testimony} {
 		for i := range list {
 			all = append(all, placed{list[i], source, i})
 		}
@@ -128,6 +128,33 @@ func retriesFirst(database []Item) []Item {
 		}
 	}
 	return ordered
+}
+
+// cancelled names, in each request to cancel, the last row of the chain and the status that it had: the request
+// itself stands on the first.
+func cancelled(database []Item) []Item {
+	last := make(map[execution.ID]execution.ID)
+	status := make(map[execution.ID]execution.Status)
+	for i := range database {
+		switch e := &database[i].Event; e.Kind {
+		case history.Created:
+			last[e.Chain], status[e.Execution] = e.Execution, e.To
+		case history.Transition:
+			status[e.Execution] = e.To
+			if e.To == execution.Canceling || e.To == execution.Cancelled {
+				// The same statement may have set the request, and its triggers fire row by row.
+				status[-e.Execution] = e.From
+			}
+		case history.CancelRequested:
+			e.Execution = last[e.Chain]
+			e.From = status[e.Execution]
+			if before, changed := status[-e.Execution]; changed && i > 0 && database[i-1].Transaction == database[i].Transaction {
+				e.From = before
+			}
+		default:
+		}
+	}
+	return database
 }
 
 // successorsLast puts a registration right behind the end of the incarnation that it supersedes: one

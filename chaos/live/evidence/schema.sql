@@ -24,6 +24,8 @@ begin
         became := became || jsonb_build_object('error', new.result ->> 'error');
     elsif tg_table_name = 'worker_incarnation' then
         became := became || jsonb_build_object('name', (select w.name from worker w where w.id = new.worker));
+    elsif tg_table_name = 'concurrency_slot' then
+        became := became || jsonb_build_object('action_ref', (select a.ref from action a where a.id = new.action));
     end if;
     insert into chaos_evidence (at, process, source, was, became)
     values (clock_timestamp(), current_setting('application_name'), tg_table_name, was, became);
@@ -34,11 +36,15 @@ $$;
 create trigger chaos_created after insert on execution for each row execute function chaos_witness();
 create trigger chaos_changed after update on execution for each row
 when (old.status <> new.status or old.published_at is distinct from new.published_at
-      or old.orchestrated_at is distinct from new.orchestrated_at)
+      or old.orchestrated_at is distinct from new.orchestrated_at or old.cancel_requested_at is distinct from new.cancel_requested_at
+      or old.awaits_parent <> new.awaits_parent)
 execute function chaos_witness();
 create trigger chaos_registered after insert on worker_incarnation for each row execute function chaos_witness();
 create trigger chaos_lived after update on worker_incarnation for each row
 when (old.lifecycle <> new.lifecycle or old.beat <> new.beat)
 execute function chaos_witness();
 create trigger chaos_refused after insert on refused_result for each row execute function chaos_witness();
+create trigger chaos_slot after update on concurrency_slot for each row
+when (old.execution is distinct from new.execution)
+execute function chaos_witness();
 create trigger chaos_dead after insert on dead_letter for each row execute function chaos_witness();

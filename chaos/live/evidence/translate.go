@@ -38,6 +38,12 @@ type row struct {
 	Ended         *time.Time `json:"ended"`
 	Orchestrated  *time.Time `json:"orchestrated_at"`
 	Created       *time.Time `json:"created"`
+	Cancel        *time.Time `json:"cancel_requested_at"`
+	Action        string     `json:"action_ref"`
+	Key           string     `json:"idempotency_key"`
+	Parent        int64      `json:"parent"`
+	Awaits        bool       `json:"awaits_parent"`
+	Number        int64      `json:"number"`
 
 	Name       string     `json:"name"`
 	Lifecycle  string     `json:"lifecycle"`
@@ -105,6 +111,17 @@ func (x *translation) execution() ([]history.Event, error) {
 		e.Execution, e.Epoch = execution.ID(x.ID), execution.Epoch(x.Epoch)
 		events = append(events, e)
 	}
+	if x.was.Awaits && !x.Awaits && x.was.Status == x.Status {
+		e := x.event(history.ChildStarted)
+		e.Execution, e.Related = execution.ID(x.ID), execution.ID(x.Parent)
+		events = append(events, e)
+	}
+	if x.was.Cancel == nil && x.Cancel != nil {
+		// Order finds the chain's last row and its status.
+		e := x.event(history.CancelRequested)
+		e.Execution, e.Chain, e.Action = execution.ID(x.ID), x.chain(), x.Action
+		events = append([]history.Event{e}, events...)
+	}
 	// A mark that moves is a second handling.
 	if x.Orchestrated != nil && (x.was.Orchestrated == nil || !x.was.Orchestrated.Equal(*x.Orchestrated)) {
 		e := x.event(history.Orchestrated)
@@ -127,6 +144,7 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.At = x.moment(x.Created)
 	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
 	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
+	e.Action, e.Key, e.Related = x.Action, x.Key, execution.ID(x.Parent)
 	if e.By, err = parsePart(x.By); err != nil {
 		return e, err
 	}
@@ -192,6 +210,22 @@ func (x *translation) worker() ([]history.Event, error) {
 		events = append(events, e)
 	}
 	return events, nil
+}
+
+// slot is a slot of an action's concurrency that is given back, taken, or passed on.
+func (x *translation) slot() []history.Event {
+	var events []history.Event
+	note := func(kind history.Kind, id int64) {
+		if id == 0 {
+			return
+		}
+		e := x.event(kind)
+		e.Execution, e.Action, e.Count = execution.ID(id), x.Action, x.Number
+		events = append(events, e)
+	}
+	note(history.SlotFreed, x.was.Execution)
+	note(history.SlotTaken, x.Execution)
+	return events
 }
 
 func (x *translation) refused() ([]history.Event, error) {

@@ -35,6 +35,9 @@ type gateToxic struct {
 	Key string `json:"key"`
 }
 
+// breakEvery is how many bytes one draw of a break stands for.
+const breakEvery = 64
+
 const gateType = "handoff_gate"
 
 // gates are all that are in use.
@@ -153,9 +156,12 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 			due = due.Add(e.Delay())
 			e.touch()
 		case e.Break != nil:
-			if e.Break() {
-				e.touch()
-				return false
+			// About once for each frame or call that the bytes may hold.
+			for range 1 + len(chunk.Data)/breakEvery {
+				if e.Break() {
+					e.touch()
+					return false
+				}
 			}
 		case e.Each != nil:
 			due = later(due, time.Now().Add(e.Each()))

@@ -1,0 +1,70 @@
+package verdict
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Side is what one world has to say of a scenario under a profile.
+type Side struct {
+	Verdict  Verdict
+	Runs     int
+	Outcomes [execution.Statuses]int64
+	// Sometimes are the situations that were reached, sorted.
+	Sometimes []string
+	// Detection is how long the slowest detection of each kind took, in the scenario's own time.
+	Detection map[string]time.Duration
+}
+
+// Agreement puts the two worlds side by side.
+type Agreement struct {
+	Scenario  string
+	Profile   config.Profile
+	Sim, Live Side
+	// Differs says in what they disagree; empty if in nothing. A disagreement is a failure of the harness
+	// until it is explained.
+	Differs string
+}
+
+// Agree compares what the two worlds made of one scenario; scale is the live one's time scale.
+func Agree(sim, live *Scenario, scale float64) Agreement {
+	a := Agreement{Scenario: live.Name, Profile: live.Profile, Sim: side(sim, 1), Live: side(live, scale)}
+	if a.Sim.Verdict != a.Live.Verdict {
+		a.Differs = a.Sim.Verdict.String() + " in the simulated world, " + a.Live.Verdict.String() + " in the live one"
+	}
+	return a
+}
+
+func side(s *Scenario, scale float64) Side {
+	d := make(map[string]time.Duration, len(s.Detection))
+	for name, took := range s.Detection {
+		d[name] = time.Duration(float64(took) / scale).Round(100 * time.Millisecond)
+	}
+	return Side{Verdict: s.Verdict, Runs: s.Seeds, Outcomes: s.Chains, Sometimes: slices.Sorted(maps.Keys(s.Sometimes)), Detection: d}
+}
+
+// Completed is the share of the executions that completed, in percent.
+func (s Side) Completed() int {
+	var all int64
+	for _, n := range s.Outcomes {
+		all += n
+	}
+	if all == 0 {
+		return 0
+	}
+	return int((s.Outcomes[execution.Completed]*100 + all/2) / all)
+}
+
+// OnlySim are the situations that only the simulated world has reached.
+func (a Agreement) OnlySim() []string { return without(a.Sim.Sometimes, a.Live.Sometimes) }
+
+// OnlyLive are those that only the live one has.
+func (a Agreement) OnlyLive() []string { return without(a.Live.Sometimes, a.Sim.Sometimes) }
+
+func without(all, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return slices.Contains(others, name) })
+}

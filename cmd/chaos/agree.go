@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"handoff/chaos/verdict"
+	"handoff/sim/explore"
+)
+
+// agreeSeeds is how many simulated runs stand beside a live one: a sweep, so that what only some runs reach is
+// reached.
+const agreeSeeds = 50
+
+// agree runs the same scenarios in the simulated world and puts both beside each other.
+func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict.Sweep, scale float64) error {
+	out, err := explore.Sweep(ctx, targets, explore.Options{First: 1, Seeds: agreeSeeds})
+	if err != nil {
+		return err
+	}
+	for i := range targets {
+		live.Agreement = append(live.Agreement, verdict.Agree(out.Sweep.Scenarios[i], live.Scenarios[i], scale))
+	}
+	return nil
+}
+
+// agreement prints the table, and what the worlds disagree in.
+func (a *app) agreement(rows []verdict.Agreement) {
+	if len(rows) == 0 {
+		return
+	}
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SCENARIO\tPROFILE\tSIM\tLIVE\tCOMPLETED\tDETECTION, SLOWEST (SIM / LIVE, SCENARIO TIME)\tAGREE")
+	differ := 0
+	for i := range rows {
+		r := &rows[i]
+		word := "yes"
+		if r.Differs != "" {
+			differ++
+			word = "NO"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d %% / %d %%\t%s\t%s\n", r.Scenario, r.Profile, r.Sim.Verdict, r.Live.Verdict,
+			r.Sim.Completed(), r.Live.Completed(), detections(r), word)
+	}
+	_ = w.Flush()
+	fmt.Fprint(a.out, b.String())
+	fmt.Fprintf(a.out, "the two worlds agree in %d of %s\n", len(rows)-differ, plural(len(rows), "result"))
+}
+
+// detections are the slowest detections of both sides.
+func detections(r *verdict.Agreement) string {
+	names := slices.Sorted(maps.Keys(r.Sim.Detection))
+	for name := range r.Live.Detection {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var all []string
+	show := func(m map[string]time.Duration, name string) string {
+		if d, has := m[name]; has {
+			return d.Round(time.Second).String()
+		}
+		return "-"
+	}
+	for _, name := range names {
+		all = append(all, fmt.Sprintf("%s %s / %s", name, show(r.Sim.Detection, name), show(r.Live.Detection, name)))
+	}
+	return strings.Join(all, ", ")
+}
