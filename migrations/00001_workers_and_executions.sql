@@ -53,7 +53,10 @@ create table worker (
     name        text not null unique,
     -- The newest registration. All older ones are stopped or lost: registering sees to it in the
     -- same transaction, so "active" alone means "active and current".
-    incarnation bigint not null
+    incarnation bigint not null,
+    -- An operator's word; it outlives the incarnation, as the reason to keep work away mostly does.
+    cordoned_at   timestamptz,
+    cordon_reason text not null default ''
 );
 
 -- Incarnations stay: a reclaim of running work asks when the lease of just that incarnation ended.
@@ -70,11 +73,24 @@ create table worker_incarnation (
     last_heartbeat   timestamptz,
     beat             bigint not null default 0 check (beat >= 0),
     consumer_alive   boolean not null default false,
+    -- What the worker reports of itself; capabilities.health are the figures of its last heartbeat.
+    -- Of what executors derive from them only the worker's own opinion, status, stands here.
+    capabilities     jsonb not null default '{}',
+    health_url       text not null default '',
+    drain_requested  boolean not null default false,
     registered_at    timestamptz not null
 ) with (fillfactor = 50); -- rewritten at every heartbeat, in place
 
 alter table worker add constraint worker_incarnation_exists
     foreign key (incarnation) references worker_incarnation deferrable initially deferred;
+
+-- Dispatches that died of their time to live in a worker's queue: the part of the evidence for a
+-- worker's health that the worker itself can't report.
+create table worker_expiry (
+    incarnation bigint not null,
+    at          timestamptz not null
+);
+create index worker_expiry_incarnation on worker_expiry (incarnation, at desc);
 
 -- There are no foreign keys from this table. The statement that writes a reference has the row it
 -- refers to joined or locked already, nothing is ever deleted from those tables, and a key would
@@ -100,6 +116,7 @@ create table execution (
     epoch                    bigint not null default 0 check (epoch >= 0),
     dispatches               integer not null default 0 check (dispatches >= 0),
     avoid_worker             bigint,
+    pinned_worker            bigint,
     dispatch_deadline        timestamptz,
     run_deadline             timestamptz,
     result                   json,
@@ -222,12 +239,15 @@ create table refused_result (
     received_at timestamptz not null
 );
 
--- What the scheduler may choose from, with the worker's state on one line.
+-- What the scheduler may choose from, with the worker's state on one line. Health is as the worker
+-- itself judges its runs; executors judge anew, with their own thresholds and what died in its queue.
 create view healthy_workers as
-select w.id, w.name, w.incarnation, i.runtimes, i.capacity, i.lifecycle, i.lease_expires_at, i.last_heartbeat, i.consumer_alive
+select w.id, w.name, w.incarnation, i.runtimes, i.capacity, i.lifecycle, i.lease_expires_at, i.last_heartbeat, i.consumer_alive,
+       i.capabilities, i.health_url, coalesce(i.capabilities #>> '{health,status}', 'healthy') as health
   from worker w
   join worker_incarnation i on i.incarnation = w.incarnation
- where i.lifecycle = 'active' and i.consumer_alive and clock_timestamp() <= i.lease_expires_at;
+ where i.lifecycle = 'active' and i.consumer_alive and w.cordoned_at is null and clock_timestamp() <= i.lease_expires_at
+   and coalesce(i.capabilities #>> '{health,status}', 'healthy') <> 'unhealthy';
 
 -- How many dispatches wait for this worker, at whichever of its incarnations.
 create function get_worker_queue_depth(worker_id bigint) returns bigint
@@ -253,6 +273,7 @@ drop view healthy_workers;
 drop table refused_result;
 drop table dead_letter;
 drop table execution;
+drop table worker_expiry;
 alter table worker drop constraint worker_incarnation_exists;
 drop table worker_incarnation;
 drop table worker;

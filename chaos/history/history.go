@@ -40,7 +40,7 @@ const (
 	ActionDefined
 	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
 	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
-	// the parent's chain, 0 for no child).
+	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime).
 	Created
 	// ChildStarted: Execution, Related: a child became due because its parent's chain has completed.
 	ChildStarted
@@ -66,11 +66,17 @@ const (
 	// DeadLetterStored: Execution, Epoch, Reason.
 	DeadLetterStored
 
-	// WorkerRegistered: Worker, Incarnation. WorkerLifecycle: Worker, Incarnation, Lifecycle.
-	// HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end, database clock).
+	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit (capacity),
+	// Text (its runtimes, with spaces between). WorkerLifecycle: Worker, Incarnation, Lifecycle.
+	// HeartbeatRenewed: Worker, Incarnation, Count (beat), Due (the lease's end), Limit (1 if its consumer is alive).
+	// HealthReported: Worker, Incarnation, Count (consecutive failures), Limit (failures within the
+	// window), Message (runs within the window), Due (the moment of the last failure): figures with a
+	// failure in them were stored, or the first ones without. WorkerCordoned: Worker, Count (1 on, 0 off).
 	WorkerRegistered
 	WorkerLifecycle
 	HeartbeatRenewed
+	HealthReported
+	WorkerCordoned
 
 	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue.
 	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.

@@ -30,6 +30,8 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	WorkerRegistered: "worker_registered",
 	WorkerLifecycle:  "worker_lifecycle",
 	HeartbeatRenewed: "heartbeat_renewed",
+	HealthReported:   "health_reported",
+	WorkerCordoned:   "worker_cordoned",
 	Published:        "published",
 	PublishReturned:  "publish_returned",
 	Enqueued:         "enqueued",

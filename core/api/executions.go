@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -60,6 +61,11 @@ func readSubmission(b *body, v value, allowed []string) (submission, bool) {
 			b.refuse(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
 		default:
 			s.item.Parameters = append([]byte(nil), f.raw...)
+		}
+	}
+	if f, ok := fields["worker_id"]; ok {
+		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
+			s.item.Pinned = execution.WorkerID(id)
 		}
 	}
 	if f, ok := fields["idempotency_key"]; ok {
@@ -185,12 +191,19 @@ func judge(sub submission, m store.Created, rows map[execution.ID]execution.Exec
 			Errors: []FieldError{{Field: "/action_ref", Detail: "is not the name of an action"}},
 		}}
 	}
+	if m.UnknownWorker {
+		return outcome{problem: &Problem{
+			Type: typeUnknownWorker, Title: "There is no such worker", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned),
+			Errors: []FieldError{{Field: "/worker_id", Detail: "is not the number of a worker"}},
+		}}
+	}
 	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
 	row, ok := rows[m.ID]
 	if !m.Existed || !ok {
 		return outcome{created: c}
 	}
-	if row.Action.Ref != ref || !sameJSON(row.Parameters, sub.item.Parameters) {
+	if row.Action.Ref != ref || row.Pinned != sub.item.Pinned || !sameJSON(row.Parameters, sub.item.Parameters) {
 		return outcome{problem: keyReused(sub.key, m.ID)}
 	}
 	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
@@ -219,7 +232,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 	b, root, ok := parseBody(data)
 	var sub submission
 	if ok {
-		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters"})
+		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters", "worker_id"})
 	}
 	if !ok {
 		badRequest("The body is not an execution.", b.mistakes...).write(w)
@@ -291,7 +304,7 @@ func readBatch(data []byte) (*body, []submission, bool) {
 		if len(b.mistakes) >= 100 {
 			return b, nil, false
 		}
-		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "idempotency_key"})
+		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "worker_id", "idempotency_key"})
 		sub.position = i
 		submissions[i] = sub
 		ok = ok && good
@@ -330,7 +343,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 			again := *o.created
 			again.Existed = true
 			o.created = &again
-			if !sameJSON(submissions[at].item.Parameters, sub.item.Parameters) {
+			if submissions[at].item.Pinned != sub.item.Pinned || !sameJSON(submissions[at].item.Parameters, sub.item.Parameters) {
 				o = outcome{problem: keyReused(sub.key, again.ID)}
 			}
 		}

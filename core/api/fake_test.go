@@ -26,6 +26,8 @@ type fakeStore struct {
 	actions map[string]execution.Action
 	rows    []execution.Execution
 	letters []store.StoredDeadLetter
+	workers []store.WorkerRow
+	cordons []store.Cordon
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -84,13 +86,15 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 		switch {
 		case !known:
 			out = append(out, store.Created{UnknownAction: true})
+		case item.Pinned != 0 && !slices.ContainsFunc(f.workers, func(w store.WorkerRow) bool { return w.ID == item.Pinned }):
+			out = append(out, store.Created{UnknownWorker: true})
 		case at >= 0:
 			out = append(out, store.Created{ID: f.rows[at].ID, Existed: true})
 		default:
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
 				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
-				Status: execution.Requested, Created: time.Unix(1e9, 0),
+				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
 			})
 			out = append(out, store.Created{ID: id})
 		}
@@ -128,6 +132,26 @@ func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cance
 		return nil, err
 	}
 	return answers, nil
+}
+
+func (f *fakeStore) Workers(context.Context) ([]store.WorkerRow, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.workers), f.fail()
+}
+
+func (f *fakeStore) SetCordon(_ context.Context, c store.Cordon) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return false, err
+	}
+	f.cordons = append(f.cordons, c)
+	at := slices.IndexFunc(f.workers, func(w store.WorkerRow) bool { return w.ID == c.Worker })
+	if at >= 0 {
+		f.workers[at].Cordoned, f.workers[at].CordonReason = c.On, c.Reason
+	}
+	return at >= 0, nil
 }
 
 // bundle is a server over a fake store that knows one action.

@@ -43,6 +43,7 @@ const (
 	typeNotFound       = "urn:handoff:problem:not-found"
 	typeMethod         = "urn:handoff:problem:method-not-allowed"
 	typeUnknownAction  = "urn:handoff:problem:unknown-action"
+	typeUnknownWorker  = "urn:handoff:problem:unknown-worker"
 	typeInvalidAction  = "urn:handoff:problem:invalid-action"
 	typeKeyReused      = "urn:handoff:problem:idempotency-key-reused"
 	typeUnavailable    = "urn:handoff:problem:unavailable"

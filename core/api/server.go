@@ -78,6 +78,11 @@ func NewServer(o Options) *Server {
 		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
 		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
 		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
+		"/api/v1/workers":                   {http.MethodGet: s.listWorkers},
+		"/api/v1/workers/{id}":              {http.MethodGet: s.getWorker},
+		"/api/v1/workers/{id}/cordon":       {http.MethodPost: s.cordonWorker},
+		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: s.uncordonWorker},
+		"/api/v1/workers/{id}/drain":        {http.MethodPost: s.drainWorker},
 	}
 	for path, m := range paths {
 		mux.Handle(path, s.authorized(m))

@@ -20,6 +20,8 @@ type executionView struct {
 	Incarnation *int64 `json:"incarnation"`
 	Epoch       int64  `json:"epoch"`
 	Dispatches  int    `json:"dispatches"`
+	// PinnedWorker is the only worker that may run it.
+	PinnedWorker *int64 `json:"pinned_worker"`
 
 	Result        *resultView `json:"result"`
 	FailureReason *string     `json:"failure_reason"`
@@ -56,6 +58,7 @@ func view(e *execution.Execution) executionView {
 	v := executionView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Parameters: e.Parameters, Status: e.Status.String(),
 		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
+		PinnedWorker:      number(int64(e.Pinned)),
 		FailureReason:     name(e.FailureReason.String()),
 		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
 		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.Action.Ref, e.IdempotencyKey)),

@@ -36,6 +36,7 @@ type Config struct {
 	Worker       Worker       `yaml:"worker"`
 	MessageQueue MessageQueue `yaml:"message_queue"`
 	Retry        Retry        `yaml:"retry"`
+	Health       Health       `yaml:"health"`
 }
 
 // Executor configures the executor's parts.
@@ -68,6 +69,9 @@ type Executor struct {
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
+	// HealthCheckInterval is the period of the probes of workers, and how long an unhealthy worker is
+	// left alone after a failure before one execution may try whether it has recovered.
+	HealthCheckInterval time.Duration `yaml:"health_check_interval"`
 	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
 	BatchSize int `yaml:"batch_size"`
 }
@@ -163,6 +167,7 @@ func Default(p Profile) Config {
 			BrakeMinWorkers:      4,
 			ConfirmTimeout:       10 * time.Second,
 			StatementTimeout:     5 * time.Second,
+			HealthCheckInterval:  30 * time.Second,
 			BatchSize:            100,
 		},
 		Worker: Worker{
@@ -182,7 +187,8 @@ func Default(p Profile) Config {
 			ReconnectMin:     250 * time.Millisecond,
 			ReconnectMax:     5 * time.Second,
 		}},
-		Retry: Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2},
+		Retry:  Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2},
+		Health: defaultHealth(),
 	}
 	if p == Documented {
 		c.Profile = Documented

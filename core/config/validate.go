@@ -27,6 +27,7 @@ func (c Config) Validate() []Problem {
 	v.worker(c.Worker)
 	v.queue(c)
 	v.retry(c.Retry)
+	v.health(c.Health)
 	return v.problems
 }
 
@@ -51,6 +52,7 @@ func (v *validation) executor(c Config) {
 	v.positive("executor.claim_expiry", e.ClaimExpiry)
 	v.positive("executor.confirm_timeout", e.ConfirmTimeout)
 	v.positive("executor.statement_timeout", e.StatementTimeout)
+	v.positive("executor.health_check_interval", e.HealthCheckInterval)
 	if e.UnschedulableGrace < 0 {
 		v.refuse("executor.unschedulable_grace", "is %v, must not be negative", e.UnschedulableGrace)
 	}

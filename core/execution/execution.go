@@ -84,6 +84,8 @@ type Execution struct {
 	// Avoid is the worker that failed this execution or its predecessor last; another one is
 	// preferred while one fits.
 	Avoid WorkerID
+	// Pinned is the only worker that may run the execution and its retries, 0 for any.
+	Pinned WorkerID
 
 	DispatchDeadline time.Time
 	RunDeadline      time.Time

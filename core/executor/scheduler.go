@@ -102,7 +102,7 @@ func (s *scheduler) pass() (more bool, err error) {
 		return false, err
 	}
 	c := s.config.Executor
-	fleet := newFleet(workers, c.DispatchAhead, s.host.Uint64N)
+	fleet := newFleet(workers, s.config, s.probes, s.host.Uint64N)
 	demands := fleet.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -115,16 +115,19 @@ func (s *scheduler) pass() (more bool, err error) {
 	}
 	var dispatches []store.Dispatch
 	var parks []store.Park
+	passedOver := false
 	for i := range rows {
 		row := &rows[i]
-		if w := fleet.choose(row); w != nil {
-			dispatches = append(dispatches, s.dispatch(row, w))
-		} else {
-			parks = append(parks, s.park(row, fleet))
+		if at, limit := fleet.choose(row); at >= 0 {
+			dispatches = append(dispatches, s.dispatch(row, &workers[at], limit))
+			continue
 		}
+		parks = append(parks, s.park(row, fleet))
+		// A pinned row that waits for its worker has taken the place of one that could go.
+		passedOver = passedOver || row.Pinned != 0
 	}
 	placed, err := s.handOff(dispatches)
-	more = len(rows) >= c.BatchSize || placed > 0 && anyFilled(demands, rows)
+	more = len(rows) >= c.BatchSize || (placed > 0 || passedOver) && anyFilled(demands, rows)
 	return more, errors.Join(err, s.giveBack(parks))
 }
 
@@ -146,12 +149,12 @@ func anyFilled(demands []store.Demand, rows []execution.Execution) bool {
 	return false
 }
 
-func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store.Dispatch {
+func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {
 	timeout := s.config.Executor.DispatchTimeout
 	if row.Action.DispatchTimeout > 0 {
 		timeout = row.Action.DispatchTimeout
 	}
-	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout}
+	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout, Limit: limit}
 }
 
 // park decides what becomes of a row that no worker can take now. Being overloaded is not a
@@ -159,14 +162,14 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow) store
 func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
-	if f.fitting(row.Action.Runtime) > 0 || s.client.ConnectedFor() < s.reunion() {
+	if f.fitting(row) > 0 || s.client.ConnectedFor() < s.reunion() {
 		return p
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
 	p.Patience = 2*c.ReconcileInterval + c.StatementTimeout
 	p.Result = execution.Result{
-		Error: "No workers available", Message: f.explain(row.Action.Runtime), FailedBy: execution.Scheduler,
+		Error: "No workers available", Message: f.explain(row), FailedBy: execution.Scheduler,
 	}
 	return p
 }

@@ -2,23 +2,75 @@ package executor
 
 import (
 	"fmt"
+	"strings"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
 
-// fleet is the workers as the database counted them, less what this pass has placed since.
+// fleet is the workers as the database counted them, less what this pass has placed since, and what
+// their evidence says of them.
 type fleet struct {
-	workers []store.WorkerRow
-	ahead   int
-	draw    func(uint64) uint64
+	workers   []store.WorkerRow
+	standings []standing
+	// best is the best health among the workers that fit a runtime.
+	best  map[string]execution.Health
+	ahead int
+	draw  func(uint64) uint64
 }
 
-func newFleet(workers []store.WorkerRow, ahead int, draw func(uint64) uint64) *fleet {
-	return &fleet{workers: workers, ahead: ahead, draw: draw}
+func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *fleet {
+	f := &fleet{
+		workers: workers, standings: make([]standing, len(workers)), best: make(map[string]execution.Health),
+		ahead: c.Executor.DispatchAhead, draw: draw,
+	}
+	for i := range workers {
+		w := &workers[i]
+		f.standings[i] = judge(w, c, found.unreachable(w.Incarnation))
+		for _, r := range w.Runtimes {
+			if !w.Fits(r) {
+				continue
+			}
+			if best, known := f.best[r]; !known || f.standings[i].health < best {
+				f.best[r] = f.standings[i].health
+			}
+		}
+	}
+	return f
 }
 
-func (f *fleet) room(w *store.WorkerRow) int { return max(0, w.Capacity+f.ahead-w.Load) }
+// quarantined says that a worker is left alone but for a trial. The last ones never are: where every
+// worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
+// at all (flaw D44).
+func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
+	return f.standings[i].health == execution.Unhealthy && f.best[runtime] != execution.Unhealthy && pinned != f.workers[i].ID
+}
+
+// limit is how many rows a worker may hold: its capacity and what is dispatched ahead of it, or one for
+// a trial.
+func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
+	if !f.quarantined(i, runtime, pinned) {
+		return f.workers[i].Capacity + f.ahead
+	}
+	if f.standings[i].trial {
+		return 1
+	}
+	return 0
+}
+
+// room is how much more a worker may be given.
+func (f *fleet) room(i int, runtime string, pinned execution.WorkerID) int {
+	return max(0, f.limit(i, runtime, pinned)-f.workers[i].Load)
+}
+
+// rank orders by health. A trial comes with the healthy, or it would never come while others have room.
+func (f *fleet) rank(i int, runtime string) execution.Health {
+	if f.standings[i].trial && f.best[runtime] != execution.Unhealthy {
+		return execution.Healthy
+	}
+	return f.standings[i].health
+}
 
 // demands asks for as many rows of each runtime as its fitting workers have room for. A runtime
 // whose workers are full is named with no demand, so that nothing of it is claimed.
@@ -37,78 +89,105 @@ func (f *fleet) demands(most int) []store.Demand {
 				index[r] = at
 				demands = append(demands, store.Demand{Runtime: r})
 			}
-			demands[at].Limit = min(most, demands[at].Limit+f.room(w))
+			demands[at].Limit = min(most, demands[at].Limit+f.room(i, r, 0))
 		}
 	}
 	return demands
 }
 
-// fitting counts the workers that may be given an execution of this runtime, full or not.
-func (f *fleet) fitting(runtime string) (n int) {
+// fits says that a worker may be given a row, full or not.
+func (f *fleet) fits(i int, row *execution.Execution) bool {
+	w := &f.workers[i]
+	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
+}
+
+// fitting counts the workers that may be given a row, full or not.
+func (f *fleet) fitting(row *execution.Execution) (n int) {
 	for i := range f.workers {
-		if f.workers[i].Fits(runtime) {
+		if f.fits(i, row) {
 			n++
 		}
 	}
 	return n
 }
 
-// choose takes the fitting worker with the smallest load that has room, one of several by lot, and
-// counts the row as placed. The worker that the row should avoid is only taken when no other fits.
-// It returns nil when nobody has room.
-func (f *fleet) choose(row *execution.Execution) *store.WorkerRow {
-	var best *store.WorkerRow
-	var ties uint64
-	better := func(w *store.WorkerRow) bool {
-		if avoid, bestAvoid := w.ID == row.Avoid, best.ID == row.Avoid; avoid != bestAvoid {
-			return bestAvoid
+// choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
+// one with the smallest load by the database's own count (flaw D42), one of several by lot, and counts
+// the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
+// how many rows the chosen one may hold; -1 for the worker says that nobody has room.
+func (f *fleet) choose(row *execution.Execution) (worker, limit int) {
+	runtime := row.Action.Runtime
+	best, ties := -1, uint64(0)
+	// order is negative if a is to be preferred to b.
+	order := func(a, b int) int {
+		wa, wb := &f.workers[a], &f.workers[b]
+		if avoid := wa.ID == row.Avoid; avoid != (wb.ID == row.Avoid) {
+			if avoid {
+				return 1
+			}
+			return -1
 		}
-		return w.Load < best.Load
-	}
-	equal := func(w *store.WorkerRow) bool {
-		return w.Load == best.Load && (w.ID == row.Avoid) == (best.ID == row.Avoid)
+		if ra, rb := f.rank(a, runtime), f.rank(b, runtime); ra != rb {
+			return int(ra) - int(rb)
+		}
+		return wa.Load - wb.Load
 	}
 	for i := range f.workers {
-		w := &f.workers[i]
-		if !w.Fits(row.Action.Runtime) || f.room(w) == 0 {
+		if !f.fits(i, row) || f.room(i, runtime, row.Pinned) == 0 {
 			continue
 		}
 		switch {
-		case best == nil || better(w):
-			best, ties = w, 1
-		case equal(w):
+		case best < 0 || order(i, best) < 0:
+			best, ties = i, 1
+		case order(i, best) == 0:
 			// Each of n equals is kept with probability 1/n.
 			if ties++; f.draw(ties) == 0 {
-				best = w
+				best = i
 			}
 		}
 	}
-	if best != nil {
-		best.Load++
+	if best < 0 {
+		return -1, 0
 	}
-	return best
+	f.workers[best].Load++
+	return best, f.limit(best, runtime, row.Pinned)
 }
 
 // explain says how many workers each filter removed, in the order of the filters.
-func (f *fleet) explain(runtime string) string {
-	var noRuntime, inactive, stale, deaf int
+func (f *fleet) explain(row *execution.Execution) string {
+	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy int
+	runtime, pinned := row.Action.Runtime, ""
 	for i := range f.workers {
 		w := &f.workers[i]
+		if w.ID == row.Pinned {
+			pinned = w.Name
+		}
 		switch {
+		case row.Pinned != 0 && w.ID != row.Pinned:
+			others++
 		case !w.Runs(runtime):
 			noRuntime++
 		case w.Lifecycle != execution.Active:
 			inactive++
 		case !w.LeaseValid():
 			stale++
+		case w.Cordoned:
+			cordoned++
 		case !w.ConsumerAlive:
 			deaf++
+		case f.quarantined(i, runtime, row.Pinned):
+			unhealthy++
 		}
 	}
-	text := fmt.Sprintf("of %d workers, %d lack the runtime %q, %d are not active, %d have a stale heartbeat, %d do not consume",
-		len(f.workers), noRuntime, runtime, inactive, stale, deaf)
-	if stale > 0 && deaf == 0 {
-		text = "No workers with fresh heartbeats available: " + text
+	var b strings.Builder
+	if stale > 0 && cordoned+deaf+unhealthy == 0 {
+		b.WriteString("No workers with fresh heartbeats available: ")
 	}
-	return text
+	fmt.Fprintf(&b, "of %d workers, ", len(f.workers))
+	if row.Pinned != 0 {
+		fmt.Fprintf(&b, "%d are not %q, to which it is pinned, ", others, pinned)
+	}
+	fmt.Fprintf(&b, "%d lack the runtime %q, %d are not active, %d have a stale heartbeat, %d are cordoned, %d do not consume, %d are unhealthy",
+		noRuntime, runtime, inactive, stale, cordoned, deaf, unhealthy)
+	return b.String()
 }

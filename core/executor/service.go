@@ -38,6 +38,8 @@ type Service struct {
 	completion *completionListener
 	owners     *ownerWatch
 	outage     *outage
+	prober     Prober
+	probes     *probes
 }
 
 // Options are what a Service is made of.
@@ -51,6 +53,8 @@ type Options struct {
 	Config   config.Config
 	Log      *slog.Logger
 	Recorder telemetry.Recorder
+	// Prober asks workers' health endpoints; nil for no probes.
+	Prober Prober
 	// Topology overrides what the configuration implies; nil for that. Planted flaws use it.
 	Topology *broker.Topology
 }
@@ -68,6 +72,8 @@ func New(o Options) *Service {
 		config:   o.Config,
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
+		prober:   o.Prober,
+		probes:   new(probes),
 	}
 	s.outage = newOutage(o.Config, o.Host.Monotonic())
 	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
@@ -112,6 +118,9 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	if s.recorder.Listens() {
 		parts = append(parts, s.host.Go("figures", func() { s.sampleFigures(ctx) }))
+	}
+	if s.prober != nil && s.config.Health.Enabled {
+		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))

@@ -16,6 +16,8 @@ type NewExecution struct {
 	IdempotencyKey string
 	// Parent is any row of the chain that the execution is a workflow child of; 0 for none.
 	Parent execution.ID
+	// Pinned is the only worker that may run it, 0 for any.
+	Pinned execution.WorkerID
 }
 
 // Created is the outcome of one NewExecution.
@@ -23,10 +25,12 @@ type Created struct {
 	ID execution.ID
 	// Existed says that the idempotency key had been used before.
 	Existed bool
-	// UnknownAction says that nothing was created, because no such action exists.
+	// UnknownAction says that nothing was created, because no such action exists, and UnknownWorker
+	// because the worker that it is pinned to has never registered.
 	UnknownAction bool
 	// UnknownParent says that nothing was created, because the parent does not exist.
 	UnknownParent bool
+	UnknownWorker bool
 }
 
 // Cancellation is what became of a request to cancel a chain. Applied says that it was accepted; Row is
@@ -55,16 +59,46 @@ type WorkerRow struct {
 	Beat uint64
 	// LeaseOverFor is how long ago the lease ended: zero or less while it is valid.
 	LeaseOverFor time.Duration
-	// Load counts the rows that are scheduled at this incarnation or run on it.
-	Load int
+	// Load counts the rows that are scheduled at this incarnation or run on it, Queued those of them
+	// that are scheduled.
+	Load, Queued int
+	// Cordoned says that an operator keeps new work away, CordonReason why.
+	Cordoned     bool
+	CordonReason string
+	// Figures are what the incarnation reported last, as old as they are now.
+	Figures execution.Figures
+	// Expired is how long ago each of the dispatches died of its time to live in the incarnation's
+	// queue, the latest first, a hundred at most. The worker can't report those.
+	Expired []time.Duration
+	// HealthURL is where its health endpoint answers, empty for none.
+	HealthURL string
 }
 
 // LeaseValid says that now ≤ lease_expires_at (flaw D34).
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
-// Fits says whether the worker may be given an execution of this runtime now.
+// Evidence is everything that is known of the worker's failures within the window: what it reports, and
+// the dispatches that died in its queue, which it can't report. Those count as consecutive whatever it
+// ran since: what it picks up says nothing of what it leaves lying.
+func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
+	f := w.Figures
+	for i, ago := range w.Expired {
+		if ago > window {
+			break
+		}
+		if i == 0 && (f.Failed+f.Consecutive == 0 || ago < f.LastFailure) {
+			f.LastFailure = ago
+		}
+		f.Total++
+		f.Failed++
+		f.Consecutive++
+	}
+	return f
+}
+
+// Fits says whether the worker may be given an execution of this runtime now, whatever its health.
 func (w *WorkerRow) Fits(runtime string) bool {
-	if w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive {
+	if w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive || w.Cordoned {
 		return false
 	}
 	return w.Runs(runtime)
@@ -104,6 +138,21 @@ type Dispatch struct {
 	Worker WorkerKey
 	// Timeout is how long the dispatch may wait for its claim.
 	Timeout time.Duration
+	// Limit is how many rows the worker may hold with this one; 0 for any number. It is judged by the
+	// count in the database, so that two executors do not fill one worker twice (flaw D42). Where they
+	// dispatch at the very same moment a real database may count before either.
+	Limit int
+}
+
+// Cordon is an operator's word on a worker's name: it outlives the incarnation.
+type Cordon struct {
+	Worker execution.WorkerID
+	// On cordons, false lifts it.
+	On     bool
+	Reason string
+	// Drain asks the present incarnation, beside the cordon, to drain and stop; its next heartbeat
+	// tells it.
+	Drain bool
 }
 
 // DispatchResult says what became of a Dispatch.
@@ -244,6 +293,8 @@ type Registration struct {
 	Runtimes []string
 	Capacity int
 	Lease    time.Duration
+	// HealthURL is where the worker's health endpoint answers, empty for none.
+	HealthURL string
 }
 
 // Registered is the answer to a Registration.
@@ -262,6 +313,9 @@ type Beat struct {
 	ConsumerAlive bool
 	// Held is the registry: everything from before its claim to after its end.
 	Held []execution.Key
+	// Figures are how the runs of this incarnation ended, Health what its configuration makes of them.
+	Figures execution.Figures
+	Health  execution.Health
 }
 
 // BeatReply is the answer to a heartbeat.
@@ -270,6 +324,8 @@ type BeatReply struct {
 	Lost []execution.Key
 	// Cancel lists what it holds and is asked to end.
 	Cancel []execution.Key
+	// Drain says that an operator wants the worker to drain and stop.
+	Drain bool
 }
 
 // Claim takes ownership of one dispatched epoch.

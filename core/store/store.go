@@ -66,7 +66,7 @@ type Client interface {
 	// PutActions inserts or replaces actions by their ref.
 	PutActions(ctx context.Context, actions []execution.Action) error
 	// Create inserts requested executions. An item whose idempotency key exists returns the row
-	// that it created before; an unknown action is an outcome of that item alone.
+	// that it created before; an unknown action or pinned worker is an outcome of that item alone.
 	//
 	// A child (an item with a parent) waits until the parent's chain has ended and been handled: it
 	// becomes due when the chain completes, and is cancelled otherwise. A chain that has been handled
@@ -84,6 +84,12 @@ type Client interface {
 	// nobody has claimed it, and canceling where somebody runs it. Guard: the chain is open, which is to
 	// say that its last row is not terminal, or may still be followed by a retry. Asking again is harmless.
 	Cancel(ctx context.Context, ids []execution.ID) ([]Cancellation, error)
+
+	// Workers returns every worker with its live load, ordered by id.
+	Workers(ctx context.Context) ([]WorkerRow, error)
+	// SetCordon keeps new work from a worker, by whatever incarnation, or lets it have some again. It
+	// returns false if there is no such worker. What the worker holds is not touched.
+	SetCordon(ctx context.Context, c Cordon) (found bool, err error)
 }
 
 // Executor is what the executor's parts need.
@@ -101,7 +107,7 @@ type Executor interface {
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
-	// with a valid lease and a live consumer.
+	// with a valid lease and a live consumer, not cordoned, and holds less than the limit.
 	Dispatch(ctx context.Context, executor string, ds []Dispatch) ([]DispatchResult, error)
 	// MarkPublished records the broker's confirm for epochs that are still current. Others are
 	// passed over in silence: a worker may have been faster than the confirm.

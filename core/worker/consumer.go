@@ -75,7 +75,8 @@ func (t *tenure) execute(d delivery, e *entry) {
 		return
 	}
 	t.notifier.Changed(broker.Change{Key: e.key, From: execution.Scheduled, To: execution.Running})
-	t.finish(t.run(e, row, sent))
+	f := t.run(e, row, sent)
+	t.finish(f, t.host.Monotonic()-sent)
 }
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an

@@ -42,7 +42,8 @@ func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) sto
 	})
 	if err != nil {
 		t.held.stopped(e)
-		f.Reason = execution.Transient
+		// The worker's own machine is at fault, so no reason that an action can give.
+		f.Reason = execution.WorkerUnavailable
 		f.Result.Error, f.Result.Message = "Action could not be started", err.Error()
 		return f
 	}
@@ -103,7 +104,9 @@ func cancelled(f store.Finish) store.Finish {
 // finish writes the end of a run, as often as it takes to get an answer: until then the result is
 // nowhere else. It goes on after the tenure has ended, because the row may still be this
 // incarnation's; if not, the write is refused, and the result is kept for inspection.
-func (t *tenure) finish(f store.Finish) {
+//
+// What was written counts for the worker's health: a refused result is somebody else's verdict.
+func (t *tenure) finish(f store.Finish, took time.Duration) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false
 	for {
@@ -119,6 +122,7 @@ func (t *tenure) finish(f store.Finish) {
 				t.keepRefused(f, row)
 				return
 			}
+			t.record.ended(f.Reason, took)
 			t.notifier.Changed(broker.Change{Key: f.Key, From: execution.Running, To: f.To})
 			return
 		}

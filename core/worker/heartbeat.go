@@ -41,10 +41,12 @@ func (t *tenure) beat(ctx context.Context) {
 func (t *tenure) beatOnce(consuming bool) error {
 	number, held := t.held.nextBeat()
 	sent := t.host.Monotonic()
+	figures := t.record.figures()
 	var reply store.BeatReply
 	err := t.db(func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
+			Figures: figures, Health: t.config.Health.Of(figures, 0),
 		})
 		return err
 	})
@@ -55,6 +57,9 @@ func (t *tenure) beatOnce(consuming bool) error {
 		_, kill := t.lease.deadline()
 		t.held.extend(kill)
 	}
+	if reply.Drain {
+		t.askToStop()
+	}
 	for _, key := range reply.Lost {
 		t.log.LogAttrs(context.Background(), slog.LevelWarn, "execution lost, ending its action",
 			slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
@@ -64,6 +69,19 @@ func (t *tenure) beatOnce(consuming bool) error {
 		t.cancel(key)
 	}
 	return nil
+}
+
+// askToStop begins the drain that an operator wants. The word comes again with every heartbeat until
+// the worker drains; only the first counts.
+func (t *tenure) askToStop() {
+	t.mu.Lock()
+	first := !t.asked
+	t.asked = true
+	t.mu.Unlock()
+	if first {
+		t.log.LogAttrs(context.Background(), slog.LevelInfo, "an operator drains this worker")
+		t.ending.Set()
+	}
 }
 
 func (t *tenure) setLifecycle(to execution.Lifecycle) error {

@@ -29,6 +29,7 @@ import (
 type Service struct {
 	name     string
 	runtimes []string
+	health   string
 	host     host.Host
 	store    store.Worker
 	broker   broker.Broker
@@ -53,13 +54,15 @@ type Options struct {
 	// Name identifies the worker across restarts; no two live processes may share it.
 	Name     string
 	Runtimes []string
-	Host     host.Host
-	Store    store.Worker
-	Broker   broker.Broker
-	Runner   Runner
-	Config   config.Config
-	Log      *slog.Logger
-	Recorder telemetry.Recorder
+	// HealthURL is where executors find the worker's health endpoint; empty for none.
+	HealthURL string
+	Host      host.Host
+	Store     store.Worker
+	Broker    broker.Broker
+	Runner    Runner
+	Config    config.Config
+	Log       *slog.Logger
+	Recorder  telemetry.Recorder
 	// Topology overrides what the configuration implies; nil for that. Planted flaws use it.
 	Topology func(execution.WorkerID) broker.Topology
 }
@@ -73,7 +76,7 @@ func New(o Options) *Service {
 		}
 	}
 	return &Service{
-		name: o.Name, runtimes: o.Runtimes, host: o.Host, store: o.Store, broker: o.Broker, runner: o.Runner,
+		name: o.Name, runtimes: o.Runtimes, health: o.HealthURL, host: o.Host, store: o.Store, broker: o.Broker, runner: o.Runner,
 		config: o.Config, log: o.Log.With(slog.String("worker", o.Name)), recorder: o.Recorder, topology: topology,
 		process: o.Host.Uint64N(1<<63) + 1,
 	}
@@ -82,7 +85,8 @@ func New(o Options) *Service {
 // ErrSuperseded is returned by Run when another process registered the same name.
 var ErrSuperseded = store.ErrSuperseded
 
-// Run works until ctx ends and everything that was claimed has been finished or ended: nil then. It
+// Run works until ctx ends, or an operator asks for a drain, and everything that was claimed has been
+// finished or ended: nil then. It
 // returns ErrSuperseded, after ending its actions, when another process took its name; it never
 // registers again after that, because two processes that do would take the name from each other for
 // ever.
@@ -101,7 +105,7 @@ func (s *Service) Run(ctx context.Context) error {
 		switch {
 		case why == endSuperseded:
 			return ErrSuperseded
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || t.askedToStop():
 			return nil
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "tenure ended, registering anew", slog.String("why", why.String()))
@@ -132,6 +136,7 @@ func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.
 		err := s.db(func(ctx context.Context) (err error) {
 			registered, err = s.store.Register(ctx, store.Registration{
 				Process: s.process, Attempt: s.attempt, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
+				HealthURL: s.health,
 			})
 			return err
 		})

@@ -35,6 +35,7 @@ type tenure struct {
 	key    store.WorkerKey
 	lease  *lease
 	held   *registry
+	record *record
 	client *broker.Client
 	// ending wakes serve when the tenure ends early or a stop is asked for, beatNow the heartbeat
 	// when it has something to tell.
@@ -44,6 +45,8 @@ type tenure struct {
 	mu       sync.Mutex
 	over     end
 	draining bool
+	// asked says that an operator wants the worker to drain and stop.
+	asked bool
 	// consumer is nil while the worker would not receive a dispatch.
 	consumer broker.Consumer
 	// leftover was received while draining: its epochs are given back before it is acknowledged.
@@ -58,6 +61,7 @@ type delivery struct {
 func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
 	return &tenure{
 		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host),
+		record: newRecord(s.host, s.config.Health.Window),
 		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.log),
 		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(),
 	}
@@ -113,6 +117,13 @@ func (t *tenure) endEarly(why end) {
 	}
 	t.held.close(reason, grace)
 	t.ending.Set()
+}
+
+// askedToStop says that an operator asked for the drain with which the tenure ended.
+func (t *tenure) askedToStop() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.asked
 }
 
 func (t *tenure) ended() end {

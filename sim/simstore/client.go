@@ -173,11 +173,15 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		}
 		parent = r.Chain()
 	}
+	if item.Pinned != 0 && db.WorkerName(item.Pinned) == "" {
+		return store.Created{UnknownWorker: true}
+	}
 	if s.malformed(item.Parameters) {
 		return store.Created{}
 	}
 	id := s.insert(execution.Execution{
 		Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
+		Pinned: item.Pinned,
 	}, execution.API)
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id
@@ -204,7 +208,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	created := history.Event{
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
 		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
-		Action: r.Action.Ref, Key: r.IdempotencyKey,
+		Action: r.Action.Ref, Key: r.IdempotencyKey, Worker: r.Pinned, Text: r.Action.Runtime,
 	}
 	if r.AwaitsParent {
 		created.Related = r.Parent

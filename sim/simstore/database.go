@@ -88,8 +88,10 @@ type row struct {
 
 // worker is what survives the incarnations of a name.
 type worker struct {
-	name    string
-	current execution.Incarnation
+	name         string
+	current      execution.Incarnation
+	cordoned     bool
+	cordonReason string
 }
 
 // incarnation is one registration.
@@ -102,6 +104,14 @@ type incarnation struct {
 	beat          uint64
 	consumerAlive bool
 	load          int
+	queued        int
+	healthURL     string
+	// figures are as they were at reported.
+	figures  execution.Figures
+	reported time.Time
+	// expired are the last dispatches that died of their time to live, the latest last.
+	expired []time.Time
+	drain   bool
 	// process and attempt are its registration's.
 	process, attempt uint64
 }

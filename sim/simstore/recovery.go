@@ -125,6 +125,9 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
 	}
+	if rc.Ground == store.DeadLettered && rc.Reason == execution.QueueTimeout {
+		s.blame(r.Incarnation)
+	}
 	counts := 0
 	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
@@ -199,7 +202,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
 				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
-				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent,
+				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned,
 			}, execution.RetryManager)
 			db.retries[key] = id
 		}

@@ -9,22 +9,6 @@ import (
 	"handoff/core/store"
 )
 
-// Workers implements store.Executor.
-func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
-		for i := range s.db.workers {
-			w := &s.db.workers[i]
-			inc := s.db.incarnation(w.current)
-			found = append(found, store.WorkerRow{
-				WorkerKey: store.WorkerKey{ID: execution.WorkerID(i + 1), Incarnation: w.current},
-				Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
-				ConsumerAlive: inc.consumerAlive, Beat: inc.beat, LeaseOverFor: since(s.now, inc.leaseExpires), Load: inc.load,
-			})
-		}
-		return found
-	})
-}
-
 // ClaimForScheduling implements store.Executor.
 func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
 	return ask(ctx, c, func(s *step) (claimed []execution.Execution) {
@@ -106,7 +90,7 @@ func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult
 		return store.DispatchResult{Outcome: refusal(r)}
 	}
 	inc := s.current(d.Worker)
-	if inc == nil || inc.lifecycle != execution.Active || s.now.After(inc.leaseExpires) || !inc.consumerAlive {
+	if inc == nil || !s.takes(inc) || d.Limit > 0 && inc.load >= d.Limit {
 		return store.DispatchResult{Outcome: refusal(r), WorkerUnfit: true}
 	}
 	s.move(r, execution.Scheduled, execution.Scheduler, execution.NoReason, func(r *row) {
@@ -117,6 +101,11 @@ func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult
 		r.UnschedulableSince = time.Time{}
 	})
 	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: r.Execution}}
+}
+
+// takes says that an incarnation may be given work.
+func (s *step) takes(inc *incarnation) bool {
+	return inc.lifecycle == execution.Active && !s.now.After(inc.leaseExpires) && inc.consumerAlive && !s.db.workers[inc.worker-1].cordoned
 }
 
 // current returns the incarnation if it is the newest of its worker; nil otherwise.

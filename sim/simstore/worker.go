@@ -2,6 +2,7 @@ package simstore
 
 import (
 	"context"
+	"strings"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -73,11 +74,12 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 		}
 		db.incarnations = append(db.incarnations, incarnation{
 			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
-			process: g.Process, attempt: g.Attempt,
+			process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
 		db.emit(history.Event{
 			Kind: history.WorkerRegistered, Process: s.process, Worker: id, Incarnation: w.current, Due: db.sinceStart(s.after(g.Lease)),
+			Limit: int64(g.Capacity), Text: strings.Join(g.Runtimes, " "),
 		})
 		return store.Registered{WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current}}, nil
 	})
@@ -121,9 +123,11 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			inc.leaseExpires = s.after(b.Lease)
 			s.db.emit(history.Event{
 				Kind: history.HeartbeatRenewed, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
-				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires),
+				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires), Limit: one(b.ConsumerAlive),
 			})
+			s.report(inc, &b)
 		}
+		reply.Drain = inc.drain && inc.lifecycle < execution.Draining
 		for _, key := range b.Held {
 			if r := s.db.row(key.ID); r != nil && (r.Epoch != key.Epoch || r.Incarnation != b.Incarnation || r.Status.Terminal()) {
 				reply.Lost = append(reply.Lost, key)
@@ -135,6 +139,13 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		s.endUnheld(b)
 		return reply, nil
 	})
+}
+
+func one(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // endUnheld ends what the database believes this incarnation to run and it does not.

@@ -44,6 +44,9 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	oldWorker, oldIncarnation := r.Worker, r.Incarnation
 	if inc := db.incarnation(r.Incarnation); inc != nil && (from == execution.Scheduled || from.Claimed()) {
 		inc.load--
+		if from == execution.Scheduled {
+			inc.queued--
+		}
 	}
 	db.unlink(int32(r.ID - 1))
 	if from == execution.Requested {
@@ -58,6 +61,9 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	}
 	if inc := db.incarnation(r.Incarnation); inc != nil && (to == execution.Scheduled || to.Claimed()) {
 		inc.load++
+		if to == execution.Scheduled {
+			inc.queued++
+		}
 	}
 	db.push(listOf(to, !r.OrchestratedAt.IsZero()), int32(r.ID-1))
 	if to == execution.Requested {

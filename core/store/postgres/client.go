@@ -110,11 +110,12 @@ func nothing(pgx.Rows) error { return nil }
 // seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
 const insertExecutions = `
 with asked as materialized (
-    select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[]) with ordinality as a(ref, parameters, key, parent, waits, n)
+    select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 seen as materialized (
-    select a.n, a.parameters, a.key, a.parent, a.waits, old.id as existing, t.*
+    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, old.id as existing,
+           a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
       from asked a
       left join action t on t.ref = a.ref
       left join execution old on old.idempotency_key = a.key
@@ -122,25 +123,26 @@ seen as materialized (
 ),
 fresh as materialized (
     select nextval(pg_get_serial_sequence('execution', 'id')) as new_id, s.*
-      from seen s where s.existing is null and s.id is not null
+      from seen s where s.existing is null and s.id is not null and not s.lost
 ),
 inserted as (
     insert into execution (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
-        parent, parameters, idempotency_key, created, due_at, written_by
+        parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by
     )
     select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries, f.concurrency,
-           f.parent, f.parameters::json, f.key, c.now, case when f.waits then 'infinity' else c.now end, 'api'
+           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api'
       from fresh f cross join clock c
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
     returning id
 )
-select s.n, s.existing as id, s.existing is not null as existed, false as is_new from seen s where s.existing is not null or s.id is null
+select s.n, s.existing as id, s.existing is not null as existed, false as is_new, s.lost
+  from seen s where s.existing is not null or s.id is null or s.lost
 union all
-select f.n, f.new_id, false, true from fresh f
+select f.n, f.new_id, false, true, false from fresh f
 union all
-select 0, i.id, false, true from inserted i`
+select 0, i.id, false, true, false from inserted i`
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -193,9 +195,10 @@ type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, s
 func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys []*string
-	var parents []*int64
+	var parents, pinned []*int64
 	var waits []bool
 	for i := range items {
+		pinned = append(pinned, idOrNull(int64(items[i].Pinned)))
 		refs = append(refs, items[i].ActionRef)
 		parameters = append(parameters, jsonOrNull(items[i].Parameters))
 		keys = append(keys, orNull(items[i].IdempotencyKey))
@@ -207,8 +210,8 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 	scan := func(rows pgx.Rows) error {
 		var n int
 		var id *int64
-		var existed, isNew bool
-		if err := rows.Scan(&n, &id, &existed, &isNew); err != nil {
+		var existed, isNew, lost bool
+		if err := rows.Scan(&n, &id, &existed, &isNew, &lost); err != nil {
 			return err
 		}
 		switch {
@@ -221,11 +224,11 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 			results[n-1] = store.Created{ID: execution.ID(*id), Existed: true}
 		default:
 			delete(fresh, n-1)
-			results[n-1] = store.Created{UnknownAction: true}
+			results[n-1] = store.Created{UnknownAction: !lost, UnknownWorker: lost}
 		}
 		return nil
 	}
-	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits); err != nil {
+	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned); err != nil {
 		return err
 	}
 	var overtaken []int

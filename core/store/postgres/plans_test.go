@@ -70,10 +70,10 @@ func hotStatements() []hot {
 	var now *time.Time
 	all := []hot{
 		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses}, batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none}, batch},
 		{"Workers", selectWorkers, []any{now}, 4000},
 		{"ClaimForScheduling", claimForScheduling, []any{now, "e", time.Minute, []string{"runtime1"}, []int64{100}, int64(100)}, 400},
-		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero}, batch},
+		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero}, batch},
 		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},

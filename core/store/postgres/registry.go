@@ -25,8 +25,8 @@ with superseded as (
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 registered as (
-    insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at)
-    select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now from clock c
+    insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at, health_url)
+    select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now, $10 from clock c
 )
 update worker set incarnation = $3 where id = $2`
 
@@ -58,7 +58,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 		}
 		// A process draws its number from all 64 bits; the column keeps the bits.
 		_, err := tx.Exec(ctx, insertIncarnation, s.now(), id, incarnation, current, int64(g.Process), int64(g.Attempt), //nolint:gosec // see above
-			runtimes, g.Capacity, g.Lease)
+			runtimes, g.Capacity, g.Lease, g.HealthURL)
 		registered.WorkerKey = store.WorkerKey{ID: execution.WorkerID(id), Incarnation: execution.Incarnation(incarnation)}
 		return err
 	})
@@ -72,7 +72,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 type standing struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
-	leaseValid                  bool
+	leaseValid, drain           bool
 }
 
 // refusal is nil for an incarnation that may act.
@@ -90,7 +90,7 @@ func (st standing) refusal() error {
 
 const selectStanding = `
 select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.process,
-       coalesce($3::timestamptz, clock_timestamp()) <= i.lease_expires_at
+       coalesce($3::timestamptz, clock_timestamp()) <= i.lease_expires_at, i.drain_requested
   from worker_incarnation i
   join worker w on w.id = i.worker
   join worker_incarnation newest on newest.incarnation = w.incarnation
@@ -99,7 +99,7 @@ select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.proc
 func (s *Store) standing(ctx context.Context, q queryer, w store.WorkerKey) (st standing, err error) {
 	err = read(ctx, q, func(rows pgx.Rows) error {
 		var lifecycle string
-		if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid); err != nil {
+		if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain); err != nil {
 			return err
 		}
 		st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
@@ -145,7 +145,11 @@ const renew = `
 update worker_incarnation
    set beat = $3, consumer_alive = $4,
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
-       lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $5::interval
+       lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $5::interval,
+       capabilities = jsonb_build_object('health', jsonb_build_object(
+           'status', $6::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
+           'total_executions', $7::bigint, 'failed_executions', $8::bigint, 'consecutive_failures', $9::bigint,
+           'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $10::interval, 'average_execution_time_ms', $11::float8))
  where incarnation = $2 and beat < $3`
 
 const selectLost = `
@@ -185,9 +189,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		if err := st.refusal(); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, renew, s.now(), int64(b.Incarnation), int64(b.Number), b.ConsumerAlive, b.Lease); err != nil {
+		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
+		if _, err := tx.Exec(ctx, renew, arguments...); err != nil {
 			return err
 		}
+		reply.Drain = st.drain && st.lifecycle < execution.Draining
 		ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
 		for i, key := range b.Held {
 			ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)

@@ -17,7 +17,7 @@ import (
 // rowColumns are the columns of execution that make an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
-	worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline result failure_reason
+	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
 	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at`)
@@ -42,7 +42,8 @@ type record struct {
 	cancelRequested, canceling      pgtype.Timestamptz
 	parameters, result              []byte
 	status                          string
-	worker, incarnation, avoid      pgtype.Int8
+	worker, incarnation             pgtype.Int8
+	avoid, pinned                   pgtype.Int8
 	epoch                           int64
 	dispatches, retryCount          int
 	reason, retryReason             pgtype.Text
@@ -59,7 +60,7 @@ type record struct {
 func (r *record) targets(before ...any) []any {
 	return append(before,
 		&r.id, &r.ref, &r.runtime, &r.entrypoint, &r.timeout, &r.dispatchTimeout, &r.maxRetries, &r.concurrency, &r.parameters, &r.status,
-		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
+		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.pinned, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
 		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
 		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated,
@@ -93,7 +94,7 @@ func (r *record) execution() (execution.Execution, error) {
 		},
 		Parameters: r.parameters, Status: status,
 		Worker: execution.WorkerID(r.worker.Int64), Incarnation: execution.Incarnation(r.incarnation.Int64), Epoch: execution.Epoch(r.epoch),
-		Dispatches: r.dispatches, Avoid: execution.WorkerID(r.avoid.Int64),
+		Dispatches: r.dispatches, Avoid: execution.WorkerID(r.avoid.Int64), Pinned: execution.WorkerID(r.pinned.Int64),
 		DispatchDeadline: moment(r.dispatchDeadline), RunDeadline: moment(r.runDeadline),
 		Result: result, FailureReason: reason,
 		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: moment(r.retryAt),
@@ -236,6 +237,13 @@ func orNull(s string) *string {
 	return &s
 }
 
+func idOrNull(id int64) *int64 {
+	if id == 0 {
+		return nil
+	}
+	return &id
+}
+
 func jsonOrNull(raw json.RawMessage) *string {
 	if len(raw) == 0 {
 		return nil
@@ -245,13 +253,6 @@ func jsonOrNull(raw json.RawMessage) *string {
 }
 
 func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }
-
-func idOrNull(id int64) *int64 {
-	if id == 0 {
-		return nil
-	}
-	return &id
-}
 
 func positive(n int) *int32 {
 	if n <= 0 {

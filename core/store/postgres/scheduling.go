@@ -2,47 +2,14 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"handoff/core/execution"
 	"handoff/core/store"
 )
 
 type outcome = store.Outcome
-
-const selectWorkers = `
-with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
-select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i.consumer_alive, i.beat,
-       (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint as over_for,
-       (select count(*) from execution e
-         where e.incarnation = w.incarnation and e.status in ('scheduled', 'running', 'canceling')) as load
-  from clock c, worker w
-  join worker_incarnation i on i.incarnation = w.incarnation
- order by w.id`
-
-// Workers implements store.Executor.
-func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	var found []store.WorkerRow
-	err := s.query(ctx, "reading workers", func(rows pgx.Rows) error {
-		var w store.WorkerRow
-		var lifecycle string
-		var overFor int64
-		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
-			&overFor, &w.Load); err != nil {
-			return err
-		}
-		w.Lifecycle = lifecycleNamed(lifecycle)
-		w.LeaseOverFor = time.Duration(overFor) * time.Microsecond
-		found = append(found, w)
-		return nil
-	}, selectWorkers, s.now())
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}
 
 func lifecycleNamed(name string) execution.Lifecycle {
 	for l := execution.Starting; l <= execution.Lost; l++ {
@@ -185,11 +152,19 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 // A worker that is active is also the newest of its name: registering ends the older one.
 var dispatch = text(`
 with asked as materialized (
-    select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[])
-        with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, n)
+    select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
+        with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, ask_limit, n)
 ),
 owner as materialized (
-    select i.* from worker_incarnation i where i.incarnation = any($6::bigint[]) order by i.incarnation for share
+    select i.*, w.cordoned_at is not null as cordoned
+      from worker w join worker_incarnation i on i.worker = w.id
+     where i.incarnation = any($6::bigint[]) order by i.incarnation for share
+),
+held as materialized (
+    select e.incarnation, count(*) as load from execution e
+     where e.incarnation = any($6::bigint[]) and e.status in ('scheduled', 'running', 'canceling')
+       and (select count(*) from owner) >= 0
+     group by e.incarnation
 ),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id
@@ -197,12 +172,20 @@ locked as materialized (
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
-judged as materialized (
+able as materialized (
     select l.*, c.now,
            l.status = 'scheduling' and l.epoch = l.ask_epoch and l.scheduling_by = $2 as holds,
-           coalesce(o.worker = l.ask_worker and o.lifecycle = 'active' and c.now <= o.lease_expires_at and o.consumer_alive, false) as fit
+           coalesce(o.worker = l.ask_worker and o.lifecycle = 'active' and c.now <= o.lease_expires_at
+                    and o.consumer_alive and not o.cordoned, false) as able
       from locked l cross join clock c
       left join owner o on o.incarnation = l.ask_incarnation
+),
+judged as materialized (
+    select a.*,
+           a.able and (a.ask_limit = 0 or a.ask_limit >= coalesce(h.load, 0)
+               + count(*) filter (where a.holds and a.able) over (partition by a.ask_incarnation order by a.n)) as fit
+      from able a
+      left join held h on h.incarnation = a.ask_incarnation
 ),
 moved as (
     update execution e
@@ -226,15 +209,17 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 		run: func(ctx context.Context, ds []store.Dispatch, results []store.DispatchResult) error {
 			var ids, epochs, workers, incarnations []int64
 			var timeouts []time.Duration
+			var limits []int32
 			for i := range ds {
 				d := &ds[i]
+				limits = append(limits, int32(min(d.Limit, math.MaxInt32)))
 				ids, epochs = append(ids, int64(d.Key.ID)), append(epochs, int64(d.Key.Epoch))
 				workers, incarnations = append(workers, int64(d.Worker.ID)), append(incarnations, int64(d.Worker.Incarnation))
 				timeouts = append(timeouts, d.Timeout)
 			}
 			return s.query(ctx, op, verdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: outcome{Applied: v.applied, Row: v.row}, WorkerUnfit: v.remark}
-			}), dispatch, s.now(), executor, ids, epochs, workers, incarnations, timeouts)
+			}), dispatch, s.now(), executor, ids, epochs, workers, incarnations, timeouts, limits)
 		},
 	}.all(ctx, ds)
 }

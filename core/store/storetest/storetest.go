@@ -230,8 +230,8 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		creationCases(), schedulingCases(), workerCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(), wrongCases(),
-		cancelCases(), childCases(), slotCases(),
+		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -1,0 +1,185 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"handoff/core/config"
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// maxCordonReason bounds what an operator writes, in characters.
+const maxCordonReason = 500
+
+// workerView is a worker as the API shows it.
+type workerView struct {
+	ID            int64            `json:"id"`
+	Name          string           `json:"name"`
+	Incarnation   int64            `json:"incarnation"`
+	Runtimes      []string         `json:"runtimes"`
+	Capacity      int              `json:"capacity"`
+	Load          int              `json:"load"`
+	Lifecycle     string           `json:"lifecycle"`
+	LeaseValid    bool             `json:"lease_valid"`
+	LeaseSeconds  float64          `json:"lease_expires_in_seconds"`
+	ConsumerAlive bool             `json:"consumer_alive"`
+	Cordoned      bool             `json:"cordoned"`
+	CordonReason  *string          `json:"cordon_reason"`
+	HealthURL     *string          `json:"health_url"`
+	Capabilities  capabilitiesView `json:"capabilities"`
+}
+
+type capabilitiesView struct {
+	Health healthView `json:"health"`
+}
+
+// healthView has the fields of the contract. What is derived is derived now, from this executor's
+// configuration.
+type healthView struct {
+	Status              string  `json:"status"`
+	ConsecutiveFailures int     `json:"consecutive_failures"`
+	TotalExecutions     int     `json:"total_executions"`
+	FailedExecutions    int     `json:"failed_executions"`
+	FailureRate         float64 `json:"failure_rate"`
+	QueueDepth          int     `json:"queue_depth"`
+	AverageMS           float64 `json:"average_execution_time_ms"`
+}
+
+func viewWorker(w *store.WorkerRow, c config.Config) workerView {
+	f := w.Evidence(c.Health.Window)
+	h := healthView{
+		Status: c.Health.Of(f, w.Queued).String(), ConsecutiveFailures: f.Consecutive, TotalExecutions: f.Total, FailedExecutions: f.Failed,
+		QueueDepth: w.Queued, AverageMS: float64(f.Average.Microseconds()) / 1000,
+	}
+	if f.Total > 0 {
+		h.FailureRate = float64(f.Failed) / float64(f.Total)
+	}
+	return workerView{
+		ID: int64(w.ID), Name: w.Name, Incarnation: int64(w.Incarnation), Runtimes: append([]string{}, w.Runtimes...), Capacity: w.Capacity, Load: w.Load,
+		Lifecycle: w.Lifecycle.String(), LeaseValid: w.LeaseValid(), LeaseSeconds: (-w.LeaseOverFor).Seconds(), ConsumerAlive: w.ConsumerAlive,
+		Cordoned: w.Cordoned, CordonReason: name(w.CordonReason), HealthURL: name(w.HealthURL), Capabilities: capabilitiesView{h},
+	}
+}
+
+// listWorkers is GET /api/v1/workers: all of them, those that have stopped too.
+func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
+	rows, problem := s.workers(r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	views := make([]workerView, len(rows))
+	for i := range rows {
+		views[i] = viewWorker(&rows[i], s.Config)
+	}
+	writeJSON(w, "application/json", http.StatusOK, map[string]any{"workers": views})
+}
+
+// getWorker is GET /api/v1/workers/{id}, by number or by name.
+func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) {
+	row, problem := s.worker(r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	writeJSON(w, "application/json", http.StatusOK, viewWorker(row, s.Config))
+}
+
+// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker …/drain. Each
+// answers with the worker as it is then; repeating one is harmless.
+func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) {
+	s.steer(w, r, store.Cordon{On: true})
+}
+
+func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) {
+	s.steer(w, r, store.Cordon{})
+}
+
+// drainWorker cordons too: the process that takes the name next must not get what this one gives back.
+func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) {
+	s.steer(w, r, store.Cordon{On: true, Drain: true})
+}
+
+func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) {
+	var problem *Problem
+	if c.Reason, problem = cordonReason(w, r, c.On); problem != nil {
+		problem.write(w)
+		return
+	}
+	row, problem := s.worker(r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	c.Worker = row.ID
+	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	defer cancel()
+	if _, err := s.Store.SetCordon(ctx, c); err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	s.getWorker(w, r)
+}
+
+// cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes none.
+func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *Problem) {
+	if r.ContentLength == 0 {
+		return "", nil
+	}
+	data, problem := read(w, r, maxBody)
+	if problem != nil {
+		return "", problem
+	}
+	allowed := []string{}
+	if takes {
+		allowed = []string{"reason"}
+	}
+	b, root, ok := parseBody(data)
+	reason := ""
+	if ok {
+		var fields map[string]value
+		fields, ok = b.object(root, allowed)
+		if f, there := fields["reason"]; there {
+			if reason, ok = b.text(f); ok && (utf8.RuneCountInString(reason) > maxCordonReason || strings.ContainsRune(reason, 0)) {
+				b.refuse(f.pointer, f.at, fmt.Sprintf("must be at most %d characters of text", maxCordonReason))
+			}
+		}
+	}
+	if !ok || len(b.mistakes) > 0 {
+		return "", badRequest("The body can't be used.", b.mistakes...)
+	}
+	return reason, nil
+}
+
+// workers reads all workers, bounded like every database call.
+func (s *Server) workers(r *http.Request) ([]store.WorkerRow, *Problem) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
+	defer cancel()
+	rows, err := s.Store.Workers(ctx)
+	if err != nil {
+		return nil, s.storeProblem(r, err, harmless)
+	}
+	return rows, nil
+}
+
+// worker finds the worker that a path names.
+func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
+	rows, problem := s.workers(r)
+	if problem != nil {
+		return nil, problem
+	}
+	text := r.PathValue("id")
+	id, err := strconv.ParseInt(text, 10, 64)
+	for i := range rows {
+		if rows[i].Name == text || err == nil && rows[i].ID == execution.WorkerID(id) {
+			return &rows[i], nil
+		}
+	}
+	return nil, notFound(fmt.Sprintf("No worker is called %q. GET /api/v1/workers lists them.", yamlfile.Cut(text)))
+}

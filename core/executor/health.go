@@ -1,0 +1,29 @@
+package executor
+
+import (
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// standing is what an executor makes of a worker's evidence at one moment. It is derived anew at every
+// pass and stored nowhere.
+type standing struct {
+	health execution.Health
+	// trial says that an unhealthy worker has been left alone for long enough: one execution may try
+	// whether it has recovered. This is the way back (flaw D43); without it a quarantine would feed on
+	// itself, because a worker that gets nothing can't show that it is well.
+	trial bool
+}
+
+// judge derives a worker's standing. unreachable says that the last probes found nobody: that alone
+// makes nobody unhealthy, because work travels by the broker and not by the probe's way.
+func judge(w *store.WorkerRow, c config.Config, unreachable bool) standing {
+	f := w.Evidence(c.Health.Window)
+	s := standing{health: c.Health.Of(f, w.Queued)}
+	s.trial = c.Health.Failing(f) && f.LastFailure >= c.Executor.HealthCheckInterval && w.Queued < c.Health.QueueDepthUnhealthy
+	if c.Health.Enabled && unreachable && s.health == execution.Healthy {
+		s.health = execution.Degraded
+	}
+	return s
+}

@@ -1,0 +1,87 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// slots is into how many parts the window is cut: what is older than the window is forgotten a part
+// at a time, so the memory is the same at any rate of runs.
+const slots = 60
+
+// record is how the runs of one incarnation ended, over a sliding window on the worker's monotonic
+// clock. It forgets by itself, so no worker carries a failure for ever (flaw D43).
+type record struct {
+	host host.Host
+	slot time.Duration
+
+	mu    sync.Mutex
+	parts [slots]part
+	// consecutive counts failures of the worker since the last run that was none; lastFailure is when
+	// the latest of them was.
+	consecutive int
+	lastFailure time.Duration
+}
+
+// part is one slot of the window.
+type part struct {
+	// number is which slot since the start of the clock it stands for.
+	number        int64
+	total, failed int
+	took          time.Duration
+}
+
+func newRecord(h host.Host, window time.Duration) *record {
+	return &record{host: h, slot: max(1, window/slots)}
+}
+
+// ended notes the end of a run. What a stop of the worker ended says nothing of it.
+func (r *record) ended(reason execution.Reason, took time.Duration) {
+	if reason == execution.WorkerShutdown {
+		return
+	}
+	now := r.host.Monotonic()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number := int64(now / r.slot)
+	p := &r.parts[number%slots]
+	if p.number != number {
+		*p = part{number: number}
+	}
+	p.total++
+	p.took += took
+	if !reason.BlamesWorker() {
+		r.consecutive = 0
+		return
+	}
+	p.failed++
+	r.consecutive++
+	r.lastFailure = now
+}
+
+// figures sums up the window as it is now.
+func (r *record) figures() execution.Figures {
+	now := r.host.Monotonic()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := execution.Figures{Consecutive: r.consecutive}
+	oldest := int64(now/r.slot) - slots + 1
+	var took time.Duration
+	for i := range r.parts {
+		if p := &r.parts[i]; p.number >= oldest {
+			f.Total += p.total
+			f.Failed += p.failed
+			took += p.took
+		}
+	}
+	if f.Total > 0 {
+		f.Average = took / time.Duration(f.Total)
+	}
+	if f.Failed+f.Consecutive > 0 {
+		f.LastFailure = now - r.lastFailure
+	}
+	return f
+}

@@ -1,0 +1,91 @@
+package simstore
+
+import (
+	"context"
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// maxExpired is how many expiries of an incarnation are kept.
+const maxExpired = 100
+
+// Workers implements store.Executor and store.Client.
+func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+		for i := range s.db.workers {
+			found = append(found, s.workerRow(execution.WorkerID(i+1)))
+		}
+		return found
+	})
+}
+
+func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
+	w := &s.db.workers[id-1]
+	inc := s.db.incarnation(w.current)
+	row := store.WorkerRow{
+		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
+		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
+		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, LeaseOverFor: since(s.now, inc.leaseExpires),
+		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason,
+		Figures: inc.figures, HealthURL: inc.healthURL,
+	}
+	if !inc.reported.IsZero() && row.Figures.Consecutive+row.Figures.Failed > 0 {
+		row.Figures.LastFailure += s.now.Sub(inc.reported)
+	}
+	for _, at := range slices.Backward(inc.expired) {
+		row.Expired = append(row.Expired, s.now.Sub(at))
+	}
+	return row
+}
+
+// SetCordon implements store.Client.
+func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
+	return ask(ctx, c, func(s *step) bool {
+		if s.garbled(cordon.Reason) || s.db.WorkerName(cordon.Worker) == "" {
+			return false
+		}
+		w := &s.db.workers[cordon.Worker-1]
+		w.cordoned, w.cordonReason = cordon.On, cordon.Reason
+		if !cordon.On {
+			w.cordonReason = ""
+		}
+		s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
+		if cordon.Drain {
+			s.db.incarnation(w.current).drain = true
+		}
+		return true
+	})
+}
+
+// report keeps what a worker says of its runs.
+func (s *step) report(inc *incarnation, b *store.Beat) {
+	bad := b.Figures.Consecutive+b.Figures.Failed > 0
+	changed := inc.figures.Consecutive != b.Figures.Consecutive || inc.figures.Failed != b.Figures.Failed || bad && inc.figures.Total != b.Figures.Total
+	inc.figures, inc.reported = b.Figures, s.now
+	if !changed {
+		return
+	}
+	e := history.Event{
+		Kind: history.HealthReported, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
+		Count: int64(b.Figures.Consecutive), Limit: int64(b.Figures.Failed), Message: uint64(b.Figures.Total),
+	}
+	if bad {
+		e.Due = s.db.sinceStart(s.now.Add(-b.Figures.LastFailure))
+	}
+	s.db.emit(e)
+}
+
+// blame notes that a dispatch died in the queue of an incarnation.
+func (s *step) blame(i execution.Incarnation) {
+	inc := s.db.incarnation(i)
+	if inc == nil {
+		return
+	}
+	if len(inc.expired) == maxExpired {
+		inc.expired = slices.Delete(inc.expired, 0, 1)
+	}
+	inc.expired = append(inc.expired, s.now)
+}
