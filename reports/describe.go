@@ -49,8 +49,8 @@ func (t teller) who(e *history.Event) string {
 		return "the database"
 	case history.DeadLetterStored:
 		return of("the dead letter handler", e.Process)
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed,
-		history.ActionStarted, history.ActionEnded:
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
 		return t.worker(e.Worker, e.Incarnation)
 	case history.Published, history.PublishReturned, history.Delivered, history.Acked:
 		return t.or(e.Process, "someone")
@@ -111,8 +111,8 @@ func (t teller) what(e *history.Event) string {
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return t.row(e)
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed,
-		history.ActionStarted, history.ActionEnded:
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
 		return work(e)
 	}
 	return t.transport(e)
@@ -236,6 +236,13 @@ func work(e *history.Event) string {
 		return "became " + e.Lifecycle.String()
 	case history.HeartbeatRenewed:
 		return fmt.Sprintf("renewed its lease by heartbeat %d until %s of the database's clock", e.Count, FormatTime(e.Due))
+	case history.HealthReported:
+		return fmt.Sprintf("reported that %d of its last %d runs failed by its own fault, the last %d in a row", e.Limit, e.Message, e.Count)
+	case history.WorkerCordoned:
+		if e.Count == 0 {
+			return "may get new work again: an operator lifted its cordon"
+		}
+		return "gets no new work: an operator cordoned it"
 	case history.ActionStarted:
 		return fmt.Sprintf("started the action of execution %d at epoch %d", e.Execution, e.Epoch)
 	}

@@ -90,7 +90,7 @@ func (p *processes) nameOf(e *history.Event) string {
 		return "database"
 	case history.BrokerDown, history.BrokerUp:
 		return "broker"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
 		if name := p.t.workers[e.Worker]; name != "" {
 			return name
 		}

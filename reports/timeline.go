@@ -296,7 +296,7 @@ func class(k history.Kind) string {
 		history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return "status"
-	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
 		return "worker"
 	case history.ActionStarted, history.ActionEnded:
 		return "action"

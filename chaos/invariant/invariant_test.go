@@ -16,7 +16,7 @@ const second = time.Second
 // lawful up to its last event.
 
 func created(at time.Duration) history.Event {
-	return history.Event{At: at, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, By: execution.API, Limit: 1}
+	return history.Event{At: at, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, By: execution.API, Limit: 1, Text: "shell"}
 }
 
 func move(at time.Duration, from, to execution.Status, by execution.Part, old, now execution.Epoch) history.Event {
@@ -56,10 +56,22 @@ func action(at time.Duration, kind history.Kind, machine string, epoch execution
 	return e
 }
 
+func registered(w execution.WorkerID, capacity int64, runtimes string) history.Event {
+	return history.Event{
+		Kind: history.WorkerRegistered, Worker: w, Incarnation: execution.Incarnation(w), Process: "w", Due: 30 * second, Limit: capacity, Text: runtimes,
+	}
+}
+
+// beat is a heartbeat of a worker that consumes.
+func beat(at time.Duration, w execution.WorkerID) history.Event {
+	return history.Event{At: at, Kind: history.HeartbeatRenewed, Worker: w, Incarnation: execution.Incarnation(w), Process: "w", Due: at + 30*second, Limit: 1}
+}
+
 // beginning is a worker that is active and an execution that it has claimed, at 2 s.
 func beginning() []history.Event {
 	return []history.Event{
-		{At: 0, Kind: history.WorkerRegistered, Worker: 1, Incarnation: 1, Process: "w", Due: 30 * second},
+		registered(1, 1, "shell"),
+		beat(0, 1),
 		worker(0, execution.Active),
 		created(second),
 		move(second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),

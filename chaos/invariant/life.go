@@ -19,6 +19,8 @@ type life struct {
 	maxRetries int64
 	notBefore  time.Duration
 	reason     execution.Reason
+	runtime    string
+	pinned     execution.WorkerID
 
 	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
 	entered time.Duration
@@ -160,6 +162,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped = s.database(e.At)
 	l.action, l.parent = s.action(e.Action), e.Related
+	l.runtime, l.pinned = e.Text, e.Worker
 	s.lives[e.Execution] = l
 	s.created = max(s.created, e.Execution)
 }

@@ -53,7 +53,7 @@ type Finding struct {
 func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
-		orchestrationOnce(), boundedRetries(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
+		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(),
 	}
 }

@@ -125,9 +125,6 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
 	}
-	if rc.Ground == store.DeadLettered && rc.Reason == execution.QueueTimeout {
-		s.blame(r.Incarnation)
-	}
 	counts := 0
 	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
@@ -143,6 +140,9 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	}
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
 		return store.Outcome{}
+	}
+	if rc.Ground == store.DeadLettered && rc.Reason == execution.QueueTimeout {
+		s.blame(r.Incarnation)
 	}
 	s.move(r, to, rc.By, reason, func(r *row) {
 		r.Dispatches += counts

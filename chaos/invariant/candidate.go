@@ -1,0 +1,102 @@
+package invariant
+
+import (
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// never is a moment that does not come.
+const never = time.Duration(1<<63 - 1)
+
+// candidate is what the history has said of one incarnation as somebody who may get work.
+type candidate struct {
+	worker      execution.WorkerID
+	incarnation execution.Incarnation
+	runtimes    []string
+	capacity    int
+	state       execution.Lifecycle
+	// left says that it has drained, stopped or was lost or superseded: none of these ever passes.
+	left      bool
+	leaseEnds time.Duration
+	consuming bool
+	unhealthy bool
+	load      int
+
+	// failures are the runs that ended for a reason that blames the worker: the truth about what it reports.
+	failures []time.Duration
+	// snapshots are what was known of its health, and from when on.
+	snapshots []snapshot
+
+	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
+	// and holds nothing; never if it is not so.
+	fitSince, goodSince, idleSince time.Duration
+}
+
+// snapshot is the evidence for a worker's health from a moment on.
+type snapshot struct {
+	from                       time.Duration
+	total, failed, consecutive int
+	lastFailure                time.Duration
+	// expired are the dispatches that died of their time to live in its queue.
+	expired []time.Duration
+}
+
+// known is the latest snapshot.
+func (w *candidate) known() snapshot {
+	if n := len(w.snapshots); n > 0 {
+		return w.snapshots[n-1]
+	}
+	return snapshot{}
+}
+
+func (w *candidate) lifecycle(e *history.Event) {
+	w.state = e.Lifecycle
+	w.left = w.left || e.Lifecycle >= execution.Draining
+	if e.Lifecycle == execution.Active && !w.left {
+		w.begin(e.At)
+		return
+	}
+	w.fitSince, w.goodSince = never, never
+}
+
+// beat renews the lease; now is the database's clock, on which leases end.
+func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
+	if now > w.leaseEnds {
+		// It was over: what held since before that begins anew.
+		w.fitSince, w.goodSince = never, never
+	}
+	w.leaseEnds, w.consuming = e.Due, e.Limit == 1
+	w.settle(e.At, cordoned)
+}
+
+func (w *candidate) begin(at time.Duration) {
+	w.idleSince = at
+	w.settle(at, false)
+}
+
+// settle brings the moments up to date after a change.
+func (w *candidate) settle(at time.Duration, cordoned bool) {
+	fit := w.state == execution.Active && !w.left && w.consuming && !cordoned
+	w.fitSince = since(w.fitSince, at, fit)
+	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
+}
+
+// since is the moment from which on something holds.
+func since(before, at time.Duration, holds bool) time.Duration {
+	switch {
+	case !holds:
+		return never
+	case before == never:
+		return at
+	}
+	return before
+}
+
+// offers says that the worker could be given an execution of a runtime, by all but its health; now is the
+// database's clock.
+func (w *candidate) offers(runtime string, now time.Duration) bool {
+	return w.fitSince != never && now <= w.leaseEnds && slices.Contains(w.runtimes, runtime)
+}

@@ -1,0 +1,285 @@
+package invariant
+
+import (
+	"container/heap"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// placement is invariant 9 (flaws D32, D33, D42 to D46).
+func placement() *Invariant {
+	i := &Invariant{
+		Number: 9, Name: "placement",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is.",
+		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
+	}
+	i.make = func(s *Suite) checker {
+		x := s.config.Executor
+		return &placementChecker{
+			i: i, s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool),
+			// A decision may be as old as the claim under which it was made, and the look before that.
+			memory: x.ClaimExpiry + 2*x.StatementTimeout,
+			// Four looks, each as slow as it may be.
+			patience: 4*x.ReconcileInterval + 4*x.StatementTimeout,
+		}
+	}
+	return i
+}
+
+type placementChecker struct {
+	i             *Invariant
+	s             *Suite
+	byIncarnation map[execution.Incarnation]*candidate
+	// candidates are the incarnations that may still get work, oldest first.
+	candidates []*candidate
+	cordoned   map[execution.WorkerID]bool
+	memory     time.Duration
+	patience   time.Duration
+	waiting    watchHeap
+	seq        uint32
+}
+
+func (c *placementChecker) observe(e *history.Event, l *life) {
+	for len(c.waiting) > 0 && c.waiting[0].at <= e.At {
+		c.leftWaiting(heap.Pop(&c.waiting).(watched), e.At)
+	}
+	switch e.Kind {
+	case history.WorkerRegistered:
+		c.registered(e)
+	case history.WorkerLifecycle:
+		if w := c.byIncarnation[e.Incarnation]; w != nil {
+			w.lifecycle(e)
+		}
+	case history.HeartbeatRenewed:
+		if w := c.byIncarnation[e.Incarnation]; w != nil {
+			w.beat(e, c.s.database(e.At), c.cordoned[e.Worker])
+		}
+	case history.HealthReported:
+		if w := c.byIncarnation[e.Incarnation]; w != nil {
+			c.reported(w, e)
+		}
+	case history.WorkerCordoned:
+		c.cordoned[e.Worker] = e.Count == 1
+		for _, w := range c.candidates {
+			if w.worker == e.Worker {
+				w.settle(e.At, e.Count == 1)
+			}
+		}
+	case history.Created:
+		c.wait(e.Execution, e.Epoch, max(e.At, e.Due))
+	case history.Transition:
+		c.transition(e, l)
+	default:
+	}
+}
+
+func (c *placementChecker) registered(e *history.Event) {
+	for _, w := range c.candidates {
+		w.left = w.left || w.worker == e.Worker
+	}
+	c.candidates = slices.DeleteFunc(c.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
+	w := &candidate{
+		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
+		fitSince: never, goodSince: never,
+	}
+	c.byIncarnation[e.Incarnation] = w
+	c.candidates = append(c.candidates, w)
+}
+
+// reported keeps what a worker has said of its runs, and demands that it be true: who is charged with
+// the failures of its actions loses its work for nothing (flaw D44).
+func (c *placementChecker) reported(w *candidate, e *history.Event) {
+	h := c.s.config.Health
+	since := e.At - h.Window - h.Window/10
+	had := 0
+	for _, at := range w.failures {
+		if at >= since {
+			had++
+		}
+	}
+	if int(e.Limit) > had || int(e.Count) > len(w.failures) {
+		c.s.violate(c.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
+			e.Worker, e.Incarnation, e.Limit, e.Count, len(w.failures), had)
+	}
+	s := w.known()
+	s.from, s.failed, s.consecutive, s.total, s.lastFailure = e.At, int(e.Limit), int(e.Count), int(e.Message), e.Due-c.s.skew
+	c.learn(w, s)
+}
+
+func (c *placementChecker) learn(w *candidate, s snapshot) {
+	for len(w.snapshots) > 1 && w.snapshots[1].from < s.from-c.memory {
+		w.snapshots = w.snapshots[1:]
+	}
+	w.snapshots = append(w.snapshots, s)
+	w.unhealthy = c.unhealthy(&s, s.from)
+	w.settle(s.from, c.cordoned[w.worker])
+}
+
+func (c *placementChecker) transition(e *history.Event, l *life) {
+	if w := c.byIncarnation[e.Incarnation]; w != nil {
+		c.outcome(w, e)
+	}
+	if l == nil {
+		return
+	}
+	switch {
+	case e.To == execution.Scheduled:
+		w := c.byIncarnation[e.Incarnation]
+		if why := c.unfit(w, e, l); why != "" {
+			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
+		}
+		if w != nil {
+			w.load++
+			w.idleSince = never
+		}
+	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
+		c.refused(e, l)
+	case e.To == execution.Requested:
+		c.wait(e.Execution, e.Epoch, max(e.At, e.Due))
+	}
+}
+
+// outcome notes what a transition says of the worker that had the row.
+func (c *placementChecker) outcome(w *candidate, e *history.Event) {
+	held := e.From == execution.Scheduled || e.From.Claimed()
+	if held && !e.To.Claimed() && w.load > 0 {
+		if w.load--; w.load == 0 {
+			w.idleSince = e.At
+		}
+	}
+	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
+		w.failures = append(w.failures, e.At)
+	}
+	if e.From == execution.Scheduled && e.By == execution.DeadLetterHandler && e.Reason == execution.QueueTimeout {
+		s := w.known()
+		s.from, s.expired = e.At, append(slices.Clone(s.expired), e.At)
+		c.learn(w, s)
+	}
+}
+
+// unfit says why a worker should not have got an execution; empty if it could.
+func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string {
+	most := c.s.config.Executor.DispatchAhead
+	switch {
+	case w == nil:
+		return "which never registered"
+	case w.left || w.state != execution.Active:
+		return fmt.Sprintf("which is %v", w.state)
+	case c.s.database(e.At) > w.leaseEnds+clockTolerance:
+		return fmt.Sprintf("whose lease ended %v ago", c.s.database(e.At)-w.leaseEnds)
+	case !w.consuming:
+		return "which has said that it does not consume"
+	case c.cordoned[w.worker]:
+		return "which is cordoned"
+	case !slices.Contains(w.runtimes, l.runtime):
+		return fmt.Sprintf("which does not have its runtime %q", l.runtime)
+	case l.pinned != 0 && l.pinned != w.worker:
+		return fmt.Sprintf("and it is pinned to worker %d", l.pinned)
+	case w.load >= w.capacity+most:
+		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
+	case l.pinned == 0 && c.quarantined(w, e.At, l.runtime):
+		s := w.known()
+		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches died in its queue) while a better one fits",
+			s.consecutive, s.failed, s.total, len(s.expired))
+	}
+	return ""
+}
+
+// quarantined says that a worker is to be left alone: whatever an executor can have known at the time at which
+// it decided, the worker was unhealthy, a better one fitted, and it was not a trial.
+func (c *placementChecker) quarantined(w *candidate, now time.Duration, runtime string) bool {
+	for n := range w.snapshots {
+		s := &w.snapshots[n]
+		over := n+1 < len(w.snapshots) && w.snapshots[n+1].from < now-c.memory
+		if !over && (!c.unhealthy(s, now) || c.trial(w, s, now)) {
+			return false
+		}
+	}
+	if len(w.snapshots) == 0 || w.snapshots[0].from > now-c.memory {
+		return false
+	}
+	return slices.ContainsFunc(c.candidates, func(other *candidate) bool {
+		return other != w && other.offers(runtime, c.s.database(now)) && other.goodSince <= now-c.memory
+	})
+}
+
+// trial says that one execution may see whether the worker is well again.
+func (c *placementChecker) trial(w *candidate, s *snapshot, now time.Duration) bool {
+	last := s.lastFailure
+	if n := len(s.expired); n > 0 {
+		last = max(last, s.expired[n-1])
+	}
+	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
+}
+
+// unhealthy judges a snapshot by the thresholds of the contract.
+func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
+	h := c.s.config.Health
+	died := 0
+	for _, at := range s.expired {
+		if now-at <= h.Window {
+			died++
+		}
+	}
+	total, failed := s.total+died, s.failed+died
+	rate := total >= h.MinSamples && float64(failed) >= h.FailureRateUnhealthy*float64(total) //detlint:ok compared here, and never written
+	return h.Enabled && (s.consecutive+died >= h.UnhealthyThreshold || rate)
+}
+
+// refused judges a failure for want of workers: whoever looked must have seen nobody who fits.
+func (c *placementChecker) refused(e *history.Event, l *life) {
+	look := l.entered - 2*c.s.config.Executor.StatementTimeout
+	for _, w := range c.candidates {
+		if w.fitSince <= look && w.offers(l.runtime, c.s.database(e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
+			c.s.violate(c.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
+			return
+		}
+	}
+}
+
+// wait looks again at an execution when it has been due for as long as anybody may take to place it.
+func (c *placementChecker) wait(id execution.ID, epoch execution.Epoch, due time.Duration) {
+	c.seq++
+	heap.Push(&c.waiting, watched{at: due + c.patience, seq: c.seq, id: id, epoch: uint16(epoch), in: execution.Requested})
+}
+
+// leftWaiting judges an execution that is still waiting: nobody who fits may have stood idle all the
+// while. What may have hindered an executor puts the question off.
+func (c *placementChecker) leftWaiting(w watched, now time.Duration) {
+	l := c.s.lives[w.id]
+	if l == nil || l.status != w.in || uint16(l.epoch) != w.epoch || l.pinned != 0 {
+		return
+	}
+	if c.s.calm.hindering > 0 || now < c.s.calm.since+c.patience {
+		w.at = max(now, c.s.calm.since) + c.patience
+		heap.Push(&c.waiting, w)
+		return
+	}
+	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
+	for _, other := range c.candidates {
+		if !other.offers(l.runtime, c.s.database(now)) || other.fitSince > since || other.idleSince > since {
+			continue
+		}
+		last, s := time.Duration(never), other.known()
+		if n := len(other.failures); n > 0 {
+			last = other.failures[n-1]
+		}
+		if n := len(s.expired); n > 0 && (last == never || s.expired[n-1] > last) {
+			last = s.expired[n-1]
+		}
+		if last == never || last+recovery <= since {
+			c.s.violate(c.i, l.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has been idle since %v",
+				l.id, c.patience, other.worker, other.incarnation, other.idleSince)
+			return
+		}
+	}
+	w.at = now + c.patience
+	heap.Push(&c.waiting, w)
+}
+
+func (c *placementChecker) end(bool) {}

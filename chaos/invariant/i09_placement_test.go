@@ -1,0 +1,110 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// pair is two active workers of capacity 1 that consume, and execution 1 that is due at 1 s.
+func pair() []history.Event {
+	second1 := worker(0, execution.Active)
+	second1.Worker, second1.Incarnation = 2, 2
+	return []history.Event{
+		registered(1, 1, "shell"), registered(2, 1, "shell"), beat(0, 1), beat(0, 2), worker(0, execution.Active), second1, created(second),
+	}
+}
+
+func dispatched(at time.Duration) []history.Event {
+	return []history.Event{
+		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+		move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+	}
+}
+
+// beats keep both workers alive until a moment.
+func beats(from, to time.Duration) (all []history.Event) {
+	for at := from; at <= to; at += 10 * second {
+		all = append(all, beat(at, 1), beat(at, 2))
+	}
+	return all
+}
+
+// bad is the report of a worker that has failed n times in a row, with the runs that say so before it.
+func bad(at time.Duration, n int) (all []history.Event) {
+	for i := range n {
+		id := execution.ID(100 + i)
+		e := move(at, execution.Running, execution.Failed, execution.Worker, 1, 1)
+		e.Execution, e.Chain, e.Reason = id, id, execution.WorkerUnavailable
+		all = append(all, e)
+	}
+	return append(all, history.Event{
+		At: at, Kind: history.HealthReported, Worker: 1, Incarnation: 1, Count: int64(n), Limit: int64(n), Message: uint64(n), Due: at,
+	})
+}
+
+// Each kind of bad placement is one change to a story that is lawful without it.
+func TestPlacement(t *testing.T) {
+	with := func(parts ...[]history.Event) []history.Event { return slices.Concat(parts...) }
+	one := func(e ...history.Event) []history.Event { return e }
+	first := worker(second, execution.Draining)
+	deaf := beat(second, 1)
+	deaf.Limit = 0
+	elsewhere := pair()
+	elsewhere[0].Text = "python node"
+	pinned := pair()
+	pinned[6].Worker = 2
+	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
+	uncordon := history.Event{At: 2 * second, Kind: history.WorkerCordoned, Worker: 1}
+	failed := move(70*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0)
+	failed.Reason = execution.NoWorkers
+	claimed := move(70*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
+	full := func(n int) (all []history.Event) {
+		for i := range n {
+			id := execution.ID(50 + i)
+			for _, e := range with(one(created(second)), dispatched(second)) {
+				e.Execution, e.Chain = id, id
+				all = append(all, e)
+			}
+		}
+		return all
+	}
+	charged := bad(20*second, 10)
+	charged[10].Limit = 11
+	for _, c := range []struct {
+		name   string
+		broken bool
+		story  []history.Event
+	}{
+		{"to a fit worker", false, with(pair(), dispatched(second))},
+		{"to a draining worker", true, with(pair(), one(first), dispatched(2*second))},
+		{"to a worker that became active again after draining", true, with(pair(), one(first, worker(second, execution.Active)), dispatched(2*second))},
+		{"at the end of the lease", false, with(pair(), dispatched(30*second))},
+		{"after the lease", true, with(pair(), dispatched(30*second+2*clockTolerance))},
+		{"to a deaf worker", true, with(pair(), one(deaf), dispatched(2*second))},
+		{"to a worker that hears again", false, with(pair(), one(deaf, beat(2*second, 1)), dispatched(2*second))},
+		{"to a cordoned worker", true, with(pair(), one(cordon), dispatched(2*second))},
+		{"to a worker whose cordon was lifted", false, with(pair(), one(cordon, uncordon), dispatched(2*second))},
+		{"to a worker without the runtime", true, with(elsewhere, dispatched(second))},
+		{"to another worker than the pinned one", true, with(pinned, dispatched(second))},
+		{"up to what may be dispatched ahead", false, with(pair(), full(2), dispatched(second))},
+		{"beyond what may be dispatched ahead", true, with(pair(), full(3), dispatched(second))},
+		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
+		{"to an unhealthy worker, as a trial", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
+		{"to a worker that became unhealthy just now", false, with(pair(), beats(10*second, 20*second), bad(20*second, 10), dispatched(21*second))},
+		{"to a degraded worker", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 9), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
+		{"charged with what it did not do", true, with(pair(), beats(10*second, 20*second), charged)},
+		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
+		{"failed after the workers' leases", false, with(pair(), one(claimed, failed))},
+		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
+		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
+		{"waiting after an executor came back", false, with(pair(), beats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), beats(30*second, 60*second))},
+	} {
+		if got := slices.Contains(judge(c.story), 9); got != c.broken {
+			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
