@@ -195,8 +195,11 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 func (c *placementChecker) quarantined(w *candidate, now time.Duration, runtime string) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
-		over := n+1 < len(w.snapshots) && w.snapshots[n+1].from < now-c.memory
-		if !over && (!c.unhealthy(s, now) || c.trial(w, s, now)) {
+		until := now
+		if n+1 < len(w.snapshots) {
+			until = w.snapshots[n+1].from
+		}
+		if until >= now-c.memory && (!c.unhealthy(s, until) || c.trial(w, s, until)) {
 			return false
 		}
 	}

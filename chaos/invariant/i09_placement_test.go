@@ -92,7 +92,7 @@ func TestPlacement(t *testing.T) {
 		{"to another worker than the pinned one", true, with(pinned, dispatched(second))},
 		{"up to what may be dispatched ahead", false, with(pair(), full(2), dispatched(second))},
 		{"beyond what may be dispatched ahead", true, with(pair(), full(3), dispatched(second))},
-		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
+		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
 		{"to an unhealthy worker, as a trial", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
 		{"to a worker that became unhealthy just now", false, with(pair(), beats(10*second, 20*second), bad(20*second, 10), dispatched(21*second))},
 		{"to a degraded worker", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 9), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
