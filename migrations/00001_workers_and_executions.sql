@@ -84,7 +84,8 @@ create table worker_incarnation (
 alter table worker add constraint worker_incarnation_exists
     foreign key (incarnation) references worker_incarnation deferrable initially deferred;
 
--- Dispatches that died of their time to live in a worker's queue: the part of the evidence for a
+-- Dispatches that stayed unclaimed past their deadline at a worker that stayed active, as by a dead
+-- letter or by the timeout monitor: the part of the evidence for a
 -- worker's health that the worker itself can't report.
 create table worker_expiry (
     incarnation bigint not null,

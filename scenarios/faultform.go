@@ -34,6 +34,11 @@ func forms() []form {
 		{"messages", "messages of one type are lost, late, doubled or unreadable", messagesSchema(), true, true, (*loader).messages},
 		{string(StopCutShort), faultAbout(StopCutShort), cutShortShape().object(), false, false, (*loader).cutShort},
 		{string(RollingRestart), faultAbout(RollingRestart), rollingShape().object(), true, false, (*loader).rolling},
+		{string(Deaf), faultAbout(Deaf), process, true, false, strikesWorker(Deaf)},
+		{string(Mute), faultAbout(Mute), process, true, false, strikesWorker(Mute)},
+		{string(Sick), faultAbout(Sick), process, true, false, strikesWorker(Sick)},
+		{string(Cordon), faultAbout(Cordon), process, true, false, strikesWorker(Cordon)},
+		{string(Drain), faultAbout(Drain), process, false, false, strikesWorker(Drain)},
 		{string(Twin), faultAbout(Twin), process, true, false, (*loader).twin},
 		{string(SlowLink), faultAbout(SlowLink), slowLinkShape().object(), true, true, (*loader).slowLink},
 		{string(DeleteQueue), faultAbout(DeleteQueue), process, true, false, strikesQueue(DeleteQueue)},
@@ -215,6 +220,6 @@ func verbsAbout(verbs []verb) string {
 
 func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
 
-// otherEnds are what a process has links to. Executors and workers talk through these two only, so
-// cutting the link between two processes would touch nothing.
-func otherEnds() []string { return []string{Broker, Database} }
+// otherEnds are what a process has links to. Workers have one to the executors for their health probes
+// and for nothing else; to a single other process nobody has one.
+func otherEnds() []string { return []string{Broker, Database, Executors} }

@@ -54,6 +54,16 @@ func (l *loader) rolling(n *yaml.Node, f *Fault) {
 	}
 }
 
+// strikesWorker reads a kind whose value is a worker, or a selector of workers.
+func strikesWorker(k FaultKind) func(*loader, *yaml.Node, *Fault) {
+	return func(l *loader, n *yaml.Node, f *Fault) {
+		f.Kind = k
+		if l.clusterOK {
+			f.Target, _ = l.choice(n, "worker", append(l.s.Cluster.WorkerNames(), AnyWorker, HalfWorkers, EveryWorker))
+		}
+	}
+}
+
 // twin reads the name of one worker: a second process of several at once says no more.
 func (l *loader) twin(n *yaml.Node, f *Fault) {
 	f.Kind = Twin

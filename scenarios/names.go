@@ -18,6 +18,8 @@ const Invariants = 15
 const (
 	Broker   = "broker"
 	Database = "database"
+	// Executors is the other end of the links on which workers are probed.
+	Executors = "executors"
 )
 
 // The selectors: targets that stand for some or all processes of a kind. Which ones "any" and

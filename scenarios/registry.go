@@ -24,6 +24,11 @@ const (
 	StopCutShort     FaultKind = "stop_cut_short"
 	RollingRestart   FaultKind = "rolling_restart"
 	Twin             FaultKind = "twin"
+	Deaf             FaultKind = "deaf"
+	Mute             FaultKind = "mute"
+	Sick             FaultKind = "sick"
+	Cordon           FaultKind = "cordon"
+	Drain            FaultKind = "drain"
 	SlowLink         FaultKind = "slow_link"
 	BrokerAlarm      FaultKind = "broker_alarm"
 	DeleteQueue      FaultKind = "delete_queue"
@@ -66,6 +71,11 @@ func Faults() []FaultInfo {
 		{ReorderMessages, "messages of one type are overtaken by the next one in their queue", "messages: {reorder: execution.scheduled, by: 10s, rate: 30%}, for: 60s"},
 		{StopCutShort, "a process is asked to stop, and killed before it is ready", "stop_cut_short: {of: shell-1, after: 3s}, restart_after: 10s"},
 		{RollingRestart, "processes are stopped gracefully and started again, one after the other", "rolling_restart: {of: every worker, down: 2s, every: 40s}"},
+		{Deaf, "a worker's consumer hangs and its heartbeats go on: it looks alive and takes nothing", "deaf: shell-1, for: 5m"},
+		{Mute, "a worker's heartbeats don't get through and all else does", "mute: shell-1, for: 60s"},
+		{Sick, "a worker's machine can't start any action", "sick: shell-1, for: 2m"},
+		{Cordon, "an operator cordons a worker, and lifts the cordon at the end", "cordon: shell-1, for: 60s"},
+		{Drain, "an operator drains a worker: it stops, and is started and its cordon lifted after a while", "drain: shell-1, restart_after: 60s"},
 		{Twin, "a second process is started under a worker's name, and stopped at the end", "twin: shell-1, for: 60s"},
 		{SlowLink, "a link carries one message at a time, and takes its time for each", "slow_link: {of: shell-1, to: [broker], takes: [50ms, 500ms]}, for: 30s"},
 		{BrokerAlarm, "the broker is short of memory and blocks publishers; consumers go on", "broker: alarm, for: 20s"},
@@ -146,6 +156,9 @@ func Sometimes() []SometimesInfo {
 		{"child_started", "a workflow child began after its parent's chain had completed"},
 		{"child_skipped", "a workflow child was skipped because its parent's chain did not complete"},
 		{"child_of_the_ended", "a workflow child was created after its parent's chain had completed"},
+		{"worker_failed", "a worker reported a failure of its own"},
+		{"worker_recovered", "a worker that had reported failures of its own in a row reported none"},
+		{"cordoned", "an operator cordoned a worker"},
 		{"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
 }

@@ -101,6 +101,8 @@ type Load struct {
 	// Copies is how often every request is sent, at the same time and with the same idempotency key; 0 for
 	// once.
 	Copies int
+	// Pin is the name of the only worker that may run them, empty for any.
+	Pin string
 }
 
 // Cancel cancels executions of an action by their numbers: from Nth on, Count of them.

@@ -146,6 +146,7 @@ func loadShape() shape {
 		{"from", "when the first is submitted; left out: at the start", false, durationSchema()},
 		{"parent", "an action that is submitted above: the n-th of these executions is a workflow child of its n-th, and created when that is known", false, schema{"type": "string"}},
 		{"copies", "how often every request is sent at the same time, under one idempotency key; left out: once", false, schema{"type": "integer", "minimum": 1, "maximum": maxCopies}},
+		{"pin", "the only worker that may run them; left out: any", false, schema{"type": "string"}},
 	}}
 }
 

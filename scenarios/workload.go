@@ -44,6 +44,9 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 	if f := m.at("from"); f != nil {
 		load.From, _ = l.duration(f, "from", 0)
 	}
+	if p := m.at("pin"); p != nil && l.clusterOK {
+		load.Pin, _ = l.choice(p, "worker", l.s.Cluster.WorkerNames())
+	}
 	if c := m.at("copies"); c != nil {
 		v, _ := l.integer(c, "copies", 1, maxCopies)
 		load.Copies = int(v)

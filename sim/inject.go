@@ -31,6 +31,11 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.StopCutShort:     injectCutShort,
 		scenarios.RollingRestart:   injectRollingRestart,
 		scenarios.Twin:             injectTwin,
+		scenarios.Deaf:             injectAilment(func(a *ailments, fault string) { a.deaf = fault }),
+		scenarios.Mute:             injectAilment(func(a *ailments, fault string) { a.mute = fault }),
+		scenarios.Sick:             injectSick,
+		scenarios.Cordon:           injectCordon,
+		scenarios.Drain:            injectDrain,
 		scenarios.SlowLink:         injectSlowLink,
 		scenarios.BrokerAlarm:      injectAlarm,
 		scenarios.DeleteQueue:      injectDeleteQueue,
@@ -134,10 +139,23 @@ func injectFreeze(x *injection) func() {
 	}
 }
 
+// ends are the other ends of a fault on links, every executor by its name.
+func (x *injection) ends() []string {
+	var ends []string
+	for _, end := range x.fault.From {
+		if end == scenarios.Executors {
+			ends = append(ends, x.w.scenario.Cluster.ExecutorNames()...)
+			continue
+		}
+		ends = append(ends, end)
+	}
+	return ends
+}
+
 // eachLink calls f for every directed link that the fault is about.
 func (x *injection) eachLink(f func(from, to string)) {
 	for _, p := range x.targets {
-		for _, end := range x.fault.From {
+		for _, end := range x.ends() {
 			if x.fault.Direction != scenarios.Incoming {
 				f(p.name, end)
 			}
@@ -161,7 +179,7 @@ func injectLatency(x *injection) func() {
 func injectReset(x *injection) func() {
 	set := func(perMillion uint64) {
 		for _, p := range x.targets {
-			for _, end := range x.fault.From {
+			for _, end := range x.ends() {
 				x.w.net.SetReset(p.name, end, perMillion, x.fault.Name)
 			}
 		}

@@ -88,7 +88,9 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 		began := n
 		var items []store.NewExecution
 		for ; n < l.Count && due(l, n) <= w.k.Now() && len(items) < w.config.Executor.BatchSize; n++ {
-			item := store.NewExecution{ActionRef: l.Action, IdempotencyKey: strconv.Itoa(index) + "/" + strconv.Itoa(n)}
+			item := store.NewExecution{
+				ActionRef: l.Action, IdempotencyKey: strconv.Itoa(index) + "/" + strconv.Itoa(n), Pinned: w.db.WorkerID(l.Pin),
+			}
 			if l.Parent != "" {
 				item.Parent = u.await(l.Parent, n)
 			}

@@ -75,6 +75,8 @@ type process struct {
 	stop    context.CancelFunc
 	// ended is called at the next end of the process.
 	ended func()
+	// ails is what is wrong with the process while it runs.
+	ails ailments
 }
 
 func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
@@ -268,6 +270,7 @@ func (p *process) runExecutor() {
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 	}
+	o.Prober = &prober{w, p.current, h}
 	id := flaw.Process{Name: p.name, Config: c, Host: h}
 	if f := w.flaw; f.Store != nil {
 		o.Store = f.Store(id, w.db.Client(p.current))
@@ -292,7 +295,7 @@ func (p *process) runWorker() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	o := worker.Options{
-		Name: p.worker.Name, Runtimes: p.worker.Runtimes, Host: h, Config: c, Log: w.log,
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name, Host: h, Config: c, Log: w.log,
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),
@@ -311,7 +314,7 @@ func (p *process) runWorker() {
 		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
 	}
 	o.Recorder = w.alerts.recorder(id)
-	o.Store = metered.Worker(o.Store, o.Recorder)
+	o.Store, o.Broker = metered.Worker(&muted{o.Store, p}, o.Recorder), &deafened{o.Broker, p, h}
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(o).Run(ctx)
 }

@@ -40,7 +40,7 @@ type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
 	lastFailure                time.Duration
-	// expired are the dispatches that died of their time to live in its queue.
+	// expired are the dispatches that it left unclaimed while it stayed active.
 	expired []time.Duration
 }
 

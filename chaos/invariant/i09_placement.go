@@ -85,7 +85,7 @@ func (c *placementChecker) registered(e *history.Event) {
 	c.candidates = slices.DeleteFunc(c.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	w := &candidate{
 		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
-		fitSince: never, goodSince: never,
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never,
 	}
 	c.byIncarnation[e.Incarnation] = w
 	c.candidates = append(c.candidates, w)
@@ -122,7 +122,7 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 
 func (c *placementChecker) transition(e *history.Event, l *life) {
 	if w := c.byIncarnation[e.Incarnation]; w != nil {
-		c.outcome(w, e)
+		c.outcome(w, e, l)
 	}
 	if l == nil {
 		return
@@ -145,7 +145,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 }
 
 // outcome notes what a transition says of the worker that had the row.
-func (c *placementChecker) outcome(w *candidate, e *history.Event) {
+func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	held := e.From == execution.Scheduled || e.From.Claimed()
 	if held && !e.To.Claimed() && w.load > 0 {
 		if w.load--; w.load == 0 {
@@ -155,7 +155,7 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event) {
 	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
 		w.failures = append(w.failures, e.At)
 	}
-	if e.From == execution.Scheduled && e.By == execution.DeadLetterHandler && e.Reason == execution.QueueTimeout {
+	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()
 		s.from, s.expired = e.At, append(slices.Clone(s.expired), e.At)
 		c.learn(w, s)
@@ -184,7 +184,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
 	case l.pinned == 0 && c.quarantined(w, e.At, l.runtime):
 		s := w.known()
-		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches died in its queue) while a better one fits",
+		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
 	}
 	return ""

@@ -48,7 +48,7 @@ func bad(at time.Duration, n int) (all []history.Event) {
 
 // Each kind of bad placement is one change to a story that is lawful without it.
 func TestPlacement(t *testing.T) {
-	with := func(parts ...[]history.Event) []history.Event { return slices.Concat(parts...) }
+	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	first := worker(second, execution.Draining)
 	deaf := beat(second, 1)

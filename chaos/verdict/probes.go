@@ -14,6 +14,8 @@ type Probes struct {
 	names   map[execution.WorkerID]bool
 	seen    map[copyKey]int
 	drained map[execution.Incarnation]bool
+	// failing are the incarnations whose last runs failed by their own fault.
+	failing map[execution.Incarnation]bool
 	fed     map[dispatchKey]int
 	slots   slotProbes
 	// patience is the age from which on only a reconciler handles the end of an execution.
@@ -69,6 +71,9 @@ const (
 	childStarted
 	childSkipped
 	childOfTheEnded
+	workerFailed
+	workerRecovered
+	cordoned
 	probeCount
 )
 
@@ -110,6 +115,9 @@ func probeNames() [probeCount]string {
 		childStarted:                 "child_started",
 		childSkipped:                 "child_skipped",
 		childOfTheEnded:              "child_of_the_ended",
+		workerFailed:                 "worker_failed",
+		workerRecovered:              "worker_recovered",
+		cordoned:                     "cordoned",
 	}
 }
 
@@ -123,7 +131,8 @@ func ProbeNames() []string {
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
 		names: make(map[execution.WorkerID]bool), seen: make(map[copyKey]int), drained: make(map[execution.Incarnation]bool),
-		fed: make(map[dispatchKey]int), patience: patience,
+		failing: make(map[execution.Incarnation]bool),
+		fed:     make(map[dispatchKey]int), patience: patience,
 	}
 }
 
@@ -172,6 +181,12 @@ func (p *Probes) Observe(e *history.Event) {
 	case history.ChildStarted:
 		p.hit(childStarted, true)
 		p.hit(childOfTheEnded, e.Execution == p.slots.newest)
+	case history.HealthReported:
+		p.hit(workerFailed, e.Count > 0)
+		p.hit(workerRecovered, e.Count == 0 && p.failing[e.Incarnation])
+		p.failing[e.Incarnation] = e.Count > 0
+	case history.WorkerCordoned:
+		p.hit(cordoned, e.Count > 0)
 	case history.Orchestrated:
 		p.hit(orchestratedWithoutMessage, e.Due >= p.patience)
 	default:

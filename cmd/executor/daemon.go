@@ -18,6 +18,7 @@ import (
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/executor"
+	"handoff/core/executor/healthprobe"
 	"handoff/core/host"
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
@@ -83,6 +84,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	options := executor.Options{
 		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: d.figures,
+		Prober: healthprobe.New(),
 	}
 	if d.plant != nil {
 		d.plant(&options)

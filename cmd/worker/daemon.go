@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"handoff/core/api"
@@ -27,6 +28,8 @@ type daemon struct {
 	// plant changes what the service is made of; nil but in a build that can be given a known defect.
 	plant func(*worker.Options)
 
+	// healthURL is where the health endpoint answers, once it listens; empty without one.
+	healthURL  string
 	config     config.Config
 	deployment config.Deployment
 	log        *slog.Logger
@@ -62,7 +65,8 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	options := worker.Options{
 		Name: d.deployment.Worker.Name, Runtimes: d.deployment.Worker.Runtimes,
-		Host: d.host, Store: db, Broker: mq,
+		HealthURL: d.healthURL,
+		Host:      d.host, Store: db, Broker: mq,
 		Runner: subprocess.New(subprocess.Options{Host: d.host, Actions: d.deployment.Worker.ActionsDir}),
 		Config: d.config, Log: d.log, Recorder: d.figures,
 	}
@@ -115,6 +119,21 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	}
 }
 
+// healthURL is where executors find the health endpoint that listens on an address. One that listens
+// everywhere is found by the machine's name.
+func healthURL(address, worker string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return ""
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		if host, err = os.Hostname(); err != nil {
+			host = worker
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/healthz"
+}
+
 // listen serves the health endpoints. The returned function ends that.
 func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) {
 	address := d.deployment.Worker.HealthListen
@@ -125,6 +144,7 @@ func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) 
 	if err != nil {
 		return nil, fmt.Errorf("the health endpoints can't listen on %s: %w", address, err)
 	}
+	d.healthURL = healthURL(listener.Addr().String(), d.deployment.Worker.Name)
 	d.log.LogAttrs(ctx, slog.LevelInfo, "health endpoints listening", slog.String("address", listener.Addr().String()))
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

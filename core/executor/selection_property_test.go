@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -26,7 +27,9 @@ func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
 			}
 		}
 		ahead := rapid.IntRange(0, 2).Draw(t, "ahead")
-		f := newFleet(workers, ahead, func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") })
+		c := config.Default(config.Hardened)
+		c.Executor.DispatchAhead = ahead
+		f := newFleet(workers, c, &probes{}, func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") })
 		row := &execution.Execution{Action: execution.Action{Runtime: rapid.SampledFrom(runtimes).Draw(t, "runtime")}, Avoid: execution.WorkerID(rapid.IntRange(0, 5).Draw(t, "avoid"))}
 		before := make([]int, len(workers))
 		for i := range workers {

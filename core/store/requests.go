@@ -67,8 +67,9 @@ type WorkerRow struct {
 	CordonReason string
 	// Figures are what the incarnation reported last, as old as they are now.
 	Figures execution.Figures
-	// Expired is how long ago each of the dispatches died of its time to live in the incarnation's
-	// queue, the latest first, a hundred at most. The worker can't report those.
+	// Expired is how long ago each of the dispatches was taken back that the incarnation had left
+	// unclaimed past their deadline while it stayed active (Reclaim.Counts): the latest first, a
+	// hundred at most. The worker can't report those.
 	Expired []time.Duration
 	// HealthURL is where its health endpoint answers, empty for none.
 	HealthURL string
@@ -78,7 +79,7 @@ type WorkerRow struct {
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
 // Evidence is everything that is known of the worker's failures within the window: what it reports, and
-// the dispatches that died in its queue, which it can't report. Those count as consecutive whatever it
+// the dispatches that it left unclaimed, which it can't report. Those count as consecutive whatever it
 // ran since: what it picks up says nothing of what it leaves lying.
 func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
 	f := w.Figures
@@ -238,7 +239,7 @@ type Reclaim struct {
 	MaxDispatches int
 	// Counts says that this take-back counts as a used dispatch if the worker, at the moment of the
 	// step, is still the same active incarnation: a worker that went away is not the execution's
-	// fault.
+	// fault. It then counts against the worker's health, too.
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration

@@ -2,6 +2,7 @@ package simhost
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"handoff/chaos/history"
@@ -45,6 +46,9 @@ type Machine struct {
 	// Shimless machines have no shim, so that nothing ends an action but itself and its worker.
 	// Planted flaws use it.
 	Shimless bool
+	// Sick machines can't start actions; Asked is called when they are asked to.
+	Sick  bool
+	Asked func()
 }
 
 // NewMachine returns a machine on which the actions named in behaviour, by their ref, can run.
@@ -77,6 +81,8 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 }
 
+var errSick = errors.New("the machine can't start a process")
+
 type runner struct {
 	m *Machine
 	p *kernel.Process
@@ -98,6 +104,10 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	m := r.m
 	m.k.CheckAlive()
 	m.k.Point()
+	if m.Sick {
+		m.Asked()
+		return nil, errSick
+	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
 	m.ground.AfterMonotonic(m.stream.Duration(spawnMin, spawnMax), func() {

@@ -43,21 +43,31 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 
 // SetCordon implements store.Client.
 func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
-	return ask(ctx, c, func(s *step) bool {
-		if s.garbled(cordon.Reason) || s.db.WorkerName(cordon.Worker) == "" {
-			return false
-		}
-		w := &s.db.workers[cordon.Worker-1]
-		w.cordoned, w.cordonReason = cordon.On, cordon.Reason
-		if !cordon.On {
-			w.cordonReason = ""
-		}
-		s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
-		if cordon.Drain {
-			s.db.incarnation(w.current).drain = true
-		}
-		return true
-	})
+	return ask(ctx, c, func(s *step) bool { return s.setCordon(cordon) })
+}
+
+// Operate is an operator's act on a worker; it is for the harness, which has no API between.
+func (db *Database) Operate(c store.Cordon) bool {
+	return (&step{db: db, process: "operator", now: db.now()}).setCordon(c)
+}
+
+// WorkerID is the number of a worker's name, 0 if it has never registered.
+func (db *Database) WorkerID(name string) execution.WorkerID { return db.byName[name] }
+
+func (s *step) setCordon(cordon store.Cordon) bool {
+	if s.garbled(cordon.Reason) || s.db.WorkerName(cordon.Worker) == "" {
+		return false
+	}
+	w := &s.db.workers[cordon.Worker-1]
+	w.cordoned, w.cordonReason = cordon.On, cordon.Reason
+	if !cordon.On {
+		w.cordonReason = ""
+	}
+	s.db.emit(history.Event{Kind: history.WorkerCordoned, Process: s.process, Worker: cordon.Worker, Count: one(cordon.On)})
+	if cordon.Drain {
+		s.db.incarnation(w.current).drain = true
+	}
+	return true
 }
 
 // report keeps what a worker says of its runs.
@@ -78,7 +88,7 @@ func (s *step) report(inc *incarnation, b *store.Beat) {
 	s.db.emit(e)
 }
 
-// blame notes that a dispatch died in the queue of an incarnation.
+// blame notes that a dispatch stayed unclaimed past its deadline at an incarnation that stayed active.
 func (s *step) blame(i execution.Incarnation) {
 	inc := s.db.incarnation(i)
 	if inc == nil {

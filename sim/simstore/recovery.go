@@ -141,7 +141,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
 		return store.Outcome{}
 	}
-	if rc.Ground == store.DeadLettered && rc.Reason == execution.QueueTimeout {
+	if counts > 0 {
 		s.blame(r.Incarnation)
 	}
 	s.move(r, to, rc.By, reason, func(r *row) {

@@ -128,16 +128,16 @@ judged as materialized (
            case when g.status = 'canceling' then 'cancelled' else g.ask_reason end as why
       from given g
 ),
--- A message that died of its time to live counts against the worker in whose queue it lay. What is too
+-- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. What is too
 -- old for any window goes with it.
 blamed as (
     insert into worker_expiry (incarnation, at)
     select j.incarnation, j.now from judged j
-     where j.lawful and j.ask_ground = 'dead_lettered' and j.ask_reason = 'queue_timeout'
+     where j.lawful and not j.claimed and j.used > 0
 ),
 forgotten as (
     delete from worker_expiry x using judged j
-     where j.ask_ground = 'dead_lettered' and x.incarnation = j.incarnation and x.at < j.now - interval '1 day'
+     where j.used > 0 and x.incarnation = j.incarnation and x.at < j.now - interval '1 day'
 ),
 moved as (
     update execution e

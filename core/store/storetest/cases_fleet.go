@@ -104,20 +104,18 @@ func fleetCases() []Case {
 			b.expect("the figures after a beat that came late", b.worker(w).Figures, f)
 			b.expect("the figures of the next incarnation", b.worker(b.active("w")).Figures, execution.Figures{})
 		}},
-		{"a dispatch that dies of its time to live counts against its incarnation, whatever became of it", func(b *bench) {
+		{"a dispatch that stays unclaimed at an active worker counts against its incarnation, by whomever it is found", func(b *bench) {
 			w := b.active("w")
 			first, second := b.scheduled(w), b.scheduled(w)
 			dead := unclaimed(first, store.DeadLettered, 0)
-			dead.Reason = execution.QueueTimeout
+			dead.Counts, dead.MaxDispatches = true, 9
 			b.expect("taken back", b.reclaim(dead).Applied, true)
 			b.expect("taken back again", b.reclaim(dead).Applied, false)
 			b.Advance(time.Second)
-			refused := unclaimed(second, store.DeadLettered, 0)
-			refused.Reason = execution.DispatchTimeout
-			b.expect("taken back after the worker has refused it", b.reclaim(refused).Applied, true)
+			b.expect("taken back, and not the worker's fault", b.reclaim(unclaimed(second, store.Undeliverable, 0)).Applied, true)
 			b.expect("expiries", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{time.Second}))
 			third := b.scheduled(w)
-			dead.Key = third
+			dead.Key, dead.Ground = third, store.Unclaimed
 			b.expect("taken back", b.reclaim(dead).Applied, true)
 			b.expect("expiries, the latest first", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{0, time.Second}))
 			b.expect("expiries of the next incarnation", len(b.worker(b.active("w")).Expired), 0)

@@ -1,0 +1,47 @@
+// Package healthprobe asks workers' health endpoints over HTTP: the executor's Prober in the real world.
+package healthprobe
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Prober asks by GET, and takes 200 for an answer. Redirects are not followed, because a health endpoint
+// has none, and connections are not kept: what is to be known is whether a new one can be made.
+type Prober struct {
+	client *http.Client
+}
+
+// New returns a prober. How long a probe may take is its context's business.
+func New() *Prober {
+	return &Prober{&http.Client{
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			DisableKeepAlives:      true,
+			MaxResponseHeaderBytes: 16 << 10,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Probe implements executor.Prober.
+func (p *Prober) Probe(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("probing %s: %w", url, err)
+	}
+	response, err := p.client.Do(request)
+	if err != nil {
+		return fmt.Errorf("probing: %w", err)
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("probing %s: answered %s", url, response.Status)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package executor
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// fit is an active worker of capacity 4.
+func fit(id execution.WorkerID, change func(*store.WorkerRow)) store.WorkerRow {
+	w := store.WorkerRow{
+		WorkerKey: store.WorkerKey{ID: id, Incarnation: execution.Incarnation(id)}, Name: string(rune('a' + id - 1)),
+		Lifecycle: execution.Active, Runtimes: []string{"shell"}, Capacity: 4, ConsumerAlive: true, LeaseOverFor: -time.Second,
+	}
+	if change != nil {
+		change(&w)
+	}
+	return w
+}
+
+func failing(n int, ago time.Duration) func(*store.WorkerRow) {
+	return func(w *store.WorkerRow) {
+		w.Figures = execution.Figures{Total: n, Failed: n, Consecutive: n, LastFailure: ago}
+	}
+}
+
+func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
+
+// Who gets the next execution, and up to how many the worker may hold. Ties go to the first.
+func TestChoose(t *testing.T) {
+	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
+	pinned, avoiding := row, row
+	pinned.Pinned, avoiding.Avoid = 2, 1
+	c := config.Default(config.Hardened)
+	unreachable := &probes{failed: map[execution.Incarnation]int{1: unreachableAfter}}
+	once := &probes{failed: map[execution.Incarnation]int{1: unreachableAfter - 1}}
+	for _, x := range []struct {
+		name    string
+		workers []store.WorkerRow
+		row     execution.Execution
+		found   *probes
+		want    execution.WorkerID
+		limit   int
+	}{
+		{"the smaller load", []store.WorkerRow{fit(1, loaded(2)), fit(2, loaded(1))}, row, nil, 2, 6},
+		{"a healthy one before a degraded one, whatever its load", []store.WorkerRow{fit(1, failing(3, time.Second)), fit(2, loaded(5))}, row, nil, 2, 6},
+		{"a degraded one when the healthy are full", []store.WorkerRow{fit(1, failing(9, time.Second)), fit(2, loaded(6))}, row, nil, 1, 6},
+		{"no unhealthy one beside a full one", []store.WorkerRow{fit(1, failing(10, time.Second)), fit(2, loaded(6))}, row, nil, 0, 0},
+		{"an unhealthy one for a trial", []store.WorkerRow{fit(1, failing(10, 30*time.Second)), fit(2, loaded(1))}, row, nil, 1, 1},
+		{"a trial only when it holds nothing", []store.WorkerRow{
+			fit(1, func(w *store.WorkerRow) { failing(10, time.Minute)(w); w.Load = 1 }), fit(2, loaded(6)),
+		}, row, nil, 0, 0},
+		{"the unhealthy when there is nobody else", []store.WorkerRow{fit(1, failing(10, time.Second)), fit(2, failing(99, 0))}, row, nil, 1, 6},
+		{"an unhealthy one for what is pinned to it", []store.WorkerRow{fit(1, nil), fit(2, failing(10, 0))}, pinned, nil, 2, 6},
+		{"one that left its dispatches lying counts as failing", []store.WorkerRow{
+			fit(1, func(w *store.WorkerRow) { w.Expired = make([]time.Duration, 10) }), fit(2, loaded(5)),
+		}, row, nil, 2, 6},
+		{"what it left lying is forgotten after the window", []store.WorkerRow{
+			fit(1, func(w *store.WorkerRow) { w.Expired = []time.Duration{time.Hour, time.Hour, time.Hour} }), fit(2, loaded(5)),
+		}, row, nil, 1, 6},
+		{"a reachable one before one that probes don't reach", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, row, unreachable, 2, 6},
+		{"one lost probe says nothing", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, row, once, 1, 6},
+		{"an unreachable one when there is nobody else", []store.WorkerRow{fit(1, nil)}, row, unreachable, 1, 6},
+		{"another one than the one to avoid", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, avoiding, nil, 2, 6},
+		{"the one to avoid when there is nobody else", []store.WorkerRow{fit(1, nil)}, avoiding, nil, 1, 6},
+		{"nobody else than the pinned one", []store.WorkerRow{fit(1, nil), fit(2, loaded(6))}, pinned, nil, 0, 0},
+		{"no cordoned one", []store.WorkerRow{fit(1, func(w *store.WorkerRow) { w.Cordoned = true })}, row, nil, 0, 0},
+		{"no deaf one", []store.WorkerRow{fit(1, func(w *store.WorkerRow) { w.ConsumerAlive = false })}, row, nil, 0, 0},
+	} {
+		found := x.found
+		if found == nil {
+			found = new(probes)
+		}
+		f := newFleet(x.workers, c, found, func(uint64) uint64 { return 1 })
+		at, limit := f.choose(&x.row)
+		got := execution.WorkerID(0)
+		if at >= 0 {
+			got = x.workers[at].ID
+		}
+		if got != x.want || limit != x.limit {
+			t.Errorf("%s: worker %d up to %d, want %d up to %d", x.name, got, limit, x.want, x.limit)
+		}
+	}
+}
+
+// The text says how many each filter removed, and names staleness where it was the last one.
+func TestExplain(t *testing.T) {
+	gone := func(w *store.WorkerRow) { w.Lifecycle = execution.Stopped }
+	stale := func(w *store.WorkerRow) { w.LeaseOverFor = time.Second }
+	python := func(w *store.WorkerRow) { w.Runtimes = []string{"python"} }
+	cordoned := func(w *store.WorkerRow) { w.Cordoned = true }
+	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
+	workers := []store.WorkerRow{fit(1, gone), fit(2, stale), fit(3, python)}
+	explain := func() string {
+		return newFleet(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
+	}
+	want := `No workers with fresh heartbeats available: of 3 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 0 are cordoned, 0 do not consume, 0 are unhealthy`
+	if got := explain(); got != want {
+		t.Errorf("%s", got)
+	}
+	workers = append(workers, fit(4, cordoned))
+	if got := explain(); strings.HasPrefix(got, "No workers with fresh") || !strings.Contains(got, "1 are cordoned") {
+		t.Errorf("%s", got)
+	}
+	row.Pinned = 4
+	if got := explain(); !strings.Contains(got, `3 are not "d", to which it is pinned`) {
+		t.Errorf("%s", got)
+	}
+}

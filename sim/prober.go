@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"handoff/core/host"
+	"handoff/sim/kernel"
+)
+
+// healthScheme is that of simulated health endpoints; what follows it is the process.
+const healthScheme = "sim://"
+
+var errNotAnswering = errors.New("nobody answers there")
+
+// prober asks simulated workers whether they live, over the simulated network, so that what cuts or slows the link
+// between the two processes does so to the probe.
+type prober struct {
+	w *world
+	p *kernel.Process
+	h host.Host
+}
+
+// Probe implements executor.Prober. A process that has ended refuses; one that stands still lets the
+// caller wait.
+func (p *prober) Probe(ctx context.Context, url string) error {
+	target := p.w.process(strings.TrimPrefix(url, healthScheme))
+	if target == nil {
+		return errNotAnswering
+	}
+	answered, stalled := false, false
+	err := p.w.net.Call(ctx, p.p, target.name, func() {
+		answered = target.alive()
+		stalled = answered && (target.current.Paused() || target.current.Frozen())
+	})
+	switch {
+	case err != nil:
+		return err
+	case stalled:
+		for err == nil {
+			err = p.h.Sleep(ctx, stirs)
+		}
+		return err
+	case !answered:
+		return errNotAnswering
+	}
+	return nil
+}
