@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"container/heap"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,6 +21,7 @@ func placement() *Invariant {
 		x := s.config.Executor
 		return &placementChecker{
 			i: i, s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool),
+			limited: make(map[string]bool),
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
 			// Four looks, each as slow as it may be.
@@ -40,13 +40,15 @@ type placementChecker struct {
 	cordoned   map[execution.WorkerID]bool
 	memory     time.Duration
 	patience   time.Duration
-	waiting    watchHeap
-	seq        uint32
+	nextLook   time.Duration
+	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
+	limited map[string]bool
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {
-	for len(c.waiting) > 0 && c.waiting[0].at <= e.At {
-		c.leftWaiting(heap.Pop(&c.waiting).(watched), e.At)
+	if e.At >= c.nextLook {
+		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
+		c.leftWaiting(e.At)
 	}
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -63,6 +65,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
+	case history.ActionDefined:
+		c.limited[e.Action] = e.Count > 0
 	case history.WorkerCordoned:
 		c.cordoned[e.Worker] = e.Count == 1
 		for _, w := range c.candidates {
@@ -70,8 +74,6 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 				w.settle(e.At, e.Count == 1)
 			}
 		}
-	case history.Created:
-		c.wait(e.Execution, e.Epoch, max(e.At, e.Due))
 	case history.Transition:
 		c.transition(e, l)
 	default:
@@ -139,8 +141,6 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
 		c.refused(e, l)
-	case e.To == execution.Requested:
-		c.wait(e.Execution, e.Epoch, max(e.At, e.Due))
 	}
 }
 
@@ -245,44 +245,52 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 	}
 }
 
-// wait looks again at an execution when it has been due for as long as anybody may take to place it.
-func (c *placementChecker) wait(id execution.ID, epoch execution.Epoch, due time.Duration) {
-	c.seq++
-	heap.Push(&c.waiting, watched{at: due + c.patience, seq: c.seq, id: id, epoch: uint16(epoch), in: execution.Requested})
+// leftWaiting looks for executions that have been due for as long as anybody may take to place them: nobody
+// who fits may have stood idle all the while. What may have hindered an executor puts the question off.
+func (c *placementChecker) leftWaiting(now time.Duration) {
+	since := now - c.patience
+	if c.s.calm.hindering > 0 || c.s.calm.since > since {
+		return
+	}
+	var first *life
+	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+		if l.status == execution.Requested && c.free(l) && max(l.entered, l.due-c.s.skew) <= since && (first == nil || l.id < first.id) && c.idle(l.runtime, now) != nil {
+			first = l
+		}
+	}
+	if first != nil {
+		w := c.idle(first.runtime, now)
+		c.s.violate(c.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has been idle since %v",
+			first.id, now-first.entered, w.worker, w.incarnation, w.idleSince)
+	}
 }
 
-// leftWaiting judges an execution that is still waiting: nobody who fits may have stood idle all the
-// while. What may have hindered an executor puts the question off.
-func (c *placementChecker) leftWaiting(w watched, now time.Duration) {
-	l := c.s.lives[w.id]
-	if l == nil || l.status != w.in || uint16(l.epoch) != w.epoch || l.pinned != 0 {
-		return
-	}
-	if c.s.calm.hindering > 0 || now < c.s.calm.since+c.patience {
-		w.at = max(now, c.s.calm.since) + c.patience
-		heap.Push(&c.waiting, w)
-		return
-	}
+// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own,
+// or for a concurrency slot.
+func (c *placementChecker) free(l *life) bool {
+	return l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
+}
+
+// idle is a worker that fits a runtime and has held nothing for as long as placing may take, and which has
+// no failure of its own that is younger than the time after which it may be tried again.
+func (c *placementChecker) idle(runtime string, now time.Duration) *candidate {
 	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
-	for _, other := range c.candidates {
-		if !other.offers(l.runtime, c.s.database(now)) || other.fitSince > since || other.idleSince > since {
+	for _, w := range c.candidates {
+		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since {
 			continue
 		}
-		last, s := time.Duration(never), other.known()
-		if n := len(other.failures); n > 0 {
-			last = other.failures[n-1]
+		last, known := -recovery, w.known()
+		if n := len(w.failures); n > 0 {
+			last = max(last, w.failures[n-1])
 		}
-		if n := len(s.expired); n > 0 && (last == never || s.expired[n-1] > last) {
-			last = s.expired[n-1]
+		if n := len(known.expired); n > 0 {
+			last = max(last, known.expired[n-1])
 		}
-		if last == never || last+recovery <= since {
-			c.s.violate(c.i, l.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has been idle since %v",
-				l.id, c.patience, other.worker, other.incarnation, other.idleSince)
-			return
+		if last+recovery <= since {
+			return w
 		}
 	}
-	w.at = now + c.patience
-	heap.Push(&c.waiting, w)
+	return nil
 }
 
 func (c *placementChecker) end(bool) {}

@@ -102,7 +102,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
-			l.parent = 0
+			l.parent, l.due = 0, max(l.due, e.At)
 		}
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true

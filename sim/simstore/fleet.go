@@ -94,8 +94,7 @@ func (s *step) blame(i execution.Incarnation) {
 	if inc == nil {
 		return
 	}
-	if len(inc.expired) == maxExpired {
-		inc.expired = slices.Delete(inc.expired, 0, 1)
-	}
-	inc.expired = append(inc.expired, s.now)
+	// Copies of the database share the list, so it is never changed in place.
+	first := max(0, len(inc.expired)+1-maxExpired)
+	inc.expired = append(slices.Clone(inc.expired[first:]), s.now)
 }

@@ -36,7 +36,7 @@ func TestSequences(t *testing.T) {
 
 // empty begins again with nothing in the database.
 func (b *bench) empty() {
-	b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, execution, dead_letter, refused_result, execution_transition restart identity`)
+	b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution, dead_letter, refused_result, execution_transition restart identity`)
 }
 
 func (b *bench) subject() storetest.Subject {
