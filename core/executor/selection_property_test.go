@@ -41,13 +41,14 @@ func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
 				demanded = d.Limit
 			}
 		}
-		w := f.choose(row)
-		if (w != nil) != (demanded > 0) {
-			t.Fatalf("%d rows are demanded, and the choice is %v", demanded, w)
+		at, _ := f.choose(row)
+		if (at >= 0) != (demanded > 0) {
+			t.Fatalf("%d rows are demanded, and the choice is %d", demanded, at)
 		}
-		if w == nil {
+		if at < 0 {
 			return
 		}
+		w := &workers[at]
 		load := before[w.ID-1]
 		if !w.Fits(row.Action.Runtime) || load >= w.Capacity+ahead || w.Load != load+1 {
 			t.Fatalf("chosen is %+v, which had a load of %d", w, load)
