@@ -13,7 +13,7 @@ import (
 
 // A worker that lives is found, whatever it is not ready for; any other answer, and none, is an error.
 func TestProbe(t *testing.T) {
-	worker := httptest.NewServer(api.HealthHandler([]api.Check{{Name: "consumer", Run: func(context.Context) error { return errors.New("deaf") }}}))
+	worker := httptest.NewServer(api.HealthHandler([]api.Check{{Name: "consumer", Run: func(context.Context) error { return errors.New("deaf") }}}, http.NotFoundHandler()))
 	defer worker.Close()
 	release := make(chan struct{})
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
