@@ -23,6 +23,6 @@ func (a *app) servers(ctx context.Context) error {
 	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
-	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ are there, or this machine was said to be without them")
+	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ are to be had, or this machine was said to be without them")
 	return nil
 }

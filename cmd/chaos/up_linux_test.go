@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"net"
 	"net/url"
 	"os"
@@ -22,13 +21,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system three times")
 	}
-	if err := provision.EnsureInstalled(t.Context(), os.Stderr); err != nil {
-		var missing *provision.UnavailableError
-		if !errors.As(err, &missing) || os.Getenv("CI") == "true" && !missing.OnlyWithout() {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
+	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true}))
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

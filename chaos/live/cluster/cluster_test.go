@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -109,13 +108,9 @@ func up(t *testing.T, executors, workers int) *bench {
 	env := quick()
 	witness := filepath.Join(t.TempDir(), "witness")
 	env["HANDOFF_WITNESS"] = witness
-	if err := provision.EnsureInstalled(ctx, io.Discard); err != nil {
-		unavailable(t, err)
-	}
+	provision.Require(t, provision.EnsureInstalled(ctx, io.Discard))
 	c, err := Up(ctx, Options{Bin: binaries, Executors: executors, Workers: workers, Actions: dir, Env: env})
-	if err != nil {
-		unavailable(t, err)
-	}
+	provision.Require(t, err)
 	b := &bench{t: t, ctx: ctx, c: c, witness: witness}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -127,17 +122,6 @@ func up(t *testing.T, executors, workers int) *bench {
 	})
 	b.connect()
 	return b
-}
-
-// unavailable skips where the machine is declared not to offer the servers, and, except under CI, where they
-// are not to be found. What was found and is broken is a failure.
-func unavailable(t *testing.T, err error) {
-	t.Helper()
-	var missing *provision.UnavailableError
-	if !errors.As(err, &missing) || os.Getenv("CI") == "true" && !missing.OnlyWithout() {
-		t.Fatal(err)
-	}
-	t.Skipf("can't run here: %v", err)
 }
 
 func (b *bench) connect() {

@@ -43,10 +43,33 @@ type program struct {
 	user *account // nil: as this process
 }
 
+func (p *program) logPath() string { return p.log }
+
+// launching returns what runs the program as a child, each time it is called.
+func launching(p *program, g *guard) func(context.Context) (server, error) {
+	return func(context.Context) (server, error) {
+		c, err := startChild(p, g)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
 func (p *program) command() *exec.Cmd {
 	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Env: p.env, Dir: p.dir}
 	setProcess(cmd, p.user)
 	return cmd
+}
+
+// server is what a Postgres or a RabbitMQ runs in: a child process or a container.
+type server interface {
+	running() bool
+	stop(sig signal, within time.Duration) error
+	kill()
+	pause() error
+	resume()
+	ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error
 }
 
 // child is a running server. Its own goroutine waits for it, so it never stays a zombie: PostgreSQL
@@ -184,6 +207,10 @@ func (c *child) unpaused() {
 
 // ready polls until the server answers, it has ended, or the context is over.
 func (c *child) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
+	return answers(ctx, every, probe, c.running)
+}
+
+func answers(ctx context.Context, every time.Duration, probe func(context.Context) error, running func() bool) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	var last error
@@ -191,9 +218,10 @@ func (c *child) ready(ctx context.Context, every time.Duration, probe func(conte
 		if last = probe(ctx); last == nil {
 			return nil
 		}
-		select {
-		case <-c.done:
+		if !running() {
 			return errEnded
+		}
+		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), last)
 		case <-tick.C:

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"handoff/internal/without"
 )
 
 // The components, as HANDOFF_WITHOUT spells them.
 const (
-	ComponentPostgres = "postgres"
-	ComponentRabbitMQ = "rabbitmq"
-	componentDocker   = "docker"
+	ComponentPostgres = without.Postgres
+	ComponentRabbitMQ = without.RabbitMQ
 )
 
 // ErrEnvironment is matched by every error that says the machine could not provide what was asked
@@ -41,7 +42,7 @@ type UnavailableError struct {
 
 func (e *UnavailableError) Error() string {
 	var b strings.Builder
-	hint := false
+	hint, addresses := false, false
 	for i, m := range e.Missing {
 		if i > 0 {
 			b.WriteString("\n")
@@ -52,6 +53,7 @@ func (e *UnavailableError) Error() string {
 			continue
 		}
 		hint = true
+		addresses = addresses || !m.PrivateOnly
 		fmt.Fprintf(&b, "%s not found. Looked for:", name)
 		if !m.PrivateOnly {
 			fmt.Fprintf(&b, "\n  an address in %s (not set)", addressVariable(m.Component))
@@ -61,7 +63,10 @@ func (e *UnavailableError) Error() string {
 		}
 	}
 	if hint {
-		fmt.Fprintf(&b, "\nInstall them (Debian, Ubuntu): %s", installHint)
+		fmt.Fprintf(&b, "\nInstall them (Debian, Ubuntu: %s), or start a container engine (docker info has to answer)", installHint)
+		if addresses {
+			fmt.Fprintf(&b, ", or name servers in %s and %s", AddressPostgres, AddressRabbitMQ)
+		}
 	}
 	return b.String()
 }

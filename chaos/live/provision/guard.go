@@ -6,29 +6,34 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// guardScript keeps the newest list of process numbers it was told. When its input ends, because
-// this process closed it or is gone, it kills what is on that list.
+// guardScript keeps the newest list it was told, of process numbers and of containers. When its
+// input ends, because this process closed it or is gone, it ends what is on that list. The engine's
+// address is its first argument; without a docker client containers wait for the next sweep.
 const guardScript = `l=; while read -r n; do l=$n; done
-for p in $l; do kill -s KILL -- "$p" 2>/dev/null; done; exit 0`
+for p in $l; do case $p in
+	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
+	*) kill -s KILL -- "$p" 2>/dev/null;;
+esac; done; exit 0`
 
 // guard is a shell that outlives this process for a moment. It covers what Pdeathsig does not:
-// systems other than Linux, and PostgreSQL's backends while they are paused, which would not notice
-// that their postmaster died.
+// systems other than Linux, containers, and PostgreSQL's backends while they are paused, which would
+// not notice that their postmaster died.
 type guard struct {
 	mu    sync.Mutex
-	pids  []int
+	items []string // process numbers, or "container:" and an id
 	input io.WriteCloser
 	done  chan struct{}
 }
 
-func startGuard() (*guard, error) {
-	cmd := exec.Command("/bin/sh", "-c", guardScript)
-	cmd.Env, cmd.Dir = []string{"PATH=/usr/bin:/bin"}, "/"
+func startGuard(engine string) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", engine)
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/snap/bin"}, "/"
 	ownGroup(cmd) // Ctrl-C must not reach it
 	// Not StdinPipe: Wait would close it.
 	r, w, err := os.Pipe()
@@ -50,24 +55,39 @@ func startGuard() (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) watch(pids ...int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pids = append(g.pids, pids...)
-	g.tell()
-}
+func (g *guard) watch(pids ...int) { g.change(func() { g.items = append(g.items, numbers(pids)...) }) }
 
 func (g *guard) forget(pids ...int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.pids = slices.DeleteFunc(g.pids, func(pid int) bool { return slices.Contains(pids, pid) })
-	g.tell()
+	gone := numbers(pids)
+	g.change(func() {
+		g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(gone, item) })
+	})
 }
 
-func (g *guard) tell() {
-	words := strings.Trim(fmt.Sprint(g.pids), "[]")
+func (g *guard) watchContainer(id string) {
+	g.change(func() { g.items = append(g.items, "container:"+id) })
+}
+
+func (g *guard) forgetContainer(id string) {
+	g.change(func() {
+		g.items = slices.DeleteFunc(g.items, func(item string) bool { return item == "container:"+id })
+	})
+}
+
+func (g *guard) change(items func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	items()
 	// A guard that somebody killed guards nothing; the servers go on.
-	_, _ = io.WriteString(g.input, words+"\n")
+	_, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n")
+}
+
+func numbers(pids []int) []string {
+	var out []string
+	for _, pid := range pids {
+		out = append(out, strconv.Itoa(pid))
+	}
+	return out
 }
 
 func (g *guard) close() error {

@@ -15,24 +15,28 @@ import (
 
 // EnsureInstalled installs what is missing of PostgreSQL and RabbitMQ on Debian and its kin, as
 // root, after saying what it is about to do. Nothing is installed that HANDOFF_WITHOUT declares or
-// that an address is given for. With HANDOFF_INSTALL=no, on other systems, and for other users it
+// that an address or an image is given for, nor where containers do (they need no root). With HANDOFF_INSTALL=no, on other systems, and for other users it
 // returns an UnavailableError that says what is missing.
 //
 // The packages may start services of their own on the usual ports; nothing here uses those.
 func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	out := &lineLog{w: log}
 	packages, missing, err := missingPackages(usualPlaces())
-	if err != nil || len(packages) == 0 {
+	if err != nil {
 		return err
 	}
-	if os.Getenv(Install) == "no" {
-		out.printf("%s=no: not installing %s", Install, strings.Join(packages, ", "))
-		return &UnavailableError{Missing: missing}
+	if len(packages) == 0 {
+		return namedAvailable(ctx)
 	}
 	apt, err := exec.LookPath("apt-get")
-	if _, statErr := os.Stat("/etc/debian_version"); err != nil || statErr != nil || os.Geteuid() != 0 {
+	_, statErr := os.Stat("/etc/debian_version")
+	switch {
+	case os.Getenv(Install) == "no":
+		out.printf("%s=no: not installing %s", Install, strings.Join(packages, ", "))
+		return containersInstead(ctx, missing, out)
+	case err != nil || statErr != nil || os.Geteuid() != 0:
 		out.printf("missing: %s; installing them takes apt-get and root", strings.Join(packages, ", "))
-		return &UnavailableError{Missing: missing}
+		return containersInstead(ctx, missing, out)
 	}
 	unlock, err := waitForLock(ctx, filepath.Join(os.TempDir(), "handoff-install.lock"))
 	if err != nil {
@@ -62,18 +66,42 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
+// namedAvailable asks for the engine of images that variables name.
+func namedAvailable(ctx context.Context) error {
+	declared, err := WithoutList()
+	if err != nil {
+		return err
+	}
+	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ], AllowRemote: true})
+}
+
+// containersInstead returns nil if everything that is missing can run in containers.
+func containersInstead(ctx context.Context, missing []Missing, out *lineLog) error {
+	o := Options{}
+	for _, m := range missing {
+		o.Postgres = o.Postgres || m.Component == ComponentPostgres
+		o.RabbitMQ = o.RabbitMQ || m.Component == ComponentRabbitMQ
+	}
+	p, err := makePlan(ctx, o)
+	if err != nil {
+		return err
+	}
+	out.printf("containers will be used, of the engine at %s", p.engine.Address())
+	return p.drop(nil)
+}
+
 func missingPackages(where *places) (packages []string, missing []Missing, err error) {
-	without, err := WithoutList()
+	declared, err := WithoutList()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !without[ComponentPostgres] && os.Getenv(AddressPostgres) == "" {
+	if !declared[ComponentPostgres] && os.Getenv(AddressPostgres) == "" && os.Getenv(ImagePostgres) == "" {
 		if b, looked := where.findPostgres(); b == nil {
 			packages = append(packages, "postgresql")
 			missing = append(missing, Missing{Component: ComponentPostgres, Looked: looked})
 		}
 	}
-	if !without[ComponentRabbitMQ] && os.Getenv(AddressRabbitMQ) == "" {
+	if !declared[ComponentRabbitMQ] && os.Getenv(AddressRabbitMQ) == "" && os.Getenv(ImageRabbitMQ) == "" {
 		if b, looked := where.findRabbit(); b == nil {
 			packages = append(packages, "rabbitmq-server")
 			missing = append(missing, Missing{Component: ComponentRabbitMQ, Looked: looked})

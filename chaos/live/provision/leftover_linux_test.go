@@ -108,6 +108,7 @@ func alive(dirs []string) []string {
 }
 
 func TestNothingSurvives(t *testing.T) {
+	noImages(t)
 	for _, c := range []struct {
 		mode   string
 		names  []string // must run before
@@ -121,8 +122,8 @@ func TestNothingSurvives(t *testing.T) {
 		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, 10 * time.Second, false},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
-			_, err := makePlan(Options{Postgres: true, RabbitMQ: len(c.names) > 1, PrivateOnly: true})
-			require(t, err)
+			_, err := makePlan(t.Context(), Options{Postgres: true, RabbitMQ: len(c.names) > 1, PrivateOnly: true})
+			Require(t, err)
 			ownTemp(t)
 			cmd, dirs, closeInput := startVictim(t, c.mode)
 			before := strings.Join(alive(dirs), ", ")
@@ -177,6 +178,7 @@ func sweepAndSee(t *testing.T, dirs []string) error {
 }
 
 func TestSweepKillsWhatStillRuns(t *testing.T) {
+	noImages(t)
 	base := t.TempDir()
 	dead := filepath.Join(base, dirPrefix+"dead")
 	check(t, os.Mkdir(dead, 0o755))

@@ -47,10 +47,11 @@ func freePorts(n int) ([]int, error) {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// portTaken reports whether a server's log says that somebody else got its port first.
+// portTaken reports whether a server's log, or an engine, says that somebody else got its port first.
 func portTaken(log string) bool {
 	log = strings.ToLower(log)
-	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use")
+	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use") ||
+		strings.Contains(log, "port is already allocated") // Docker's words
 }
 
 // isLoopback reports whether a host is this machine and nothing else. A name must resolve, and to

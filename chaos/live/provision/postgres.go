@@ -31,11 +31,11 @@ type Postgres struct {
 	admin string // a database that is not ours, to make and drop ours from
 	name  string // ours, when the server was given
 
-	mu      sync.Mutex
-	child   *child
-	program *program
-	guard   *guard
-	data    string // directory
+	mu     sync.Mutex
+	server server                                // nil before it was started first
+	launch func(context.Context) (server, error) // runs it; nil on a given server
+	log    func() string                         // the path of its log
+	data   string                                // directory; empty in a container
 }
 
 // DB is a database of its own on a server.
@@ -46,14 +46,15 @@ type DB struct {
 }
 
 // Private reports whether the server was started here and may be stopped, killed and paused.
-func (p *Postgres) Private() bool { return p.program != nil }
+func (p *Postgres) Private() bool { return p.launch != nil }
 
-// Log is the path of the server's log, empty for a given server.
+// Log is the path of the server's log, empty for a given server. A container's is written there at
+// this moment.
 func (p *Postgres) Log() string {
 	if !p.Private() {
 		return ""
 	}
-	return p.program.log
+	return p.log()
 }
 
 // CreateDatabase makes an empty database with a unique name. About 0.1 s.
@@ -88,20 +89,20 @@ func (p *Postgres) Start(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.child.running() {
+	if p.server != nil && p.server.running() {
 		return errors.New("PostgreSQL already runs")
 	}
 	ctx, cancel := context.WithTimeout(ctx, postgresStartWithin)
 	defer cancel()
-	c, err := startChild(p.program, p.guard)
+	s, err := p.launch(ctx)
 	if err != nil {
 		return err
 	}
-	p.child = c
-	err = c.ready(ctx, 20*time.Millisecond, p.probe)
+	p.server = s
+	err = s.ready(ctx, 20*time.Millisecond, p.probe)
 	if err != nil {
-		c.kill()
-		return &StartError{Component: "PostgreSQL", Err: err, LogTail: tail(p.program.log)}
+		s.kill()
+		return &StartError{Component: "PostgreSQL", Err: err, LogTail: tail(p.log())}
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func (p *Postgres) probe(ctx context.Context) error {
 	}
 	var data string
 	err = conn.QueryRow(ctx, "SHOW data_directory").Scan(&data)
-	if err == nil && data != p.data {
+	if err == nil && p.data != "" && data != p.data {
 		err = errStranger
 	}
 	return errors.Join(err, conn.Close(ctx))
@@ -122,18 +123,18 @@ func (p *Postgres) probe(ctx context.Context) error {
 
 // Stop is a fast shutdown: connections are closed, transactions rolled back, nothing to recover.
 func (p *Postgres) Stop() error {
-	return p.withChild(func(c *child) error { return c.stop(sigInt, postgresStopWithin) })
+	return p.withServer(func(s server) error { return s.stop(sigInt, postgresStopWithin) })
 }
 
 // Kill ends the postmaster and all backends at once with SIGKILL; the next Start recovers.
-func (p *Postgres) Kill() error { return p.withChild(func(c *child) error { c.kill(); return nil }) }
+func (p *Postgres) Kill() error { return p.withServer(func(s server) error { s.kill(); return nil }) }
 
 // Pause freezes the postmaster and all backends: connections stay open and nothing answers.
-func (p *Postgres) Pause() error { return p.withChild((*child).pause) }
+func (p *Postgres) Pause() error { return p.withServer(server.pause) }
 
 // Resume lets a paused server go on.
 func (p *Postgres) Resume() error {
-	return p.withChild(func(c *child) error { c.resume(); return nil })
+	return p.withServer(func(s server) error { s.resume(); return nil })
 }
 
 // Running reports whether the process lives, paused or not. For a given server it is true: nobody
@@ -141,16 +142,16 @@ func (p *Postgres) Resume() error {
 func (p *Postgres) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.Private() || p.child.running()
+	return !p.Private() || p.server.running()
 }
 
-func (p *Postgres) withChild(f func(*child) error) error {
+func (p *Postgres) withServer(f func(server) error) error {
 	if !p.Private() {
 		return ErrNotOurs
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return f(p.child)
+	return f(p.server)
 }
 
 func (p *Postgres) close() error {
@@ -192,17 +193,16 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 		if err != nil {
 			return fail(err)
 		}
-		p := &Postgres{guard: g, data: data, program: &program{
+		server := &program{
 			name: "PostgreSQL", path: b.postgres, env: env, dir: home, user: who,
 			log: filepath.Join(base, "postgres.log"),
-			args: []string{
+			args: append([]string{
 				"-D", data, "-p", strconv.Itoa(ports[0]),
 				"-c", "listen_addresses=127.0.0.1",
 				"-c", "unix_socket_directories=", // their paths have a length limit, ours may be longer
-				"-c", "max_connections=200",
-				"-c", "log_line_prefix=%m [%p] %d ",
-			},
-		}}
+			}, postgresSettings()...),
+		}
+		p := &Postgres{data: data, launch: launching(server, g), log: server.logPath}
 		p.admin = fmt.Sprintf("postgres://handoff@%s/postgres?sslmode=disable", loopback(ports[0]))
 		if err = p.Start(ctx); err == nil {
 			var db *DB
@@ -214,10 +214,15 @@ func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *gua
 			}
 			return nil, errors.Join(&StartError{Component: "PostgreSQL", Err: err}, p.Stop())
 		}
-		if attempt == 3 || !portTaken(tail(p.program.log)) {
+		if attempt == 3 || !portTaken(tail(server.log)) {
 			return nil, err
 		}
 	}
+}
+
+// postgresSettings are those in which every server started here differs from PostgreSQL's defaults.
+func postgresSettings() []string {
+	return []string{"-c", "max_connections=200", "-c", "log_line_prefix=%m [%p] %d "}
 }
 
 // serverEnv is all that servers and their commands get of the environment: variables like PGPORT

@@ -1,15 +1,17 @@
 // Package provision gives a command or a test a real PostgreSQL and a real RabbitMQ.
 //
 // It looks, in this order, at addresses in the harness's own variables (AddressPostgres and
-// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production),
-// and at installed server binaries, which it starts as private instances on free loopback ports in
-// a temporary directory. On a server it was given it works in a database and a virtual host of its
+// AddressRabbitMQ, never DATABASE_URL or the daemons' variables, which may point at production), at
+// installed server binaries, which it starts as private instances on free loopback ports in a
+// temporary directory, and at a container engine on this machine. An image that ImagePostgres or
+// ImageRabbitMQ names comes before installed binaries. On a server it was given it works in a database and a virtual host of its
 // own, and never stops, pauses or kills that server.
 //
-// Private instances do not outlive the process that started them: Set.Down ends them, and when the
-// process dies without calling it (kill -9, a panic, Ctrl-C), the kernel kills them (Linux) or a
-// small guard process does (every Unix). Their directory then stays behind; the next Up on this
-// machine removes it.
+// Private instances, containers among them, do not outlive the process that started them: Set.Down
+// ends them, and when the process dies without calling it (kill -9, a panic, Ctrl-C), the kernel
+// kills them (Linux) or a small guard process does (every Unix; containers where there is a docker
+// client). Their directory then stays behind; the next Up on this machine removes it, and containers
+// that are still there.
 //
 // On Windows only given addresses work.
 package provision
@@ -21,9 +23,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"sync"
+
+	"handoff/internal/without"
 )
 
 // The variables this package reads.
@@ -35,8 +38,13 @@ const (
 	// AddressManagement holds the http:// URL of that node's management API, where it is not at
 	// port 15672 of the same host.
 	AddressManagement = "HANDOFF_CHAOS_AMQP_MANAGEMENT_URL"
-	// Without lists what this machine does not offer: docker, postgres, rabbitmq, separated by commas.
-	Without = "HANDOFF_WITHOUT"
+	// ImagePostgres and ImageRabbitMQ name images to make containers from, for other versions than
+	// the installed or the usual ones. They take POSTGRES_USER, POSTGRES_PASSWORD,
+	// RABBITMQ_DEFAULT_USER and RABBITMQ_DEFAULT_PASS as the official ones do.
+	ImagePostgres = "HANDOFF_CHAOS_POSTGRES_IMAGE"
+	ImageRabbitMQ = "HANDOFF_CHAOS_RABBITMQ_IMAGE"
+	// Without lists what this machine does not offer: see package without.
+	Without = without.Variable
 	// Install set to "no" keeps EnsureInstalled from installing anything.
 	Install = "HANDOFF_INSTALL"
 )
@@ -69,6 +77,7 @@ type Set struct {
 
 	dir   *workDir // nil while nothing private runs
 	guard *guard
+	boxes *boxes // nil without containers
 	down  sync.Once
 	err   error
 }
@@ -77,16 +86,23 @@ type Set struct {
 // answer. Whatever it started is ended again when it returns an error. Errors which say something
 // about the machine rather than about the caller match ErrEnvironment.
 func Up(ctx context.Context, o Options) (*Set, error) {
-	plan, err := makePlan(o)
+	plan, err := makePlan(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	log := &lineLog{w: o.Log}
 	set := &Set{}
 	if plan.private() {
-		if set.dir, set.guard, err = openPrivate(log); err != nil {
-			return nil, err
+		address := ""
+		if plan.engine != nil {
+			address = plan.engine.Address()
 		}
+		if set.dir, set.guard, err = openPrivate(address, log); err != nil {
+			return nil, plan.drop(err)
+		}
+	}
+	if plan.engine != nil {
+		set.boxes = openBoxes(ctx, plan.engine, set.dir.path, set.guard, log)
 	}
 	var wg sync.WaitGroup
 	var pgErr, mqErr error
@@ -118,6 +134,9 @@ func (s *Set) Down() error {
 		}
 		wg.Wait()
 		s.err = errors.Join(pgErr, mqErr)
+		if s.boxes != nil {
+			s.err = errors.Join(s.err, s.boxes.close())
+		}
 		if s.guard != nil {
 			s.err = errors.Join(s.err, s.guard.close())
 		}
@@ -128,93 +147,8 @@ func (s *Set) Down() error {
 	return s.err
 }
 
-// plan is where each wanted component comes from: an address or binaries, never both.
-type plan struct {
-	pgAddress, mqAddress string
-	management           string
-	pgBinaries           *postgresBinaries
-	mqBinaries           *rabbitBinaries
-}
-
-func (p *plan) private() bool { return p.pgBinaries != nil || p.mqBinaries != nil }
-
-// makePlan decides everything that can be decided without starting anything, so that a missing
-// RabbitMQ is not reported only after PostgreSQL was started.
-func makePlan(o Options) (*plan, error) {
-	without, err := WithoutList()
-	if err != nil {
-		return nil, err
-	}
-	where := o.places
-	if where == nil {
-		where = usualPlaces()
-	}
-	p := &plan{}
-	var missing []Missing
-	if o.Postgres {
-		p.pgAddress = addressFor(AddressPostgres, o.PrivateOnly)
-		switch {
-		case without[ComponentPostgres]:
-			missing = append(missing, Missing{Component: ComponentPostgres, Without: true})
-		case p.pgAddress != "":
-			if err := checkPostgresAddress(p.pgAddress, o.AllowRemote); err != nil {
-				return nil, err
-			}
-		default:
-			var looked []string
-			if p.pgBinaries, looked = where.findPostgres(); p.pgBinaries == nil {
-				missing = append(missing, Missing{Component: ComponentPostgres, Looked: looked, PrivateOnly: o.PrivateOnly})
-			}
-		}
-	}
-	if o.RabbitMQ {
-		p.mqAddress, p.management = addressFor(AddressRabbitMQ, o.PrivateOnly), os.Getenv(AddressManagement)
-		switch {
-		case without[ComponentRabbitMQ]:
-			missing = append(missing, Missing{Component: ComponentRabbitMQ, Without: true})
-		case p.mqAddress != "":
-			if err := checkRabbitAddress(p.mqAddress, p.management, o.AllowRemote); err != nil {
-				return nil, err
-			}
-		default:
-			var looked []string
-			if p.mqBinaries, looked = where.findRabbit(); p.mqBinaries == nil {
-				missing = append(missing, Missing{Component: ComponentRabbitMQ, Looked: looked, PrivateOnly: o.PrivateOnly})
-			}
-		}
-	}
-	if len(missing) > 0 {
-		return nil, &UnavailableError{Missing: missing}
-	}
-	if p.private() && !privateSupported {
-		return nil, &StartError{Component: "private instances", Err: errNoPrivate}
-	}
-	return p, nil
-}
-
-func addressFor(variable string, privateOnly bool) string {
-	if privateOnly {
-		return ""
-	}
-	return os.Getenv(variable)
-}
-
-func (p *plan) postgres(ctx context.Context, s *Set, log *lineLog) (*Postgres, error) {
-	if p.pgBinaries == nil {
-		return givenPostgres(ctx, p.pgAddress, log)
-	}
-	return startPostgres(ctx, p.pgBinaries, s.dir.path, s.guard, log)
-}
-
-func (p *plan) rabbitmq(ctx context.Context, s *Set, management bool, log *lineLog) (*RabbitMQ, error) {
-	if p.mqBinaries == nil {
-		return givenRabbit(ctx, p.mqAddress, p.management, log)
-	}
-	return startRabbit(ctx, p.mqBinaries, s.dir.path, management, s.guard, log)
-}
-
 // openPrivate sweeps what earlier processes left behind and makes this process's directory.
-func openPrivate(log *lineLog) (*workDir, *guard, error) {
+func openPrivate(engine string, log *lineLog) (*workDir, *guard, error) {
 	base, err := baseDir()
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
@@ -227,7 +161,7 @@ func openPrivate(log *lineLog) (*workDir, *guard, error) {
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
-	g, err := startGuard()
+	g, err := startGuard(engine)
 	if err != nil {
 		return nil, nil, errors.Join(&StartError{Component: "private instances", Err: err}, dir.remove())
 	}

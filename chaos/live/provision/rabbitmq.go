@@ -38,26 +38,27 @@ type RabbitMQ struct {
 	own   *MQ // ours on a given node
 
 	mu       sync.Mutex
-	child    *child
-	epmd     *child
-	node     string // its Erlang name
-	program  *program
-	portMap  *program
-	ctl      *program
-	guard    *guard
-	spare    []string // virtual hosts that wait for their first user
-	disposed []string // virtual hosts that nobody uses any more
+	server   server                                           // nil before it was started first
+	launch   func(context.Context) (server, error)            // runs it; nil on a given node
+	log      func() string                                    // the path of its log
+	ctl      func(context.Context, ...string) (string, error) // runs rabbitmqctl
+	node     string                                           // how its Erlang name begins
+	user     string                                           // who gets virtual hosts
+	epmd     *portMapper                                      // nil in a container, which has its own
+	spare    []string                                         // virtual hosts that wait for their first user
+	disposed []string                                         // virtual hosts that nobody uses any more
 }
 
 // Private reports whether the node was started here and may be stopped, killed and paused.
-func (m *RabbitMQ) Private() bool { return m.program != nil }
+func (m *RabbitMQ) Private() bool { return m.launch != nil }
 
-// Log is the path of the node's log, empty for a given node.
+// Log is the path of the node's log, empty for a given node. A container's is written there at this
+// moment.
 func (m *RabbitMQ) Log() string {
 	if !m.Private() {
 		return ""
 	}
-	return m.program.log
+	return m.log()
 }
 
 // Start runs a stopped or killed node again, on the same data and port, and returns when it accepts
@@ -68,39 +69,48 @@ func (m *RabbitMQ) Start(ctx context.Context) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.child.running() {
+	if m.server != nil && m.server.running() {
 		return errors.New("RabbitMQ already runs")
 	}
 	ctx, cancel := context.WithTimeout(ctx, rabbitStartWithin)
 	defer cancel()
 	// RabbitMQ starts a port mapper itself if it finds none, and that one would outlive it.
-	if err := m.startPortMapper(ctx); err != nil {
-		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(m.portMap.log)}
+	if m.epmd != nil {
+		if err := m.epmd.start(ctx); err != nil {
+			return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(m.epmd.program.log)}
+		}
 	}
-	c, err := startChild(m.program, m.guard)
+	s, err := m.launch(ctx)
 	if err != nil {
 		return err
 	}
-	m.child = c
-	err = c.ready(ctx, 50*time.Millisecond, func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) })
+	m.server = s
+	err = s.ready(ctx, 50*time.Millisecond, func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) })
 	if err != nil {
-		c.kill()
-		return &StartError{Component: "RabbitMQ", Err: err, LogTail: tail(m.program.log)}
+		s.kill()
+		return &StartError{Component: "RabbitMQ", Err: err, LogTail: tail(m.log())}
 	}
 	return nil
 }
 
-func (m *RabbitMQ) startPortMapper(ctx context.Context) error {
-	if m.epmd.running() {
+// portMapper is a node's own epmd. It lives as long as the node's set.
+type portMapper struct {
+	program *program
+	guard   *guard
+	child   *child
+}
+
+func (e *portMapper) start(ctx context.Context) error {
+	if e.child.running() {
 		return nil
 	}
-	c, err := startChild(m.portMap, m.guard)
+	c, err := startChild(e.program, e.guard)
 	if err != nil {
 		return err
 	}
-	m.epmd = c
+	e.child = c
 	return c.ready(ctx, 10*time.Millisecond, func(ctx context.Context) error {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+m.portMap.args[1])
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+e.program.args[1])
 		if err != nil {
 			return err
 		}
@@ -110,18 +120,18 @@ func (m *RabbitMQ) startPortMapper(ctx context.Context) error {
 
 // Stop ends the node in order: connections are closed, everything is on disk.
 func (m *RabbitMQ) Stop() error {
-	return m.withChild(func(c *child) error { return c.stop(sigTerm, rabbitStopWithin) })
+	return m.withServer(func(s server) error { return s.stop(sigTerm, rabbitStopWithin) })
 }
 
 // Kill ends the node at once with SIGKILL.
-func (m *RabbitMQ) Kill() error { return m.withChild(func(c *child) error { c.kill(); return nil }) }
+func (m *RabbitMQ) Kill() error { return m.withServer(func(s server) error { s.kill(); return nil }) }
 
 // Pause freezes the node: connections stay open and nothing answers.
-func (m *RabbitMQ) Pause() error { return m.withChild((*child).pause) }
+func (m *RabbitMQ) Pause() error { return m.withServer(server.pause) }
 
 // Resume lets a paused node go on.
 func (m *RabbitMQ) Resume() error {
-	return m.withChild(func(c *child) error { c.resume(); return nil })
+	return m.withServer(func(s server) error { s.resume(); return nil })
 }
 
 // Running reports whether the process lives, paused or not. For a given node it is true: nobody
@@ -129,16 +139,16 @@ func (m *RabbitMQ) Resume() error {
 func (m *RabbitMQ) Running() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return !m.Private() || m.child.running()
+	return !m.Private() || m.server.running()
 }
 
-func (m *RabbitMQ) withChild(f func(*child) error) error {
+func (m *RabbitMQ) withServer(f func(server) error) error {
 	if !m.Private() {
 		return ErrNotOurs
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return f(m.child)
+	return f(m.server)
 }
 
 // Ctl runs rabbitmqctl against the private node and returns what it printed. Each call boots an
@@ -147,9 +157,7 @@ func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 	if !m.Private() {
 		return "", ErrNotOurs
 	}
-	p := *m.ctl
-	p.args = append([]string{"-q"}, args...)
-	return run(ctx, &p)
+	return m.ctl(ctx, append([]string{"-q"}, args...)...)
 }
 
 func (m *RabbitMQ) close() error {
@@ -157,8 +165,12 @@ func (m *RabbitMQ) close() error {
 		// Killed, since its data goes next and an orderly stop takes up to 6 s.
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.child.kill()
-		m.epmd.kill()
+		if m.server != nil {
+			m.server.kill()
+		}
+		if m.epmd != nil {
+			m.epmd.child.kill()
+		}
 		return nil
 	}
 	if m.own == nil {
@@ -199,11 +211,10 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management
 		return nil, &StartError{Component: "RabbitMQ", Err: err}
 	}
 	for attempt := 1; ; attempt++ {
-		m, err := prepareRabbit(b, base, attempt, management, who)
+		m, err := prepareRabbit(b, base, attempt, management, who, g)
 		if err != nil {
 			return nil, &StartError{Component: "RabbitMQ", Err: err}
 		}
-		m.guard = g
 		if err = m.Start(ctx); err == nil {
 			var mq *MQ
 			if mq, err = m.CreateVhost(ctx); err != nil {
@@ -215,14 +226,14 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management
 			return m, nil
 		}
 		err = errors.Join(err, m.close())
-		if attempt == 3 || !portTaken(tail(m.program.log)+tail(m.portMap.log)) {
+		if attempt == 3 || !portTaken(tail(m.log())+tail(m.epmd.program.log)) {
 			return nil, err
 		}
 	}
 }
 
 // prepareRabbit writes the node's files and works out how it is started.
-func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account) (*RabbitMQ, error) {
+func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account, g *guard) (*RabbitMQ, error) {
 	ports, err := pickPorts(4)
 	if err != nil {
 		return nil, err
@@ -275,16 +286,21 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
+	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")}
 	return &RabbitMQ{
 		node:       node + "@",
+		user:       "guest",
 		Management: api,
 
-		admin:   "amqp://guest:guest@" + loopback(ports[0]),
-		program: &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")},
-		portMap: &program{
+		admin:  "amqp://guest:guest@" + loopback(ports[0]),
+		launch: launching(server, g),
+		log:    server.logPath,
+		epmd: &portMapper{guard: g, program: &program{
 			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(base, "epmd.log"),
 			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
+		}},
+		ctl: func(ctx context.Context, args ...string) (string, error) {
+			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
-		ctl: &program{name: "rabbitmqctl", path: b.ctl, env: env, dir: home, user: who},
 	}, nil
 }

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"handoff/chaos/live/provision/containers"
 )
 
 func TestRemoteAddressesAreRefused(t *testing.T) {
@@ -94,12 +97,23 @@ func TestGivenServerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// noImages is for tests of what is installed, whatever images this run was told to use.
+func noImages(t *testing.T) {
+	t.Helper()
+	t.Setenv(ImagePostgres, "")
+	t.Setenv(ImageRabbitMQ, "")
+}
+
 func nowhere(t *testing.T) *places {
 	dir := t.TempDir()
-	return &places{postgres: []string{dir + "/pg/*/bin"}, rabbit: []string{dir + "/mq"}, erlang: []string{dir + "/erl"}}
+	return &places{
+		postgres: []string{dir + "/pg/*/bin"}, rabbit: []string{dir + "/mq"}, erlang: []string{dir + "/erl"},
+		engine: func(context.Context) (*containers.Engine, error) { return nil, errors.New("no engine answers") },
+	}
 }
 
 func TestNothingInstalled(t *testing.T) {
+	noImages(t)
 	t.Setenv(AddressPostgres, "")
 	t.Setenv(AddressRabbitMQ, "")
 	t.Setenv(Without, "")
@@ -112,7 +126,8 @@ func TestNothingInstalled(t *testing.T) {
 	for _, part := range []string{
 		"PostgreSQL not found", AddressPostgres, where.postgres[0], "PATH (empty)",
 		"RabbitMQ not found", AddressRabbitMQ, where.rabbit[0],
-		"apt-get install -y postgresql rabbitmq-server",
+		"a container engine, for the image " + defaultPostgresImage + " (no engine answers)", defaultRabbitImage,
+		"apt-get install -y postgresql rabbitmq-server", "start a container engine",
 	} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in:\n%v", part, err)
@@ -121,6 +136,7 @@ func TestNothingInstalled(t *testing.T) {
 }
 
 func TestWithout(t *testing.T) {
+	noImages(t)
 	t.Setenv(Without, "docker, Postgres")
 	_, err := Up(t.Context(), Options{Postgres: true, places: usualPlaces()})
 	var unavailable *UnavailableError
@@ -138,7 +154,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// verdict records how require ends a test.
+// verdict records how Require ends a test.
 type verdict struct {
 	TB
 	how string
@@ -166,7 +182,7 @@ func TestSkipOrFail(t *testing.T) {
 	} {
 		t.Setenv("CI", c.ci)
 		v := &verdict{}
-		require(v, c.err)
+		Require(v, c.err)
 		if !strings.HasPrefix(v.how, c.want) || (c.want == "") != (v.how == "") {
 			t.Errorf("CI=%s, %v: %q, want %q", c.ci, c.err, v.how, c.want)
 		}
@@ -196,6 +212,7 @@ func TestNewestVersionFirst(t *testing.T) {
 }
 
 func TestNothingIsInstalledAgainstTheUsersWill(t *testing.T) {
+	noImages(t)
 	t.Setenv(Without, "postgres,rabbitmq")
 	t.Setenv("PATH", "") // there is no apt-get to be run
 	if err := EnsureInstalled(t.Context(), nil); err != nil {

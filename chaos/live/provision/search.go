@@ -1,26 +1,22 @@
 package provision
 
 import (
-	"fmt"
+	"context"
 	"os"
 	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
+
+	"handoff/chaos/live/provision/containers"
+	"handoff/internal/without"
 )
 
-// WithoutList reads HANDOFF_WITHOUT. A name it does not know is an error: a misspelt one would
-// otherwise silently declare nothing.
+// WithoutList reads HANDOFF_WITHOUT.
 func WithoutList() (map[string]bool, error) {
-	out := map[string]bool{}
-	for _, name := range strings.Split(os.Getenv(Without), ",") {
-		switch name = strings.ToLower(strings.TrimSpace(name)); name {
-		case "":
-		case componentDocker, ComponentPostgres, ComponentRabbitMQ:
-			out[name] = true
-		default:
-			return nil, &AddressError{Without, fmt.Sprintf("unknown name %q; known are docker, postgres, rabbitmq", name)}
-		}
+	out, err := without.Declared()
+	if err != nil {
+		return nil, &AddressError{Without, err.Error()}
 	}
 	return out, nil
 }
@@ -36,6 +32,7 @@ type places struct {
 	rabbit   []string
 	erlang   []string
 	path     string
+	engine   func(context.Context) (*containers.Engine, error)
 }
 
 func usualPlaces() *places {
@@ -44,6 +41,7 @@ func usualPlaces() *places {
 		rabbit:   []string{"/usr/lib/rabbitmq/bin", "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"},
 		erlang:   []string{"/usr/lib/erlang/erts-*/bin", "/opt/homebrew/opt/erlang/lib/erlang/erts-*/bin", "/usr/local/opt/erlang/lib/erlang/erts-*/bin"},
 		path:     os.Getenv("PATH"),
+		engine:   containers.Find,
 	}
 }
 

@@ -94,7 +94,7 @@ func Database(t TB) *DB {
 	t.Helper()
 	requireMain(t)
 	set, err := shared.postgres.up(Options{Postgres: true})
-	require(t, err)
+	Require(t, err)
 	db, err := set.Postgres.CreateDatabase(context.Background())
 	if err != nil {
 		t.Fatalf("making a database: %v", err)
@@ -109,7 +109,7 @@ func Broker(t TB) *MQ {
 	t.Helper()
 	requireMain(t)
 	set, err := shared.rabbitmq.up(Options{RabbitMQ: true})
-	require(t, err)
+	Require(t, err)
 	mq, err := set.RabbitMQ.CreateVhost(context.Background())
 	if err != nil {
 		t.Fatalf("making a virtual host: %v", err)
@@ -124,7 +124,7 @@ func Own(t TB, o Options) *Set {
 	t.Helper()
 	o.PrivateOnly = true
 	set, err := Up(context.Background(), o)
-	require(t, err)
+	Require(t, err)
 	t.Cleanup(func() {
 		if err := set.Down(); err != nil {
 			t.Errorf("ending servers: %v", err)
@@ -133,7 +133,9 @@ func Own(t TB, o Options) *Set {
 	return set
 }
 
-func require(t TB, err error) {
+// Require ends a test whose servers are not to be had, given what Up or EnsureInstalled returned, as
+// Database does: skipped or failed.
+func Require(t TB, err error) {
 	t.Helper()
 	var unavailable *UnavailableError
 	switch {

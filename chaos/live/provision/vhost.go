@@ -68,7 +68,7 @@ func (m *RabbitMQ) refill(ctx context.Context) error {
 		name := uniqueName()
 		names = append(names, name)
 		fmt.Fprintf(&b, "ok = rabbit_vhost:add(<<%q>>, <<\"handoff\">>), ", name)
-		fmt.Fprintf(&b, "ok = rabbit_auth_backend_internal:set_permissions(<<\"guest\">>, <<%q>>, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"handoff\">>), ", name)
+		fmt.Fprintf(&b, "ok = rabbit_auth_backend_internal:set_permissions(<<%q>>, <<%q>>, <<\".*\">>, <<\".*\">>, <<\".*\">>, <<\"handoff\">>), ", m.user, name)
 	}
 	for _, name := range m.disposed {
 		// Already gone, because a test deleted it itself, is as good.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,12 @@ func TestErrorsKeepThePassword(t *testing.T) {
 
 func TestConnectWithAWrongPassword(t *testing.T) {
 	w := newWorld(t)
-	_, err := New(Options{URL: strings.Replace(w.mq.URL, "guest@", "wrong-secret@", 1)}).Connect(t.Context())
+	address, err := url.Parse(w.mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address.User = url.UserPassword(address.User.Username(), "wrong-secret")
+	_, err = New(Options{URL: address.String()}).Connect(t.Context())
 	if !errors.Is(err, broker.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a wrong password is %v", err)
 	}

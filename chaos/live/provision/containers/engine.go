@@ -1,0 +1,267 @@
+// Package containers runs servers in containers of an engine on this machine.
+//
+// Containers outlive whoever started them, and here nobody may count on Ryuk, the container that
+// cleans up for testcontainers: its image comes from a registry. So every container carries the
+// directory of its run as a label, whose lock is free once that run is over; Sweep removes those.
+// TESTCONTAINERS_RYUK_DISABLED=false uses Ryuk as well.
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	"github.com/testcontainers/testcontainers-go"
+	tcexec "github.com/testcontainers/testcontainers-go/exec"
+	"github.com/testcontainers/testcontainers-go/log"
+)
+
+// Labels of every container that Create makes. An engine may serve several machines or network
+// namespaces; a directory means something on its own host only.
+const (
+	LabelRun  = "handoff.chaos.run"
+	LabelHost = "handoff.chaos.host"
+)
+
+// answersWithin is how long an engine may take to say that it is there.
+const answersWithin = 5 * time.Second
+
+// Engine is a container engine on this machine that answers.
+type Engine struct {
+	api  *testcontainers.DockerClient
+	host string // of this machine
+}
+
+// settings are what testcontainers reads of the environment, once in a process.
+var settings = sync.OnceValue(func() error {
+	log.SetDefault(log.NewNoopLogger())
+	defaults := map[string]string{"TESTCONTAINERS_RYUK_DISABLED": "true"}
+	if _, err := os.Stat("/.dockerenv"); err == nil {
+		// Where that file is, testcontainers takes the default gateway for the engine's address, also
+		// on a machine that was made from a container's image and runs an engine of its own.
+		defaults["TESTCONTAINERS_HOST_OVERRIDE"] = "127.0.0.1"
+	}
+	for name, value := range defaults {
+		if _, set := os.LookupEnv(name); set {
+			continue
+		}
+		if err := os.Setenv(name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+// Find returns the engine that DOCKER_HOST, the Docker context or the usual sockets name, if it
+// answers within seconds. One on another machine is refused: what it publishes is not to be
+// reached at a loopback address, and must not be reached from anywhere else.
+func Find(ctx context.Context) (_ *Engine, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
+	defer func() {
+		if r := recover(); r != nil { // how testcontainers reports a socket it does not find
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	if err := settings(); err != nil {
+		return nil, err
+	}
+	api, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !local(api.DaemonHost()) {
+		return nil, errors.Join(fmt.Errorf("the engine at %s is on another machine", api.DaemonHost()), api.Close())
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, errors.Join(err, api.Close())
+	}
+	return &Engine{api: api, host: host}, nil
+}
+
+// local reports whether an engine's address is a socket, a pipe or a loopback address.
+func local(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	if u.Scheme == "unix" || u.Scheme == "npipe" {
+		return true
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// Address is where the engine listens, as DOCKER_HOST has it.
+func (e *Engine) Address() string { return e.api.DaemonHost() }
+
+// Close ends the connection; containers are left as they are.
+func (e *Engine) Close() error { return e.api.Close() }
+
+// Sweep removes this machine's containers whose run is over, and returns their names. Whether a run
+// is over is asked by its directory.
+func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([]string, error) {
+	filters := client.Filters{}.Add("label", LabelHost+"="+e.host)
+	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	var errs []error
+	for _, c := range found.Items {
+		if run := c.Labels[LabelRun]; run == "" || !over(run) {
+			continue
+		}
+		if err := e.remove(ctx, c.ID); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, strings.TrimPrefix(strings.Join(c.Names, " "), "/"))
+	}
+	return removed, errors.Join(errs...)
+}
+
+// remove ends a container at once and takes its volumes with it. One that is gone is as good.
+func (e *Engine) remove(ctx context.Context, id string) error {
+	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err != nil && strings.Contains(err.Error(), "No such container") {
+		return nil
+	}
+	return err
+}
+
+// Spec is what a container runs.
+type Spec struct {
+	// Name is the container's and its host's.
+	Name  string
+	Image string
+	Env   map[string]string
+	// Command replaces the image's arguments, where there is one.
+	Command []string
+	// Ports are those of the server, each with the one on 127.0.0.1 at which it is reached: always the
+	// same, also after a restart.
+	Ports map[int]int
+	// Run is the directory of the run it belongs to.
+	Run string
+}
+
+// Create makes a container and does not start it. An image that the engine does not hold is pulled,
+// which takes minutes at worst.
+func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
+	var ports []string
+	bound := network.PortMap{}
+	for inside, outside := range s.Ports {
+		port := fmt.Sprintf("%d/tcp", inside)
+		parsed, err := network.ParsePort(port)
+		if err != nil {
+			return nil, err
+		}
+		ports = append(ports, port)
+		bound[parsed] = []network.PortBinding{{
+			HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1}), HostPort: strconv.Itoa(outside),
+		}}
+	}
+	options := []testcontainers.ContainerCustomizer{
+		testcontainers.WithLogger(log.NewNoopLogger()),
+		testcontainers.WithName(s.Name),
+		testcontainers.WithEnv(s.Env),
+		testcontainers.WithLabels(map[string]string{LabelRun: s.Run, LabelHost: e.host}),
+		testcontainers.WithExposedPorts(ports...),
+		testcontainers.WithConfigModifier(func(c *container.Config) { c.Hostname = s.Name }),
+		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.PortBindings = bound }),
+		testcontainers.WithNoStart(),
+	}
+	if len(s.Command) > 0 {
+		options = append(options, testcontainers.WithCmd(s.Command...))
+	}
+	made, err := testcontainers.Run(ctx, s.Image, options...)
+	if err != nil {
+		if made != nil {
+			err = errors.Join(err, e.remove(context.WithoutCancel(ctx), made.GetContainerID()))
+		}
+		return nil, fmt.Errorf("a container of the image %s: %w", s.Image, err)
+	}
+	return &Container{engine: e, made: made}, nil
+}
+
+// Container is a server in a container, started or not.
+type Container struct {
+	engine *Engine
+	made   *testcontainers.DockerContainer
+}
+
+// ID is the engine's name for it.
+func (c *Container) ID() string { return c.made.GetContainerID() }
+
+// Start runs it, the first time or again, with the data it had.
+func (c *Container) Start(ctx context.Context) error { return c.made.Start(ctx) }
+
+// Stop asks it to end, kills it after the given time, and returns when it has ended.
+func (c *Container) Stop(ctx context.Context, within time.Duration) error {
+	return c.made.Stop(ctx, &within)
+}
+
+// Kill ends it at once; its data stays.
+func (c *Container) Kill(ctx context.Context) error {
+	_, err := c.engine.api.ContainerKill(ctx, c.ID(), client.ContainerKillOptions{Signal: "KILL"})
+	return err
+}
+
+// Pause freezes everything in it.
+func (c *Container) Pause(ctx context.Context) error {
+	_, err := c.engine.api.ContainerPause(ctx, c.ID(), client.ContainerPauseOptions{})
+	return err
+}
+
+// Resume lets a paused one go on.
+func (c *Container) Resume(ctx context.Context) error {
+	_, err := c.engine.api.ContainerUnpause(ctx, c.ID(), client.ContainerUnpauseOptions{})
+	return err
+}
+
+// State reports whether it runs, and whether it is paused while it does.
+func (c *Container) State(ctx context.Context) (running, paused bool, err error) {
+	state, err := c.made.State(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	return state.Running, state.Paused, nil
+}
+
+// Run executes a command in it and returns what it printed.
+func (c *Container) Run(ctx context.Context, command []string) (string, error) {
+	code, out, err := c.made.Exec(ctx, command, tcexec.Multiplexed())
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(out)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("%s: exit %d: %s", command[0], code, strings.TrimSpace(string(text)))
+	}
+	return string(text), err
+}
+
+// Log is all that it has printed.
+func (c *Container) Log(ctx context.Context) (string, error) {
+	r, err := c.made.Logs(ctx)
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), errors.Join(err, r.Close())
+}
+
+// Remove ends it at once and deletes its data.
+func (c *Container) Remove(ctx context.Context) error { return c.engine.remove(ctx, c.ID()) }
