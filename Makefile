@@ -22,7 +22,7 @@ FLAW      := unguarded-monitor
 RUN_FLAGS :=
 
 # How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
-# (cd bench && go run . --help).
+# (cd chaos/bench && go run . --help).
 BENCHTIME   := 1s
 BENCH_FLAGS :=
 
@@ -142,7 +142,7 @@ detlint:
 golangci: $(GOLANGCI)
 	$(GOLANGCI) run ./...
 	cd .tools && ../$(GOLANGCI) run ./...
-	cd bench && ../$(GOLANGCI) run ./...
+	cd chaos/bench && ../../$(GOLANGCI) run ./...
 
 fmt: $(GOLANGCI)
 	$(GOLANGCI) fmt ./...
@@ -164,7 +164,7 @@ bench: bench-daemons bench-sim
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
-	cd bench && go run . $(BENCH_FLAGS)
+	cd chaos/bench && go run . $(BENCH_FLAGS)
 
 # -run '^$$' matches no test, so that only benchmarks run.
 bench-sim:

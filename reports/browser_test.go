@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"handoff/chaos/verdict"
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 	"handoff/reports"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"handoff/chaos/live/provision/containers"
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // engine finds the machine's container engine.

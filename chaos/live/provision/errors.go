@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // The components, as HANDOFF_WITHOUT spells them.

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"handoff/chaos/live/provision/containers"
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // plan is where each wanted component comes from: an address, binaries or an image, never two of

@@ -26,7 +26,7 @@ import (
 	"strings"
 	"sync"
 
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // The variables this package reads.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"handoff/chaos/live/provision/containers"
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // WithoutList reads HANDOFF_WITHOUT.

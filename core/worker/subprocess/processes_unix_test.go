@@ -20,7 +20,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/worker"
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // patience bounds every wait for something that has to happen.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/internal/without"
+	"handoff/chaos/live/without"
 )
 
 // end records how a test ends.

@@ -109,7 +109,7 @@ const concurrency = 500
 func parse(args []string) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "../bin", "the folder of the binaries executor and worker")
+	flags.StringVar(&o.bin, "bin", "../../bin", "the folder of the binaries executor and worker")
 	flags.IntVar(&o.jobs, "jobs", 20000, "executions of one measurement")
 	flags.IntVar(&o.repeat, "repeat", 3, "measurements of each kind; the table shows their median, lowest and highest")
 	flags.IntVar(&o.samples, "samples", 300, "executions of a latency measurement, 20 a second")
