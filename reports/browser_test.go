@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/verdict"
 	"handoff/chaos/live/without"
+	"handoff/chaos/verdict"
 	"handoff/reports"
 )
 

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/live/without"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/worker"
-	"handoff/chaos/live/without"
 )
 
 // patience bounds every wait for something that has to happen.
