@@ -31,26 +31,40 @@ workload:
 // benchmarkScenario reports steps and executions a second on one core with all invariants on, and how
 // much virtual time passes in a second of real time.
 func benchmarkScenario(b *testing.B, s *scenarios.Scenario) {
-	var steps uint64
-	var executions int64
-	var virtual time.Duration
+	var total measured
 	seed := uint64(0)
 	for b.Loop() {
 		seed++
-		r := Run(s, config.Hardened, Options{Seed: seed})
-		if len(r.Violations) > 0 || r.Panic != "" || r.GaveUp != "" {
-			b.Fatalf("seed %d: %v %s %s", seed, r.Violations, r.Panic, r.GaveUp)
-		}
-		steps += r.Steps
-		virtual += r.Virtual
-		for _, n := range r.Rows {
-			executions += n
-		}
+		total.add(b, Run(s, config.Hardened, Options{Seed: seed}))
 	}
+	total.report(b)
+}
+
+// measured is what the runs of a benchmark have done.
+type measured struct {
+	runs, steps uint64
+	executions  int64
+	virtual     time.Duration
+}
+
+func (m *measured) add(b *testing.B, r *Result) {
+	if len(r.Violations) > 0 || r.Panic != "" || r.GaveUp != "" {
+		b.Fatalf("%s, seed %d: %v %s %s", r.Scenario, r.Seed, r.Violations, r.Panic, r.GaveUp)
+	}
+	m.runs++
+	m.steps += r.Steps
+	m.virtual += r.Virtual
+	for _, n := range r.Rows {
+		m.executions += n
+	}
+}
+
+func (m *measured) report(b *testing.B) {
 	seconds := b.Elapsed().Seconds()
-	b.ReportMetric(float64(steps)/seconds, "steps/s")
-	b.ReportMetric(float64(executions)/seconds, "executions/s")
-	b.ReportMetric(virtual.Seconds()/seconds, "virtual_s/s")
+	b.ReportMetric(float64(m.steps)/seconds, "steps/s")
+	b.ReportMetric(float64(m.executions)/seconds, "executions/s")
+	b.ReportMetric(float64(m.runs)/seconds, "runs/s")
+	b.ReportMetric(m.virtual.Seconds()/seconds, "virtual_s/s")
 }
 
 func BenchmarkCrashAfterHeartbeat(b *testing.B) {
@@ -67,4 +81,24 @@ func BenchmarkSteadyLoad(b *testing.B) {
 		b.Fatal(err)
 	}
 	benchmarkScenario(b, s)
+}
+
+// BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles: what a sweep
+// of `chaos run` does for every seed.
+func BenchmarkLibrary(b *testing.B) {
+	library, err := scenarios.Library()
+	if err != nil {
+		b.Fatal(err)
+	}
+	var total measured
+	seed := uint64(0)
+	for b.Loop() {
+		seed++
+		for _, s := range library {
+			for _, p := range s.Profiles {
+				total.add(b, Run(s, p, Options{Seed: seed}))
+			}
+		}
+	}
+	total.report(b)
 }

@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"container/heap"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ func detection() *Invariant {
 type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
-	watch watchHeap
+	watch watch
 	seq   uint32
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
@@ -39,21 +38,8 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
-// watched is kept small: there is one for every execution of the last minutes. Of the epoch the last 16 bits
-// tell two of one execution apart.
-type watched struct {
-	at    time.Duration
-	id    execution.ID
-	seq   uint32
-	epoch uint16
-	in    execution.Status
-}
-
 func (c *detectionChecker) observe(e *history.Event, _ *life) {
-	for len(c.watch) > 0 && c.watch[0].at <= e.At {
-		w := heap.Pop(&c.watch).(watched)
-		c.check(w, e.At)
-	}
+	c.look(e.At)
 	switch e.Kind {
 	case history.HeartbeatRenewed:
 		c.renewed(e)
@@ -94,11 +80,22 @@ func (c *detectionChecker) heard(id execution.ID) time.Duration {
 	return 0
 }
 
-func (c *detectionChecker) push(w watched) {
+// look checks whatever is due.
+func (c *detectionChecker) look(now time.Duration) {
+	for w, due := c.watch.next(now); due; w, due = c.watch.next(now) {
+		c.check(w, now)
+	}
+}
+
+// number tells what is pushed for one execution and moment apart, by age.
+func (c *detectionChecker) number(w watched) watched {
 	c.seq++
 	w.seq = c.seq
-	heap.Push(&c.watch, w)
+	return w
 }
+
+// push has an execution looked at as soon as time moves on.
+func (c *detectionChecker) push(w watched) { c.watch.soon.push(c.number(w)) }
 
 // hasten looks at the executions that an event may have made overdue sooner.
 func (c *detectionChecker) hasten(e *history.Event) {
@@ -109,7 +106,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 	if e.Lifecycle.Gone() {
 		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
-				heap.Push(&c.watch, watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
 			}
 		}
 	}
@@ -133,7 +130,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond
-		c.push(w)
+		c.watch.later.push(c.number(w))
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
@@ -200,35 +197,5 @@ func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
 
 // end looks once more at everything that is left.
 func (c *detectionChecker) end(bool) {
-	for len(c.watch) > 0 && c.watch[0].at <= c.s.now.At {
-		c.check(heap.Pop(&c.watch).(watched), c.s.now.At)
-	}
-}
-
-// watchHeap orders by time, then execution, then age.
-type watchHeap []watched
-
-func (h watchHeap) Len() int { return len(h) }
-func (h watchHeap) Less(i, j int) bool {
-	a, b := h[i], h[j]
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	if a.id != b.id {
-		return a.id < b.id
-	}
-	return a.seq < b.seq
-}
-func (h watchHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-// Push implements heap.Interface.
-func (h *watchHeap) Push(x any) { *h = append(*h, x.(watched)) }
-
-// Pop implements heap.Interface.
-func (h *watchHeap) Pop() any {
-	old := *h
-	n := len(old) - 1
-	x := old[n]
-	*h = old[:n]
-	return x
+	c.look(c.s.now.At)
 }

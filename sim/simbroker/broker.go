@@ -185,7 +185,7 @@ func (b *Broker) DeleteQueue(name string) bool {
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
-		e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+		e.unbind(q)
 	}
 	q.delete()
 	return true
@@ -218,7 +218,7 @@ func (b *Broker) Unbind(name string) (restore func()) {
 				lost = append(lost, broker.Binding{Exchange: e.name, Pattern: r.pattern, Queue: name})
 			}
 		}
-		e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+		e.unbind(q)
 	}
 	return func() {
 		for _, binding := range lost {

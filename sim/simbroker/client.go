@@ -196,10 +196,9 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			t.over = true
 			return t.outcomes
 		}
-		envelope := ms[i].Envelope
 		p := &publish{
 			peer: s.peer, batch: t, index: i,
-			exchange: ms[i].Exchange, key: ms[i].RoutingKey, envelope: &envelope,
+			exchange: ms[i].Exchange, key: ms[i].RoutingKey, envelope: ms[i].Envelope,
 		}
 		s.sent++
 		s.conn.SendToServer(p.arrive)

@@ -14,14 +14,14 @@ type subscription struct {
 	queue    string
 	consumer *consumer // at the broker; nil until it has accepted
 
-	buffer    []broker.Delivery // received from the network, not yet by the program; oldest first
+	buffer    []*broker.Delivery // received from the network, not yet by the program; oldest first
 	waiters   []kernel.Wait
 	cancelled bool
 	abandoned bool // nobody will ever read it
 }
 
 // receive is a delivery's arrival at the client.
-func (sub *subscription) receive(d broker.Delivery) {
+func (sub *subscription) receive(d *broker.Delivery) {
 	if sub.abandoned {
 		sub.giveBack(d)
 		return
@@ -32,11 +32,10 @@ func (sub *subscription) receive(d broker.Delivery) {
 
 // wake lets all that wait look again; who finds nothing goes on waiting.
 func (sub *subscription) wake() {
-	waiters := sub.waiters
-	sub.waiters = nil
-	for _, w := range waiters {
+	for _, w := range sub.waiters {
 		w.Done()
 	}
+	sub.waiters = sub.waiters[:0]
 }
 
 // cancelledByServer is basic.cancel's arrival at the client.
@@ -55,9 +54,8 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		switch {
 		case len(sub.buffer) > 0:
 			d := sub.buffer[0]
-			sub.buffer[0] = broker.Delivery{}
-			sub.buffer = sub.buffer[1:]
-			return d, nil
+			sub.buffer = slices.Delete(sub.buffer, 0, 1)
+			return *d, nil
 		case sub.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
 		case sub.cancelled:
@@ -83,7 +81,8 @@ func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		s.conn.SendToServer(func() { s.peer.ack(d.Tag) })
+		tag := d.Tag
+		s.conn.SendToServer(func() { s.peer.ack(tag) })
 	}
 }
 
@@ -92,12 +91,13 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		s.conn.SendToServer(func() { s.peer.reject(d.Tag, requeue) })
+		tag := d.Tag
+		s.conn.SendToServer(func() { s.peer.reject(tag, requeue) })
 	}
 }
 
 // giveBack requeues what nobody will read.
-func (sub *subscription) giveBack(d broker.Delivery) {
+func (sub *subscription) giveBack(d *broker.Delivery) {
 	s := sub.s
 	s.conn.SendToServer(func() { s.peer.reject(d.Tag, true) })
 }

@@ -35,7 +35,7 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
 	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
-	targets = slices.DeleteFunc(targets, func(t *queue) bool {
+	targets = slices.DeleteFunc(slices.Clone(targets), func(t *queue) bool {
 		return isCycle(m.deaths, t.decl.Name)
 	})
 	if len(targets) == 0 {

@@ -135,7 +135,7 @@ func (c *consumer) deliver(m *message) {
 	c.unacked++
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
-	d := broker.Delivery{
+	d := &broker.Delivery{
 		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered,
 		Envelope: *m.envelope, Deaths: m.deaths,
 	}

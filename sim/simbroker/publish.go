@@ -13,7 +13,12 @@ type publish struct {
 	index    int // in the batch
 	exchange string
 	key      string
-	envelope *broker.Envelope
+	envelope broker.Envelope // shared with the copies, never changed
+
+	id     uint64
+	copies []*message
+	// silent is the fault that keeps the confirm from being sent.
+	silent string
 }
 
 // arrive is the publish's arrival at the broker, or its turn after an alarm.
@@ -40,28 +45,37 @@ func (p *publish) arrive() {
 		return
 	}
 	b.lastMessage++
-	origin := message{id: b.lastMessage, envelope: p.envelope, key: p.key}
+	p.id, p.silent = b.lastMessage, t.silent
+	origin := p.message()
 	if len(queues) == 0 {
 		b.tell(history.PublishReturned, &origin, "", p.peer.process, "", 0)
 		p.confirm(broker.Returned)
 		return
 	}
 	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
-	copies := make([]*message, 0, len(queues))
+	p.copies = make([]*message, 0, len(queues))
 	for _, q := range queues {
-		copies = b.admit(&origin, q, &t, copies)
+		p.admit(q, &t)
 	}
 	// Stored means in every queue (rule 6). Consumers may see it before: only the confirm waits.
-	b.k.After(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), func() {
-		for _, m := range copies {
-			m.stored = true
-		}
-		if t.silent != "" {
-			b.touched(t.silent, &origin, "")
-			return
-		}
-		p.confirm(broker.Confirmed)
-	})
+	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
+}
+
+// message is a new copy of what was published.
+func (p *publish) message() message { return message{id: p.id, envelope: &p.envelope, key: p.key} }
+
+// Fire is the moment at which every copy is stored.
+func (p *publish) Fire() {
+	for _, m := range p.copies {
+		m.stored = true
+	}
+	p.copies = nil
+	if p.silent != "" {
+		origin := p.message()
+		p.peer.b.touched(p.silent, &origin, "")
+		return
+	}
+	p.confirm(broker.Confirmed)
 }
 
 // confirm tells the client the outcome, if the session still lives.
@@ -72,29 +86,31 @@ func (p *publish) confirm(o broker.Outcome) {
 	p.peer.conn.SendToClient(func() { p.batch.settle(p.index, o) })
 }
 
-// admit puts copies of a message into a queue, as far as the filters let it.
-func (b *Broker) admit(origin *message, q *queue, t *tampering, copies []*message) []*message {
+// admit puts copies of the message into a queue, as far as the filters let it.
+func (p *publish) admit(q *queue, t *tampering) {
+	b, origin := p.peer.b, p.message()
 	if t.drop != "" {
-		b.touched(t.drop, origin, q.decl.Name)
-		b.tell(history.Enqueued, origin, q.decl.Name, "", "", 0)
-		b.tell(history.Dropped, origin, q.decl.Name, "", t.drop, 0)
-		return copies
+		b.touched(t.drop, &origin, q.decl.Name)
+		b.tell(history.Enqueued, &origin, q.decl.Name, "", "", 0)
+		b.tell(history.Dropped, &origin, q.decl.Name, "", t.drop, 0)
+		return
 	}
 	n := 1
 	if t.duplicate != "" {
-		b.touched(t.duplicate, origin, q.decl.Name)
+		b.touched(t.duplicate, &origin, q.decl.Name)
 		n = 2
 	}
 	for range n {
-		m := &message{id: origin.id, envelope: origin.envelope, key: origin.key}
+		m := new(message)
+		*m = origin
 		if t.corrupt != "" {
-			b.touched(t.corrupt, origin, q.decl.Name)
+			b.touched(t.corrupt, m, q.decl.Name)
 			m.corrupt = t.corrupt
 		}
-		copies = append(copies, m)
+		p.copies = append(p.copies, m)
 		if t.delay > 0 {
 			for _, fault := range t.delays {
-				b.touched(fault, origin, q.decl.Name)
+				b.touched(fault, m, q.decl.Name)
 			}
 			b.delay(m, q.decl.Name, t)
 			continue
@@ -102,7 +118,6 @@ func (b *Broker) admit(origin *message, q *queue, t *tampering, copies []*messag
 		q.push(m)
 		b.overtaken(q.decl.Name)
 	}
-	return copies
 }
 
 // touched reports that a fault made a difference to a message.

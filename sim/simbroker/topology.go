@@ -17,6 +17,8 @@ type exchange struct {
 	name     string
 	kind     broker.ExchangeKind
 	bindings []route
+	// routes are the queues of the keys that were asked for since the bindings changed last.
+	routes map[string][]*queue
 }
 
 type route struct {
@@ -54,7 +56,7 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 	if e.Kind != broker.Topic && e.Kind != broker.Direct {
 		return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
 	}
-	b.exchanges = append(b.exchanges, &exchange{name: e.Name, kind: e.Kind})
+	b.exchanges = append(b.exchanges, &exchange{name: e.Name, kind: e.Kind, routes: make(map[string][]*queue)})
 	slices.SortFunc(b.exchanges, func(x, y *exchange) int { return strings.Compare(x.name, y.name) })
 	return nil
 }
@@ -85,12 +87,19 @@ func (b *Broker) bind(binding broker.Binding) error {
 	r := route{pattern: binding.Pattern, queue: q}
 	if !slices.Contains(e.bindings, r) {
 		e.bindings = append(e.bindings, r)
+		clear(e.routes)
 	}
 	return nil
 }
 
+// unbind takes away whatever binds a queue.
+func (e *exchange) unbind(q *queue) {
+	e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+	clear(e.routes)
+}
+
 // route returns the queues that a message goes to, each once; false when there is no such exchange.
-// The default exchange routes by the queue's name (rule 2).
+// The default exchange routes by the queue's name (rule 2). The caller must not change the list.
 func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
 	if exchangeName == "" {
 		if q := b.queue(key); q != nil {
@@ -102,12 +111,16 @@ func (b *Broker) route(exchangeName, key string) ([]*queue, bool) {
 	if e == nil {
 		return nil, false
 	}
-	var queues []*queue
+	queues, asked := e.routes[key]
+	if asked {
+		return queues, true
+	}
 	for _, r := range e.bindings {
 		if e.matches(r.pattern, key) && !slices.Contains(queues, r.queue) {
 			queues = append(queues, r.queue)
 		}
 	}
+	e.routes[key] = queues
 	return queues, true
 }
 

@@ -27,39 +27,36 @@ func (db *Database) Client(p *kernel.Process) *Client { return &Client{db, p} }
 
 // Step makes one atomic step with raw access, over the network like any statement.
 func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
-	return c.call(ctx, func(s *step) { f(&Tx{*s}) })
+	return c.do(ctx, func(s *step) { f(&Tx{*s}) })
 }
 
-// call makes one step that writes.
-func (c *Client) call(ctx context.Context, f func(s *step)) error {
-	var refused error
-	err := c.read(ctx, func(s *step) {
-		if refused = c.db.refusal(s.process); refused == nil {
-			f(s)
+// statement is one step on its way: what it does at the server, and what it was answered there. It is one
+// object because a sweep makes millions of them.
+type statement[T any] struct {
+	c      *Client
+	do     func(s *step) T
+	writes bool
+	step   step
+
+	answer       T
+	bad, refused error
+}
+
+// apply is the statement's arrival at the server.
+func (q *statement[T]) apply() {
+	db := q.c.db
+	q.step = step{db: db, now: db.now()}
+	if q.c.p != nil {
+		q.step.process = q.c.p.Name()
+	}
+	if q.writes {
+		if q.refused = db.refusal(q.step.process); q.refused != nil {
+			return
 		}
-	})
-	if err == nil && refused != nil {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, refused)
 	}
-	return err
-}
-
-// read makes one step that only reads, which a database that refuses writes still answers.
-func (c *Client) read(ctx context.Context, f func(s *step)) error {
-	if c.p == nil {
-		f(&step{db: c.db, now: c.db.now()})
-		return nil
-	}
-	err := c.db.net.Call(ctx, c.p, Server, func() {
-		f(&step{db: c.db, process: c.p.Name(), now: c.db.now()})
-	})
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, simnet.ErrRefused):
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	default:
-		return fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+	q.answer = q.do(&q.step)
+	if len(q.step.bad) > 0 {
+		q.bad = errors.Join(q.step.bad...)
 	}
 }
 
@@ -67,31 +64,43 @@ func (c *Client) read(ctx context.Context, f func(s *step)) error {
 // late must not change what its caller has given up on. Items that were wrong in themselves are an error
 // beside the answer.
 func ask[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return answered(ctx, c.call, f)
+	return (&statement[T]{c: c, do: f, writes: true}).make(ctx)
 }
 
-// look is ask for a step that only reads.
+// look is ask for a step that only reads, which a database that refuses writes still answers.
 func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return answered(ctx, c.read, f)
+	return (&statement[T]{c: c, do: f}).make(ctx)
 }
 
-func answered[T any](ctx context.Context, through func(context.Context, func(*step)) error, f func(s *step) T) (T, error) {
-	var answer, none T
-	var bad error
-	err := through(ctx, func(s *step) {
-		answer = f(s)
-		bad = errors.Join(s.bad...)
-	})
-	if err != nil {
-		return none, err
+func (q *statement[T]) make(ctx context.Context) (T, error) {
+	var none T
+	var err error
+	if q.c.p == nil {
+		q.apply()
+	} else {
+		err = q.c.db.net.Call(ctx, q.c.p, Server, q.apply)
 	}
-	return answer, bad
+	switch {
+	case err == nil && q.refused != nil:
+		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, q.refused)
+	case err == nil && q.step.refused != nil && q.bad == nil:
+		return none, q.step.refused
+	case err == nil:
+		return q.answer, q.bad
+	case errors.Is(err, simnet.ErrRefused):
+		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	default:
+		return none, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+	}
 }
 
 // each makes a call that does one thing for each of its items.
 func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	return ask(ctx, c, func(s *step) []R {
 		var results []R
+		if len(items) > 0 {
+			results = make([]R, 0, len(items))
+		}
 		for i := range items {
 			results = append(results, do(s, &items[i]))
 		}
@@ -111,8 +120,13 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	return look(ctx, c, func(s *step) (found []execution.Execution) {
-		for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		wanted := slices.Clone(ids)
+		slices.Sort(wanted)
+		for i, id := range slices.Compact(wanted) {
 			if r := s.db.row(id); r != nil {
+				if found == nil {
+					found = make([]execution.Execution, 0, len(wanted)-i)
+				}
 				found = append(found, r.Execution)
 			}
 		}
@@ -196,11 +210,9 @@ func (s *step) create(item *store.NewExecution) store.Created {
 // insert adds a requested row.
 func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 	db := s.db
-	e.ID = execution.ID(len(db.rows) + 1)
 	e.Status = execution.Requested
 	e.Created = s.now
-	db.rows = append(db.rows, row{Execution: e})
-	r := &db.rows[e.ID-1]
+	r := db.rows.add(e)
 	db.requested++
 	if !r.AwaitsParent {
 		db.request(r, s.now)

@@ -37,7 +37,7 @@ type Database struct {
 	event history.Event
 	law   *execution.Law
 
-	rows    []row // by execution id - 1
+	rows    table
 	byKey   map[string]execution.ID
 	actions map[string]execution.Action
 	retries map[retryKey]execution.ID
@@ -74,16 +74,6 @@ type rollback struct {
 type retryKey struct {
 	original execution.ID
 	count    int
-}
-
-// row is an execution and its place in the list of those that share its status.
-type row struct {
-	execution.Execution
-	prev, next int32 // indices + 1
-	in         listName
-	due        time.Time // when it was due, while it is or was requested
-	// slot is the number of the concurrency slot that it holds, 0 for none.
-	slot int
 }
 
 // worker is what survives the incarnations of a name.
@@ -197,10 +187,10 @@ func (db *Database) sinceStart(t time.Time) time.Duration {
 }
 
 func (db *Database) row(id execution.ID) *row {
-	if id < 1 || int(id) > len(db.rows) {
+	if id < 1 || int(id) > db.rows.n {
 		return nil
 	}
-	return &db.rows[id-1]
+	return db.rows.at(int32(id - 1))
 }
 
 func (db *Database) incarnation(i execution.Incarnation) *incarnation {
@@ -219,7 +209,7 @@ func (db *Database) Execution(id execution.ID) (execution.Execution, bool) {
 }
 
 // Rows is how many executions exist.
-func (db *Database) Rows() int { return len(db.rows) }
+func (db *Database) Rows() int { return db.rows.n }
 
 // Unfinished is how many rows are not terminal, or terminal without terminal handling.
 func (db *Database) Unfinished() int {

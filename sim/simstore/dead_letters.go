@@ -89,8 +89,8 @@ func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome string)
 func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 	return look(ctx, c, func(s *step) (survey store.Survey) {
 		var by [execution.Statuses]store.Waiting
-		for i := range s.db.rows {
-			r := &s.db.rows[i]
+		for i := range int32(s.db.rows.n) {
+			r := s.db.rows.at(i)
 			if r.Status.Terminal() {
 				if r.OrchestratedAt.IsZero() {
 					survey.OrchestrationLag = max(survey.OrchestrationLag, s.now.Sub(r.Ended))

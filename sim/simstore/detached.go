@@ -15,7 +15,7 @@ func (db *Database) Detached() *Client { return &Client{db: db} }
 func (db *Database) Clone() *Database {
 	c := *db
 	c.sink = history.Tee{}
-	c.rows = slices.Clone(db.rows)
+	c.rows = db.rows.clone()
 	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)

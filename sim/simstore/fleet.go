@@ -15,6 +15,9 @@ const maxExpired = 100
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+		if len(s.db.workers) > 0 {
+			found = make([]store.WorkerRow, 0, len(s.db.workers))
+		}
 		for i := range s.db.workers {
 			found = append(found, s.workerRow(execution.WorkerID(i+1)))
 		}

@@ -55,7 +55,7 @@ func (r *row) urgent() time.Time {
 }
 
 func (db *Database) push(name listName, i int32) {
-	r := &db.rows[i]
+	r := db.rows.at(i)
 	r.in = name
 	if name == listNone {
 		return
@@ -63,17 +63,17 @@ func (db *Database) push(name listName, i int32) {
 	l := &db.lists[name]
 	// Nearly always the last, because time goes on.
 	before := l.last
-	for before != 0 && sooner(r.urgent(), r.ID, db.rows[before-1].urgent(), db.rows[before-1].ID) {
-		before = db.rows[before-1].prev
+	for before != 0 && sooner(r.urgent(), r.ID, db.rows.at(before-1).urgent(), db.rows.at(before-1).ID) {
+		before = db.rows.at(before - 1).prev
 	}
 	after := &l.first
 	if before != 0 {
-		after = &db.rows[before-1].next
+		after = &db.rows.at(before - 1).next
 	}
 	r.prev, r.next = before, *after
 	*after = i + 1
 	if r.next != 0 {
-		db.rows[r.next-1].prev = i + 1
+		db.rows.at(r.next - 1).prev = i + 1
 	} else {
 		l.last = i + 1
 	}
@@ -89,18 +89,18 @@ func sooner(a time.Time, id execution.ID, b time.Time, other execution.ID) bool 
 }
 
 func (db *Database) unlink(i int32) {
-	r := &db.rows[i]
+	r := db.rows.at(i)
 	if r.in == listNone {
 		return
 	}
 	l := &db.lists[r.in]
 	if r.prev != 0 {
-		db.rows[r.prev-1].next = r.next
+		db.rows.at(r.prev - 1).next = r.next
 	} else {
 		l.first = r.next
 	}
 	if r.next != 0 {
-		db.rows[r.next-1].prev = r.prev
+		db.rows.at(r.next - 1).prev = r.prev
 	} else {
 		l.last = r.prev
 	}
@@ -110,8 +110,8 @@ func (db *Database) unlink(i int32) {
 
 // each calls f for every row of a list, oldest first, until f returns false. f must not move rows.
 func (db *Database) each(name listName, f func(*row) bool) {
-	for i := db.lists[name].first; i != 0; i = db.rows[i-1].next {
-		if !f(&db.rows[i-1]) {
+	for i := db.lists[name].first; i != 0; i = db.rows.at(i - 1).next {
+		if !f(db.rows.at(i - 1)) {
 			return
 		}
 	}

@@ -34,17 +34,10 @@ func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 
 // answer makes a call whose step can refuse the incarnation.
 func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
-	var refused error
-	result, err := ask(ctx, c, func(s *step) T {
-		result, refusal := f(s)
-		refused = refusal
+	return ask(ctx, c, func(s *step) (result T) {
+		result, s.refused = f(s)
 		return result
 	})
-	if err == nil && refused != nil {
-		var none T
-		return none, refused
-	}
-	return result, err
 }
 
 // Register implements store.Worker.
@@ -182,6 +175,7 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 		if s.now.After(inc.leaseExpires) {
 			return nil, store.ErrLost
 		}
+		results = make([]store.ClaimResult, 0, len(cs))
 		for _, claim := range cs {
 			results = append(results, s.claim(w, claim))
 		}

@@ -13,12 +13,15 @@ type step struct {
 	db      *Database
 	process string
 	now     time.Time
-	// named is the epoch that the writer's guard names, where it names one; writer the incarnation
-	// that writes, 0 for an executor or a client.
-	named  *execution.Epoch
+	// named is the epoch that the writer's guard names, where names says that it names one; writer the
+	// incarnation that writes, 0 for an executor or a client.
+	named  execution.Epoch
+	names  bool
 	writer execution.Incarnation
 	// bad are the items of the call that are wrong in themselves.
 	bad []error
+	// refused says why the step did nothing for its caller as a whole.
+	refused error
 }
 
 // after is the moment d from now. An interval of the database counts microseconds.
@@ -31,8 +34,7 @@ func (s *step) old(t time.Time, age time.Duration) bool {
 
 // naming notes the epoch that a guard names, for the audit.
 func (s *step) naming(key execution.Key) {
-	epoch := key.Epoch
-	s.named = &epoch
+	s.named, s.names = key.Epoch, true
 }
 
 // move changes a row's status and what belongs to it, keeps the lists and loads, and writes the
@@ -76,8 +78,8 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 		From: from, To: to, By: by, Reason: reason, Worker: r.Worker, Incarnation: r.Incarnation, Count: int64(r.Dispatches),
 		Named: oldEpoch, Writer: s.writer, Due: db.sinceStart(dueOf(r)),
 	}
-	if s.named != nil {
-		e.Named = *s.named
+	if s.names {
+		e.Named = s.named
 	}
 	if r.Incarnation == 0 {
 		e.Worker, e.Incarnation = oldWorker, oldIncarnation
@@ -163,7 +165,7 @@ func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reas
 func (tx *Tx) Now() time.Time { return tx.s.now }
 
 // Rows is how many rows there are; their ids are 1 to Rows.
-func (tx *Tx) Rows() int { return len(tx.s.db.rows) }
+func (tx *Tx) Rows() int { return tx.s.db.rows.n }
 
 // HandleTerminal commits terminal handling without asking whether it was done before.
 func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {

@@ -1,0 +1,53 @@
+package simstore
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// pageRows is how many rows a page holds: few enough for a run of a dozen executions, many enough that one of
+// a hundred thousand allocates rarely.
+const pageRows = 32
+
+// table holds the rows by their place, which is the execution's id - 1. It grows by pages, so that no row is
+// ever copied to make room and pointers to rows stay good.
+type table struct {
+	pages []*[pageRows]row
+	n     int
+}
+
+// row is an execution and its place in the list of those that share its status.
+type row struct {
+	execution.Execution
+	prev, next int32 // places + 1
+	in         listName
+	due        time.Time // when it was due, while it is or was requested
+	// slot is the number of the concurrency slot that it holds, 0 for none.
+	slot int
+}
+
+// add appends a row under the next id.
+func (t *table) add(e execution.Execution) *row {
+	if t.n == len(t.pages)*pageRows {
+		t.pages = append(t.pages, new([pageRows]row))
+	}
+	t.n++
+	r := t.at(int32(t.n - 1))
+	r.Execution = e
+	r.ID = execution.ID(t.n)
+	return r
+}
+
+// at is the row of that place, which must exist.
+func (t *table) at(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
+
+// clone returns a copy that shares no row.
+func (t *table) clone() table {
+	c := table{pages: make([]*[pageRows]row, len(t.pages)), n: t.n}
+	for i, p := range t.pages {
+		copied := *p
+		c.pages[i] = &copied
+	}
+	return c
+}
