@@ -256,6 +256,13 @@ language sql stable as $$
     select count(*) from execution e where e.status = 'scheduled' and e.worker = worker_id
 $$;
 
+-- How many executions an incarnation holds: dispatched to it, or claimed by it. Volatile, so that a dispatch
+-- that has waited for another one's end counts what that one did.
+create function held_by(holder bigint) returns bigint
+language sql volatile as $$
+    select count(*) from execution e where e.incarnation = holder and e.status in ('scheduled', 'running', 'canceling')
+$$;
+
 -- Whether a new row may follow this one: it ended for a passing reason and has attempts left.
 create function is_execution_retriable(execution_id bigint) returns boolean
 language sql stable as $$
@@ -269,6 +276,7 @@ $$;
 -- +goose Down
 
 drop function is_execution_retriable(bigint);
+drop function held_by(bigint);
 drop function get_worker_queue_depth(bigint);
 drop view healthy_workers;
 drop table refused_result;

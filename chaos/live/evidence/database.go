@@ -68,6 +68,18 @@ func (d *Database) Worker(id execution.WorkerID) string {
 	return d.workers[id]
 }
 
+// WorkerID is the number of a worker's name, 0 if none has registered under it.
+func (d *Database) WorkerID(name string) execution.WorkerID {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, known := range d.workers {
+		if known == name {
+			return id
+		}
+	}
+	return 0
+}
+
 // Workers names every worker that has registered.
 func (d *Database) Workers() map[execution.WorkerID]string {
 	d.mu.Lock()
@@ -210,6 +222,8 @@ func (d *Database) events(r *record) ([]history.Event, error) {
 		d.workers[execution.WorkerID(became.Worker)] = became.Name
 		d.mu.Unlock()
 		return x.worker()
+	case "worker":
+		return x.cordon(), nil
 	case "concurrency_slot":
 		return x.slot(), nil
 	case "refused_result":

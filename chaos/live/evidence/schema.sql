@@ -43,6 +43,9 @@ create trigger chaos_registered after insert on worker_incarnation for each row 
 create trigger chaos_lived after update on worker_incarnation for each row
 when (old.lifecycle <> new.lifecycle or old.beat <> new.beat)
 execute function chaos_witness();
+create trigger chaos_cordoned after update on worker for each row
+when (old.cordoned_at is distinct from new.cordoned_at)
+execute function chaos_witness();
 create trigger chaos_refused after insert on refused_result for each row execute function chaos_witness();
 create trigger chaos_slot after update on concurrency_slot for each row
 when (old.execution is distinct from new.execution)

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -45,12 +46,38 @@ type row struct {
 	Awaits        bool       `json:"awaits_parent"`
 	Number        int64      `json:"number"`
 
+	Runtime       string   `json:"runtime"`
+	Pinned        int64    `json:"pinned_worker"`
+	Runtimes      []string `json:"runtimes"`
+	Capacity      int64    `json:"capacity"`
+	ConsumerAlive bool     `json:"consumer_alive"`
+	Capabilities  struct {
+		Health healthFigures `json:"health"`
+	} `json:"capabilities"`
+	Cordoned *time.Time `json:"cordoned_at"`
+
 	Name       string     `json:"name"`
 	Lifecycle  string     `json:"lifecycle"`
 	Beat       int64      `json:"beat"`
 	Lease      *time.Time `json:"lease_expires_at"`
 	LastBeat   *time.Time `json:"last_heartbeat"`
 	Registered *time.Time `json:"registered_at"`
+}
+
+// healthFigures are what a worker says of its runs with a heartbeat.
+type healthFigures struct {
+	Total       int64      `json:"total_executions"`
+	Failed      int64      `json:"failed_executions"`
+	Consecutive int64      `json:"consecutive_failures"`
+	LastFailure *time.Time `json:"last_failure"`
+}
+
+// bad says that there is a failure in them.
+func (f *healthFigures) bad() bool { return f.Consecutive+f.Failed > 0 }
+
+// differs says that they tell something new, as the model of the database sees it.
+func (f *healthFigures) differs(was *healthFigures) bool {
+	return f.Consecutive != was.Consecutive || f.Failed != was.Failed || f.bad() && f.Total != was.Total
 }
 
 // translation makes events of one row's change.
@@ -144,7 +171,10 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.At = x.moment(x.Created)
 	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
 	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
-	e.Action, e.Key, e.Related = x.Action, x.Key, execution.ID(x.Parent)
+	e.Action, e.Key, e.Worker, e.Text = x.Action, x.Key, execution.WorkerID(x.Pinned), x.Runtime
+	if x.Awaits {
+		e.Related = execution.ID(x.Parent)
+	}
 	if e.By, err = parsePart(x.By); err != nil {
 		return e, err
 	}
@@ -192,13 +222,20 @@ func (x *translation) worker() ([]history.Event, error) {
 	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
 	if x.was == nil {
 		e.At, e.Due = x.moment(x.Registered), x.since(x.Lease)
+		e.Limit, e.Text = x.Capacity, strings.Join(x.Runtimes, " ")
 		return []history.Event{e}, nil
 	}
 	var events []history.Event
 	if x.was.Beat != x.Beat {
 		e.Kind, e.Count, e.Due = history.HeartbeatRenewed, x.Beat, x.since(x.Lease)
 		e.At = x.moment(x.LastBeat)
+		if x.ConsumerAlive {
+			e.Limit = 1
+		}
 		events = append(events, e)
+		if f := &x.Capabilities.Health; f.differs(&x.was.Capabilities.Health) {
+			events = append(events, x.health(f))
+		}
 	}
 	if x.was.Lifecycle != x.Lifecycle {
 		life, err := parseLifecycle(x.Lifecycle)
@@ -210,6 +247,27 @@ func (x *translation) worker() ([]history.Event, error) {
 		events = append(events, e)
 	}
 	return events, nil
+}
+
+func (x *translation) health(f *healthFigures) history.Event {
+	e := x.event(history.HealthReported)
+	e.At = x.moment(x.LastBeat)
+	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+	e.Count, e.Limit, e.Message = f.Consecutive, f.Failed, uint64(max(0, f.Total))
+	if f.bad() {
+		e.Due = x.since(f.LastFailure)
+	}
+	return e
+}
+
+// cordon is an operator's word on a worker.
+func (x *translation) cordon() []history.Event {
+	e := x.event(history.WorkerCordoned)
+	e.Worker = execution.WorkerID(x.ID)
+	if x.Cordoned != nil {
+		e.Count = 1
+	}
+	return []history.Event{e}
 }
 
 // slot is a slot of an action's concurrency that is given back, taken, or passed on.

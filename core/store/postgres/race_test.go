@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,6 +178,42 @@ func TestDispatchAgainstReap(t *testing.T) {
 		} else {
 			_, err := b.Park(b.ctx, "e", []store.Park{{Key: row.Key(), Unschedulable: true}})
 			b.must(err)
+		}
+	}
+}
+
+// Executors that dispatch to one worker at the same time do not give it more, together, than each of them
+// may by itself.
+func TestDispatchesKeepTheWorkersLimit(t *testing.T) {
+	b := setup(t)
+	const limit, executors = 3, 4
+	for n := range 15 {
+		w := b.worker(string(rune('a' + n)))
+		var asked [executors][]store.Dispatch
+		for i := range asked {
+			for range 2 {
+				row := b.scheduling()
+				asked[i] = append(asked[i], store.Dispatch{Key: row.Key(), Worker: w, Timeout: time.Minute, Limit: limit})
+			}
+		}
+		var wg sync.WaitGroup
+		var applied atomic.Int64
+		for i := range asked {
+			wg.Go(func() {
+				results, err := b.Dispatch(b.ctx, "e", asked[i])
+				if err != nil {
+					t.Error(err)
+				}
+				for j := range results {
+					if results[j].Applied {
+						applied.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if applied.Load() != limit {
+			t.Fatalf("round %d: the worker was given %d executions, want %d", n, applied.Load(), limit)
 		}
 	}
 }

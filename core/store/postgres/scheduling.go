@@ -150,21 +150,28 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 }
 
 // A worker that is active is also the newest of its name: registering ends the older one.
+//
+// What several executors dispatch to one worker at the same time counts together. So they take turns, by a
+// lock that claims and heartbeats do not meet, and what the worker holds is counted when the turn has
+// come: a statement's own snapshot is older than that, and a volatile function's is not.
 var dispatch = text(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
         with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, ask_limit, n)
 ),
+turn as materialized (
+    select pg_advisory_xact_lock(hashtextextended('handoff.dispatch', i.ask_incarnation)) from (
+        select distinct a.ask_incarnation from asked a where a.ask_limit > 0 order by a.ask_incarnation
+    ) i
+),
 owner as materialized (
     select i.*, w.cordoned_at is not null as cordoned
       from worker w join worker_incarnation i on i.worker = w.id
-     where i.incarnation = any($6::bigint[]) order by i.incarnation for share
+     where i.incarnation = any($6::bigint[]) and (select count(*) from turn) >= 0
+     order by i.incarnation for share
 ),
 held as materialized (
-    select e.incarnation, count(*) as load from execution e
-     where e.incarnation = any($6::bigint[]) and e.status in ('scheduled', 'running', 'canceling')
-       and (select count(*) from owner) >= 0
-     group by e.incarnation
+    select o.incarnation, held_by(o.incarnation) as load from owner o
 ),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id

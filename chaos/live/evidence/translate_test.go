@@ -1,0 +1,62 @@
+package evidence
+
+import (
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// What a worker's rows say, as the triggers write them, is what the simulated database tells of the same changes.
+func TestRowsOfWorkers(t *testing.T) {
+	d := NewDatabase("", start)
+	const before = `{"worker": 1, "incarnation": 7, "name": "w", "lifecycle": "active", "beat": 3, "consumer_alive": true,
+		"capabilities": {"health": {"total_executions": 4, "failed_executions": 0, "consecutive_failures": 0}}}`
+	for _, c := range []struct {
+		name, source, was, became string
+		want                      []history.Event
+	}{
+		{
+			"a registration", "worker_incarnation", "", `{"worker": 1, "incarnation": 7, "name": "w", "runtimes": ["shell", "python"], "capacity": 3}`,
+			[]history.Event{{Kind: history.WorkerRegistered, Limit: 3, Text: "shell python"}},
+		},
+		{
+			"a heartbeat of a worker that consumes", "worker_incarnation", before,
+			`{"worker": 1, "incarnation": 7, "lifecycle": "active", "beat": 4, "consumer_alive": true}`,
+			[]history.Event{{Kind: history.HeartbeatRenewed, Count: 4, Limit: 1}},
+		},
+		{
+			"a heartbeat of a deaf worker with failures", "worker_incarnation", before,
+			`{"worker": 1, "incarnation": 7, "lifecycle": "active", "beat": 4, "capabilities": {"health":
+				{"total_executions": 6, "failed_executions": 2, "consecutive_failures": 1, "last_failure": "2026-01-01T00:00:03Z"}}}`,
+			[]history.Event{
+				{Kind: history.HeartbeatRenewed, Count: 4},
+				{Kind: history.HealthReported, Count: 1, Limit: 2, Message: 6, Due: 3 * time.Second},
+			},
+		},
+		{
+			"a cordon", "worker", `{"id": 1}`, `{"id": 1, "cordoned_at": "2026-01-01T00:00:03Z"}`,
+			[]history.Event{{Kind: history.WorkerCordoned, Count: 1}},
+		},
+		{
+			"a cordon that is lifted", "worker", `{"id": 1, "cordoned_at": "2026-01-01T00:00:03Z"}`, `{"id": 1}`,
+			[]history.Event{{Kind: history.WorkerCordoned}},
+		},
+	} {
+		events, err := d.events(&record{at: start.Add(5 * time.Second), source: c.source, was: []byte(c.was), became: []byte(c.became)})
+		if err != nil || len(events) != len(c.want) {
+			t.Errorf("%s: %v, %v", c.name, events, err)
+			continue
+		}
+		for i, e := range events {
+			want := c.want[i]
+			want.At, want.Worker = e.At, 1
+			if c.source == "worker_incarnation" {
+				want.Incarnation = 7
+			}
+			if e != want {
+				t.Errorf("%s: %+v, want %+v", c.name, e, want)
+			}
+		}
+	}
+}
