@@ -9,7 +9,7 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, and what ended by itself is not called lost by its own worker.",
+		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, and what still runs or ended by itself is not called lost by its own worker.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker { return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit)} }
@@ -37,7 +37,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		if e.From.Claimed() && e.By == execution.Worker && e.To.Terminal() {
-			c.judge(e)
+			c.judge(e, l)
 		}
 		if e.To.Terminal() {
 			delete(c.exits, e.Execution)
@@ -46,11 +46,13 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-func (c *resultChecker) judge(e *history.Event) {
+func (c *resultChecker) judge(e *history.Event, l *life) {
 	x, ended := c.exits[e.Execution]
 	ended = ended && x.epoch == e.OldEpoch
 	byItself := ended && x.to != execution.Cancelled
 	switch {
+	case e.Reason == execution.WorkerLost && l != nil && l.running > 0 && l.started > 0:
+		c.s.violate(c.i, e.Execution, "execution %d is stored as %v (%v) by %s, and its run at epoch %d goes on", e.Execution, e.To, e.Reason, e.Process, e.OldEpoch)
 	case e.To == execution.Completed && (!byItself || x.to != execution.Completed):
 		c.s.violate(c.i, e.Execution, "execution %d is stored as completed by %s, and its run at epoch %d did not complete", e.Execution, e.Process, e.OldEpoch)
 	case e.To == execution.Failed && byItself && x.to == execution.Completed:

@@ -17,8 +17,19 @@ type finder struct {
 	store.Store
 	find func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution
 	reap func() bool
+	// see changes what is shown of the workers.
+	see func(ws []store.WorkerRow)
 	// force replaces single take-backs.
 	force func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
+}
+
+// Workers implements store.Store.
+func (s *finder) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx)
+	if s.see != nil {
+		s.see(ws)
+	}
+	return ws, err
 }
 
 // Find implements store.Store.
@@ -145,7 +156,11 @@ func drainingLooksDead() *Flaw {
 		Name: "draining-looks-dead", Source: "D37", Killer: 2, Scenario: "worker-stops-gracefully", Raw: true,
 		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
 		Store: func(_ Process, c Database) store.Store {
-			s := &finder{Store: c}
+			s := &finder{Store: c, see: each(func(w *store.WorkerRow) {
+				if w.Lifecycle == execution.Draining {
+					w.Lifecycle = execution.Lost
+				}
+			})}
 			s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Ground != store.OwnerGone {
 					return found
