@@ -114,10 +114,10 @@ func (c *detectionChecker) hasten(e *history.Event) {
 
 // check looks at one execution again: it is fine, overdue, or to be looked at later.
 func (c *detectionChecker) check(w watched, now time.Duration) {
-	l := c.s.lives[w.id]
-	if l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated {
+	if c.stale(w) {
 		return
 	}
+	l := c.s.lives[w.id]
 	deadline, what := c.deadline(l)
 	if what == "" {
 		return
@@ -130,10 +130,17 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond
+		c.watch.later.prune(c.stale)
 		c.watch.later.push(c.number(w))
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
+}
+
+// stale says that an execution is not as it was when it was watched.
+func (c *detectionChecker) stale(w watched) bool {
+	l := c.s.lives[w.id]
+	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
 // deadline is since when something is wrong, how long it may stay so, and how much longer after a fault

@@ -115,6 +115,11 @@ func TestALawfulStoryBreaksNothing(t *testing.T) {
 }
 
 func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
+	keyed := func(at time.Duration, id execution.ID) history.Event {
+		e := created(at)
+		e.Execution, e.Chain, e.Key = id, id, "k"
+		return e
+	}
 	with := func(story []history.Event, more ...history.Event) []history.Event { return append(story, more...) }
 	lost := worker(40*second, execution.Lost)
 	lost.Process = "executor-1"
@@ -177,6 +182,7 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 		{"a message goes round and round", 6, with(beginning(), slices.Repeat([]history.Event{message(3*second, history.Requeued, "worker.1.executions", 0)}, mostRounds+1)...)},
 		{"a take-back without backoff", 8, with(beginning()[:7:7], move(301*second, execution.Scheduled, execution.Requested, execution.TimeoutMonitor, 1, 2))},
 		{"a stop takes for ever", 10, with(handled(), history.Event{At: 60 * second, Kind: history.ProcessStopping, Process: "w"}, history.Event{At: 200 * second, Kind: history.ProcessStopped, Process: "w"})},
+		{"a key creates two executions", 16, []history.Event{keyed(second, 1), keyed(11*time.Hour, 2)}},
 		{"a result that no run computed", 13, with(beginning(), move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1))},
 		{"a run that completed is called lost by its worker", 13, with(beginning(), action(3*second, history.ActionEnded, "w", 1), func() history.Event {
 			e := move(3*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
@@ -186,6 +192,18 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	} {
 		if broken := judge(c.story); !slices.Contains(broken, c.want) {
 			t.Errorf("%s: invariants %v are broken, %d should be among them", c.name, broken, c.want)
+		}
+	}
+}
+
+// A key that is a day old is another one.
+func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
+	for _, first := range []time.Duration{0, 11 * time.Hour, 13 * time.Hour} {
+		one, two := created(first), created(first+24*time.Hour)
+		one.Key, two.Key = "k", "k"
+		two.Execution, two.Chain = 2, 2
+		if broken := judge([]history.Event{one, two}); slices.Contains(broken, 16) {
+			t.Errorf("a key of %v was used again a day later, and invariants %v are broken", first, broken)
 		}
 	}
 }

@@ -54,7 +54,7 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(),
+		alerting(), acceptedOnce(),
 	}
 }
 

@@ -1,13 +1,13 @@
 package invariant
 
 import (
+	"slices"
 	"time"
 
 	"handoff/core/execution"
 )
 
-// watched is an execution to look at again. It is kept small: there is one for every execution of the last
-// minutes. Of the epoch the last 16 bits tell two of one execution apart.
+// watched is an execution to look at again. It is kept small: there may be two for every one that is alive. Of the epoch the last 16 bits tell two of one execution apart.
 type watched struct {
 	at    time.Duration
 	id    execution.ID
@@ -62,6 +62,19 @@ func (h *watchHeap) push(w watched) {
 		i = up
 	}
 	all[i] = w
+}
+
+// prune forgets what is stale, before the heap grows for it: it stays as large as what is alive. If little can
+// go the heap may double, so that the next look comes late enough to be worth its time.
+func (h *watchHeap) prune(stale func(watched) bool) {
+	if len(*h) < cap(*h) {
+		return
+	}
+	alive := slices.DeleteFunc(*h, stale)
+	*h = make(watchHeap, 0, max(64, 2*len(alive)))
+	for _, w := range alive {
+		h.push(w)
+	}
 }
 
 func (h *watchHeap) pop() watched {

@@ -12,5 +12,6 @@ func All() []*Flaw {
 		silentBrake(), alertForEver(), goneWorkersCount(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
+		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 	}
 }

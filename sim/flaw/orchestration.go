@@ -12,9 +12,10 @@ import (
 // handler is a store whose terminal handling is replaced.
 type handler struct {
 	store.Store
-	// change alters what the core has decided; rows what it has read.
+	// change alters what the core has decided; rows what it has read, and read acts on it.
 	change func(*store.Orchestration)
 	rows   func([]execution.Execution)
+	read   func(ctx context.Context, rows []execution.Execution)
 	// commit replaces the guarded step.
 	commit func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error)
 }
@@ -24,6 +25,9 @@ func (s *handler) Executions(ctx context.Context, ids []execution.ID) ([]executi
 	rows, err := s.Store.Executions(ctx, ids)
 	if err == nil && s.rows != nil {
 		s.rows(rows)
+	}
+	if err == nil && s.read != nil {
+		s.read(ctx, rows)
 	}
 	return rows, err
 }

@@ -43,12 +43,7 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 		s.stale(r.Key(), execution.Cancelled, execution.API)
 		return store.Cancellation{Outcome: refusal(r), From: from}
 	}
-	if first.CancelRequestedAt.IsZero() {
-		first.CancelRequestedAt = s.now
-		s.db.emit(history.Event{
-			Kind: history.CancelRequested, Process: s.process, Execution: r.ID, Chain: first.ID, From: from, Action: r.Action.Ref,
-		})
-	}
+	s.requestCancel(first, r)
 	s.naming(r.Key())
 	switch from {
 	case execution.Requested, execution.Scheduling, execution.Scheduled:
@@ -61,6 +56,17 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 	default:
 	}
 	return store.Cancellation{Outcome: store.Outcome{Applied: true, Row: r.Execution}, From: from}
+}
+
+// requestCancel notes on the first row of a chain that its end was asked for.
+func (s *step) requestCancel(first, last *row) {
+	if !first.CancelRequestedAt.IsZero() {
+		return
+	}
+	first.CancelRequestedAt = s.now
+	s.db.emit(history.Event{
+		Kind: history.CancelRequested, Process: s.process, Execution: last.ID, Chain: first.ID, From: last.Status, Action: last.Action.Ref,
+	})
 }
 
 // mayRetry says that a terminal row could be followed by a retry.

@@ -5,7 +5,6 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
-	"handoff/core/store"
 )
 
 // step is one atomic step: who makes it, and when by the database's clock.
@@ -127,54 +126,4 @@ func (s *step) takeBack(r *row, delay time.Duration) {
 func fail(r *row, reason execution.Reason, result execution.Result) {
 	r.FailureReason = reason
 	r.Result = result
-}
-
-// Tx is raw access to the rows within one atomic step, past every guard. It exists for planted
-// flaws: a statement that lacks its guard is another statement, and this is how the model runs it.
-type Tx struct{ s step }
-
-// Named notes the epoch that the flawed statement's caller named, and Writer the incarnation that
-// makes it.
-func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
-	tx.s.naming(key)
-	tx.s.writer = writer
-}
-
-// Row returns the row for reading; nil if there is none.
-func (tx *Tx) Row(id execution.ID) *execution.Execution {
-	if r := tx.s.db.row(id); r != nil {
-		return &r.Execution
-	}
-	return nil
-}
-
-// Move changes a row's status without any guard.
-func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
-	r := tx.s.db.row(id)
-	if r == nil {
-		return
-	}
-	tx.s.move(r, to, by, reason, func(r *row) {
-		if change != nil {
-			change(&r.Execution)
-		}
-	})
-}
-
-// Now is the database's clock.
-func (tx *Tx) Now() time.Time { return tx.s.now }
-
-// Rows is how many rows there are; their ids are 1 to Rows.
-func (tx *Tx) Rows() int { return tx.s.db.rows.n }
-
-// HandleTerminal commits terminal handling without asking whether it was done before.
-func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
-	r := tx.s.db.row(id)
-	if r == nil || !r.Status.Terminal() {
-		return 0
-	}
-	if retry != nil {
-		delete(tx.s.db.retries, retryKey{r.Chain(), retry.Count})
-	}
-	return tx.s.handleTerminal(r, retry).Retry
 }

@@ -1,0 +1,64 @@
+package invariant
+
+import (
+	"hash"
+	"hash/fnv"
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// acceptedOnce is invariant 16 (flaw D9): a client that got no answer sends its request again, and must be able to.
+func acceptedOnce() *Invariant {
+	i := &Invariant{
+		Number: 16, Name: "accepted once",
+		Statement: "Of all requests with one idempotency key, within 24 hours, one creates an execution.",
+		Needs:     []history.Kind{history.Created},
+	}
+	i.make = func(s *Suite) checker {
+		return &keyChecker{i: i, s: s, recent: make(map[keyHash]struct{}), hash: fnv.New64a()}
+	}
+	return i
+}
+
+// keyGeneration is half of the time for which a key is kept: the checker remembers the keys of this generation
+// and of the one before, so each for half a day at least and for a day at most.
+const keyGeneration = 12 * time.Hour
+
+// keyHash stands for a key, which may be long: there is one for every execution of the last day.
+type keyHash [8]byte
+
+type keyChecker struct {
+	i              *Invariant
+	s              *Suite
+	generation     time.Duration
+	recent, before map[keyHash]struct{}
+
+	hash hash.Hash
+	text []byte
+}
+
+func (c *keyChecker) observe(e *history.Event, _ *life) {
+	if e.Kind != history.Created || e.Key == "" {
+		return
+	}
+	if now := c.s.database(e.At) / keyGeneration; now > c.generation {
+		c.before = nil
+		if now == c.generation+1 {
+			c.before = c.recent
+		}
+		c.recent, c.generation = make(map[keyHash]struct{}), now
+	}
+	c.text = append(c.text[:0], e.Key...)
+	c.hash.Reset()
+	_, _ = c.hash.Write(c.text)
+	key := keyHash(c.hash.Sum(c.text[:0]))
+	_, young := c.recent[key]
+	_, old := c.before[key]
+	if young || old {
+		c.s.violate(c.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
+	}
+	c.recent[key] = struct{}{}
+}
+
+func (c *keyChecker) end(bool) {}

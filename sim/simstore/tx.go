@@ -1,0 +1,132 @@
+package simstore
+
+import (
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Tx is raw access to the rows within one atomic step, past every guard. It exists for planted
+// flaws: a statement that lacks its guard is another statement, and this is how the model runs it.
+type Tx struct{ s step }
+
+// Named notes the epoch that the flawed statement's caller named, and Writer the incarnation that
+// makes it.
+func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
+	tx.s.naming(key)
+	tx.s.writer = writer
+}
+
+// Row returns the row for reading; nil if there is none.
+func (tx *Tx) Row(id execution.ID) *execution.Execution {
+	if r := tx.s.db.row(id); r != nil {
+		return &r.Execution
+	}
+	return nil
+}
+
+// Move changes a row's status without any guard.
+func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
+	r := tx.s.db.row(id)
+	if r == nil {
+		return
+	}
+	tx.s.move(r, to, by, reason, func(r *row) {
+		if change != nil {
+			change(&r.Execution)
+		}
+	})
+}
+
+// Now is the database's clock.
+func (tx *Tx) Now() time.Time { return tx.s.now }
+
+// Rows is how many rows there are; their ids are 1 to Rows.
+func (tx *Tx) Rows() int { return tx.s.db.rows.n }
+
+// HandleTerminal commits terminal handling without asking whether it was done before.
+func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
+	r := tx.s.db.row(id)
+	if r == nil || !r.Status.Terminal() {
+		return 0
+	}
+	if retry != nil {
+		delete(tx.s.db.retries, retryKey{r.Chain(), retry.Count})
+	}
+	return tx.s.handleTerminal(r, retry).Retry
+}
+
+// HandleKeepingSlot commits terminal handling that does not give the row's concurrency slot back.
+func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID {
+	r := tx.s.db.row(id)
+	if r == nil {
+		return 0
+	}
+	slot := r.slot
+	r.slot = 0
+	next := tx.HandleTerminal(id, retry)
+	tx.s.db.row(id).slot = slot
+	return next
+}
+
+// SettleChildren starts or skips the children of a row's chain by how that row has ended, whether or not the
+// chain goes on.
+func (tx *Tx) SettleChildren(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil {
+		tx.s.settleChildren(r.Chain(), r.Status)
+	}
+}
+
+// RequestCancel notes the request to end a row's chain, and nothing else.
+func (tx *Tx) RequestCancel(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil {
+		tx.s.requestCancel(tx.s.db.row(r.Chain()), r)
+	}
+}
+
+// FreeSlot gives a row's concurrency slot back, whatever the row does.
+func (tx *Tx) FreeSlot(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil {
+		tx.s.freeSlot(r)
+	}
+}
+
+// FreeAnySlot gives back the first slot of an action that somebody holds: a number counted down.
+func (tx *Tx) FreeAnySlot(action string) {
+	of := tx.s.db.slots[action]
+	if of == nil {
+		return
+	}
+	for _, holder := range of.holders {
+		if holder != 0 {
+			tx.FreeSlot(holder)
+			return
+		}
+	}
+}
+
+// Create inserts an execution without a look at its key or at how its parent's chain stands: a child waits for
+// a handling of its end that may have been.
+func (tx *Tx) Create(item store.NewExecution) store.Created {
+	db := tx.s.db
+	action, known := db.actions[item.ActionRef]
+	if !known {
+		return store.Created{UnknownAction: true}
+	}
+	e := execution.Execution{Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Pinned: item.Pinned}
+	if parent := db.row(item.Parent); parent != nil {
+		e.Parent, e.AwaitsParent = parent.Chain(), true
+	}
+	id := tx.s.insert(e, execution.API)
+	if e.AwaitsParent {
+		db.children[e.Parent] = append(db.children[e.Parent], id)
+	}
+	if item.IdempotencyKey != "" {
+		db.byKey[item.IdempotencyKey] = id
+	}
+	return store.Created{ID: id}
+}
+
+// Keyed is the execution that an idempotency key has created, 0 for none.
+func (tx *Tx) Keyed(key string) execution.ID { return tx.s.db.byKey[key] }
