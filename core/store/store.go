@@ -7,6 +7,10 @@
 // harmless: of two writers at one epoch one finds a row and the other finds none, and the loser
 // is told what stands there now.
 //
+// A call about several rows is such a step for each of them, at a moment of its own: a statement that fails
+// is repeated row by row. An error then stands for the whole call, though some of its rows may be done; who
+// gets one takes no row for undone, and asks again under the same epochs.
+//
 // Every moment is the database's clock. Callers give durations and get durations or verdicts back;
 // they never compare a database time with a clock of their own (flaw D35).
 //

@@ -38,7 +38,7 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 	keys, executor, runtime := c.keys(r), fmt.Sprint("e", r.IntN(2)), c.runtime(r.IntN(2))
 	expiry, timeout, grace := over(r, time.Minute), over(r, DispatchTimeout), over(r, time.Minute)
 	unschedulable := r.IntN(2) == 0
-	claim := call{"ClaimForScheduling", func(s store.Store) string {
+	claim := step("ClaimForScheduling", func(s store.Store) string {
 		rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: executor, Expiry: expiry, Demands: []store.Demand{{Runtime: runtime, Limit: 1}}})
 		c.saw(rows...)
 		if err == nil && len(rows) == 0 {
@@ -49,72 +49,74 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 			all = append(all, c.row(&rows[i]))
 		}
 		return c.answer(err, all...)
-	}}
-	dispatch := call{"Dispatch", func(s store.Store) string {
-		var ds []store.Dispatch
-		for _, key := range keys {
-			ds = append(ds, store.Dispatch{Key: key, Worker: c.worker, Timeout: timeout})
-		}
+	})
+	dispatch := perRow(c, "Dispatch", asked(keys, func(key execution.Key) store.Dispatch {
+		return store.Dispatch{Key: key, Worker: c.worker, Timeout: timeout}
+	}), func(s store.Store, ds []store.Dispatch) (all []string, err error) {
 		results, err := s.Dispatch(c.ctx, executor, ds)
-		var all []string
 		for _, d := range results {
 			all = append(all, fmt.Sprint(c.outcome(d.Outcome), " unfit ", d.WorkerUnfit))
 		}
-		return c.answer(err, all...)
-	}}
-	return []call{claim, claim, dispatch, dispatch, {"Park", func(s store.Store) string {
-		var ps []store.Park
-		for _, key := range keys {
-			ps = append(ps, store.Park{Key: key, Unschedulable: unschedulable, Grace: grace})
-		}
-		outcomes, err := s.Park(c.ctx, executor, ps)
-		return c.outcomes(outcomes, err)
-	}}, {"MarkPublished", func(s store.Store) string { return c.answer(s.MarkPublished(c.ctx, keys)) }}}
+		return all, err
+	})
+	park := perRow(c, "Park", asked(keys, func(key execution.Key) store.Park {
+		return store.Park{Key: key, Unschedulable: unschedulable, Grace: grace}
+	}), func(s store.Store, ps []store.Park) ([]string, error) {
+		return c.outcomes(s.Park(c.ctx, executor, ps))
+	})
+	return []call{claim, claim, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
+		return nil, s.MarkPublished(c.ctx, keys)
+	})}
 }
 
-func (c *cell) outcomes(outcomes []store.Outcome, err error) string {
+// asked makes a request for each key.
+func asked[R any](keys []execution.Key, request func(execution.Key) R) []R {
+	all := make([]R, len(keys))
+	for i, key := range keys {
+		all[i] = request(key)
+	}
+	return all
+}
+
+func (c *cell) outcomes(outcomes []store.Outcome, err error) ([]string, error) {
 	var all []string
 	for _, o := range outcomes {
 		all = append(all, c.outcome(o))
 	}
-	return c.answer(err, all...)
+	return all, err
 }
 
 func (c *cell) workerCalls(r *rand.Rand) []call {
 	keys, lease, lives := c.keys(r), over(r, Lease), r.IntN(4) > 0
 	beat, process := c.number(&c.beat), c.number(&c.process)+1
 	to := []execution.Lifecycle{execution.Active, execution.Active, execution.Draining}[r.IntN(3)]
-	// It holds both or none: what it answers about one and does to the other are two moments.
 	var held []execution.Key
 	if lives {
 		held = c.current()
 	}
-	claim := call{"Claim", func(s store.Store) string {
-		var cs []store.Claim
-		for _, key := range keys {
-			cs = append(cs, store.Claim{Key: key, Beat: beat})
-		}
+	claim := perRow(c, "Claim", asked(keys, func(key execution.Key) store.Claim {
+		return store.Claim{Key: key, Beat: beat}
+	}), func(s store.Store, cs []store.Claim) (all []string, err error) {
 		results, err := s.Claim(c.ctx, c.worker, cs)
-		var all []string
 		for _, o := range results {
 			all = append(all, fmt.Sprint(c.outcome(o.Outcome), " late ", o.DeadlinePassed))
 		}
-		return c.answer(err, all...)
-	}}
-	all := []call{claim, claim, claim, {"Heartbeat", func(s store.Store) string {
+		return all, err
+	})
+	all := []call{claim, claim, claim, withReply("Heartbeat", func(s store.Store) (done, seen string) {
 		reply, err := s.Heartbeat(c.ctx, store.Beat{WorkerKey: c.worker, Number: beat, Lease: lease, ConsumerAlive: lives, Held: held})
-		return c.answer(err, fmt.Sprint(reply.Lost))
-	}}, {"SetLifecycle", func(s store.Store) string { return c.answer(s.SetLifecycle(c.ctx, c.worker, to)) }}, {"Release", func(s store.Store) string {
+		return c.answer(err), c.answer(err, fmt.Sprint(reply.Lost))
+	}), step("SetLifecycle", func(s store.Store) string { return c.answer(s.SetLifecycle(c.ctx, c.worker, to)) }), step("Release", func(s store.Store) string {
 		released, err := s.Release(c.ctx, c.worker)
 		return c.answer(err, fmt.Sprint(released))
-	}}, {"Workers", c.workers}}
+	}), step("Workers", c.workers)}
 	if r.IntN(4) > 0 {
 		return all
 	}
-	return append(all, call{"Register", func(s store.Store) string {
+	return append(all, step("Register", func(s store.Store) string {
 		_, err := s.Register(c.ctx, store.Registration{Process: process, Attempt: 1, Name: c.name, Capacity: 1, Lease: lease})
 		return c.answer(err)
-	}})
+	}))
 }
 
 func (c *cell) current() []execution.Key {
@@ -135,48 +137,39 @@ func (c *cell) endings(r *rand.Rand) []call {
 	ground := []store.Ground{store.DeadLettered, store.OwnerGone, store.ClaimExpired, store.Unclaimed}[r.IntN(4)]
 	to := []execution.Status{execution.Completed, execution.Failed}[r.IntN(2)]
 	retry := r.IntN(2) == 0
-	finish := call{"Finish", func(s store.Store) string {
-		var fs []store.Finish
-		for _, key := range keys {
-			fs = append(fs, store.Finish{Key: key, To: to})
+	finish := perRow(c, "Finish", asked(keys, func(key execution.Key) store.Finish {
+		return store.Finish{Key: key, To: to}
+	}), func(s store.Store, fs []store.Finish) ([]string, error) {
+		return c.outcomes(s.Finish(c.ctx, c.worker, fs))
+	})
+	reclaim := perRow(c, "Reclaim", asked(keys, func(key execution.Key) store.Reclaim {
+		return takeBack(key, ground, fail)
+	}), func(s store.Store, rs []store.Reclaim) ([]string, error) {
+		return c.outcomes(s.Reclaim(c.ctx, rs))
+	})
+	orchestrate := perRow(c, "Orchestrate", asked(keys, func(key execution.Key) store.Orchestration {
+		o := store.Orchestration{ID: key.ID}
+		if retry {
+			// Never due: which number it has depends on the other cells.
+			o.Retry = &store.Retry{Count: 1, Reason: execution.Connection, Delay: time.Hour}
 		}
-		outcomes, err := s.Finish(c.ctx, c.worker, fs)
-		return c.outcomes(outcomes, err)
-	}}
-	reclaim := call{"Reclaim", func(s store.Store) string {
-		var rs []store.Reclaim
-		for _, key := range keys {
-			rs = append(rs, takeBack(key, ground, fail))
-		}
-		outcomes, err := s.Reclaim(c.ctx, rs)
-		return c.outcomes(outcomes, err)
-	}}
-	return []call{finish, finish, reclaim, reclaim, {"Reap", func(s store.Store) string {
-		marked, err := s.Reap(c.ctx, []store.Reap{{WorkerKey: c.worker, Beat: beat}})
-		return c.answer(err, fmt.Sprint(marked))
-	}}, {"Orchestrate", func(s store.Store) string {
-		var os []store.Orchestration
-		for _, key := range keys {
-			o := store.Orchestration{ID: key.ID}
-			if retry {
-				// Never due: which number it has depends on the other cells.
-				o.Retry = &store.Retry{Count: 1, Reason: execution.Connection, Delay: time.Hour}
-			}
-			os = append(os, o)
-		}
+		return o
+	}), func(s store.Store, os []store.Orchestration) (all []string, err error) {
 		done, err := s.Orchestrate(c.ctx, os)
-		var all []string
 		for _, o := range done {
 			all = append(all, fmt.Sprint(o.Applied, o.Retry != 0))
 		}
-		return c.answer(err, all...)
-	}}, {"Executions", func(s store.Store) string {
-		rows, err := s.Executions(c.ctx, c.ids)
+		return all, err
+	})
+	return []call{finish, finish, reclaim, reclaim, orchestrate, step("Reap", func(s store.Store) string {
+		marked, err := s.Reap(c.ctx, []store.Reap{{WorkerKey: c.worker, Beat: beat}})
+		return c.answer(err, fmt.Sprint(marked))
+	}), perRow(c, "Executions", c.ids, func(s store.Store, ids []execution.ID) (all []string, err error) {
+		rows, err := s.Executions(c.ctx, ids)
 		c.saw(rows...)
-		var all []string
 		for i := range rows {
 			all = append(all, c.row(&rows[i]))
 		}
-		return c.answer(err, all...)
-	}}}
+		return all, err
+	})}
 }

@@ -36,10 +36,12 @@ type Shape struct {
 	Only []string
 }
 
-// Linearizable makes calls from many clients at once, drawn by the seed, and judges whether each answer
-// could have been given at one moment between its call and its return: whether the calls, in some order
-// that respects who was over before whom, are answered alike by the model. It returns the first cell's
-// history that can't be explained, or "", and how many calls were made. Both stores are empty.
+// Linearizable makes calls from many clients at once, drawn by the seed, and judges whether what each
+// answers about one row could have been given at one moment between its call and its return: whether the
+// calls, in some order that respects who was over before whom, are answered alike by the model. The rows
+// of one call have each a moment of their own, because a statement that fails is repeated row by row. It
+// returns the first cell's history that can't be explained, or "", and how many calls were made. Both
+// stores are empty.
 func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
 	t.Helper()
 	cells := make([]*cell, shape.Cells)
@@ -59,10 +61,13 @@ func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, s
 				r := rand.New(rand.NewPCG(seed, uint64(i*shape.Clients+client))) //nolint:gosec // not negative
 				for range shape.Calls {
 					call := c.draw(r, shape.Only)
-					o := porcupine.Operation{ClientId: client, Input: call, Call: time.Since(begin).Nanoseconds()}
-					o.Output = call.do(subject)
+					o := porcupine.Operation{ClientId: client, Call: time.Since(begin).Nanoseconds()}
+					answers := call.do(subject, 0, call.rows)
 					o.Return = time.Since(begin).Nanoseconds()
-					c.record(o)
+					for n, answer := range answers {
+						o.Input, o.Output = row{call, n}, answer
+						c.record(o)
+					}
 				}
 			})
 		}
@@ -83,11 +88,49 @@ func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, s
 // judgeFor bounds the search for an explanation.
 const judgeFor = 20 * time.Second
 
-// call is one call of a client, and what is shown of its answer. An answer that says that nothing was
-// done or promised explains itself at any moment.
+// call is one call of a client.
 type call struct {
 	name string
-	do   func(s store.Store) string
+	// rows are how many rows it is about; 1 for a call that is one step whatever it touches.
+	rows int
+	// do makes the call for some of its rows, and shows what is answered about each. An answer that says
+	// that nothing was done or promised explains itself at any moment.
+	do func(s store.Store, from, to int) []string
+	// reply says that what it did is the first row and what it saw the second, each at a moment of its own.
+	reply bool
+}
+
+// step is a call that is one step.
+func step(name string, do func(s store.Store) string) call {
+	return call{name: name, rows: 1, do: func(s store.Store, _, _ int) []string { return []string{do(s)} }}
+}
+
+// withReply is a call whose reply is only information: by the time it is read it may be old.
+func withReply(name string, do func(s store.Store) (done, seen string)) call {
+	return call{name: name, rows: 2, reply: true, do: func(s store.Store, from, to int) []string {
+		done, seen := do(s)
+		return []string{done, seen}[from:to]
+	}}
+}
+
+// perRow is a call that is one step for each of its rows; an error is the answer about every row.
+func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs []R) ([]string, error)) call {
+	return call{name: name, rows: len(requests), do: func(s store.Store, from, to int) []string {
+		answers, err := do(s, requests[from:to])
+		all := make([]string, to-from)
+		for i := range all {
+			if all[i] = c.answer(err); err == nil && len(answers) > 0 {
+				all[i] = c.answer(nil, answers[i])
+			}
+		}
+		return all
+	}}
+}
+
+// row is what a call does to one of its rows.
+type row struct {
+	call
+	n int
 }
 
 // nothing is the answer of a call that had no effect and makes no statement: the store was not
@@ -219,20 +262,35 @@ func (c *cell) specification(model State) porcupine.Model {
 		shown string
 	}
 	show := func(s State) state { return state{s, c.everything(s.Store)} }
-	return porcupine.Model{
-		Init: func() any { return show(model.Clone()) },
-		Step: func(before, input, output any) (bool, any) {
-			if output.(string) == nothing {
-				return true, before
+	open := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{show(model.Clone())} },
+		Step: func(before, input, output any) []any {
+			r, answer := input.(row), output.(string)
+			if answer == nothing {
+				return []any{before}
 			}
 			next := before.(state).Clone()
-			if input.(call).do(next.Store) != output.(string) {
-				return false, nil
+			switch same := r.do(next.Store, r.n, r.n+1)[0] == answer; {
+			case r.open(answer):
+				return []any{before, show(next)}
+			case !same:
+				return nil
+			case r.reply && r.n > 0:
+				return []any{before}
+			default:
+				return []any{show(next)}
 			}
-			return true, show(next)
 		},
 		Equal: func(a, b any) bool { return a.(state).shown == b.(state).shown },
 	}
+	return open.ToModel()
+}
+
+// open says that an answer leaves it open whether this row's step was made: its outcome is unknown, or an
+// error ended the call after some of its rows.
+func (r row) open(answer string) bool {
+	return answer != nothing && (strings.HasPrefix(answer, failed(store.ErrUnknownOutcome)) ||
+		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, failed(nil)))
 }
 
 // everything shows all that later answers can depend on: every call registers as a process of its own,
@@ -260,11 +318,11 @@ func (c *cell) workers(s store.Store) string {
 
 // String shows the history.
 func (c *cell) String() string {
-	slices.SortFunc(c.history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+	slices.SortStableFunc(c.history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	var b strings.Builder
 	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation:", c.name, c.ids)
 	for _, o := range c.history {
-		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, o.Input.(call).name, o.Output)
+		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, o.Input.(row).name, o.Output)
 	}
 	return b.String()
 }
