@@ -27,10 +27,6 @@ func (k FaultKind) Lacks(w World) string {
 		return "its processes and servers share one machine and its clocks"
 	case CancelConsumers:
 		return "RabbitMQ cancels the consumers of a queue only when the queue goes or moves; delete_queue does that"
-	case Deaf, Mute, Sick:
-		return "a real worker that hears or says only half can't be brought about from outside of its process"
-	case Cordon, Drain:
-		return "the live lane does not drive the operator's interface"
 	default:
 		return ""
 	}

@@ -59,6 +59,14 @@ func (c Cluster) WorkerNames() []string {
 	return names
 }
 
+// Strikes says whether a fault of a kind may strike a process.
+func (s *Scenario) Strikes(k FaultKind, process string) bool {
+	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
+		names, _ := s.Cluster.Candidates(f.Target)
+		return f.Kind == k && slices.Contains(names, process)
+	})
+}
+
 // Candidates says which processes a fault's target may mean and how many of them it strikes: one
 // of one for a name, one of all for "any", half of them rounded up, or all. None for a server.
 func (c Cluster) Candidates(target string) (names []string, count int) {

@@ -36,6 +36,11 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.DatabaseReadOnly: injectReadOnly,
 		scenarios.DatabaseSlow:     injectSlowDatabase,
 		scenarios.Serialization:    injectSerialization,
+		scenarios.Deaf:             injectDeaf,
+		scenarios.Mute:             injectMute,
+		scenarios.Sick:             injectSick,
+		scenarios.Cordon:           injectCordon,
+		scenarios.Drain:            injectDrain,
 	}
 }
 
@@ -47,11 +52,15 @@ func (x *injection) eachWay(f func(l *wire.Link, way wire.Direction)) {
 			if l == nil {
 				continue
 			}
+			out, in := wire.Out, wire.In
+			if server == scenarios.Executors {
+				out, in = in, out // there it is the worker that listens
+			}
 			if x.fault.Direction != scenarios.Incoming {
-				f(l, wire.Out)
+				f(l, out)
 			}
 			if x.fault.Direction != scenarios.Outgoing {
-				f(l, wire.In)
+				f(l, in)
 			}
 		}
 	}

@@ -116,6 +116,8 @@ func injectDatabaseDown(x *injection) (func(), error) {
 
 // sql runs statements on the database itself, past every link and every fault that it is in.
 func (w *world) sql(statements ...string) error {
+	w.down.database.Lock() // a server that is down is waited for
+	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.db.URL)

@@ -45,6 +45,8 @@ type injection struct {
 	began   time.Duration
 	ended   time.Duration // 0 while it lasts, and for ever if it has no end
 	undo    func()
+	// shows says of an event that the fault has made a difference; nil where the fault itself can tell.
+	shows func(e *history.Event) bool
 }
 
 // injectFunc begins a fault and returns what ends it: nil for a fault that is over by itself, which then
@@ -108,8 +110,11 @@ func (in *injector) arm() {
 	}
 }
 
-// triggers looks whether an event is what a fault waits for.
-func (in *injector) triggers(e *history.Event) {
+// observe looks whether an event is what a fault waits for, or shows that one has made a difference.
+func (in *injector) observe(e *history.Event) {
+	for _, x := range in.shown(e) {
+		x.touch()
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for i := 0; i < len(in.waiting); i++ {
@@ -125,6 +130,26 @@ func (in *injector) triggers(e *history.Event) {
 		in.pending++
 		in.w.after(x.fault.When.Plus, x.begin)
 	}
+}
+
+// shown are the faults of which an event is the first sign.
+func (in *injector) shown(e *history.Event) (all []*injection) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, x := range in.all {
+		if x.shows != nil && !x.touched && x.shows(e) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// proof has the fault count as one that made a difference when an event shows it.
+func (x *injection) proof(shows func(e *history.Event) bool) {
+	in := x.w.injector
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	x.shows = shows
 }
 
 // busy says that a fault has still to come to its end.
@@ -207,10 +232,13 @@ func (in *injector) stop() {
 	in.mu.Lock()
 	in.stopped = true
 	in.mu.Unlock()
+	// One may wait for another: what ends by a statement, for the database's return.
 	finish := func() {
+		var all sync.WaitGroup
 		for _, x := range in.all {
-			x.finish()
+			all.Go(x.finish)
 		}
+		all.Wait()
 	}
 	finish() // one that is about to begin may wait for the end of another
 	in.working.Wait()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"handoff/chaos/history"
@@ -33,6 +34,11 @@ type process struct {
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
+	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
+	deaf atomic.Pointer[injection]
+	// binary is its own copy of the program, empty where no fault takes that from it.
+	binary string
+	sick   bool
 	// superseded says that another process has taken its name: it ends by itself.
 	superseded bool
 	// ended is called at the next end of the process.
@@ -75,7 +81,12 @@ func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) (*pro
 		args = []string{"--name", name, "--listen", address}
 	} else {
 		program = "worker"
-		args = append(args, "--name", spec.Name, "--health-listen", address, "--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
+		health, err := p.link(scenarios.Executors, address)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--name", spec.Name, "--health-listen", address, "--health-url", "http://"+health.Address+"/healthz",
+			"--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
 		witness := filepath.Join(w.folder, "witness-"+file)
 		env = append(env, "HANDOFF_WITNESS="+witness)
 		p.witness = evidence.NewWitness(witness, name, w.began)
@@ -84,9 +95,15 @@ func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) (*pro
 	if w.options.Flaw != "" {
 		args, bin = append(args, "--flaw", w.options.Flaw), filepath.Join(bin, Flawed)
 	}
-	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{
-		Name: w.label + "-" + file, Path: filepath.Join(bin, program), Args: args, Env: env,
-	})
+	path := filepath.Join(bin, program)
+	if spec != nil && w.scenario.Strikes(scenarios.Sick, spec.Name) {
+		p.binary = filepath.Join(w.folder, "worker-"+file)
+		if err := copyProgram(path, p.binary); err != nil {
+			return nil, fmt.Errorf("copying the worker's program: %w", err)
+		}
+		path = p.binary
+	}
+	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{Name: w.label + "-" + file, Path: path, Args: args, Env: env})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.processes = append(slices.Clone(w.processes), p)
@@ -129,13 +146,13 @@ func (p *process) environment() ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		link, err := w.wire.Link(w.label+"/"+p.name+"/"+server.name, at)
+		link, err := p.link(server.name, at)
 		if err != nil {
 			return nil, err
 		}
-		p.links[server.name] = link
 		if server.name == scenarios.Broker {
 			w.tamper.watch(link)
+			link.Rewrite(wire.In, func() wire.Rewriter { return wire.Deliveries(p.keepsBack) })
 		}
 		url, err := through(server.url, link.Address, server.application)
 		if err != nil {
@@ -152,6 +169,15 @@ func (p *process) environment() ([]string, error) {
 		env = append(env, fmt.Sprintf("%s=%v", config.EnvName(l.Path), root.FieldByIndex(l.Index)))
 	}
 	return env, nil
+}
+
+// link makes the process's way to an address, known by the name that scenarios use.
+func (p *process) link(name, address string) (*wire.Link, error) {
+	l, err := p.w.wire.Link(p.w.label+"/"+p.name+"/"+name, address)
+	if err == nil {
+		p.links[name] = l
+	}
+	return l, err
 }
 
 // process returns a process by name, nil if there is none.
@@ -178,7 +204,7 @@ func (p *process) start() error {
 	p.stopping, p.killing, p.superseded = false, false, false
 	p.mu.Unlock()
 	p.w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
-	if err := p.daemon.Launch(); err != nil {
+	if err := p.launched(); err != nil {
 		return err
 	}
 	running := p.daemon.Process()

@@ -143,7 +143,7 @@ func (w *world) emit(e history.Event) {
 }
 
 // observe is told of everything as it is seen, to find the triggers of faults.
-func (w *world) observe(e *history.Event) { w.injector.triggers(e) }
+func (w *world) observe(e *history.Event) { w.injector.observe(e) }
 
 func (w *world) own() []evidence.Item {
 	w.mu.Lock()

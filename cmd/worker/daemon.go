@@ -144,7 +144,9 @@ func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) 
 	if err != nil {
 		return nil, fmt.Errorf("the health endpoints can't listen on %s: %w", address, err)
 	}
-	d.healthURL = healthURL(listener.Addr().String(), d.deployment.Worker.Name)
+	if d.healthURL = d.deployment.Worker.HealthURL; d.healthURL == "" {
+		d.healthURL = healthURL(listener.Addr().String(), d.deployment.Worker.Name)
+	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "health endpoints listening", slog.String("address", listener.Addr().String()))
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})

@@ -71,6 +71,7 @@ func command() config.Command {
 			{Name: "concurrency", Path: "worker.concurrency", Value: "NUMBER", Usage: "how many actions run at a time"},
 			{Name: "actions-dir", Path: "worker.actions_dir", Value: "DIR", Usage: "where the scripts of actions are"},
 			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz and /readyz are served; nowhere if left out"},
+			{Name: "health-url", Path: "worker.health_url", Value: "URL", Usage: "where executors find /healthz, if not at that address"},
 		},
 	}
 }

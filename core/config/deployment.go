@@ -45,6 +45,9 @@ type Deployment struct {
 		ActionsDir string `yaml:"actions_dir"`
 		// HealthListen is the address of the worker's health endpoints; empty for none.
 		HealthListen string `yaml:"health_listen"`
+		// HealthURL is where executors find the health endpoint if that is not where it listens: behind a
+		// proxy, or in another network. Empty for the address.
+		HealthURL string `yaml:"health_url"`
 	} `yaml:"worker"`
 	Log struct {
 		// Level is the least that is logged.
@@ -80,6 +83,9 @@ func (d Deployment) Validate() []Problem {
 	v.address("message_queue.rabbitmq.url", d.MessageQueue.RabbitMQ.URL, "amqp", "amqps")
 	v.listen("api.listen", d.API.Listen)
 	v.listen("worker.health_listen", d.Worker.HealthListen)
+	if d.Worker.HealthURL != "" {
+		v.address("worker.health_url", d.Worker.HealthURL, "http", "https")
+	}
 	if strings.ContainsFunc(d.API.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
 		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
 	}

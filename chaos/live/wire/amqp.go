@@ -16,17 +16,58 @@ type Publish struct {
 // Publishes rewrites the publishes of one connection to a broker, and passes on everything else as it is.
 // change may set another exchange or key, and change bytes of the body, whose length stays.
 func Publishes(change func(*Publish)) Rewriter {
-	return &publishes{change: change, open: make(map[uint16]*content)}
+	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) })
 }
 
-// publishes reads frames. An AMQP connection begins with eight bytes of greeting; then every frame is its
-// type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header frame and
-// as many body frames as it takes, which no other frame of its channel interrupts.
-type publishes struct {
-	change  func(*Publish)
-	greeted bool
-	rest    []byte
-	open    map[uint16]*content
+// Deliveries keeps back the messages that a broker delivers over one connection while hold says so; all else
+// passes. What was kept back goes on with the next bytes: the broker's next heartbeat, at the latest.
+func Deliveries(hold func() bool) Rewriter {
+	d := &deliveries{hold: hold}
+	d.messages = newMessages(basicDeliver, 0, d.deliver)
+	return d
+}
+
+type deliveries struct {
+	*messages
+	hold func() bool
+	kept []byte
+}
+
+func (d *deliveries) deliver(c *content) []byte {
+	whole := bytes.Join(c.frames, nil)
+	if d.hold() {
+		d.kept = append(d.kept, whole...)
+		return nil
+	}
+	return whole
+}
+
+// Rewrite implements Rewriter.
+func (d *deliveries) Rewrite(b []byte) []byte {
+	out := d.messages.Rewrite(b)
+	if len(d.kept) == 0 || d.hold() {
+		return out
+	}
+	out = append(d.kept, out...)
+	d.kept = nil
+	return out
+}
+
+// messages reads frames. An AMQP connection begins with eight bytes of greeting from the client; then every
+// frame is its type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header
+// frame and as many body frames as it takes, which no other frame of its channel interrupts.
+type messages struct {
+	// begins is how the method frames of the messages begin that are meant.
+	begins []byte
+	// pass returns what goes on in place of a whole message.
+	pass  func(*content) []byte
+	greet int
+	rest  []byte
+	open  map[uint16]*content
+}
+
+func newMessages(begins []byte, greet int, pass func(*content) []byte) *messages {
+	return &messages{begins: begins, greet: greet, pass: pass, open: make(map[uint16]*content)}
 }
 
 // content is a message of which not everything has come.
@@ -44,19 +85,19 @@ const (
 	frameBody   = 3
 )
 
-// basicPublish begins the payload of a publish: class 60, method 40.
-var basicPublish = []byte{0, 60, 0, 40}
+// The payload of a publish begins with class 60 and method 40, that of a delivery with class 60 and method 60.
+var basicPublish, basicDeliver = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}
 
 // Rewrite implements Rewriter.
-func (p *publishes) Rewrite(b []byte) []byte {
+func (p *messages) Rewrite(b []byte) []byte {
 	p.rest = append(p.rest, b...)
 	var out []byte
-	if !p.greeted {
-		if len(p.rest) < greeting {
+	if p.greet > 0 {
+		if len(p.rest) < p.greet {
 			return nil
 		}
-		out = append(out, p.rest[:greeting]...)
-		p.rest, p.greeted = p.rest[greeting:], true
+		out = append(out, p.rest[:p.greet]...)
+		p.rest, p.greet = p.rest[p.greet:], 0
 	}
 	for {
 		if len(p.rest) < frameHeader {
@@ -72,11 +113,11 @@ func (p *publishes) Rewrite(b []byte) []byte {
 }
 
 // frame returns what goes on after a frame: itself, nothing yet, or a whole message.
-func (p *publishes) frame(f []byte) []byte {
+func (p *messages) frame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	c := p.open[channel]
 	switch {
-	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, basicPublish):
+	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, p.begins):
 		p.open[channel] = &content{frames: [][]byte{f}}
 		return nil
 	case c == nil:
@@ -91,11 +132,11 @@ func (p *publishes) frame(f []byte) []byte {
 		return nil
 	}
 	delete(p.open, channel)
-	return p.message(c)
+	return p.pass(c)
 }
 
-// message gives a whole message to whoever wants to change it.
-func (p *publishes) message(c *content) []byte {
+// rewritten gives a whole publish to whoever wants to change it.
+func rewritten(c *content, change func(*Publish)) []byte {
 	method := c.frames[0][frameHeader : len(c.frames[0])-1]
 	// After class and method comes a reserved short.
 	exchange, rest := shortString(method[6:])
@@ -106,7 +147,7 @@ func (p *publishes) message(c *content) []byte {
 		m.Body = append(m.Body, f[frameHeader:len(f)-1]...)
 	}
 	size := len(m.Body)
-	p.change(m)
+	change(m)
 	out := m.method(c.frames[0], flags)
 	out = append(out, c.frames[1]...)
 	if len(m.Body) != size {
