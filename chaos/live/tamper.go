@@ -75,8 +75,11 @@ func (t *tamper) close() {
 	}
 }
 
-// with runs something on the harness's channel.
+// with runs something on the harness's channel. A broker that is down is waited for, until it is listened to
+// again: what is published before that nobody hears.
 func (t *tamper) with(do func(*amqp.Channel) error) error {
+	t.w.down.broker.Lock()
+	defer t.w.down.broker.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.connect(); err != nil {

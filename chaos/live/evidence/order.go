@@ -43,7 +43,7 @@ func Order(s Sources) []history.Event {
 	causes(messages, s.Database)
 	owners := incarnations(s.Database)
 	var all []placed
-	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesFirst(s.Database))), s.Witness, s.Testimony} {
+	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.Testimony} {
 		for i := range list {
 			all = append(all, placed{list[i], source, i})
 		}
@@ -86,48 +86,52 @@ func incarnations(database []Item) map[execution.Key]history.Event {
 	return claims
 }
 
-// retriesFirst names the retry in each handling, and puts the handling right behind the retry's creation:
-// both are one statement, and its triggers fire in no particular order.
-func retriesFirst(database []Item) []Item {
+// together gives all that one transaction wrote one moment, that of its last trigger: nobody saw any of it
+// before. Handlings come last in theirs, as the model has them: the triggers of one statement that writes
+// several tables fire in no particular order.
+func together(database []Item) []Item {
+	last := make(map[int64]time.Time)
+	for i := range database {
+		if item := &database[i]; item.Wall.After(last[item.Transaction]) {
+			last[item.Transaction] = item.Wall
+		}
+	}
+	handling := func(i *Item) int {
+		if i.Event.Kind == history.Orchestrated {
+			return 1
+		}
+		return 0
+	}
+	out := slices.Clone(database)
+	for i := range out {
+		if out[i].Transaction != 0 {
+			out[i].Wall = last[out[i].Transaction]
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Item) int {
+		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(handling(&a), handling(&b)))
+	})
+	return out
+}
+
+// retriesNamed names the retry in each handling: both are one statement.
+func retriesNamed(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
 		count int64
 	}
-	created := make(map[attempt]int)
+	created := make(map[attempt]execution.ID)
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Created && e.Count > 0 {
-			created[attempt{e.Chain, e.Count}] = i
+			created[attempt{e.Chain, e.Count}] = e.Execution
 		}
 	}
-	behind := make(map[int]Item)
-	moved := make(map[int]bool)
-	out := slices.Clone(database)
-	for i := range out {
-		e := &out[i].Event
-		if e.Kind != history.Orchestrated {
-			continue
-		}
-		at, has := created[attempt{e.Chain, e.Count + 1}]
-		if !has || e.From == execution.Completed || e.From == execution.Cancelled {
-			continue
-		}
-		e.Related = database[at].Event.Execution
-		if _, taken := behind[at]; !taken {
-			behind[at], moved[i] = out[i], true
+	for i := range database {
+		if e := &database[i].Event; e.Kind == history.Orchestrated && e.From != execution.Completed && e.From != execution.Cancelled {
+			e.Related = created[attempt{e.Chain, e.Count + 1}]
 		}
 	}
-	ordered := make([]Item, 0, len(out))
-	for i := range out {
-		if !moved[i] {
-			ordered = append(ordered, out[i])
-		}
-		if item, has := behind[i]; has {
-			item.Wall = out[i].Wall
-			item.Event.At = max(item.Event.At, out[i].Event.At)
-			ordered = append(ordered, item)
-		}
-	}
-	return ordered
+	return database
 }
 
 // cancelled names, in each request to cancel, the last row of the chain and the status that it had: the request

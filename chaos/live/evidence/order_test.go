@@ -85,17 +85,19 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 	database := []Item{
 		in(1, at(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
 		in(1, at(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
+		in(3, at(12, history.Event{Kind: history.PublishedMarked, Execution: 9})),
+		in(1, at(15, history.Event{Kind: history.SlotFreed, Execution: 1})),
 		in(2, at(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
 		in(2, at(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
 	}
 	events := Order(Sources{Database: database})
-	if got := kinds(events); !slices.Equal(got, []string{"created", "orchestrated", "worker_lifecycle", "worker_registered"}) {
+	if got := kinds(events); !slices.Equal(got, []string{"published_marked", "created", "slot_freed", "orchestrated", "worker_lifecycle", "worker_registered"}) {
 		t.Errorf("%v", got)
 	}
-	if events[1].Related != 2 {
-		t.Errorf("the handling names retry %d, want 2", events[1].Related)
+	if events[3].Related != 2 {
+		t.Errorf("the handling names retry %d, want 2", events[3].Related)
 	}
-	if events[0].Step != events[1].Step || events[1].Step == events[2].Step {
-		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[2].Step, events[3].Step)
+	if events[0].Step == events[1].Step || events[1].Step != events[3].Step || events[3].Step == events[4].Step {
+		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
 	}
 }

@@ -114,6 +114,34 @@ func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) 
 	return time.Since(began), err
 }
 
+// A delivery that is kept back goes on when it may, with the bytes that come next, in its place before later
+// ones; what is no delivery passes all the while.
+func TestDeliveriesAreKeptBack(t *testing.T) {
+	delivered := func(n byte) []byte {
+		head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, 1)...)
+		return slices.Concat(frame(frameMethod, 1, []byte{0, 60, 0, 60, n}), frame(frameHead, 1, append(head, 0, 0)), frame(frameBody, 1, []byte{n}))
+	}
+	beat, other := frame(8, 0, nil), frame(frameMethod, 1, []byte{0, 60, 0, 80})
+	hold := false
+	r := Deliveries(func() bool { return hold })
+	for _, c := range []struct {
+		name     string
+		hold     bool
+		in, want []byte
+	}{
+		{"before", false, delivered(1), delivered(1)},
+		{"while it lasts", true, slices.Concat(delivered(2), other, delivered(3)), other},
+		{"a heartbeat while it lasts", true, beat, beat},
+		{"the heartbeat after it", false, beat, slices.Concat(delivered(2), delivered(3), beat)},
+		{"after it", false, delivered(4), delivered(4)},
+	} {
+		hold = c.hold
+		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %x, want %x", c.name, got, c.want)
+		}
+	}
+}
+
 func TestWhatACutHoldsArrivesWhenItHeals(t *testing.T) {
 	for _, way := range []Direction{Out, In} {
 		l, c := connect(t)
