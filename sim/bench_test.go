@@ -31,7 +31,7 @@ workload:
 // benchmarkScenario reports steps and executions a second on one core with all invariants on, and how
 // much virtual time passes in a second of real time.
 func benchmarkScenario(b *testing.B, s *scenarios.Scenario) {
-	var total measured
+	total := measured{cpu: cpuTime()}
 	seed := uint64(0)
 	for b.Loop() {
 		seed++
@@ -42,6 +42,7 @@ func benchmarkScenario(b *testing.B, s *scenarios.Scenario) {
 
 // measured is what the runs of a benchmark have done.
 type measured struct {
+	cpu         time.Duration // at the beginning
 	runs, steps uint64
 	executions  int64
 	virtual     time.Duration
@@ -60,9 +61,14 @@ func (m *measured) add(b *testing.B, r *Result) {
 }
 
 func (m *measured) report(b *testing.B) {
+	if cpu := (cpuTime() - m.cpu).Seconds(); cpu > 0 {
+		b.ReportMetric(float64(m.steps)/cpu, "steps/cpu_s")
+		b.ReportMetric(float64(m.executions)/cpu, "executions/cpu_s")
+	}
 	seconds := b.Elapsed().Seconds()
 	b.ReportMetric(float64(m.steps)/seconds, "steps/s")
 	b.ReportMetric(float64(m.executions)/seconds, "executions/s")
+	b.ReportMetric(float64(m.steps)/float64(m.executions), "steps/execution")
 	b.ReportMetric(float64(m.runs)/seconds, "runs/s")
 	b.ReportMetric(m.virtual.Seconds()/seconds, "virtual_s/s")
 }
@@ -90,7 +96,7 @@ func BenchmarkLibrary(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var total measured
+	total := measured{cpu: cpuTime()}
 	seed := uint64(0)
 	for b.Loop() {
 		seed++

@@ -11,6 +11,7 @@ import (
 // Board takes the figures of all processes of a run and judges the rules. Like the run that feeds it, it
 // is for one task at a time.
 type Board struct {
+	table []telemetry.Info
 	rules []*rule
 	// counters are sums over all processes and their restarts: what Prometheus' increase() makes of
 	// counters that start anew.
@@ -41,7 +42,7 @@ type rule struct {
 
 // NewBoard returns a board that has seen nothing.
 func NewBoard() *Board {
-	b := &Board{}
+	b := &Board{table: telemetry.Table()}
 	for _, r := range telemetry.Rules() {
 		b.rules = append(b.rules, &rule{Rule: r})
 	}
@@ -83,26 +84,29 @@ func (b *Board) Firing(name string) bool {
 
 func (b *Board) judge(r *rule) bool {
 	of, known := b.value(&r.Of)
-	of, _ = r.of.take(&r.Of, of, known)
+	of, _ = r.of.take(&r.Of, b.counts(&r.Of), of, known)
 	if r.Per == nil {
 		above := r.Above
-		if telemetry.Table()[r.Of.Figure].Seconds {
+		if b.table[r.Of.Figure].Seconds {
 			above *= int64(time.Second)
 		}
 		return known && (r.Zero && of == 0 || !r.Zero && of > above)
 	}
 	per, known := b.value(r.Per)
-	per, samples := r.per.take(r.Per, per, known)
-	if telemetry.Table()[r.Per.Figure].Kind == telemetry.Counter {
+	per, samples := r.per.take(r.Per, b.counts(r.Per), per, known)
+	if b.counts(r.Per) {
 		samples = per
 	}
 	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
 }
 
+// counts says that a query is of a counter.
+func (b *Board) counts(q *telemetry.Query) bool { return b.table[q.Figure].Kind == telemetry.Counter }
+
 // value is a query's value now: a counter's sum, or the sum of what each gauge is on the process where it
 // is largest. It is not known while no process has reported it.
 func (b *Board) value(q *telemetry.Query) (sum int64, known bool) {
-	if telemetry.Table()[q.Figure].Kind == telemetry.Counter {
+	if b.counts(q) {
 		for i := range b.counters {
 			if c := &b.counters[i]; c.figure == q.Figure && q.Matches(c.labels) {
 				sum += c.value
@@ -142,11 +146,10 @@ type window struct {
 
 // take adds a sample and returns the value over the window: how much a counter has grown, or the sum of a
 // gauge's samples, and how many there are.
-func (w *window) take(q *telemetry.Query, value int64, known bool) (over, samples int64) {
+func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool) (over, samples int64) {
 	if q.Window == 0 {
 		return value, 1
 	}
-	counter := telemetry.Table()[q.Figure].Kind == telemetry.Counter
 	most := int(q.Window / telemetry.SampleInterval)
 	if counter {
 		// The growth needs the sample before the first.

@@ -2,8 +2,8 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -124,7 +124,7 @@ func (n *Notifier) take() []Message {
 		n.seq++
 		ms = append(ms, Message{
 			Exchange: ExchangeExecutions, RoutingKey: key,
-			Envelope: Envelope{MessageID: fmt.Sprintf("%s/%d", n.source, n.seq), Type: t, Timestamp: now, Version: 1, Changes: changes},
+			Envelope: Envelope{MessageID: n.source + "/" + strconv.FormatUint(n.seq, 10), Type: t, Timestamp: now, Version: 1, Changes: changes},
 		})
 	}
 	for t := ExecutionRequested; t <= ExecutionCompleted; t++ {

@@ -1,7 +1,7 @@
 package broker
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,7 +33,7 @@ const cancelTTL = time.Minute
 
 // WorkerQueue is the queue of one worker; it survives the worker's restarts.
 func WorkerQueue(id execution.WorkerID) string {
-	return fmt.Sprintf("%s%d%s", workerQueuePrefix, id, workerQueueSuffix)
+	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
 
 // IsWorkerQueue says that a queue belongs to some worker: only their messages mean a dispatch that
@@ -44,19 +44,19 @@ func IsWorkerQueue(queue string) bool {
 
 // DispatchKey is the routing key of a worker's dispatches.
 func DispatchKey(id execution.WorkerID) string {
-	return fmt.Sprintf("execution.dispatch.worker.%d", id)
+	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
 // CancelQueue is where one worker hears of cancellations. They have a queue of their own because that of
 // the dispatches stands still while the worker is full, which is when they matter. It has no dead letter
 // exchange: whatever a hint would have said, the heartbeat's reply says too.
 func CancelQueue(id execution.WorkerID) string {
-	return fmt.Sprintf("%s%d%s", workerQueuePrefix, id, cancelQueueSuffix)
+	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
 
 // CancelKey is the routing key of a worker's cancellations.
 func CancelKey(id execution.WorkerID) string {
-	return fmt.Sprintf("execution.cancel.worker.%d", id)
+	return "execution.cancel.worker." + strconv.FormatInt(int64(id), 10)
 }
 
 // DeadLetterQueue is the queue behind the dead letter exchange.

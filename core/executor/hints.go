@@ -20,6 +20,8 @@ type hints struct {
 
 	mu   sync.Mutex
 	held []heldHint
+	// spare is an empty list to hold the next ones in.
+	spare []heldHint
 }
 
 type heldHint struct {
@@ -49,7 +51,7 @@ func (h *hints) take() []heldHint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := h.held
-	h.held = nil
+	h.held, h.spare = h.spare, nil
 	return held
 }
 
@@ -64,6 +66,10 @@ func (h *hints) settle(held []heldHint, done bool) {
 	for _, x := range held {
 		x.consumer.Ack(x.delivery)
 	}
+	clear(held)
+	h.mu.Lock()
+	h.spare = held[:0]
+	h.mu.Unlock()
 }
 
 // terminals are the executions that the hints call terminal, each once, in order of arrival.

@@ -3,8 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -304,13 +304,14 @@ func (s *Service) publish(rows []execution.Execution) error {
 }
 
 func (s *Service) dispatchMessage(row *execution.Execution) broker.Message {
+	id := strconv.FormatInt(int64(row.ID), 10)
 	return broker.Message{
 		Exchange:   broker.ExchangeExecutions,
 		RoutingKey: broker.DispatchKey(row.Worker),
 		Envelope: broker.Envelope{
-			MessageID:     fmt.Sprintf("%d.%d", row.ID, row.Epoch),
+			MessageID:     id + "." + strconv.FormatInt(int64(row.Epoch), 10),
 			Type:          broker.ExecutionScheduled,
-			CorrelationID: fmt.Sprint(row.ID),
+			CorrelationID: id,
 			Timestamp:     s.host.Now(),
 			Version:       1,
 			Dispatch: &broker.Dispatch{

@@ -109,8 +109,17 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	return c, c.cancelFunc()
 }
 
+// contextBlock is how many contexts are allocated together. Nearly every call has one of its own, which can't
+// be pooled, because its holder may ask it for its error at any time; and nearly all live for one call.
+const contextBlock = 16
+
 func (k *Kernel) newContext(parent context.Context) *kernelContext {
-	c := &kernelContext{k: k, parent: parent}
+	if len(k.contexts) == 0 {
+		k.contexts = make([]kernelContext, contextBlock)
+	}
+	c := &k.contexts[0]
+	k.contexts = k.contexts[1:]
+	c.k, c.parent = k, parent
 	c.deadline, c.hasDeadline = parent.Deadline()
 	up := k.contextOf(parent)
 	switch {

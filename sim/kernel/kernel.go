@@ -56,6 +56,7 @@ type Kernel struct {
 	timerPool []*timer
 	waitPool  []*wait
 	coroPool  []*coroutine
+	contexts  []kernelContext // not used yet
 	taskSeq   uint64
 
 	current *Task // whose code runs, nil in kernel context

@@ -39,24 +39,45 @@ type call struct {
 	caller  bool // somebody still waits
 }
 
+// Path is the way from one process to one server and back. A client that makes many calls keeps one, so that
+// no call has to look its links up.
+type Path struct {
+	n           *Network
+	p           *kernel.Process
+	to          string
+	server      *server // nil until the first call
+	forth, back *link
+}
+
+// Path returns the way from a process to a server.
+func (n *Network) Path(p *kernel.Process, server string) *Path { return &Path{n: n, p: p, to: server} }
+
 // Call makes one request to a server and waits for its reply. apply runs in kernel context at the
 // server, at most once, and possibly after Call has returned; it must not block. See the package
 // comment for what the errors mean. It is a yield point, before the request is sent.
 func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, apply func()) error {
+	return n.Path(p, server).Call(ctx, apply)
+}
+
+// Call is Network.Call on this path.
+func (w *Path) Call(ctx context.Context, apply func()) error {
+	n := w.n
 	n.k.CheckAlive()
 	n.k.Point()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s := n.server(server)
+	if w.server == nil {
+		w.server = n.server(w.to)
+		w.forth = n.link(w.p.Name(), w.to)
+		w.back = n.link(w.to, w.p.Name())
+	}
 	c := n.takeCall()
-	c.forth = n.link(p.Name(), server)
-	c.back = n.link(server, p.Name())
-	c.server = s
+	c.forth, c.back, c.server = w.forth, w.back, w.server
 	c.apply = apply
 	c.wait = n.k.NewWait()
-	c.sent = s.generation
-	c.refusal = !s.up
+	c.sent = c.server.generation
+	c.refusal = !c.server.up
 	c.packets, c.caller = true, true
 	if c.broken = c.forth.breaks(); c.broken {
 		c.brokenAfter = c.forth.coin()

@@ -16,14 +16,17 @@ import (
 
 // Client is one process's connection pool to the database.
 type Client struct {
-	db *Database
-	p  *kernel.Process
+	db   *Database
+	p    *kernel.Process // nil for one whose steps are applied at once
+	path *simnet.Path
 }
 
 var _ store.Store = (*Client)(nil)
 
 // Client returns the client of a process.
-func (db *Database) Client(p *kernel.Process) *Client { return &Client{db, p} }
+func (db *Database) Client(p *kernel.Process) *Client {
+	return &Client{db: db, p: p, path: db.net.Path(p, Server)}
+}
 
 // Step makes one atomic step with raw access, over the network like any statement.
 func (c *Client) Step(ctx context.Context, f func(tx *Tx)) error {
@@ -78,7 +81,7 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 	if q.c.p == nil {
 		q.apply()
 	} else {
-		err = q.c.db.net.Call(ctx, q.c.p, Server, q.apply)
+		err = q.c.path.Call(ctx, q.apply)
 	}
 	switch {
 	case err == nil && q.refused != nil:
