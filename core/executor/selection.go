@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"handoff/core/config"
@@ -14,26 +15,49 @@ import (
 type fleet struct {
 	workers   []store.WorkerRow
 	standings []standing
-	// best is the best health among the workers that fit a runtime.
-	best  map[string]execution.Health
-	ahead int
-	draw  func(uint64) uint64
+	// runtimes are those that some worker fits. They are few, so they are searched for.
+	runtimes []runtimeHealth
+	ahead    int
+	draw     func(uint64) uint64
+}
+
+// runtimeHealth is the best health among the workers that fit a runtime.
+type runtimeHealth struct {
+	runtime string
+	best    execution.Health
+}
+
+// best is the best health among the workers that fit a runtime; healthy where none does.
+func (f *fleet) best(runtime string) execution.Health {
+	for i := range f.runtimes {
+		if f.runtimes[i].runtime == runtime {
+			return f.runtimes[i].best
+		}
+	}
+	return execution.Healthy
+}
+
+func (f *fleet) fit(runtime string, health execution.Health) {
+	for i := range f.runtimes {
+		if r := &f.runtimes[i]; r.runtime == runtime {
+			r.best = min(r.best, health)
+			return
+		}
+	}
+	f.runtimes = append(f.runtimes, runtimeHealth{runtime, health})
 }
 
 func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *fleet {
 	f := &fleet{
-		workers: workers, standings: make([]standing, len(workers)), best: make(map[string]execution.Health),
+		workers: workers, standings: make([]standing, len(workers)),
 		ahead: c.Executor.DispatchAhead, draw: draw,
 	}
 	for i := range workers {
 		w := &workers[i]
 		f.standings[i] = judge(w, c, found.unreachable(w.Incarnation))
 		for _, r := range w.Runtimes {
-			if !w.Fits(r) {
-				continue
-			}
-			if best, known := f.best[r]; !known || f.standings[i].health < best {
-				f.best[r] = f.standings[i].health
+			if w.Fits(r) {
+				f.fit(r, f.standings[i].health)
 			}
 		}
 	}
@@ -44,7 +68,7 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 // worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
 // at all (flaw D44).
 func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
-	return f.standings[i].health == execution.Unhealthy && f.best[runtime] != execution.Unhealthy && pinned != f.workers[i].ID
+	return f.standings[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
 
 // limit is how many rows a worker may hold: its capacity and what is dispatched ahead of it, or one for
@@ -66,7 +90,7 @@ func (f *fleet) room(i int, runtime string, pinned execution.WorkerID) int {
 
 // rank orders by health. A trial comes with the healthy, or it would never come while others have room.
 func (f *fleet) rank(i int, runtime string) execution.Health {
-	if f.standings[i].trial && f.best[runtime] != execution.Unhealthy {
+	if f.standings[i].trial && f.best(runtime) != execution.Unhealthy {
 		return execution.Healthy
 	}
 	return f.standings[i].health
@@ -76,17 +100,15 @@ func (f *fleet) rank(i int, runtime string) execution.Health {
 // whose workers are full is named with no demand, so that nothing of it is claimed.
 func (f *fleet) demands(most int) []store.Demand {
 	var demands []store.Demand
-	index := make(map[string]int)
 	for i := range f.workers {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
 			if !w.Fits(r) {
 				continue
 			}
-			at, known := index[r]
-			if !known {
+			at := slices.IndexFunc(demands, func(d store.Demand) bool { return d.Runtime == r })
+			if at < 0 {
 				at = len(demands)
-				index[r] = at
 				demands = append(demands, store.Demand{Runtime: r})
 			}
 			demands[at].Limit = min(most, demands[at].Limit+f.room(i, r, 0))

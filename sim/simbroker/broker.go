@@ -171,7 +171,7 @@ func (b *Broker) SetAlarm(on bool) {
 	stalled := b.stalled
 	b.stalled = nil
 	for _, p := range stalled {
-		p.arrive()
+		p.Arrive()
 	}
 }
 

@@ -138,16 +138,16 @@ func (s *session) ask(ctx context.Context, do func() error, then func()) error {
 	}
 	r := &request{wait: k.NewWait()}
 	s.requests = append(s.requests, r)
-	s.conn.SendToServer(func() {
+	s.conn.SendToServer(simnet.FrameFunc(func() {
 		err := do()
-		s.conn.SendToClient(func() {
+		s.conn.SendToClient(simnet.FrameFunc(func() {
 			r.err = err
 			r.wait.Done()
-		})
+		}))
 		if err == nil && then != nil {
 			then()
 		}
-	})
+	}))
 	err := r.wait.Await(ctx)
 	s.requests = slices.DeleteFunc(s.requests, func(other *request) bool { return other == r })
 	if err != nil {
@@ -186,6 +186,7 @@ func (t *batch) settle(i int, o broker.Outcome) {
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
 	t := &batch{outcomes: make([]broker.Outcome, len(ms)), left: len(ms)}
+	publishes := make([]publish, len(ms))
 	for i := range ms {
 		k.CheckAlive()
 		k.Point()
@@ -196,12 +197,11 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			t.over = true
 			return t.outcomes
 		}
-		p := &publish{
-			peer: s.peer, batch: t, index: i,
-			exchange: ms[i].Exchange, key: ms[i].RoutingKey, envelope: ms[i].Envelope,
-		}
+		p := &publishes[i]
+		p.peer, p.batch, p.index = s.peer, t, i
+		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
 		s.sent++
-		s.conn.SendToServer(p.arrive)
+		s.conn.SendToServer(p)
 	}
 	if len(ms) == 0 {
 		return t.outcomes
@@ -231,11 +231,11 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	sub.abandoned = true
 	s.subs = slices.DeleteFunc(s.subs, func(other *subscription) bool { return other == sub })
 	if !s.closed {
-		s.conn.SendToServer(func() {
+		s.conn.SendToServer(simnet.FrameFunc(func() {
 			if sub.consumer != nil {
 				s.peer.cancel(sub.consumer)
 			}
-		})
+		}))
 		for _, d := range sub.buffer {
 			sub.giveBack(d)
 		}

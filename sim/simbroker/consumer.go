@@ -6,6 +6,7 @@ import (
 
 	"handoff/core/broker"
 	"handoff/sim/kernel"
+	"handoff/sim/simnet"
 )
 
 // subscription is the client's end of a consumer.
@@ -14,14 +15,21 @@ type subscription struct {
 	queue    string
 	consumer *consumer // at the broker; nil until it has accepted
 
-	buffer    []*broker.Delivery // received from the network, not yet by the program; oldest first
+	buffer    []*arrival // received from the network, not yet by the program; oldest first
 	waiters   []kernel.Wait
 	cancelled bool
 	abandoned bool // nobody will ever read it
 }
 
-// receive is a delivery's arrival at the client.
-func (sub *subscription) receive(d *broker.Delivery) {
+// arrival is a delivery on its way to the client, and then in its buffer.
+type arrival struct {
+	broker.Delivery
+	sub *subscription
+}
+
+// Arrive implements simnet.Frame.
+func (d *arrival) Arrive() {
+	sub := d.sub
 	if sub.abandoned {
 		sub.giveBack(d)
 		return
@@ -55,7 +63,7 @@ func (sub *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		case len(sub.buffer) > 0:
 			d := sub.buffer[0]
 			sub.buffer = slices.Delete(sub.buffer, 0, 1)
-			return *d, nil
+			return d.Delivery, nil
 		case sub.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
 		case sub.cancelled:
@@ -76,13 +84,28 @@ func (s *session) owns(d broker.Delivery) bool {
 	return !s.closed && d.Tag>>tagBits == s.peer.number
 }
 
+// settlement is an acknowledgement or a rejection on its way to the broker.
+type settlement struct {
+	peer         *peer
+	tag          uint64
+	ack, requeue bool
+}
+
+// Arrive implements simnet.Frame.
+func (s *settlement) Arrive() {
+	if s.ack {
+		s.peer.ack(s.tag)
+	} else {
+		s.peer.reject(s.tag, s.requeue)
+	}
+}
+
 // Ack implements broker.Consumer. A delivery of a session that has ended is left alone.
 func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		tag := d.Tag
-		s.conn.SendToServer(func() { s.peer.ack(tag) })
+		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, ack: true})
 	}
 }
 
@@ -91,15 +114,14 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		tag := d.Tag
-		s.conn.SendToServer(func() { s.peer.reject(tag, requeue) })
+		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, requeue: requeue})
 	}
 }
 
 // giveBack requeues what nobody will read.
-func (sub *subscription) giveBack(d *broker.Delivery) {
+func (sub *subscription) giveBack(d *arrival) {
 	s := sub.s
-	s.conn.SendToServer(func() { s.peer.reject(d.Tag, true) })
+	s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, requeue: true})
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
@@ -107,7 +129,7 @@ func (sub *subscription) giveBack(d *broker.Delivery) {
 func (sub *subscription) Cancel(ctx context.Context) error {
 	return sub.s.ask(ctx, func() error {
 		sub.s.peer.cancel(sub.consumer)
-		sub.s.conn.SendToClient(sub.cancelledByServer)
+		sub.s.conn.SendToClient(simnet.FrameFunc(sub.cancelledByServer))
 		return nil
 	}, nil)
 }

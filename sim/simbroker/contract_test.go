@@ -7,6 +7,7 @@ import (
 
 	"handoff/core/broker"
 	"handoff/core/broker/brokertest"
+	"handoff/sim/simnet"
 )
 
 // The model keeps the contract that RabbitMQ keeps, on several networks.
@@ -97,6 +98,6 @@ func (w *world) breakOff(s broker.Session) {
 	of := s.(*session)
 	name := of.p.Name()
 	w.n.SetReset(name, "broker", 1_000_000, "reset")
-	of.conn.SendToServer(func() {})
+	of.conn.SendToServer(simnet.FrameFunc(func() {}))
 	w.n.SetReset(name, "broker", 0, "reset")
 }

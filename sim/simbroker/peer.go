@@ -63,7 +63,7 @@ func (b *Broker) accept(s *session) {
 }
 
 func (p *peer) tellBlocked(on bool) {
-	p.conn.SendToClient(func() { p.s.blocked = on })
+	p.conn.SendToClient(simnet.FrameFunc(func() { p.s.blocked = on }))
 }
 
 // close ends the session at the broker, for whatever reason: everything unsettled goes back, and only
@@ -123,7 +123,7 @@ func (q *queue) drop(c *consumer) {
 // cancelledByServer is basic.cancel from the broker: the session lives on (rule 32).
 func (c *consumer) cancelledByServer() {
 	c.p.consumers = slices.DeleteFunc(c.p.consumers, func(other *consumer) bool { return other == c })
-	c.p.conn.SendToClient(c.sub.cancelledByServer)
+	c.p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
 }
 
 // deliver sends a message to the consumer. From here on it can't expire (rule 11).
@@ -135,16 +135,16 @@ func (c *consumer) deliver(m *message) {
 	c.unacked++
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
-	d := &broker.Delivery{
+	d := &arrival{sub: c.sub, Delivery: broker.Delivery{
 		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered,
 		Envelope: *m.envelope, Deaths: m.deaths,
-	}
+	}}
 	if m.corrupt != "" {
 		d.Envelope = broker.Envelope{}
 		d.Malformed = errMalformed
 		d.Body = []byte("{\"message_type\": \xff")
 	}
-	p.conn.SendToClient(func() { c.sub.receive(d) })
+	p.conn.SendToClient(d)
 }
 
 // settle is an acknowledgement's or a rejection's arrival. A tag that is not open closes the session:

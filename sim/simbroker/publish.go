@@ -15,14 +15,15 @@ type publish struct {
 	key      string
 	envelope broker.Envelope // shared with the copies, never changed
 
-	id     uint64
-	copies []*message
+	id      uint64
+	copies  []*message
+	outcome broker.Outcome
 	// silent is the fault that keeps the confirm from being sent.
 	silent string
 }
 
-// arrive is the publish's arrival at the broker, or its turn after an alarm.
-func (p *publish) arrive() {
+// Arrive is the publish's arrival at the broker, or its turn after an alarm.
+func (p *publish) Arrive() {
 	b := p.peer.b
 	if p.peer.closed {
 		return
@@ -83,8 +84,15 @@ func (p *publish) confirm(o broker.Outcome) {
 	if p.peer.closed {
 		return
 	}
-	p.peer.conn.SendToClient(func() { p.batch.settle(p.index, o) })
+	p.outcome = o
+	p.peer.conn.SendToClient((*confirm)(p))
 }
+
+// confirm is the outcome of a publish on its way to the client.
+type confirm publish
+
+// Arrive implements simnet.Frame.
+func (c *confirm) Arrive() { c.batch.settle(c.index, c.outcome) }
 
 // admit puts copies of the message into a queue, as far as the filters let it.
 func (p *publish) admit(q *queue, t *tampering) {

@@ -32,11 +32,20 @@ type flow struct {
 	held   bool // the link holds the oldest
 }
 
-// frame is what travels: an effect at the receiver, or, without one, the end of the connection. It
-// arrives at its time, or right after the one before it.
+// Frame is what travels over a connection: an effect at the receiver, in kernel context.
+type Frame interface{ Arrive() }
+
+// FrameFunc is a frame that is a function.
+type FrameFunc func()
+
+// Arrive implements Frame.
+func (f FrameFunc) Arrive() { f() }
+
+// frame is a frame on its way, or, without one, the end of the connection. It arrives at its time, or right
+// after the one before it.
 type frame struct {
 	at time.Duration
-	do func()
+	do Frame
 }
 
 // Stream opens a connection between a process and a server that is up, at once: it is called where a
@@ -100,16 +109,16 @@ func (c *Conn) TouchServerward() { c.toServer.link.touchCuts() }
 // TouchClientward is TouchServerward for the way back.
 func (c *Conn) TouchClientward() { c.toClient.link.touchCuts() }
 
-// SendToServer sends a frame whose arrival runs do at the server, in kernel context. It does nothing
-// when the client's end is closed, and do does not run when the server's end is closed by then.
-func (c *Conn) SendToServer(do func()) {
+// SendToServer sends a frame to the server. It does nothing when the client's end is closed, and the frame
+// does not arrive when the server's end is closed by then.
+func (c *Conn) SendToServer(do Frame) {
 	if c.clientOpen {
 		c.send(&c.toServer, do)
 	}
 }
 
 // SendToClient is SendToServer in the other direction.
-func (c *Conn) SendToClient(do func()) {
+func (c *Conn) SendToClient(do Frame) {
 	if c.serverOpen {
 		c.send(&c.toClient, do)
 	}
@@ -153,7 +162,7 @@ func without(conns []*Conn, c *Conn) []*Conn {
 	return conns
 }
 
-func (c *Conn) send(f *flow, do func()) {
+func (c *Conn) send(f *flow, do Frame) {
 	if !f.link.breaks() {
 		f.send(do)
 		return
@@ -168,7 +177,7 @@ func (c *Conn) send(f *flow, do func()) {
 }
 
 // send puts a frame behind the others.
-func (f *flow) send(do func()) {
+func (f *flow) send(do Frame) {
 	f.frames = append(f.frames, frame{at: f.link.n.k.Now() + f.link.delay(), do: do})
 	f.pump()
 }
@@ -213,7 +222,7 @@ func (f *flow) healed() {
 }
 
 // deliver runs a frame at the receiving end, unless that end is closed.
-func (f *flow) deliver(do func()) {
+func (f *flow) deliver(do Frame) {
 	c := f.conn
 	open, closed := c.serverOpen, c.onServerClosed
 	if f.toCli {
@@ -222,7 +231,7 @@ func (f *flow) deliver(do func()) {
 	switch {
 	case !open:
 	case do != nil:
-		do()
+		do.Arrive()
 	default:
 		if f.toCli {
 			c.shutClient()

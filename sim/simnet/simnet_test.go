@@ -329,8 +329,8 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 		c := w.n.Stream(w.p, "broker")
 		send := func(from, to int) {
 			for i := from; i < to; i++ {
-				c.SendToServer(func() { forth = append(forth, i) })
-				c.SendToClient(func() { back = append(back, i) })
+				c.SendToServer(FrameFunc(func() { forth = append(forth, i) }))
+				c.SendToClient(FrameFunc(func() { back = append(back, i) }))
 			}
 		}
 		w.run(func() {
@@ -361,7 +361,7 @@ func TestStreamKeepsOrderThroughACut(t *testing.T) {
 func TestStreamClose(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string
-	note := func(s string) func() { return func() { got = append(got, s) } }
+	note := func(s string) FrameFunc { return func() { got = append(got, s) } }
 	c := w.n.Stream(w.p, "broker")
 	c.OnServerClosed(note("server learns"))
 	c.OnClientClosed(note("client learns"))
@@ -381,7 +381,7 @@ func TestStreamClose(t *testing.T) {
 func TestStreamEndsWithProcessAndServer(t *testing.T) {
 	w := newWorld(t, 1)
 	var got []string
-	note := func(s string) func() { return func() { got = append(got, s) } }
+	note := func(s string) FrameFunc { return func() { got = append(got, s) } }
 	c := w.n.Stream(w.p, "broker")
 	c.OnServerClosed(note("server"))
 	w.p.Crash()
@@ -413,7 +413,7 @@ func TestStreamResetEndsBothEnds(t *testing.T) {
 		c.OnServerClosed(func() { closed++ })
 		c.OnClientClosed(func() { closed++ })
 		w.n.SetReset("p", "broker", 1_000_000, "reset")
-		c.SendToServer(func() { through++ })
+		c.SendToServer(FrameFunc(func() { through++ }))
 		w.k.Run(nil, horizon)
 		if closed != 2 {
 			t.Errorf("%d ends learnt of the reset, want 2", closed)
