@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
@@ -17,6 +18,8 @@ type actionView struct {
 	TimeoutSeconds         *int64 `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
 	MaxRetries             int    `json:"max_retries"`
+	// Concurrency is how many executions may go on at a time, null for any number.
+	Concurrency *int64 `json:"concurrency"`
 }
 
 // putAction is POST /api/v1/actions: it creates an action, or replaces the one of that name.
@@ -64,11 +67,12 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, actionView{
 		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
 		TimeoutSeconds: number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
+		Concurrency: number(int64(a.Concurrency)),
 	})
 }
 
 func readAction(b *body, root value) (a execution.Action, fields map[string]value, ok bool) {
-	fields, ok = b.object(root, []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries"})
+	fields, ok = b.object(root, []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"})
 	text := func(key string) (s string) {
 		if f, there := fields[key]; there {
 			var good bool
@@ -89,6 +93,7 @@ func readAction(b *body, root value) (a execution.Action, fields map[string]valu
 	a.Ref, a.Runtime, a.Entrypoint = text("ref"), text("runtime"), text("entrypoint")
 	a.Timeout = time.Duration(whole("timeout_seconds", 1, longest, true)) * time.Second
 	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
-	a.MaxRetries = int(whole("max_retries", 0, 100, false))
+	a.MaxRetries = int(whole("max_retries", 0, config.MaxActionRetries, false))
+	a.Concurrency = int(whole("concurrency", 1, config.MaxActionConcurrency, true))
 	return a, fields, ok
 }

@@ -92,7 +92,7 @@ func TestBrokenBodies(t *testing.T) {
 		`{} {}`:                   `"line":1,"column":4,"detail":"is not JSON: invalid character '{' after top-level value"`,
 		`[1]`:                     `"detail":"must be a JSON object, is a list"`,
 		"{\"action_ref\": \"\xff": `"line":1,"column":17,"detail":"is not UTF-8 text"`,
-		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id"],"nearest":"action_ref"`,
+		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id","parent"],"nearest":"action_ref"`,
 		`{"action_ref": "core.echo", "action_ref": "core.echo"}`: `"field":"/action_ref","line":1,"column":29,"detail":"stands twice"`,
 		`{"action_ref": 7}`:                                       `"field":"/action_ref","line":1,"column":16,"detail":"must be a text, is a number"`,
 		`{"parameters": {}}`:                                      `"field":"/action_ref","line":1,"column":1,"detail":"is missing: name the action to run"`,
@@ -131,7 +131,14 @@ func TestRefusals(t *testing.T) {
 		{"POST", executionsPath, `{"action_ref": "core.ecko"}`, nil, 422, typeUnknownAction},
 		{"POST", executionsPath, echo, []string{"Content-Type", "text/plain"}, 415, typeMediaType},
 		{"POST", executionsPath, echo, []string{"Sec-Fetch-Site", "cross-site"}, 403, typeCrossOrigin},
-		{"GET", executionsPath, "", nil, 405, typeMethod},
+		{"PUT", executionsPath, "", nil, 405, typeMethod},
+		{"GET", executionsPath + "/1/cancel", "", nil, 405, typeMethod},
+		{"POST", executionsPath + "/1/cancel", "", nil, 404, typeNotFound},
+		{"POST", executionsPath + "/1/retry", "", nil, 404, typeNotFound},
+		{"GET", executionsPath + "/1/chain", "", nil, 404, typeNotFound},
+		{"GET", executionsPath + "/1/transitions", "", nil, 404, typeNotFound},
+		{"POST", executionsPath, `{"action_ref": "core.echo", "parent": 9}`, nil, 422, typeUnknownParent},
+		{"POST", "/api/v1/actions", `{"ref": "x", "runtime": "noop", "concurrency": 0}`, nil, 400, typeBadRequest},
 		{"DELETE", executionsPath + "/1", "", nil, 405, typeMethod},
 		{"GET", executionsPath + "/1", "", nil, 404, typeNotFound},
 		{"GET", executionsPath + "/one", "", nil, 404, typeNotFound},
@@ -144,7 +151,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d %s", r.method, r.path, a.status, a.text, r.status, r.problem)
 		}
 	}
-	if a := b.do("DELETE", executionsPath, ""); a.header.Get("Allow") != "POST" {
+	if a := b.do("DELETE", executionsPath, ""); a.header.Get("Allow") != "GET, POST" {
 		t.Errorf("Allow is %q", a.header.Get("Allow"))
 	}
 	if len(b.store.rows) > 0 {
@@ -154,8 +161,8 @@ func TestRefusals(t *testing.T) {
 
 func TestActions(t *testing.T) {
 	b := setup(t, nil)
-	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2}`)
-	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2}
+	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2, "concurrency": 3}`)
+	want := execution.Action{Ref: "core.sleep", Runtime: "shell", Entrypoint: "sleep 1", Timeout: 9 * time.Second, MaxRetries: 2, Concurrency: 3}
 	if a.status != 200 || b.store.actions["core.sleep"] != want {
 		t.Errorf("%d %s; stored %+v", a.status, a.text, b.store.actions["core.sleep"])
 	}

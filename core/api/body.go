@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -247,4 +248,30 @@ func sameJSON(a, b []byte) bool {
 	x, okX := canonical(a)
 	y, okY := canonical(b)
 	return okX && okY && bytes.Equal(x, y)
+}
+
+// optionalBody reads the body of a request that may do without one.
+func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use func(b *body, fields map[string]value)) *Problem {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	data, problem := read(w, r, maxBody)
+	if problem != nil {
+		return problem
+	}
+	b, root, ok := parseBody(data)
+	if ok {
+		var fields map[string]value
+		fields, ok = b.object(root, allowed)
+		use(b, fields)
+	}
+	if !ok || len(b.mistakes) > 0 {
+		return badRequest("The body can't be used.", b.mistakes...)
+	}
+	return nil
+}
+
+// noBody refuses a body that says something.
+func noBody(w http.ResponseWriter, r *http.Request) *Problem {
+	return optionalBody(w, r, []string{}, func(*body, map[string]value) {})
 }

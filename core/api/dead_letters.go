@@ -14,12 +14,6 @@ import (
 	"handoff/core/store"
 )
 
-// The sizes of a page of dead letters.
-const (
-	defaultPage = 50
-	largestPage = 500
-)
-
 // deadLetterView is a dead letter as the API shows it. A body that is no text is shown in base64.
 type deadLetterView struct {
 	ID         int64           `json:"id"`
@@ -52,29 +46,13 @@ func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 // listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	q := store.DeadLetterQuery{Limit: defaultPage}
-	var mistakes []FieldError
-	for field, values := range r.URL.Query() {
-		value := values[len(values)-1]
-		var err error
-		switch field {
-		case "open":
-			q.Open, err = strconv.ParseBool(value)
-		case "before":
-			q.Before, err = strconv.ParseInt(value, 10, 64)
-		case "limit":
-			q.Limit, err = strconv.Atoi(value)
-		default:
-			mistakes = append(mistakes, FieldError{Field: field, Detail: "is not known here", Allowed: []string{"open", "before", "limit"}})
-		}
-		if err != nil {
-			mistakes = append(mistakes, FieldError{Field: field, Detail: fmt.Sprintf("can't be read: %q", yamlfile.Cut(value))})
-		}
-	}
-	if q.Limit < 1 || q.Limit > largestPage {
-		mistakes = append(mistakes, FieldError{Field: "limit", Detail: fmt.Sprintf("must be between 1 and %d", largestPage)})
-	}
-	if len(mistakes) > 0 {
-		badRequest("The query can't be used.", mistakes...).write(w)
+	problem := readQuery(r, []parameter{
+		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
+		{"before", number64(&q.Before)},
+		{"limit", pageSize(&q.Limit)},
+	})
+	if problem != nil {
+		problem.write(w)
 		return
 	}
 	ctx, cancel := s.statement(r)

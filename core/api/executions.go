@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"net/http"
@@ -28,16 +30,27 @@ type submission struct {
 	position int
 }
 
-// keyScope is what an idempotency key is unique in: the action. No action's name has a space.
-func keyScope(ref, key string) string {
+// keyScope is a key with what it is unique in: the action and the caller's token. Neither an action's name nor
+// a key has a space.
+func (s *Server) keyScope(ref, key string) string {
 	if key == "" {
 		return ""
 	}
-	return ref + " " + key
+	return ref + s.scope + " " + key
 }
 
-// clientKey is the inverse of keyScope.
-func clientKey(ref, stored string) string { return strings.TrimPrefix(stored, ref+" ") }
+// callerScope stands for a token in the keys of its caller, so that two callers never meet in one key. It is
+// short, because it tells callers apart and proves nothing.
+func callerScope(token string) string {
+	if token == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("idempotency scope " + token))
+	return " " + hex.EncodeToString(sum[:6])
+}
+
+// clientKey is the key as the client wrote it.
+func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
 // readSubmission reads the fields of one execution.
 func readSubmission(b *body, v value, allowed []string) (submission, bool) {
@@ -66,6 +79,11 @@ func readSubmission(b *body, v value, allowed []string) (submission, bool) {
 	if f, ok := fields["worker_id"]; ok {
 		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
 			s.item.Pinned = execution.WorkerID(id)
+		}
+	}
+	if f, ok := fields["parent"]; ok {
+		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
+			s.item.Parent = execution.ID(id)
 		}
 	}
 	if f, ok := fields["idempotency_key"]; ok {
@@ -143,7 +161,7 @@ func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
 	keys := allKeyed
 	for i, sub := range submissions {
 		items[i] = sub.item
-		items[i].IdempotencyKey = keyScope(sub.item.ActionRef, sub.key)
+		items[i].IdempotencyKey = s.keyScope(sub.item.ActionRef, sub.key)
 		if sub.key == "" {
 			keys = someUnkeyed
 		}
@@ -159,16 +177,17 @@ func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
 	if err != nil {
 		return fail(err, keys)
 	}
-	// What existed is read, to tell a repetition from another request under a used key.
-	var existing []execution.ID
-	for _, m := range made {
-		if m.Existed {
-			existing = append(existing, m.ID)
+	// What existed is read, to tell a repetition from another request under a used key; and a child, which may
+	// have been skipped at once.
+	var wanted []execution.ID
+	for i, m := range made {
+		if m.ID != 0 && (m.Existed || items[i].Parent != 0) {
+			wanted = append(wanted, m.ID, items[i].Parent)
 		}
 	}
 	rows := map[execution.ID]execution.Execution{}
-	if len(existing) > 0 {
-		list, err := s.executions(r, existing)
+	if len(wanted) > 0 {
+		list, err := s.executions(r, wanted)
 		if err != nil {
 			return fail(err, keys)
 		}
@@ -198,12 +217,20 @@ func judge(sub submission, m store.Created, rows map[execution.ID]execution.Exec
 			Errors: []FieldError{{Field: "/worker_id", Detail: "is not the number of a worker"}},
 		}}
 	}
+	if m.UnknownParent {
+		return outcome{problem: &Problem{
+			Type: typeUnknownParent, Title: "There is no such parent", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent),
+			Errors: []FieldError{{Field: "/parent", Detail: "is not the number of an execution"}},
+		}}
+	}
 	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
 	row, ok := rows[m.ID]
-	if !m.Existed || !ok {
+	if !ok {
 		return outcome{created: c}
 	}
-	if row.Action.Ref != ref || row.Pinned != sub.item.Pinned || !sameJSON(row.Parameters, sub.item.Parameters) {
+	if parent := rows[sub.item.Parent]; m.Existed &&
+		(row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent.Chain() || !sameJSON(row.Parameters, sub.item.Parameters)) {
 		return outcome{problem: keyReused(sub.key, m.ID)}
 	}
 	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
@@ -232,7 +259,7 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 	b, root, ok := parseBody(data)
 	var sub submission
 	if ok {
-		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters", "worker_id"})
+		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters", "worker_id", "parent"})
 	}
 	if !ok {
 		badRequest("The body is not an execution.", b.mistakes...).write(w)
@@ -304,7 +331,7 @@ func readBatch(data []byte) (*body, []submission, bool) {
 		if len(b.mistakes) >= 100 {
 			return b, nil, false
 		}
-		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "worker_id", "idempotency_key"})
+		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "worker_id", "parent", "idempotency_key"})
 		sub.position = i
 		submissions[i] = sub
 		ok = ok && good
@@ -320,7 +347,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 	var distinct []submission
 	var repeated []submission
 	for _, sub := range submissions {
-		scoped := keyScope(sub.item.ActionRef, sub.key)
+		scoped := s.keyScope(sub.item.ActionRef, sub.key)
 		if _, seen := first[scoped]; seen && scoped != "" {
 			repeated = append(repeated, sub)
 			continue
@@ -337,13 +364,13 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 		}
 	}
 	for _, sub := range repeated {
-		at := first[keyScope(sub.item.ActionRef, sub.key)]
+		at := first[s.keyScope(sub.item.ActionRef, sub.key)]
 		o := outcomes[at]
 		if o.problem == nil {
 			again := *o.created
 			again.Existed = true
 			o.created = &again
-			if submissions[at].item.Pinned != sub.item.Pinned || !sameJSON(submissions[at].item.Parameters, sub.item.Parameters) {
+			if one := &submissions[at].item; one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || !sameJSON(one.Parameters, sub.item.Parameters) {
 				o = outcome{problem: keyReused(sub.key, again.ID)}
 			}
 		}
@@ -358,22 +385,42 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 
 // getExecution is GET /api/v1/executions/{id}.
 func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) {
+	if row, ok := s.execution(w, r); ok {
+		writeJSON(w, "application/json", http.StatusOK, view(&row))
+	}
+}
+
+// named is the number of the execution that a path names.
+func named(r *http.Request) (execution.ID, *Problem) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || id <= 0 {
-		notFound(fmt.Sprintf("No execution is called %q: an id is a whole number from 1.", yamlfile.Cut(text))).write(w)
-		return
+		return 0, notFound(fmt.Sprintf("No execution is called %q: an id is a whole number from 1.", yamlfile.Cut(text)))
 	}
-	rows, err := s.executions(r, []execution.ID{execution.ID(id)})
-	if err != nil {
+	return execution.ID(id), nil
+}
+
+func noExecution(id execution.ID) *Problem {
+	return notFound(fmt.Sprintf("There is no execution %d.", id))
+}
+
+// execution reads the one that the path names, or answers that there is none.
+func (s *Server) execution(w http.ResponseWriter, r *http.Request) (row execution.Execution, ok bool) {
+	id, problem := named(r)
+	if problem != nil {
+		problem.write(w)
+		return row, false
+	}
+	rows, err := s.executions(r, []execution.ID{id})
+	switch {
+	case err != nil:
 		s.storeProblem(r, err, harmless).write(w)
-		return
+		return row, false
+	case len(rows) == 0:
+		noExecution(id).write(w)
+		return row, false
 	}
-	if len(rows) == 0 {
-		notFound(fmt.Sprintf("There is no execution %d.", id)).write(w)
-		return
-	}
-	writeJSON(w, "application/json", http.StatusOK, view(&rows[0]))
+	return rows[0], true
 }
 
 // executions reads rows, bounded like every database call.

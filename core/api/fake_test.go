@@ -28,6 +28,7 @@ type fakeStore struct {
 	letters []store.StoredDeadLetter
 	workers []store.WorkerRow
 	cordons []store.Cordon
+	audit   map[execution.ID][]store.Transition
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -90,12 +91,17 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 			out = append(out, store.Created{UnknownWorker: true})
 		case at >= 0:
 			out = append(out, store.Created{ID: f.rows[at].ID, Existed: true})
+		case int(item.Parent) > len(f.rows):
+			out = append(out, store.Created{UnknownParent: true})
 		default:
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
 				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
 				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
 			})
+			if item.Parent != 0 {
+				f.adopt(&f.rows[id-1], &f.rows[item.Parent-1])
+			}
 			out = append(out, store.Created{ID: id})
 		}
 	}
@@ -103,6 +109,42 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 		return nil, err
 	}
 	return out, nil
+}
+
+// adopt makes a child of a row: one that waits, or, when the parent has failed, one that is skipped.
+func (f *fakeStore) adopt(child, parent *execution.Execution) {
+	child.Parent, child.AwaitsParent = parent.Chain(), parent.Status != execution.Failed
+	if parent.Status == execution.Failed {
+		child.Status = execution.Cancelled
+	}
+}
+
+func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var page []execution.Execution
+	for _, r := range slices.Backward(f.rows) {
+		if len(page) < q.Limit && q.Matches(&r) {
+			page = append(page, r)
+		}
+	}
+	return page, f.fail()
+}
+
+func (f *fakeStore) Chain(_ context.Context, id execution.ID) ([]execution.Execution, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var chain []execution.Execution
+	for _, r := range f.rows {
+		if int(id) <= len(f.rows) && r.Chain() == f.rows[id-1].Chain() {
+			chain = append(chain, r)
+		}
+	}
+	return chain, f.fail()
+}
+
+func (f *fakeStore) Transitions(_ context.Context, id execution.ID) ([]store.Transition, error) {
+	return f.audit[id], nil
 }
 
 func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cancellation, error) {

@@ -46,6 +46,7 @@ type Options struct {
 // Store is what the API asks of the database. Reclaim serves the replay of a dead letter.
 type Store interface {
 	store.Client
+	store.Audit
 	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
 }
 
@@ -60,19 +61,24 @@ type Check struct {
 type Server struct {
 	Options
 	token   [sha256.Size]byte
+	scope   string
 	handler http.Handler
 }
 
 // NewServer returns a server; Handler and Serve put it to work.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token))}
+	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token)}
 	mux := http.NewServeMux()
 	// One handler a path, because ServeMux answers a wrong method with a text of its own.
 	paths := map[string]methods{
-		"/api/v1/executions":       {http.MethodPost: s.createExecution},
-		"/api/v1/executions/batch": {http.MethodPost: s.createBatch},
-		"/api/v1/executions/{id}":  {http.MethodGet: s.getExecution},
-		"/api/v1/actions":          {http.MethodPost: s.putAction},
+		"/api/v1/executions":                  {http.MethodPost: s.createExecution, http.MethodGet: s.listExecutions},
+		"/api/v1/executions/batch":            {http.MethodPost: s.createBatch},
+		"/api/v1/executions/{id}":             {http.MethodGet: s.getExecution},
+		"/api/v1/executions/{id}/transitions": {http.MethodGet: s.getTransitions},
+		"/api/v1/executions/{id}/chain":       {http.MethodGet: s.getChain},
+		"/api/v1/executions/{id}/cancel":      {http.MethodPost: s.cancelExecution},
+		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
+		"/api/v1/actions":                     {http.MethodPost: s.putAction},
 
 		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
 		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},

@@ -26,6 +26,13 @@ type executionView struct {
 	Result        *resultView `json:"result"`
 	FailureReason *string     `json:"failure_reason"`
 
+	// Parent is the first row of the chain that this one is a workflow child of; while awaits_parent, it waits
+	// for the end of that chain.
+	Parent       *int64 `json:"parent"`
+	AwaitsParent bool   `json:"awaits_parent"`
+	// Concurrency is how many executions of the action may go on at a time.
+	Concurrency *int64 `json:"concurrency"`
+
 	OriginalExecution *int64  `json:"original_execution"`
 	RetryCount        int     `json:"retry_count"`
 	MaxRetries        int     `json:"max_retries"`
@@ -42,6 +49,8 @@ type executionView struct {
 	PublishedAt         *string `json:"published_at"`
 	StartedAt           *string `json:"started_at"`
 	RunDeadline         *string `json:"run_deadline"`
+	CancelRequestedAt   *string `json:"cancel_requested_at"`
+	CancelingAt         *string `json:"canceling_at"`
 	Ended               *string `json:"ended"`
 	OrchestratedAt      *string `json:"orchestrated_at"`
 }
@@ -58,13 +67,15 @@ func view(e *execution.Execution) executionView {
 	v := executionView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Parameters: e.Parameters, Status: e.Status.String(),
 		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
-		PinnedWorker:      number(int64(e.Pinned)),
+		PinnedWorker: number(int64(e.Pinned)),
+		Parent:       number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
 		FailureReason:     name(e.FailureReason.String()),
 		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
-		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.Action.Ref, e.IdempotencyKey)),
+		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),
 		Created: moment(e.Created), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
 		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
-		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
+		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),
+		CancelingAt: moment(e.CancelingAt), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
 	}
 	if len(v.Parameters) == 0 {
 		v.Parameters = json.RawMessage("{}")

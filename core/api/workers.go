@@ -129,32 +129,21 @@ func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) {
 
 // cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes none.
 func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *Problem) {
-	if r.ContentLength == 0 {
-		return "", nil
+	if !takes {
+		return "", noBody(w, r)
 	}
-	data, problem := read(w, r, maxBody)
-	if problem != nil {
-		return "", problem
-	}
-	allowed := []string{}
-	if takes {
-		allowed = []string{"reason"}
-	}
-	b, root, ok := parseBody(data)
 	reason := ""
-	if ok {
-		var fields map[string]value
-		fields, ok = b.object(root, allowed)
-		if f, there := fields["reason"]; there {
-			if reason, ok = b.text(f); ok && (utf8.RuneCountInString(reason) > maxCordonReason || strings.ContainsRune(reason, 0)) {
-				b.refuse(f.pointer, f.at, fmt.Sprintf("must be at most %d characters of text", maxCordonReason))
-			}
+	problem := optionalBody(w, r, []string{"reason"}, func(b *body, fields map[string]value) {
+		f, there := fields["reason"]
+		if !there {
+			return
 		}
-	}
-	if !ok || len(b.mistakes) > 0 {
-		return "", badRequest("The body can't be used.", b.mistakes...)
-	}
-	return reason, nil
+		text, ok := b.text(f)
+		if reason = text; ok && (utf8.RuneCountInString(reason) > maxCordonReason || strings.ContainsRune(reason, 0)) {
+			b.refuse(f.pointer, f.at, fmt.Sprintf("must be at most %d characters of text", maxCordonReason))
+		}
+	})
+	return reason, problem
 }
 
 // workers reads all workers, bounded like every database call.

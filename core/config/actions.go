@@ -17,15 +17,20 @@ import (
 
 // Bounds on an action.
 const (
-	maxActionRef     = 200
-	maxEntrypoint    = 4096
-	maxActionRetries = 100
+	maxActionRef  = 200
+	maxEntrypoint = 4096
+)
+
+// MaxActionRetries and MaxActionConcurrency bound what an action may ask for: every unit of concurrency is a row.
+const (
+	MaxActionRetries     = 100
+	MaxActionConcurrency = 10_000
 )
 
 // ActionKeys are the keys of an action, in a file and in the API. A file says `name` where the API
 // says `ref`, as the source documents do.
 func ActionKeys() []string {
-	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries"}
+	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}
 }
 
 var actionRef = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
@@ -66,8 +71,11 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 		v.refuse("dispatch_timeout_seconds", "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
 			a.DispatchTimeout/time.Second, yamlfile.Short(q.WorkerQueueTTL()))
 	}
-	if a.MaxRetries < 0 || a.MaxRetries > maxActionRetries {
-		v.refuse("max_retries", "is %d, must be from 0 to %d", a.MaxRetries, maxActionRetries)
+	if a.MaxRetries < 0 || a.MaxRetries > MaxActionRetries {
+		v.refuse("max_retries", "is %d, must be from 0 to %d", a.MaxRetries, MaxActionRetries)
+	}
+	if a.Concurrency < 0 || a.Concurrency > MaxActionConcurrency {
+		v.refuse("concurrency", "is %d, must be from 1 to %d; leave it out for no limit", a.Concurrency, MaxActionConcurrency)
 	}
 	return v.problems
 }
@@ -150,8 +158,13 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 			number, ok = l.seconds(r, e)
 			a.DispatchTimeout = time.Duration(number) * time.Second
 		case "max_retries":
-			number, ok = r.Integer(e.Value, e.Name, 0, maxActionRetries)
+			number, ok = r.Integer(e.Value, e.Name, 0, MaxActionRetries)
 			a.MaxRetries = int(number)
+		case "concurrency":
+			if ok = yamlfile.IsNull(e.Value); !ok {
+				number, ok = r.Integer(e.Value, e.Name, 1, MaxActionConcurrency)
+			}
+			a.Concurrency = int(number)
 		case "ref", "action_ref":
 			r.Refuse(e.Key, "key %q was renamed to name", e.Name)
 		default:

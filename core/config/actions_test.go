@@ -15,8 +15,8 @@ import (
 func TestActionFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"echo.yaml":   "name: core.echo\nruntime: shell\nentrypoint: echo hello\ntimeout_seconds: 30\ndispatch_timeout_seconds: 60\nmax_retries: 2\n",
-		"more.yml":    "- {name: core.noop, runtime: noop}\n- {name: core.py, runtime: python, entrypoint: a.py, timeout_seconds: null}\n",
+		"echo.yaml":   "name: core.echo\nruntime: shell\nentrypoint: echo hello\ntimeout_seconds: 30\ndispatch_timeout_seconds: 60\nmax_retries: 2\nconcurrency: 4\n",
+		"more.yml":    "- {name: core.noop, runtime: noop}\n- {name: core.py, runtime: python, entrypoint: a.py, timeout_seconds: null, concurrency: null}\n",
 		".hidden.yml": "nonsense",
 		"readme.md":   "nonsense",
 	} {
@@ -26,7 +26,7 @@ func TestActionFiles(t *testing.T) {
 	}
 	got, problems := LoadActions(dir, Default(Hardened))
 	want := []execution.Action{
-		{Ref: "core.echo", Runtime: "shell", Entrypoint: "echo hello", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2},
+		{Ref: "core.echo", Runtime: "shell", Entrypoint: "echo hello", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2, Concurrency: 4},
 		{Ref: "core.noop", Runtime: "noop"},
 		{Ref: "core.py", Runtime: "python", Entrypoint: "a.py"},
 	}
@@ -43,7 +43,7 @@ func TestMistakesInActionFiles(t *testing.T) {
 		"": {`a.yaml:1:1: the file is empty; an action has name, runtime and entrypoint`},
 		"ref: core.echo\nruntme: shell\n": {
 			`a.yaml:1:1: key "ref" was renamed to name`,
-			`a.yaml:2:1: unknown key "runtme" under the action; allowed: name, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries; did you mean "runtime"?`,
+			`a.yaml:2:1: unknown key "runtme" under the action; allowed: name, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency; did you mean "runtime"?`,
 		},
 		"name: a b\nruntime: shel\n": {
 			`a.yaml:1:7: name "a b" must be letters, digits, - and _ with dots between them, such as core.echo, at most 200 characters`,
@@ -53,9 +53,10 @@ func TestMistakesInActionFiles(t *testing.T) {
 		"name: a\nruntime: noop\ndispatch_timeout_seconds: 181\n": {
 			`a.yaml:3:27: dispatch_timeout_seconds is 181, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (3m): the message would die while it can still be claimed`,
 		},
-		"name: a\nruntime: noop\ntimeout_seconds: 0\nmax_retries: -1\n": {
+		"name: a\nruntime: noop\ntimeout_seconds: 0\nmax_retries: -1\nconcurrency: 0\n": {
 			`a.yaml:3:18: timeout_seconds is 0, must be from 1 to 2678400`,
 			`a.yaml:4:14: max_retries is -1, must be from 0 to 100`,
+			`a.yaml:5:14: concurrency is 0, must be from 1 to 10000`,
 		},
 		"- {name: a, runtime: noop}\n- {name: a, runtime: noop}\n": {`a.yaml:2:10: action a stands twice; the first is at a.yaml:1`},
 		"just text\n": {`a.yaml:1:1: the action must be a mapping (key: value), is the text "just text"`},

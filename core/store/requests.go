@@ -41,6 +41,39 @@ type Cancellation struct {
 	From execution.Status
 }
 
+// ExecutionQuery asks for a page of executions, newest first. A filter that is zero lets all pass.
+type ExecutionQuery struct {
+	Status    execution.Status
+	ActionRef string
+	// Worker is the present or last owner, Parent the first row of the chain whose children are wanted.
+	Worker execution.WorkerID
+	Parent execution.ID
+	// Before is the id under which the page begins; 0 for the newest.
+	Before execution.ID
+	Limit  int
+}
+
+// Matches says that an execution passes the filters.
+func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
+	return (q.Status == execution.None || e.Status == q.Status) && (q.ActionRef == "" || e.Action.Ref == q.ActionRef) &&
+		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) && (q.Before == 0 || e.ID < q.Before)
+}
+
+// Transition is one line of the audit. From is None for the creation.
+type Transition struct {
+	From, To execution.Status
+	// Epoch is the row's after the change.
+	Epoch execution.Epoch
+	// By is the part that wrote, Writer the incarnation if it was a worker's.
+	By     execution.Part
+	Writer execution.Incarnation
+	// Worker and Incarnation are the owner: before a take-back, else after.
+	Worker      execution.WorkerID
+	Incarnation execution.Incarnation
+	Reason      execution.Reason
+	At          time.Time
+}
+
 // WorkerKey names one incarnation of one worker.
 type WorkerKey struct {
 	ID          execution.WorkerID

@@ -77,6 +77,11 @@ type Client interface {
 	// already decides at once. Both look at the chain under a lock of its first row, so no child is missed
 	// by an end that comes at the same moment.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
+	// List returns a page of executions, newest first.
+	List(ctx context.Context, q ExecutionQuery) ([]execution.Execution, error)
+	// Chain returns every row of the chain that a row belongs to, the first one first; none if there is no
+	// such row.
+	Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error)
 	// DeadLetters returns a page of stored dead letters, newest first.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
 	// DeadLetter returns one stored dead letter; false if there is none (any more).
@@ -94,6 +99,13 @@ type Client interface {
 	// SetCordon keeps new work from a worker, by whatever incarnation, or lets it have some again. It
 	// returns false if there is no such worker. What the worker holds is not touched.
 	SetCordon(ctx context.Context, c Cordon) (found bool, err error)
+}
+
+// Audit reads who has changed what. The simulated database has none: its history says the same and more.
+type Audit interface {
+	// Transitions returns the changes of one execution's status, oldest first; none if there is no such
+	// execution, or if the audit was switched off.
+	Transitions(ctx context.Context, id execution.ID) ([]Transition, error)
 }
 
 // Executor is what the executor's parts need.

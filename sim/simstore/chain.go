@@ -125,3 +125,30 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 		return forgotten
 	})
 }
+
+// List implements store.Client.
+func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
+	return look(ctx, c, func(s *step) (page []execution.Execution) {
+		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
+			if r := s.db.row(id); q.Matches(&r.Execution) {
+				page = append(page, r.Execution)
+			}
+		}
+		return page
+	})
+}
+
+// Chain implements store.Client.
+func (c *Client) Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error) {
+	return look(ctx, c, func(s *step) (chain []execution.Execution) {
+		r := s.db.row(id)
+		if r == nil {
+			return nil
+		}
+		first := r.Chain()
+		for r = s.db.row(first); r != nil; r = s.db.row(s.db.retries[retryKey{first, r.RetryCount + 1}]) {
+			chain = append(chain, r.Execution)
+		}
+		return chain
+	})
+}

@@ -220,12 +220,17 @@ func decodeResult(text []byte) (execution.Result, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return execution.Result{}, err
 	}
+	r.Result.FailedBy = partNamed(r.FailedBy)
+	return r.Result, nil
+}
+
+func partNamed(name string) execution.Part {
 	for p := execution.NoPart; int(p) < execution.Parts; p++ {
-		if p.String() == r.FailedBy {
-			r.Result.FailedBy = p
+		if p.String() == name {
+			return p
 		}
 	}
-	return r.Result, nil
+	return execution.NoPart
 }
 
 // Null stands for the zero value.

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// cancelExecution is POST /api/v1/executions/{id}/cancel. It is of the whole chain: 202 with its last row, 409
+// when that chain has ended. Repeating it is harmless.
+func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
+	id, problem := named(r)
+	if problem == nil {
+		problem = noBody(w, r)
+	}
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	answer, err := s.Submitter.Cancel(ctx, id)
+	switch {
+	case err != nil:
+		s.storeProblem(r, err, harmless).write(w)
+	case answer.Row.ID == 0:
+		noExecution(id).write(w)
+	case !answer.Applied:
+		(&Problem{
+			Type: typeEnded, Title: "The execution has ended", Status: http.StatusConflict,
+			Detail: fmt.Sprintf("Execution %d, the last of its chain, is %v. What has ended is not cancelled.", answer.Row.ID, answer.Row.Status),
+		}).write(w)
+	default:
+		w.Header().Set("Location", location(answer.Row.ID))
+		writeJSON(w, "application/json", http.StatusAccepted, view(&answer.Row))
+	}
+}
+
+// retryExecution is POST /api/v1/executions/{id}/retry: what has ended without completing runs again, with the
+// same parameters and the same pin. The retries of a chain are counted and bounded, and workflow children
+// follow its end, so this is an execution of its own: 201. An Idempotency-Key makes repeating it harmless.
+func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
+	problem := noBody(w, r)
+	key := ""
+	if problem == nil {
+		key, problem = headerKey(r)
+	}
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	chain, ok := s.chain(w, r)
+	if !ok {
+		return
+	}
+	last := &chain[len(chain)-1]
+	if why := notRetriable(last); why != "" {
+		(&Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}).write(w)
+		return
+	}
+	result := s.submit(r, []submission{{
+		item: store.NewExecution{ActionRef: last.Action.Ref, Parameters: last.Parameters, Pinned: last.Pinned}, key: key,
+	}})[0]
+	if result.problem != nil {
+		result.problem.write(w)
+		return
+	}
+	w.Header().Set("Location", result.created.Location)
+	writeJSON(w, "application/json", result.status(), result.created)
+}
+
+// notRetriable says why the last row of a chain is not run again.
+func notRetriable(last *execution.Execution) string {
+	switch {
+	case last.Status == execution.Completed:
+		return fmt.Sprintf("Execution %d has completed. To run its action again, create an execution.", last.ID)
+	case !last.Status.Terminal():
+		return fmt.Sprintf("Execution %d, the last of its chain, is %v: it has not ended.", last.ID, last.Status)
+	case last.OrchestratedAt.IsZero() && last.FailureReason.Retriable() && last.RetryCount < last.Action.MaxRetries:
+		return fmt.Sprintf("Execution %d has just ended as %v and is about to be retried by itself.", last.ID, last.Status)
+	}
+	return ""
+}

@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// A page is a walk down the primary key, which stops when it is full: no index for lists makes the hot path
+// pay. A filter that hardly anything passes walks far; the statement timeout bounds it, and the cursor goes on
+// from wherever a caller likes.
+var selectPage = text(`
+select {e} from execution e
+ where ($1::bigint = 0 or e.id < $1)
+   and ($2::text is null or e.status = $2::execution_status)
+   and ($3::text is null or e.action_ref = $3)
+   and ($4::bigint = 0 or e.worker = $4)
+   and ($5::bigint = 0 or e.parent = $5)
+ order by e.id desc
+ limit $6`)
+
+// List implements store.Client.
+func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
+	var status *string
+	if q.Status != execution.None {
+		name := q.Status.String()
+		status = &name
+	}
+	var page []execution.Execution
+	err := s.query(ctx, "listing executions", reader(&page), selectPage,
+		int64(q.Before), status, orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), max(0, q.Limit))
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+var selectChain = text(`
+with chain as materialized (select coalesce(x.original_execution, x.id) as first from execution x where x.id = $1),
+     member as materialized (
+    select c.first as id from chain c
+    union all
+    select x.id from chain c join execution x on x.original_execution = c.first
+)
+select {e} from member m join execution e on e.id = m.id
+ order by e.retry_count`)
+
+// Chain implements store.Client.
+func (s *Store) Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error) {
+	var chain []execution.Execution
+	if err := s.query(ctx, "reading a chain", reader(&chain), selectChain, int64(id)); err != nil {
+		return nil, err
+	}
+	return chain, nil
+}
+
+const selectTransitions = `
+select coalesce("from"::text, ''), "to"::text, epoch, writer::text, coalesce(writer_incarnation, 0), coalesce(worker, 0), coalesce(incarnation, 0),
+       coalesce(reason::text, ''), at
+  from execution_transition where execution = $1
+ order by id`
+
+// Transitions implements store.Audit.
+func (s *Store) Transitions(ctx context.Context, id execution.ID) ([]store.Transition, error) {
+	var all []store.Transition
+	err := s.query(ctx, "reading transitions", func(rows pgx.Rows) error {
+		var t store.Transition
+		var from, to, by, reason string
+		var at time.Time
+		err := rows.Scan(&from, &to, &t.Epoch, &by, &t.Writer, &t.Worker, &t.Incarnation, &reason, &at)
+		if err != nil {
+			return err
+		}
+		if from != "" {
+			if t.From, err = execution.ParseStatus(from); err != nil {
+				return err
+			}
+		}
+		if t.To, err = execution.ParseStatus(to); err != nil {
+			return err
+		}
+		if t.Reason, err = execution.ParseReason(reason); err != nil {
+			return err
+		}
+		t.By, t.At = partNamed(by), at
+		all = append(all, t)
+		return nil
+	}, selectTransitions, int64(id))
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}

@@ -1,0 +1,51 @@
+package storetest
+
+import (
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+func listCases() []Case {
+	return []Case{
+		{"executions are listed newest first, a page at a time, and filtered", func(b *bench) {
+			w := b.active("w")
+			key := b.running(w)
+			ids := b.create("python.run", 3)
+			child := b.child(key.ID, "").ID
+			page := func(q store.ExecutionQuery) string {
+				rows, err := b.Store.List(b.ctx, q)
+				b.must(err)
+				var found []execution.ID
+				for i := range rows {
+					found = append(found, rows[i].ID)
+				}
+				return list(found...)
+			}
+			b.expect("the first page", page(store.ExecutionQuery{Limit: 2}), list(child, ids[2]))
+			b.expect("the next page", page(store.ExecutionQuery{Limit: 10, Before: ids[2]}), list(ids[1], ids[0], key.ID))
+			b.expect("by status", page(store.ExecutionQuery{Limit: 10, Status: execution.Running}), list(key.ID))
+			b.expect("by action", page(store.ExecutionQuery{Limit: 2, ActionRef: "python.run"}), list(ids[2], ids[1]))
+			b.expect("by worker", page(store.ExecutionQuery{Limit: 10, Worker: w.ID}), list(key.ID))
+			b.expect("by parent", page(store.ExecutionQuery{Limit: 10, Parent: key.ID}), list(child))
+			b.expect("of what does not exist", page(store.ExecutionQuery{Limit: 10, ActionRef: "no.such"}), list())
+			b.expect("of no size", page(store.ExecutionQuery{Status: execution.Running}), list())
+		}},
+		{"a chain is read by any of its rows, first row first", func(b *bench) {
+			w := b.active("w")
+			key := b.failed(w)
+			other := b.create("shell.echo", 1)[0]
+			retry := b.orchestrate(key.ID, 1, time.Hour).Retry
+			for id, want := range map[execution.ID]string{key.ID: list(key.ID, retry), retry: list(key.ID, retry), other: list(other), 999: list()} {
+				rows, err := b.Store.Chain(b.ctx, id)
+				b.must(err)
+				var found []execution.ID
+				for i := range rows {
+					found = append(found, rows[i].ID)
+				}
+				b.expect("the chain", list(found...), want)
+			}
+		}},
+	}
+}
