@@ -166,9 +166,9 @@ bench: bench-daemons bench-sim
 bench-daemons: build
 	cd chaos/bench && go run . $(BENCH_FLAGS)
 
-# -run '^$$' matches no test, so that only benchmarks run.
+# -run '^$$' matches no test, so that only benchmarks run. One core, and the collector as cmd/chaos sets it.
 bench-sim:
-	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
+	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
 # process, nor the race detector (which needs a C compiler, and ten times the time) may change a hash.

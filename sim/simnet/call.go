@@ -23,7 +23,7 @@ type call struct {
 	forth   *link
 	back    *link
 	server  *server
-	apply   func()
+	apply   Frame
 	wait    kernel.Wait
 	err     error // what the reply says
 	phase   phase
@@ -56,11 +56,11 @@ func (n *Network) Path(p *kernel.Process, server string) *Path { return &Path{n:
 // server, at most once, and possibly after Call has returned; it must not block. See the package
 // comment for what the errors mean. It is a yield point, before the request is sent.
 func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, apply func()) error {
-	return n.Path(p, server).Call(ctx, apply)
+	return n.Path(p, server).Call(ctx, FrameFunc(apply))
 }
 
-// Call is Network.Call on this path.
-func (w *Path) Call(ctx context.Context, apply func()) error {
+// Call is Network.Call on this path: the request is applied by its arrival.
+func (w *Path) Call(ctx context.Context, apply Frame) error {
 	n := w.n
 	n.k.CheckAlive()
 	n.k.Point()
@@ -172,7 +172,7 @@ func (c *call) arrive() {
 	case c.broken && !c.brokenAfter:
 		c.reply(ErrReset)
 	default:
-		c.apply()
+		c.apply.Arrive()
 		if c.broken {
 			c.reply(ErrReset)
 		} else {

@@ -45,8 +45,8 @@ type statement[T any] struct {
 	bad, refused error
 }
 
-// apply is the statement's arrival at the server.
-func (q *statement[T]) apply() {
+// Arrive is the statement's arrival at the server, where it is applied.
+func (q *statement[T]) Arrive() {
 	db := q.c.db
 	q.step = step{db: db, now: db.now()}
 	if q.c.p != nil {
@@ -79,9 +79,9 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 	var none T
 	var err error
 	if q.c.p == nil {
-		q.apply()
+		q.Arrive()
 	} else {
-		err = q.c.path.Call(ctx, q.apply)
+		err = q.c.path.Call(ctx, q)
 	}
 	switch {
 	case err == nil && q.refused != nil:
