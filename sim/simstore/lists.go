@@ -167,7 +167,7 @@ func (q *queue) next(db *Database, now time.Time) *row {
 	best := &q.unlimited
 	oldest := best.first(db, now)
 	for _, l := range q.limited {
-		if db.slots[l.action].free() == 0 {
+		if !db.slots[l.action].room() {
 			continue
 		}
 		if r := l.first(db, now); r != nil && (oldest == nil || sooner(r.due, r.ID, oldest.due, oldest.ID)) {

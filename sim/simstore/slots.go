@@ -26,9 +26,6 @@ func (s *slots) resize(limit int) {
 
 // free is the number of the first free slot, 0 for none.
 func (s *slots) free() int {
-	if s == nil {
-		return 0
-	}
 	for i, holder := range s.holders[:min(s.limit, len(s.holders))] {
 		if holder == 0 {
 			return i + 1
@@ -37,10 +34,15 @@ func (s *slots) free() int {
 	return 0
 }
 
-// takeSlot gives the first free slot of its action to a row.
+// room says that one more may be claimed: there is a free slot, or the action has no limit any more.
+func (s *slots) room() bool { return s.limit == 0 || s.free() > 0 }
+
+// takeSlot gives the first free slot of its action to a row, none where the limit was lifted.
 func (s *step) takeSlot(r *row) {
 	of := s.db.slots[r.Action.Ref]
-	r.slot = of.free()
+	if r.slot = of.free(); r.slot == 0 {
+		return
+	}
 	of.holders[r.slot-1] = r.ID
 	s.slotEvent(history.SlotTaken, r.ID, r.Action.Ref, r.slot)
 }

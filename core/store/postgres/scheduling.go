@@ -28,7 +28,8 @@ func lifecycleNamed(name string) execution.Lifecycle {
 //
 // Executions with a limit of concurrency stand in an index by action, and are only looked at as far as
 // their action has free slots, so those that wait for one hinder nobody. A slot is locked before it is
-// given; one that another transaction has locked is passed over (counting is no guard).
+// given; one that another transaction has locked is passed over (counting is no guard). Executions that were
+// created under a limit which their action has no more need no slot.
 var claimForScheduling = text(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[]) with ordinality as d(runtime, wanted, n)
@@ -42,9 +43,21 @@ free as materialized (
        for no key update of s skip locked
 ),
 slot as materialized (select f.action, f.number, row_number() over (partition by f.action order by f.number) as place from free f),
+lifted (action) as (
+    select min(e.action) from execution e where e.status = 'requested' and e.concurrency is not null
+    union all
+    select (select min(e.action) from execution e where e.status = 'requested' and e.concurrency is not null and e.action > l.action)
+      from lifted l where l.action is not null
+),
+room as materialized (
+    select s.action, count(*) as n from slot s group by s.action
+    union all
+    select a.id, (select coalesce(sum(d.wanted), 0)::bigint from demand d) + $6::bigint
+      from lifted l join action a on a.id = l.action where a.concurrency is null
+),
 limited as materialized (
     select x.id, x.due_at, x.runtime, x.action
-      from (select s.action, count(*) as n from slot s group by s.action) room
+      from room
      cross join lateral (
         select r.id, r.due_at, r.runtime, r.action from execution r
          where r.status = 'requested' and r.concurrency is not null and r.action = room.action and r.due_at <= (select now from clock)

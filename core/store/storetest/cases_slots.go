@@ -112,6 +112,21 @@ func slotCases() []Case {
 			b.create("shell.echo", 1)
 			b.expect("no other is given out", fmt.Sprint(len(b.claimAll())), "0")
 		}},
+		{"what was created under a limit goes on without slots when the limit is lifted", func(b *bench) {
+			b.limited(1)
+			ids := b.create("shell.echo", 4)
+			b.expect("under the limit", list(b.claimAll()...), list(ids[0]))
+			b.limited(0)
+			b.expect("bounded by the demand", list(b.claimed("e").ID), list(ids[1]))
+			b.expect("all others", list(b.claimAll()...), list(ids[2], ids[3]))
+			for _, id := range ids[:2] {
+				b.cancel(id)
+				b.orchestrate(id, 0, noRetry)
+			}
+			b.limited(1)
+			late := b.create("shell.echo", 2)
+			b.expect("under a new limit", list(b.claimAll()...), list(late[0]))
+		}},
 		{"an idempotent look finds no slot to free", func(b *bench) {
 			b.limited(2)
 			b.running(b.active("w"))
