@@ -157,6 +157,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 				return ""
 			}
 		}
+		if !l.marked && e.To == execution.Failed {
+			return "it fails because nobody has picked up what nobody knows to have been sent"
+		}
 		if !l.marked && c.s.database(e.At) >= l.stamped+x.DispatchTimeout/2-c.s.tolerance {
 			return ""
 		}

@@ -184,8 +184,16 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 	}
 }
 
+// tooMany is a store whose answer is longer than the question, which the core can't live with.
+type tooMany struct{ store.Store }
+
+func (s tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := s.Store.Dispatch(ctx, executor, ds)
+	return append(results, store.DispatchResult{WorkerUnfit: true}), err
+}
+
 func TestAPanicOfTheProductFails(t *testing.T) {
-	broken := &flaw.Flaw{Name: "broken", Store: func(flaw.Process, flaw.Database) store.Store { return nil }}
+	broken := &flaw.Flaw{Name: "broken", Store: func(_ flaw.Process, c flaw.Database) store.Store { return tooMany{c} }}
 	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Flaw: broken})
 	if err != nil {
 		t.Fatal(err)

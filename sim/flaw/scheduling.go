@@ -1,0 +1,198 @@
+package flaw
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants schedulers that do not agree with each other, with the broker or with the row.
+
+// claims is a store whose claims for scheduling are changed.
+type claims struct {
+	store.Store
+	change func(ctx context.Context, c store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error)
+	// dispatch replaces the guarded step; nil keeps it.
+	dispatch func(ctx context.Context, ds []store.Dispatch) ([]store.DispatchResult, error)
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, c, rows)
+}
+
+// Dispatch implements store.Store.
+func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	if s.dispatch == nil {
+		return s.Store.Dispatch(ctx, executor, ds)
+	}
+	return s.dispatch(ctx, ds)
+}
+
+func claimedByAll() *Flaw {
+	return &Flaw{
+		Name: "claimed-by-all", Source: "D11", Killer: 3, Scenario: "two-executors", Raw: true,
+		About: "what one executor has taken up to find a worker, another one takes up too, and both dispatch it by its id alone",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &claims{
+				Store: c,
+				change: func(ctx context.Context, _ store.SchedulingClaim, _ []execution.Execution) (all []execution.Execution, err error) {
+					err = c.Step(ctx, func(tx *simstore.Tx) { all = scheduling(tx) })
+					return all, err
+				},
+				dispatch: func(ctx context.Context, ds []store.Dispatch) (results []store.DispatchResult, err error) {
+					err = c.Step(ctx, func(tx *simstore.Tx) {
+						for _, d := range ds {
+							results = append(results, dispatchByID(tx, d))
+						}
+					})
+					return results, err
+				},
+			}
+		},
+	}
+}
+
+// scheduling are the rows that somebody is finding a worker for.
+func scheduling(tx *simstore.Tx) (rows []execution.Execution) {
+	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+		if row := tx.Row(id); row.Status == execution.Scheduling {
+			rows = append(rows, *row)
+		}
+	}
+	return rows
+}
+
+func dispatchByID(tx *simstore.Tx, d store.Dispatch) store.DispatchResult {
+	row := tx.Row(d.Key.ID)
+	if row.Status != execution.Scheduling && row.Status != execution.Scheduled {
+		return store.DispatchResult{}
+	}
+	tx.Named(d.Key, 0)
+	tx.Move(d.Key.ID, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+		e.Epoch++
+		e.Worker, e.Incarnation = d.Worker.ID, d.Worker.Incarnation
+		e.ScheduledAt, e.DispatchDeadline = tx.Now(), tx.Now().Add(d.Timeout)
+	})
+	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(d.Key.ID)}}
+}
+
+func pinIgnored() *Flaw {
+	return &Flaw{
+		Name: "pin-ignored", Source: "D10", Killer: 9, Scenario: "pinned-to-a-stopped-worker",
+		About: "whoever is pinned to one worker is given to any",
+		Store: func(_ Process, c Database) store.Store {
+			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				for i := range rows {
+					rows[i].Pinned = 0
+				}
+				return rows, nil
+			}}
+		},
+	}
+}
+
+// heedless is a session that does not hear that the broker holds publishers back.
+type heedless struct{ broker.Session }
+
+// Blocked implements broker.Session.
+func (heedless) Blocked() bool { return false }
+
+func unpublishedIsBlamed() *Flaw {
+	return &Flaw{
+		Name: "unpublished-is-blamed", Source: "D7", Killer: 2, Scenario: "broker-alarm",
+		About: "work is dispatched into a broker that holds publishers back, and fails because no worker picks up what was never sent",
+		Broker: func(_ Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s} }}
+		},
+		Store: func(_ Process, c Database) store.Store { return &blamer{c} },
+	}
+}
+
+// blamer fails what was not published in time.
+type blamer struct{ store.Store }
+
+// Reclaim implements store.Store.
+func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		if rs[i].Ground == store.Unpublished {
+			rs[i].Policy = config.Fail
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+// presumptuous is a store that takes a claim without an answer for one that was granted.
+type presumptuous struct{ store.Store }
+
+// Claim implements store.Store.
+func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if !errors.Is(err, store.ErrUnknownOutcome) {
+		return results, err
+	}
+	ids := make([]execution.ID, len(cs))
+	for i := range cs {
+		ids[i] = cs[i].Key.ID
+	}
+	rows, readErr := s.Executions(ctx, ids)
+	if readErr != nil || len(rows) != len(cs) {
+		return nil, err
+	}
+	results = make([]store.ClaimResult, len(cs))
+	for i := range rows {
+		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}
+	}
+	return results, nil
+}
+
+func unknownClaimRuns() *Flaw {
+	return &Flaw{
+		Name: "unknown-claim-runs", Source: "D9", Killer: 4, Scenario: "database-outage",
+		About: "a worker that does not hear whether its claim was granted runs the action",
+		Store: func(_ Process, c Database) store.Store { return &presumptuous{c} },
+	}
+}
+
+func secondFreshness() *Flaw {
+	return &Flaw{
+		Name: "second-freshness", Source: "D33", Killer: 9, Scenario: "slow-links",
+		About: "the executor takes a worker for stale whose last heartbeat is older than one interval, whatever its lease says",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
+			return seeing(false, each(func(w *store.WorkerRow) { w.LeaseOverFor += earlier }))(p, c)
+		},
+	}
+}
+
+func noRunDeadline() *Flaw {
+	return &Flaw{
+		Name: "no-run-deadline", Source: "D13", Killer: 12, Scenario: "run-timeouts",
+		About: "the time limit of a run is only enforced by its worker, which may stand still",
+		Store: blind(store.Overrun),
+	}
+}
+
+func noBackstop() *Flaw {
+	return &Flaw{
+		Name: "no-backstop", Source: "D20", Killer: 12, Scenario: "deaf-worker",
+		About: "nobody asks for how long an execution has been scheduled: the time to live of its message is trusted, which does not run while a worker holds it",
+		Store: blind(store.Unclaimed),
+	}
+}
