@@ -35,12 +35,13 @@ FUZZTIME := 4s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-flaws flawed fuzz bench-daemons bench-sim
+.PHONY: help servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named flaws live-flaws flawed fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
 ##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator
 ##   live-named   the scenarios of the first design on real servers: part of make test
+##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         vet, tests, race detector, determinism rules, linters, macOS and Windows vet
@@ -82,6 +83,13 @@ live-named: build servers
 # Daemons with a switch for known defects; the ones that ship have none.
 flawed:
 	go build -tags flaw -o bin/flawed/ ./cmd/executor ./cmd/worker
+
+# What the ordinary tests do on a sample: every flaw shrunk, every injector missed under every seed, and the
+# table of which scenario kills which flaw, in reports/out/flaws.
+flaws: chaos-binary
+	bin/chaos flaws
+	bin/chaos run --seeds 50 --flaws 10 --out reports/out/flaws
+	FLAWS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
 live-flaws: build flawed servers
 	bin/chaos flaws --world live --lanes $(LIVE_LANES)

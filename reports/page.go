@@ -53,6 +53,9 @@ type page struct {
 	// Agreement is where the two worlds stand beside each other; empty where only one has run.
 	Agreement []verdict.Agreement
 
+	// Matrix says which scenario kills which flaw; nil where nobody asked.
+	Matrix *matrix
+
 	// Simulated says that models took part, whose differences from the real servers are listed then.
 	Simulated   bool
 	Differences []conformance.Difference
@@ -116,7 +119,7 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 		return err
 	}
 	p := newPage(s, first)
-	p.Agreement = s.Agreement
+	p.Agreement, p.Matrix = s.Agreement, newMatrix(s.Matrix)
 	p.Records, p.RecordsLeftOut = labels, len(records)-len(labels)
 	p.Style, p.Data = template.CSS(pageStyle), template.JS(data)              //nolint:gosec // ours, and escaped by json.Marshal
 	p.Script = template.JS(strings.Join([]string{"(() => {\n\"use strict\";", //nolint:gosec // ours

@@ -142,6 +142,8 @@ type Sweep struct {
 	Commit    string
 	// Agreement puts the live results beside simulated ones; nil where nobody asked.
 	Agreement []Agreement
+	// Matrix says which scenario kills which flaw; nil where nobody asked.
+	Matrix *Matrix
 	// Interrupted says that it was stopped before every seed had run.
 	Interrupted bool
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
+	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 	"handoff/sim/flaw"
@@ -35,15 +37,33 @@ func (a *app) matrix(ctx context.Context, flaws []*flaw.Flaw, library []*scenari
 	}
 	for j, s := range m.Scenarios {
 		if kills[j] == 0 {
-			fmt.Fprintf(a.out, "%s: kills nothing within %s\n", s.Name, plural(seeds, "seed"))
+			fmt.Fprintf(a.out, "%s: kills nothing within %s\n", s, plural(seeds, "seed"))
 		}
 	}
 	fmt.Fprintf(a.out, "%s by %s, %s each: %s\n", plural(len(m.Flaws), "flaw"), plural(len(m.Scenarios), "scenario"), plural(seeds, "seed"), path)
 	return nil
 }
 
+// cross is the matrix of the scenarios that were run, for the report; nil if it was interrupted.
+func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int) *verdict.Matrix {
+	var chosen []*scenarios.Scenario
+	for _, t := range targets {
+		if !slices.Contains(chosen, t.Scenario) {
+			chosen = append(chosen, t.Scenario)
+		}
+	}
+	flaws := flaw.All()
+	fmt.Fprintf(a.err, "planting %s into %s\n", plural(len(flaws), "flaw"), plural(len(chosen), "scenario"))
+	m := explore.Cross(ctx, flaws, chosen, seeds)
+	if ctx.Err() != nil {
+		fmt.Fprintln(a.err, "interrupted: the report has no table of flaws")
+		return nil
+	}
+	return m
+}
+
 // matrixTable has a line for each scenario and a column for each flaw: after how many runs it was killed.
-func matrixTable(m *explore.Matrix) []byte {
+func matrixTable(m *verdict.Matrix) []byte {
 	var b bytes.Buffer
 	kills, killers := m.Kills()
 	fmt.Fprintf(&b, "# Which scenario kills which flaw\n\nRuns until the invariant that is named for the flaw was broken, over %d seeds of each profile.\n\n| scenario |", m.Seeds)
@@ -52,7 +72,7 @@ func matrixTable(m *explore.Matrix) []byte {
 	}
 	fmt.Fprintf(&b, " kills |\n|---|%s---|\n", strings.Repeat("---|", len(m.Flaws)))
 	for j, s := range m.Scenarios {
-		fmt.Fprintf(&b, "| %s |", s.Name)
+		fmt.Fprintf(&b, "| %s |", s)
 		for i := range m.Flaws {
 			if runs := m.Runs[i][j]; runs > 0 {
 				fmt.Fprintf(&b, " %d |", runs)

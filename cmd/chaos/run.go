@@ -24,7 +24,7 @@ const defaultSeeds = 200
 type runFlags struct {
 	world, profile, flaw string
 	seed                 uint64
-	seeds, double        int
+	seeds, double, flaws int
 	out, json, junit     string
 	quiet                bool
 	oneSeed              bool
@@ -72,6 +72,7 @@ history of the first failing seed of everything that failed.`,
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
+	flags.IntVar(&f.flaws, "flaws", 0, "also plant every known flaw into every scenario for this many seeds, and show in the report which kills which")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
 	return cmd
 }
@@ -85,6 +86,10 @@ func (f *runFlags) check() error {
 		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
 	case f.double < 0:
 		return usage("--check-determinism %d: a number of seeds is needed", f.double)
+	case f.flaws < 0:
+		return usage("--flaws %d: a number of seeds is needed", f.flaws)
+	case f.flaws > 0 && f.world == string(scenarios.Live):
+		return usage("--flaws is for the simulated world; chaos flaws --world live plants them into real daemons")
 	case f.scale <= 0 || f.scale > 1:
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
 	case f.lanes < 1 || f.lanes > 8:
@@ -127,6 +132,9 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	o.Progress = p.update
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()
+	if err == nil && f.flaws > 0 {
+		out.Sweep.Matrix = a.cross(ctx, targets, f.flaws)
+	}
 	a.sweepResult(out, targets, planted, f.out)
 	if failed := f.write(out); failed != nil {
 		return broken("the runs are done, but their report is not: %v", failed)

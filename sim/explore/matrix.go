@@ -11,24 +11,16 @@ import (
 	"handoff/sim/flaw"
 )
 
-// Matrix says which scenario kills which flaw: after how many runs the named invariant was broken, over both
-// profiles in turn; 0 for never.
-type Matrix struct {
-	Flaws     []*flaw.Flaw
-	Scenarios []*scenarios.Scenario
-	// Seeds is how many seeds each pair got under each profile.
-	Seeds int
-	// Runs is by flaw and scenario.
-	Runs [][]int
-}
-
-// Cross runs every flaw through every scenario. It tells what a library is worth: a scenario that kills nothing
-// guards against nothing that is known, and a flaw that only one scenario kills hangs by a thread. When ctx ends,
-// what was not run counts as not killed.
-func Cross(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenario, seeds int) *Matrix {
-	m := &Matrix{Flaws: flaws, Scenarios: library, Seeds: seeds, Runs: make([][]int, len(flaws))}
-	for i := range m.Runs {
+// Cross runs every flaw through every scenario, up to the first run that kills it. When ctx ends, what was not
+// run counts as not killed.
+func Cross(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenario, seeds int) *verdict.Matrix {
+	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(flaws))}
+	for i, f := range flaws {
+		m.Flaws = append(m.Flaws, verdict.MatrixFlaw{Name: f.Name, Source: f.Source, About: f.About, Killer: f.Killer, Own: f.Scenario})
 		m.Runs[i] = make([]int, len(library))
+	}
+	for _, s := range library {
+		m.Scenarios = append(m.Scenarios, s.Name)
 	}
 	pairs := make(chan [2]int)
 	var group sync.WaitGroup
@@ -68,18 +60,4 @@ func broken(violations []verdict.Violation, invariant int) bool {
 		}
 	}
 	return false
-}
-
-// Kills is how many flaws each scenario kills, and Killers how many scenarios kill each flaw.
-func (m *Matrix) Kills() (kills, killers []int) {
-	kills, killers = make([]int, len(m.Scenarios)), make([]int, len(m.Flaws))
-	for i := range m.Flaws {
-		for j := range m.Scenarios {
-			if m.Runs[i][j] > 0 {
-				kills[j]++
-				killers[i]++
-			}
-		}
-	}
-	return kills, killers
 }

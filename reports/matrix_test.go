@@ -1,0 +1,44 @@
+package reports_test
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+
+	"handoff/chaos/verdict"
+	"handoff/reports"
+)
+
+// The page names what is weak: a flaw that nobody kills, one that hangs by one scenario, a scenario that kills nothing.
+func TestThePageShowsWhichScenarioKillsWhichFlaw(t *testing.T) {
+	sweep, records := synthetic()
+	page := func() string {
+		var b bytes.Buffer
+		if err := reports.WriteHTML(&b, sweep, records); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	if strings.Contains(page(), `id="flaws"`) {
+		t.Error("a table of flaws that nobody asked for")
+	}
+	sweep.Matrix = &verdict.Matrix{
+		Flaws:     []verdict.MatrixFlaw{{Name: "common", Killer: 1}, {Name: "lone", Killer: 2, Own: "two"}, {Name: "immortal", Killer: 3}},
+		Scenarios: []string{"one", "two", "idle"},
+		Seeds:     4,
+		Runs:      [][]int{{3, 1, 0}, {0, 7, 0}, {0, 0, 0}},
+	}
+	got := page()
+	for what, form := range map[string]string{
+		"the survivor":           `killed by none: immortal<`,
+		"the idle scenario":      `kill nothing: idle<`,
+		"the lone flaw":          `by one scenario alone: lone<`,
+		"the row of two":         `two</th><td class="n">2</td><td class="n kill" title="common">1</td><td class="n kill own only" title="lone">7</td>`,
+		"how often it was found": `killed by</th><td></td><td class="n" title="common">2</td><td class="n weak" title="lone">1</td>`,
+	} {
+		if !regexp.MustCompile(form).MatchString(got) {
+			t.Errorf("%s is not shown: no %q", what, form)
+		}
+	}
+}
