@@ -33,6 +33,8 @@ type candidate struct {
 	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
 	// and holds nothing; never if it is not so.
 	fitSince, goodSince, idleSince time.Duration
+	// roomSince is since when it has held less than its capacity; never while it is full.
+	roomSince time.Duration
 }
 
 // snapshot is the evidence for a worker's health from a moment on.
@@ -73,7 +75,7 @@ func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 }
 
 func (w *candidate) begin(at time.Duration) {
-	w.idleSince = at
+	w.idleSince, w.roomSince = at, at
 	w.settle(at, false)
 }
 

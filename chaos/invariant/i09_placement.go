@@ -41,6 +41,8 @@ type placementChecker struct {
 	memory     time.Duration
 	patience   time.Duration
 	nextLook   time.Duration
+	// setBack is until when what is due may be late because the database\'s clock was set back.
+	setBack time.Duration
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -65,6 +67,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
+	case history.ClockStepped:
+		c.setBack = max(c.setBack, e.At-e.Due+c.patience)
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.WorkerCordoned:
@@ -87,7 +91,7 @@ func (c *placementChecker) registered(e *history.Event) {
 	c.candidates = slices.DeleteFunc(c.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	w := &candidate{
 		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never,
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never,
 	}
 	c.byIncarnation[e.Incarnation] = w
 	c.candidates = append(c.candidates, w)
@@ -138,6 +142,9 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		if w != nil {
 			w.load++
 			w.idleSince = never
+			if w.load >= w.capacity {
+				w.roomSince = never
+			}
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
 		c.refused(e, l)
@@ -150,6 +157,9 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	if held && !e.To.Claimed() && w.load > 0 {
 		if w.load--; w.load == 0 {
 			w.idleSince = e.At
+		}
+		if w.load < w.capacity && w.roomSince == never {
+			w.roomSince = e.At
 		}
 	}
 	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
@@ -246,22 +256,22 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 }
 
 // leftWaiting looks for executions that have been due for as long as anybody may take to place them: nobody
-// who fits may have stood idle all the while. What may have hindered an executor puts the question off.
+// who fits may have stood idle all the while, nor had room and been well. What may have hindered an executor puts the question off.
 func (c *placementChecker) leftWaiting(now time.Duration) {
 	since := now - c.patience
-	if c.s.calm.hindering > 0 || c.s.calm.since > since {
+	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.setBack {
 		return
 	}
 	var first *life
 	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
-		if l.status == execution.Requested && c.free(l) && max(l.entered, l.due-c.s.skew) <= since && (first == nil || l.id < first.id) && c.idle(l.runtime, now) != nil {
+		if l.status == execution.Requested && c.free(l) && l.waits <= since && (first == nil || l.id < first.id) && c.available(l.runtime, now) != nil {
 			first = l
 		}
 	}
 	if first != nil {
-		w := c.idle(first.runtime, now)
-		c.s.violate(c.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has been idle since %v",
-			first.id, now-first.entered, w.worker, w.incarnation, w.idleSince)
+		w := c.available(first.runtime, now)
+		c.s.violate(c.i, first.id, "execution %d has been due for %v and waits although worker %d (incarnation %d) fits and has had room since %v: it holds %d, and its capacity is %d",
+			first.id, now-first.waits, w.worker, w.incarnation, w.roomSince, w.load, w.capacity)
 	}
 }
 
@@ -271,12 +281,12 @@ func (c *placementChecker) free(l *life) bool {
 	return l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
 }
 
-// idle is a worker that fits a runtime and has held nothing for as long as placing may take, and which has
-// no failure of its own that is younger than the time after which it may be tried again.
-func (c *placementChecker) idle(runtime string, now time.Duration) *candidate {
+// available is a worker that fits a runtime and has held nothing for as long as placing may take, or less than its
+// capacity and was well all the while, and which has no failure of its own that is younger than the time after which it may be tried again.
+func (c *placementChecker) available(runtime string, now time.Duration) *candidate {
 	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
 	for _, w := range c.candidates {
-		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since {
+		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && max(w.roomSince, w.goodSince) > since {
 			continue
 		}
 		last, known := -recovery, w.known()

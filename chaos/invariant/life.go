@@ -25,6 +25,8 @@ type life struct {
 	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
 	entered time.Duration
 	due     time.Duration
+	// waits is since when it has been due for a worker: whoever looks and gives it back does not change it.
+	waits time.Duration
 	// stamped is entered as the database's clock showed it.
 	stamped time.Duration
 
@@ -91,6 +93,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Transition:
 		if l != nil {
 			l.transition(e)
+			if e.To == execution.Requested && e.By != execution.Scheduler {
+				l.waits = max(e.At, e.Due-s.skew)
+			}
 			l.stamped = s.database(e.At)
 			s.retire(l)
 		}
@@ -102,7 +107,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
-			l.parent, l.due = 0, max(l.due, e.At)
+			l.parent, l.due, l.waits = 0, max(l.due, e.At), e.At
 		}
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true
@@ -160,7 +165,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	}
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
-	l.stamped = s.database(e.At)
+	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
 	l.action, l.parent = s.action(e.Action), e.Related
 	l.runtime, l.pinned = e.Text, e.Worker
 	s.lives[e.Execution] = l

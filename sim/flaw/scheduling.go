@@ -196,3 +196,13 @@ func noBackstop() *Flaw {
 		Store: blind(store.Unclaimed),
 	}
 }
+
+func oneAtATime() *Flaw {
+	return &Flaw{
+		Name: "one-at-a-time", Source: "D42", Killer: 9, Scenario: "overload",
+		About: "a worker is given the next execution when it has ended the last one, whatever its capacity, so that work waits while there is room for it",
+		Store: func(p Process, c Database) store.Store {
+			return seeing(false, each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+		},
+	}
+}
