@@ -31,8 +31,8 @@ func TestThePageShowsWhichScenarioKillsWhichFlaw(t *testing.T) {
 	}
 	got := page()
 	for what, form := range map[string]string{
-		"the survivor":           `killed by none: immortal<`,
-		"the idle scenario":      `kill nothing: idle<`,
+		"the survivor":           `killed by none within 4 seeds: immortal<`,
+		"the idle scenario":      `kill nothing within 4 seeds: idle<`,
 		"the lone flaw":          `by one scenario alone: lone<`,
 		"the row of two":         `two</th><td class="n">2</td><td class="n kill" title="common">1</td><td class="n kill own only" title="lone">7</td>`,
 		"how often it was found": `killed by</th><td></td><td class="n" title="common">2</td><td class="n weak" title="lone">1</td>`,
