@@ -80,7 +80,7 @@ func lostCancel() *Flaw {
 
 func cancelOverCompleted() *Flaw {
 	return &Flaw{
-		Name: "cancel-over-completed", Source: "D60", Killer: 1, Scenario: "cancel-at-every-stage", Raw: true,
+		Name: "cancel-over-completed", Source: "D60", Killer: 1, Scenario: "cancelled-after-the-handoff", Raw: true,
 		About: "a cancellation reads the execution, and writes by its id alone what it then believes",
 		Store: func(_ Process, c Database) store.Store {
 			return &requests{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
