@@ -173,12 +173,12 @@ func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]s
 }
 
 func (s *step) orchestrate(o *store.Orchestration) store.Orchestrated {
-	r := s.db.row(o.ID)
-	if r == nil || !r.Status.Terminal() || !r.OrchestratedAt.IsZero() {
-		return store.Orchestrated{}
-	}
 	if o.Retry != nil && o.Retry.Count <= 0 {
 		s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
+		return store.Orchestrated{}
+	}
+	r := s.db.row(o.ID)
+	if r == nil || !r.Status.Terminal() || !r.OrchestratedAt.IsZero() {
 		return store.Orchestrated{}
 	}
 	retry := o.Retry

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -105,6 +106,7 @@ func (s *Store) Orchestrate(ctx context.Context, os []store.Orchestration) ([]st
 }
 
 func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, results []store.Orchestrated) error {
+	const op = "orchestrating"
 	var ids []int64
 	var counts []*int32
 	var reasons []*string
@@ -113,7 +115,10 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		var count *int32
 		var retry store.Retry
 		if os[i].Retry != nil {
-			retry = *os[i].Retry
+			if retry = *os[i].Retry; retry.Count <= 0 {
+				// Not left to the table: whether it is looked at there depends on what else is asked.
+				return fmt.Errorf("postgres: %s: the retry of execution %d has the number %d", op, os[i].ID, retry.Count)
+			}
 			c := int32(retry.Count)
 			count = &c
 		}
@@ -122,7 +127,6 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 	}
 	skipped := store.SkippedResult()
 	args := []any{s.now(), ids, counts, reasons, delays, false, encodeResult(&skipped)}
-	const op = "orchestrating"
 	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
 	if err := s.query(ctx, op, a.scan(counts), orchestrate, args...); err != nil {
 		return err

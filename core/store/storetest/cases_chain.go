@@ -194,6 +194,17 @@ func childCases() []Case {
 			done := b.orchestrate(key.ID, 1, 0)
 			b.expect("retry and skipped", fmt.Sprint(done.Retry, done.Skipped), fmt.Sprint(0, []execution.ID{child}))
 		}},
+		{"a retry without a number is an error, whatever else follows the end", func(b *bench) {
+			w := b.active("w")
+			parent, cancelled := b.failed(w), b.failed(w)
+			b.child(parent.ID, "")
+			b.cancel(cancelled.ID)
+			for _, id := range []execution.ID{parent.ID, cancelled.ID, 999} {
+				_, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: id, Retry: &store.Retry{Reason: execution.Connection}}})
+				b.expect("an error", failed(err), "the request was wrong")
+			}
+			b.expect("handled afterwards", fmt.Sprint(b.orchestrate(parent.ID, 0, noRetry).Applied, b.orchestrate(cancelled.ID, 0, noRetry).Applied), "true true")
+		}},
 		{"a child of what has ended is decided at once", func(b *bench) {
 			w := b.active("w")
 			completed, failed := b.running(w), b.failed(w)
