@@ -21,12 +21,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system three times")
 	}
-	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
-	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true}))
-	bin := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := buildAll(t)
 	left := ""
 	for _, end := range []struct {
 		how    string
@@ -52,7 +47,19 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// running is one `chaos up`.
+// buildAll builds all three binaries, on a machine that has what they need, and returns their folder.
+func buildAll(t *testing.T) string {
+	t.Helper()
+	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
+	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true}))
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// running is one `chaos up`, or one live run.
 type running struct {
 	cmd       *exec.Cmd
 	dir       string

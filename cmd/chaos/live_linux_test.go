@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// pausedForLong is a run that is in the middle of a fault, with an action that runs, for as long as a test
+// needs to end it.
+const pausedForLong = `name: paused-for-long
+about: A worker stands still for longer than anybody waits.
+cluster:
+  workers:
+    shell-1: {runtimes: [shell]}
+profile: hardened
+actions:
+  core.job: {runtime: shell, takes: 5m, timeout: 10m}
+workload:
+  - {action: core.job, count: 1}
+faults:
+  - {when: {after: action_started, of: shell-1}, pause: shell-1, for: 10m}
+expect:
+  invariants: all
+`
+
+// However a live run ends in the middle of a fault, no daemon, no action, no server and no port is left; and its
+// directory is gone at once or, where it could not clean up, with the next start.
+func TestALiveRunLeavesNothingBehind(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system twice")
+	}
+	bin := buildAll(t)
+	file := filepath.Join(t.TempDir(), "paused-for-long.yaml")
+	if err := os.WriteFile(file, []byte(pausedForLong), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	left := ""
+	for _, end := range []struct {
+		how    string
+		signal syscall.Signal
+		cleans bool
+	}{{"kill -9", syscall.SIGKILL, false}, {"Ctrl-C", syscall.SIGINT, true}} {
+		r := startLive(t, bin, file)
+		if left != "" {
+			if _, err := os.Stat(left); !os.IsNotExist(err) {
+				t.Errorf("%s: the directory of the run before is still there: %v", end.how, err)
+			}
+		}
+		if err := r.cmd.Process.Signal(end.signal); err != nil {
+			t.Fatal(err)
+		}
+		_ = r.cmd.Wait() // how it ended was asked for
+		r.gone(t, end.how)
+		_, err := os.Stat(r.dir)
+		if end.cleans && !os.IsNotExist(err) {
+			t.Errorf("%s: %s is left behind: %v", end.how, r.dir, err)
+		}
+		left = r.dir
+	}
+}
+
+var privateServer = regexp.MustCompile(`private .* on (127\.0\.0\.1:\d+)`)
+
+// startLive starts a live run and returns when its worker is paused.
+func startLive(t *testing.T, bin, file string) *running {
+	t.Helper()
+	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--lanes", "1", "--out", t.TempDir())}
+	said, err := r.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	lines := bufio.NewScanner(said)
+	for len(r.addresses) < 2 {
+		if !lines.Scan() {
+			t.Fatal("it ended before its servers ran")
+		}
+		if m := privateServer.FindStringSubmatch(lines.Text()); m != nil {
+			r.addresses = append(r.addresses, m[1])
+		}
+	}
+	go func() {
+		for lines.Scan() { //nolint:revive // nobody needs the rest, but somebody must read it
+		}
+	}()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if r.dir = pausedWorker(r.cmd.Process.Pid); r.dir != "" {
+			return r
+		}
+	}
+	t.Fatal("no worker was paused")
+	return nil
+}
+
+// pausedWorker is the directory of the servers beside which a child of a process stands still; empty for none.
+func pausedWorker(parent int) string {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		status, _ := os.ReadFile(dir + "/status")
+		if !strings.Contains(string(status), "State:\tT") || !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", parent)) {
+			continue
+		}
+		environment, _ := os.ReadFile(dir + "/environ")
+		for entry := range strings.SplitSeq(string(environment), "\x00") {
+			if folder, ok := strings.CutPrefix(entry, "TMPDIR="); ok {
+				return filepath.Dir(folder)
+			}
+		}
+	}
+	return ""
+}
