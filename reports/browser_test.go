@@ -52,6 +52,7 @@ const drive = `<script>
 const seen = {}, id = (n) => document.getElementById(n), line = () => id("line").textContent;
 const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
 seen.first = line();
+seen.logs = !id("logs").hidden && id("log-lines").textContent;
 press("ArrowLeft"); seen.left = line();
 press("ArrowRight"); seen.right = line();
 press("Home"); seen.home = line();
@@ -78,6 +79,7 @@ func TestPageObeysKeysAndClicks(t *testing.T) {
 	got := html.UnescapeString(dom(t, browser, path))
 	for _, want := range []string{
 		`"first":"5m17.610sthe timeout monitor of executor-1 failed execution 7`,
+		`"logs":"5m17.500sexecutor-1timeout check: 1 execution`,
 		`"left":"5m17.500sexecutor-1 logged: timeout check`,
 		`"right":"5m17.610sthe timeout monitor`,
 		`"home":"0.000sexecutor-1 started`,

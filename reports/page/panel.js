@@ -54,7 +54,18 @@ function showMoment() {
     return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);
   });
   $("state").innerHTML = rowBox(k, e[AT]) + box("Processes", processes) + box("Queues (waiting + not yet acknowledged)", queues) + box("Faults that last", faults);
+  showLogs(e);
   markStory();
+}
+
+// showLogs lists the lines that processes logged nearest to an event. They are for readers: nothing is judged by them.
+const LOG_LINES = 12, SAID = "logged: ";
+function showLogs(e) {
+  const run = here.run, away = (l) => Math.abs(l[AT] - e[AT]);
+  const near = run.events.filter((l) => l[CLASS] === "log" && l[WHAT].startsWith(SAID)).sort((a, b) => away(a) - away(b) || a[K] - b[K]).slice(0, LOG_LINES).sort((a, b) => a[K] - b[K]);
+  $("logs").hidden = !near.length;
+  $("log-lines").innerHTML = near.map((l) =>
+    `<tr data-k="${l[K]}"${l[K] === e[K] ? ' class="here"' : ""}><td class="n">${clock(l[AT])}</td><td><b>${esc(run.who[l[WHO]])}</b></td><td>${esc(l[WHAT].slice(SAID.length))}</td></tr>`).join("");
 }
 
 // rowBox is the selected execution's row at event k.
@@ -166,7 +177,7 @@ function listen() {
     selectExecution(Number(e.target.dataset.exec));
     moveTo(indexOfK(Number(e.target.dataset.k)));
   });
-  $("events").addEventListener("click", (e) => {
+  for (const id of ["events", "log-lines"]) $(id).addEventListener("click", (e) => {
     const tr = e.target.closest("tr[data-k]");
     if (tr) moveTo(indexOfK(Number(tr.dataset.k)));
   });
