@@ -1,22 +1,5 @@
 package scenarios
 
-// Capability is what a world can do of one kind of fault.
-type Capability struct {
-	Kind  FaultKind
-	World World
-	// Why it can't; empty if it can.
-	Why string
-}
-
-// Capabilities is the table of what the live world can do. The simulated one can do everything.
-func Capabilities() []Capability {
-	var all []Capability
-	for _, f := range Faults() {
-		all = append(all, Capability{f.Kind, Live, f.Kind.Lacks(Live)})
-	}
-	return all
-}
-
 // Lacks says why a world can't do a kind of fault; empty if it can.
 func (k FaultKind) Lacks(w World) string {
 	if w == Sim {
@@ -31,6 +14,3 @@ func (k FaultKind) Lacks(w World) string {
 		return ""
 	}
 }
-
-// In says whether a world can do a fault.
-func (k FaultKind) In(w World) bool { return k.Lacks(w) == "" }

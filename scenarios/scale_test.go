@@ -38,7 +38,7 @@ func TestEveryDurationIsScaled(t *testing.T) {
 	if c.Retry.BaseBackoffSecs != 1 {
 		t.Errorf("a backoff of a second became %d s: whole seconds are rounded up", c.Retry.BaseBackoffSecs)
 	}
-	if s.Faults[0].For != 420*time.Second {
+	if s.Faults[0].For != 350*time.Second {
 		t.Error("scaling has changed the scenario itself")
 	}
 }

@@ -1,9 +1,11 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,8 +74,9 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
 	jobs := make(chan job, len(p.Targets)*p.Seeds)
+	order := longestFirst(p.Targets)
 	for n := range p.Seeds {
-		for i := range p.Targets {
+		for _, i := range order {
 			jobs <- job{i, p.First + uint64(n)}
 		}
 	}
@@ -100,6 +103,29 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	out.Interrupted = x.done < len(p.Targets)*p.Seeds
 	out.Wall = time.Since(began)
 	return out, x.err
+}
+
+// longestFirst is the order in which targets are run: the long ones first, so that at the end no lane waits for
+// the last of them.
+func longestFirst(targets []Target) []int {
+	order := make([]int, len(targets))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(atLeast(targets[b].Scenario), atLeast(targets[a].Scenario))
+	})
+	return order
+}
+
+// atLeast is how long a scenario takes at least, if its faults strike when they are expected to.
+func atLeast(s *scenarios.Scenario) time.Duration {
+	last := s.LastSubmission()
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		last = max(last, f.When.Max+max(f.For, f.CutAfter+f.RestartAfter))
+	}
+	return last
 }
 
 // planned is a plan under way.

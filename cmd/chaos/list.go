@@ -77,7 +77,11 @@ func scenarioRows() ([][]string, error) {
 func faultRows() ([][]string, error) {
 	var rows [][]string
 	for _, f := range scenarios.Faults() {
-		rows = append(rows, []string{string(f.Kind), f.About, f.Example})
+		about := f.About
+		if why := f.Kind.Lacks(scenarios.Live); why != "" {
+			about += " (simulated world only: " + why + ")"
+		}
+		rows = append(rows, []string{string(f.Kind), about, f.Example})
 	}
 	return rows, nil
 }
