@@ -70,7 +70,7 @@ chaos: chaos-binary
 
 # Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
 # A run waits more than it computes.
-LIVE_LANES := 6
+LIVE_LANES := 8
 LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
 
 chaos-live: build servers

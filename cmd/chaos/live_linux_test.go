@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,8 +92,7 @@ func startLive(t *testing.T, bin, file string) *running {
 		}
 	}
 	go func() {
-		for lines.Scan() { //nolint:revive // nobody needs the rest, but somebody must read it
-		}
+		_, _ = io.Copy(io.Discard, said) // or it would wait for somebody to read
 	}()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if r.dir = pausedWorker(r.cmd.Process.Pid); r.dir != "" {

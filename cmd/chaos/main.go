@@ -132,7 +132,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.replayCommand(), a.flawsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.serversCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.replayCommand(), a.flawsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.serversCommand(), a.versionCommand())
 	return root
 }
 

@@ -48,7 +48,7 @@ func (a *app) up(ctx context.Context, workers int) error {
 	}
 	c, err := cluster.Up(ctx, cluster.Options{
 		Bin: filepath.Dir(self), Executors: 1, Workers: workers,
-		ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: provision.Options{Log: a.err},
+		Links: true, ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: provision.Options{Log: a.err},
 	})
 	if err != nil {
 		return broken("%v", err)
@@ -58,8 +58,10 @@ func (a *app) up(ctx context.Context, workers int) error {
 	fmt.Fprintf(a.out, "  API         %s/api/v1\n", api)
 	fmt.Fprintf(a.out, "  PostgreSQL  %s\n", c.Servers.Postgres.URL)
 	fmt.Fprintf(a.out, "  RabbitMQ    %s\n", c.Servers.RabbitMQ.URL)
+	fmt.Fprintf(a.out, "  control     %s\n", c.Control)
 	fmt.Fprintf(a.out, "  logs        %s\n\n", c.Servers.Dir())
 	fmt.Fprintf(a.out, "create an execution:\n\n  curl -s %s/api/v1/executions -H 'Content-Type: application/json' -d '{\"action_ref\": \"core.echo\", \"parameters\": {\"hello\": \"world\"}}'\n\n", api)
+	fmt.Fprintf(a.out, "break something:\n\n  bin/chaos inject --at %s 'pause: worker-1, for: 20s'\n\n", c.Control)
 	fmt.Fprintf(a.out, "judge what happened:\n\n  bin/chaos check --database-url '%s'\n\n", c.Servers.Postgres.URL)
 	fmt.Fprintln(a.out, "Ctrl-C takes it all down.")
 	<-ctx.Done()

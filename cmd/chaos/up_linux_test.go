@@ -34,6 +34,9 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 				t.Errorf("%s: the directory of the run before is still there: %v", end.how, err)
 			}
 		}
+		if end.cleans {
+			up.breaks(t, bin)
+		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
@@ -63,6 +66,7 @@ func buildAll(t *testing.T) string {
 type running struct {
 	cmd       *exec.Cmd
 	dir       string
+	control   string
 	addresses []string
 }
 
@@ -81,8 +85,8 @@ func startUp(t *testing.T, bin string) *running {
 		fields := strings.Fields(lines.Text())
 		switch {
 		case strings.HasPrefix(lines.Text(), "Ctrl-C"):
-			if r.dir == "" || len(r.addresses) != 3 {
-				t.Fatalf("it says neither where its logs are nor three addresses: %+v", r)
+			if r.dir == "" || len(r.addresses) != 4 {
+				t.Fatalf("it says neither where its logs are nor four addresses: %+v", r)
 			}
 			return r
 		case len(fields) == 2 && fields[0] == "logs":
@@ -93,10 +97,34 @@ func startUp(t *testing.T, bin string) *running {
 				t.Fatal(err)
 			}
 			r.addresses = append(r.addresses, u.Host)
+			if fields[0] == "control" {
+				r.control = fields[1]
+			}
 		}
 	}
 	t.Fatal("it ended before it was ready")
 	return nil
+}
+
+// breaks does by hand what can be done by hand.
+func (r *running) breaks(t *testing.T, bin string) {
+	t.Helper()
+	for _, c := range []struct {
+		fault, says string
+	}{
+		{"crash: worker-1, restart_after: 100ms", "crash: worker-1\nit ends in 100ms, or with Ctrl-C\nit is over"},
+		{"pause: any worker, for: 100ms", "pause: worker-1"},
+		{"partition: {cut: worker-1, from: [broker, database]}, for: 100ms", "partition: worker-1"},
+		{"reset: {of: executor-1, to: [database], rate: 50%}, for: 100ms", "reset: executor-1"},
+		{"latency: {of: executor-1, to: [broker], adds: [10ms, 20ms]}, for: 100ms", "latency: executor-1"},
+		{"crash: worker-9", "worker-9"},
+		{"database: kill, for: 1s", "can't be brought about by hand"},
+	} {
+		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
+		if !strings.Contains(string(out), c.says) {
+			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
+		}
+	}
 }
 
 // gone waits until no process mentions the directory and nobody listens any more.

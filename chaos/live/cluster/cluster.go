@@ -33,6 +33,8 @@ type Options struct {
 	ActionFiles map[string]string
 	// Env holds configuration for every daemon, as HANDOFF_… variables.
 	Env map[string]string
+	// Links puts a proxy between every daemon and every server, so that links can be broken by hand.
+	Links bool
 	// Servers adds to what is asked of the servers; PostgreSQL and RabbitMQ are always private.
 	Servers provision.Options
 }
@@ -42,6 +44,10 @@ type Cluster struct {
 	Servers   *provision.Set
 	Executors []*Daemon
 	Workers   []*Daemon
+	// Control is where the system can be broken by hand; empty without links.
+	Control string
+
+	links *links
 }
 
 // Daemon is one executor or worker across its restarts.
@@ -69,8 +75,16 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{Servers: set}
+	if o.Links {
+		c.links = newLinks()
+	}
 	if err := c.startDaemons(ctx, o); err != nil {
 		return nil, errors.Join(err, c.Down())
+	}
+	if o.Links {
+		if c.Control, err = c.serveControl(); err != nil {
+			return nil, errors.Join(err, c.Down())
+		}
 	}
 	return c, nil
 }
@@ -86,14 +100,16 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	env := c.environment(o)
 	for i := range o.Executors {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[i])
 		args := []string{"--listen", address}
 		if o.Actions != "" && i == 0 {
 			args = append(args, "--actions", o.Actions)
 		}
-		d := c.daemon(fmt.Sprintf("executor-%d", i+1), filepath.Join(o.Bin, "executor"), address, args, env)
+		d, err := c.daemon(o, fmt.Sprintf("executor-%d", i+1), "executor", address, args)
+		if err != nil {
+			return err
+		}
 		c.Executors = append(c.Executors, d)
 	}
 	runtimes := o.Runtimes
@@ -102,8 +118,11 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	}
 	for i := range o.Workers {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[o.Executors+i])
-		name := fmt.Sprintf("worker-%d", i+1)
-		d := c.daemon(name, filepath.Join(o.Bin, "worker"), address, []string{"--health-listen", address, "--runtimes", runtimes}, env)
+		args := []string{"--health-listen", address, "--runtimes", runtimes}
+		d, err := c.daemon(o, fmt.Sprintf("worker-%d", i+1), "worker", address, args)
+		if err != nil {
+			return err
+		}
 		c.Workers = append(c.Workers, d)
 	}
 	if err := c.Executors[0].Start(ctx); err != nil {
@@ -127,10 +146,14 @@ func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	return dir, nil
 }
 
-func (c *Cluster) daemon(name, path, address string, args, env []string) *Daemon {
+func (c *Cluster) daemon(o Options, name, program, address string, args []string) (*Daemon, error) {
+	env, err := c.environment(o, name)
+	if err != nil {
+		return nil, err
+	}
 	return NewDaemon(c.Servers, address, provision.Program{
-		Name: name, Path: path, Args: append([]string{"--name", name}, args...), Env: env,
-	})
+		Name: name, Path: filepath.Join(o.Bin, program), Args: append([]string{"--name", name}, args...), Env: env,
+	}), nil
 }
 
 // NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
@@ -138,13 +161,23 @@ func NewDaemon(servers *provision.Set, address string, program provision.Program
 	return &Daemon{Name: program.Name, URL: "http://" + address, servers: servers, program: program}
 }
 
-// environment is what every daemon is started with: where the servers are, and what the caller adds. It is
+// environment is what a daemon is started with: where the servers are, and what the caller adds. It is
 // not this process's own, whose HANDOFF_ variables are somebody else's configuration.
-func (c *Cluster) environment(o Options) []string {
+func (c *Cluster) environment(o Options, name string) ([]string, error) {
+	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
+	if c.links != nil {
+		var err error
+		if database, err = c.links.through(name, "database", database); err != nil {
+			return nil, err
+		}
+		if broker, err = c.links.through(name, "broker", broker); err != nil {
+			return nil, err
+		}
+	}
 	vars := map[string]string{
 		"PATH": os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "TMPDIR": os.Getenv("TMPDIR"),
-		"HANDOFF_DATABASE_URL":               c.Servers.Postgres.URL,
-		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL": c.Servers.RabbitMQ.URL,
+		"HANDOFF_DATABASE_URL":               database,
+		"HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL": broker,
 	}
 	maps.Copy(vars, o.Env)
 	var env []string
@@ -153,7 +186,7 @@ func (c *Cluster) environment(o Options) []string {
 			env = append(env, key+"="+vars[key])
 		}
 	}
-	return env
+	return env, nil
 }
 
 // each calls f for all at the same time and joins the errors.
@@ -184,7 +217,11 @@ func (c *Cluster) Down() error {
 		}
 		return nil
 	}
-	return errors.Join(each(c.Workers, stop), each(c.Executors, stop), c.Servers.Down())
+	failed := errors.Join(each(c.Workers, stop), each(c.Executors, stop))
+	if c.links != nil {
+		failed = errors.Join(failed, c.links.close())
+	}
+	return errors.Join(failed, c.Servers.Down())
 }
 
 // Process is the running process, nil before the first Start.

@@ -1,0 +1,107 @@
+package byhand
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os/exec"
+	"strings"
+
+	"handoff/chaos/live/cluster"
+)
+
+// Control is the supervisor of a running `chaos up`, by the address of its control interface.
+type Control string
+
+var _ Supervisor = Control("")
+
+// Processes implements Supervisor.
+func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error) {
+	body, err := c.ask(ctx, http.MethodGet, cluster.ProcessesPath)
+	if err == nil {
+		err = json.Unmarshal(body, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s, which should be the control address that chaos up has printed: %w", string(c), err)
+	}
+	return all, nil
+}
+
+// Do implements Supervisor.
+func (c Control) Do(ctx context.Context, process string, act cluster.Act) error {
+	_, err := c.ask(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(process)+"/"+string(act))
+	return err
+}
+
+func (c Control) ask(ctx context.Context, method, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, string(c)+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, err
+}
+
+// Compose is the supervisor of a system that docker compose runs, by its file. Its services are called as the
+// processes are.
+type Compose struct {
+	File string
+	// Command is how docker compose is called: "docker compose" or, for its first version, "docker-compose".
+	Command []string
+}
+
+var _ Supervisor = Compose{}
+
+// Processes implements Supervisor.
+func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
+	out, err := c.run(ctx, "config", "--services")
+	if err != nil {
+		return nil, err
+	}
+	var all []cluster.Named
+	for _, name := range strings.Fields(out) {
+		worker := strings.HasPrefix(name, "worker-")
+		if worker || strings.HasPrefix(name, "executor-") {
+			all = append(all, cluster.Named{Name: name, Worker: worker})
+		}
+	}
+	return all, nil
+}
+
+// Do implements Supervisor.
+func (c Compose) Do(ctx context.Context, process string, act cluster.Act) error {
+	_, err := c.run(ctx, verb(act), process)
+	return err
+}
+
+// verb is what compose calls an act. A stop takes as long as the service's grace period.
+func verb(act cluster.Act) string {
+	switch act {
+	case cluster.Crash:
+		return "kill"
+	case cluster.Resume:
+		return "unpause"
+	default:
+		return string(act)
+	}
+}
+
+func (c Compose) run(ctx context.Context, args ...string) (string, error) {
+	line := append(append(c.Command[1:len(c.Command):len(c.Command)], "-f", c.File), args...)
+	out, err := exec.CommandContext(ctx, c.Command[0], line...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", c.Command[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}

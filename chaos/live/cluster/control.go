@@ -1,0 +1,142 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+)
+
+// links are the ways from daemons to servers, each through a proxy of toxiproxy's that is called
+// PROCESS.SERVER.
+type links struct {
+	toxiproxy *toxiproxy.ApiServer
+	control   *http.Server
+}
+
+func newLinks() *links {
+	return &links{toxiproxy: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
+}
+
+// through makes the link and returns the server's address behind it.
+func (l *links) through(process, server, address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", fmt.Errorf("the address of the %s: %w", server, err)
+	}
+	p := toxiproxy.NewProxy(l.toxiproxy, process+"."+server, "127.0.0.1:0", u.Host)
+	if err := l.toxiproxy.Collection.Add(p, true); err != nil {
+		return "", fmt.Errorf("starting the proxy %s: %w", p.Name, err)
+	}
+	u.Host = p.Listen
+	return u.String(), nil
+}
+
+func (l *links) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	var err error
+	if l.control != nil {
+		err = l.control.Shutdown(ctx)
+	}
+	for _, p := range l.toxiproxy.Collection.Proxies() {
+		p.Stop()
+	}
+	return err
+}
+
+// Act is what can be done to a process by hand.
+type Act string
+
+// The acts. A process that ended starts again when it is told to.
+const (
+	Crash  Act = "crash"
+	Stop   Act = "stop"
+	Pause  Act = "pause"
+	Resume Act = "resume"
+	Start  Act = "start"
+)
+
+// Named is a process as the control interface lists it.
+type Named struct {
+	Name   string `json:"name"`
+	Worker bool   `json:"worker"`
+}
+
+// ProcessesPath is where the control interface lists the processes; ProcessesPath/NAME/ACT does something to
+// one. All other paths are toxiproxy's own API.
+const ProcessesPath = "/processes"
+
+// serveControl serves the control interface on a loopback port. Like toxiproxy's API it has no
+// authentication, and answers no browser.
+func (c *Cluster) serveControl() (string, error) {
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("serving the control interface: %w", err)
+	}
+	routes := c.links.toxiproxy.Routes()
+	routes.HandleFunc(ProcessesPath, c.list).Methods(http.MethodGet)
+	routes.PathPrefix(ProcessesPath + "/").HandlerFunc(c.act).Methods(http.MethodPost)
+	c.links.control = &http.Server{Handler: routes, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = c.links.control.Serve(listener) }() // it ends when it is shut down
+	return "http://" + listener.Addr().String(), nil
+}
+
+func (c *Cluster) list(w http.ResponseWriter, _ *http.Request) {
+	var all []Named
+	for _, d := range c.Executors {
+		all = append(all, Named{d.Name, false})
+	}
+	for _, d := range c.Workers {
+		all = append(all, Named{d.Name, true})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(all) // who asked is gone
+}
+
+func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
+	name, act, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, ProcessesPath+"/"), "/")
+	all := slices.Concat(c.Executors, c.Workers)
+	i := slices.IndexFunc(all, func(d *Daemon) bool { return d.Name == name })
+	if i < 0 {
+		http.Error(w, fmt.Sprintf("there is no process %q", name), http.StatusNotFound)
+		return
+	}
+	if err := all[i].Do(Act(act)); err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+	}
+}
+
+// Do does something to the daemon, and returns when it is done; a stop is only asked for.
+func (d *Daemon) Do(a Act) error {
+	p := d.Process()
+	running := p != nil && p.Running()
+	switch {
+	case a == Start && running:
+		return nil
+	case a == Start:
+		return d.Launch()
+	case !running:
+		return fmt.Errorf("%s does not run", d.Name)
+	case a == Crash:
+		p.Kill()
+	case a == Stop:
+		p.Terminate()
+	case a == Pause:
+		p.Pause()
+	case a == Resume:
+		p.Resume()
+	default:
+		return fmt.Errorf("%q is nothing that can be done to a process: crash, stop, pause, resume or start", a)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/live/byhand"
+)
+
+// composeFile is the system in containers that can be broken by hand.
+const composeFile = "docker-compose.chaos.yaml"
+
+// injectFlags say which running system is broken.
+type injectFlags struct {
+	at, target, file, toxiproxy string
+}
+
+func (a *app) injectCommand() *cobra.Command {
+	f := injectFlags{target: "up", file: composeFile, toxiproxy: "127.0.0.1:8474"}
+	cmd := &cobra.Command{
+		Use:   "inject FAULT",
+		Short: "Break a running system by hand",
+		Long: `Brings one fault about in a running system, waits for its end, and ends it; Ctrl-C ends it at once. The fault
+is written as in a scenario, without its time:
+
+  chaos inject --at http://127.0.0.1:PORT 'pause: worker-1, for: 20s'     (the address is what chaos up prints)
+  chaos inject --target compose 'partition: {cut: any worker, from: [broker]}, for: 30s'
+
+Nothing is recorded: chaos check says what came of it.`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usage("%s needs one fault, in quotes, such as 'crash: worker-1, restart_after: 10s'", cmd.Name())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return a.inject(cmd.Context(), args[0], f) },
+	}
+	cmd.Flags().StringVar(&f.at, "at", f.at, "the control address of a running chaos up")
+	cmd.Flags().StringVar(&f.target, "target", f.target, "what runs the system: up or compose")
+	cmd.Flags().StringVar(&f.file, "file", f.file, "the compose file, for --target compose")
+	cmd.Flags().StringVar(&f.toxiproxy, "toxiproxy", f.toxiproxy, "the address of toxiproxy's API, for --target compose")
+	return cmd
+}
+
+func (a *app) inject(ctx context.Context, text string, f injectFlags) error {
+	system, err := f.system()
+	if err != nil {
+		return err
+	}
+	processes, err := system.Supervisor.Processes(ctx)
+	if err != nil {
+		return broken("%v", err)
+	}
+	s, fault, err := byhand.Parse(text, processes)
+	if err != nil {
+		return usage("%v", err)
+	}
+	if err := system.Break(ctx, s, fault, func(what string) { fmt.Fprintln(a.out, what) }); err != nil {
+		return broken("%v", err)
+	}
+	return nil
+}
+
+// system is what the flags name.
+func (f injectFlags) system() (*byhand.System, error) {
+	switch f.target {
+	case "up":
+		u, err := url.Parse(f.at)
+		if err != nil || u.Host == "" {
+			return nil, usage("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", f.at)
+		}
+		return &byhand.System{Supervisor: byhand.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
+	case "compose":
+		command, err := composeCommand()
+		if err != nil {
+			return nil, err
+		}
+		return &byhand.System{Supervisor: byhand.Compose{File: f.file, Command: command}, Toxiproxy: f.toxiproxy}, nil
+	}
+	return nil, usage("--target %s: must be up or compose", f.target)
+}
+
+// composeCommand finds docker compose: the plugin, or the program of its first version.
+func composeCommand() ([]string, error) {
+	if exec.Command("docker", "compose", "version").Run() == nil {
+		return []string{"docker", "compose"}, nil
+	}
+	if _, err := exec.LookPath("docker-compose"); err == nil {
+		return []string{"docker-compose"}, nil
+	}
+	return nil, broken("neither `docker compose` nor `docker-compose` is installed")
+}
