@@ -32,6 +32,9 @@ type Plan struct {
 	First uint64
 	Seeds int
 	Scale float64
+	// More is how many runs are added, with the seeds that follow, to a target of which a fault has made no
+	// difference yet: one run proves nothing of a fault that happened to strike at a quiet moment.
+	More int
 	// Lanes is how many runs go on at a time, each on servers of its own.
 	Lanes int
 	// Bin is the folder of the daemons; those that can be given a flaw stand in its folder flawed.
@@ -168,15 +171,19 @@ func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		t := x.plan.Targets[j.target]
-		r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: t.Flaw}, x.again)
-		if ctx.Err() != nil {
-			return nil
+		for ; ; j.seed++ {
+			t := x.plan.Targets[j.target]
+			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: t.Flaw}, x.again)
+			if ctx.Err() != nil {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
+			}
+			if !x.add(j, r) {
+				break
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
-		}
-		x.add(j, r)
 	}
 	return nil
 }
@@ -202,13 +209,13 @@ func (x *planned) again() {
 	x.out.Repeated++
 }
 
-func (x *planned) add(j job, r *Result) {
+// add counts a run, and says whether another one is to follow.
+func (x *planned) add(j job, r *Result) (more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	sc := x.out.Scenarios[j.target]
 	sc.Add(&r.Run)
 	sc.Wall += r.Wall
-	x.done++
 	if failures := r.Failures(); len(failures) > 0 && x.records[j.target] == nil {
 		r.Violations = failures
 		x.records[j.target] = &r.Record
@@ -216,4 +223,10 @@ func (x *planned) add(j job, r *Result) {
 	if x.plan.Done != nil {
 		x.plan.Done(x.plan.Targets[j.target], r)
 	}
+	idle := slices.ContainsFunc(sc.Faults, func(f verdict.FaultCount) bool { return f.Fired > 0 && f.Touched == 0 })
+	if idle && len(r.Failures()) == 0 && j.seed < x.plan.First+uint64(x.plan.Seeds-1+x.plan.More) {
+		return true
+	}
+	x.done++
+	return false
 }

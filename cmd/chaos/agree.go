@@ -14,8 +14,11 @@ import (
 )
 
 // agreeSeeds is how many simulated runs stand beside a live one: a sweep, so that what only some runs reach is
-// reached.
-const agreeSeeds = 50
+// reached. Where it is not, manySeeds are tried.
+const (
+	agreeSeeds = 50
+	manySeeds  = 400
+)
 
 // agree runs the same scenarios in the simulated world and puts both beside each other.
 func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict.Sweep, scale float64) error {
@@ -24,6 +27,13 @@ func (a *app) agree(ctx context.Context, targets []explore.Target, live *verdict
 		return err
 	}
 	for i := range targets {
+		if out.Sweep.Scenarios[i].Verdict == verdict.Inconclusive {
+			again, err := explore.Sweep(ctx, targets[i:i+1], explore.Options{First: 1, Seeds: manySeeds})
+			if err != nil {
+				return err
+			}
+			out.Sweep.Scenarios[i] = again.Sweep.Scenarios[0]
+		}
 		live.Agreement = append(live.Agreement, verdict.Agree(out.Sweep.Scenarios[i], live.Scenarios[i], scale))
 	}
 	return nil

@@ -57,6 +57,8 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Lanes: f.lanes, Bin: filepath.Dir(self)}
 	if f.oneSeed {
 		plan.First, plan.Seeds = f.seed, 1
+	} else if f.seeds == 1 {
+		plan.More = moreRuns
 	}
 	for _, t := range targets {
 		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile, Flaw: f.flaw})
@@ -93,6 +95,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	a.code = out.Sweep.Verdict.ExitCode()
 	return nil
 }
+
+// moreRuns is how often a live scenario is tried again whose fault has struck nothing.
+const moreRuns = 2
 
 // plantable finds a flaw that can be planted into a daemon, and sees to it that there are daemons for it.
 func plantable(name string) (*flaw.Flaw, error) {

@@ -114,7 +114,7 @@ func (r *running) breaks(t *testing.T, bin string) {
 	}{
 		{"crash: worker-1, restart_after: 100ms", "crash: worker-1\nit ends in 100ms, or with Ctrl-C\nit is over"},
 		{"pause: any worker, for: 100ms", "pause: worker-1"},
-		{"partition: {cut: worker-1, from: [broker, database]}, for: 100ms", "partition: worker-1"},
+		{"partition: {cut: worker-1, from: [broker, database, executors]}, for: 100ms", "partition: worker-1"},
 		{"reset: {of: executor-1, to: [database], rate: 50%}, for: 100ms", "reset: executor-1"},
 		{"latency: {of: executor-1, to: [broker], adds: [10ms, 20ms]}, for: 100ms", "latency: executor-1"},
 		{"crash: worker-9", "worker-9"},

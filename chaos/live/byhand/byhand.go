@@ -164,7 +164,7 @@ func (y *System) links(f *scenarios.Fault, targets []string) (undoing, error) {
 			if err != nil {
 				return undo, fmt.Errorf("the link from %s to the %s: %w", target, server, err)
 			}
-			for _, way := range ways(f.Direction) {
+			for _, way := range ways(f.Direction, server) {
 				name := "by-hand-" + way
 				if _, err := proxy.AddToxic(name, kind, way, toxicity, attributes); err != nil {
 					return undo, fmt.Errorf("the link from %s to the %s: %w", target, server, err)
@@ -176,15 +176,20 @@ func (y *System) links(f *scenarios.Fault, targets []string) (undoing, error) {
 	return undo, nil
 }
 
-// ways are toxiproxy's names for the directions, seen from the process.
-func ways(d scenarios.Direction) []string {
+// ways are toxiproxy's names for the directions, seen from the process, which on the link to the executors is
+// the one that listens.
+func ways(d scenarios.Direction, server string) []string {
+	out, in := "upstream", "downstream"
+	if server == scenarios.Executors {
+		out, in = in, out
+	}
 	switch d {
 	case scenarios.Outgoing:
-		return []string{"upstream"}
+		return []string{out}
 	case scenarios.Incoming:
-		return []string{"downstream"}
+		return []string{in}
 	default:
-		return []string{"upstream", "downstream"}
+		return []string{out, in}
 	}
 }
 

@@ -118,8 +118,16 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	}
 	for i := range o.Workers {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[o.Executors+i])
+		name := fmt.Sprintf("worker-%d", i+1)
 		args := []string{"--health-listen", address, "--runtimes", runtimes}
-		d, err := c.daemon(o, fmt.Sprintf("worker-%d", i+1), "worker", address, args)
+		if c.links != nil {
+			health, err := c.links.through(name, "executors", "http://"+address+"/healthz")
+			if err != nil {
+				return err
+			}
+			args = append(args, "--health-url", health)
+		}
+		d, err := c.daemon(o, name, "worker", address, args)
 		if err != nil {
 			return err
 		}

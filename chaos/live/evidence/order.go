@@ -87,20 +87,39 @@ func incarnations(database []Item) map[execution.Key]history.Event {
 }
 
 // together gives all that one transaction wrote one moment, that of its last trigger: nobody saw any of it
-// before. Handlings come last in theirs, as the model has them: the triggers of one statement that writes
-// several tables fire in no particular order.
+// before. Its handlings come last, each behind the children that it started or skipped, as the model has them:
+// the triggers of one statement that writes several rows and tables fire in no particular order.
 func together(database []Item) []Item {
+	type handling struct {
+		transaction int64
+		chain       execution.ID
+	}
 	last := make(map[int64]time.Time)
+	parents := make(map[execution.ID]execution.ID)
+	place := make(map[handling]int)
 	for i := range database {
-		if item := &database[i]; item.Wall.After(last[item.Transaction]) {
+		item := &database[i]
+		if item.Wall.After(last[item.Transaction]) {
 			last[item.Transaction] = item.Wall
 		}
-	}
-	handling := func(i *Item) int {
-		if i.Event.Kind == history.Orchestrated {
-			return 1
+		switch e := &item.Event; e.Kind {
+		case history.Created:
+			parents[e.Execution] = e.Related
+		case history.Orchestrated:
+			place[handling{item.Transaction, e.Chain}] = 2*i + 2
+		default:
 		}
-		return 0
+	}
+	// 0 for what belongs to no handling of its transaction.
+	of := func(item *Item) int {
+		switch e := &item.Event; {
+		case e.Kind == history.Orchestrated:
+			return place[handling{item.Transaction, e.Chain}]
+		case e.Kind == history.ChildStarted, e.Kind == history.Transition && e.By == execution.ExecutionManager:
+			return max(0, place[handling{item.Transaction, parents[e.Execution]}]-1)
+		default:
+			return 0
+		}
 	}
 	out := slices.Clone(database)
 	for i := range out {
@@ -109,7 +128,7 @@ func together(database []Item) []Item {
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Item) int {
-		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(handling(&a), handling(&b)))
+		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(of(&a), of(&b)))
 	})
 	return out
 }

@@ -101,3 +101,26 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
 	}
 }
+
+// Of several handlings in one transaction each stands behind its own children.
+func TestChildrenStandBeforeTheirHandling(t *testing.T) {
+	in := func(i Item) Item { i.Transaction = 7; return i }
+	created := func(id, parent execution.ID) Item {
+		return at(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
+	}
+	handled := func(id execution.ID) Item {
+		return in(at(10, history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Completed}))
+	}
+	events := Order(Sources{Database: []Item{
+		created(3, 1), created(4, 2), handled(1), handled(2),
+		in(at(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
+		in(at(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
+	}})
+	var order []execution.ID
+	for _, e := range events {
+		order = append(order, e.Execution)
+	}
+	if want := []execution.ID{3, 4, 3, 1, 4, 2}; !slices.Equal(order, want) {
+		t.Errorf("%v, want %v", order, want)
+	}
+}

@@ -283,7 +283,8 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		// Schedulers that have nothing to do sleep: by default they spin for a while, and a lane has its own node.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
 	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")}
