@@ -44,6 +44,7 @@ type page struct {
 	Title         string
 	Overall       string
 	Interrupted   bool
+	Notes         []string
 	Headline      *headline
 	Why           []string
 
@@ -177,7 +178,7 @@ func pageData(records []*verdict.Record) (data []byte, labels []string, err erro
 func newPage(s *verdict.Sweep, first *failure) *page {
 	list := sortedScenarios(s)
 	p := &page{
-		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted,
+		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
 		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list),
 	}
 	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenarios.Sim) }) {

@@ -134,8 +134,10 @@ func TestSummary(t *testing.T) {
 	sweep, _ := synthetic()
 	sweep.Scenarios[0].Violations[0].Message = "one\ntwo\nthree\nfour\nfive\n```\nsix"
 	sweep.Scenarios[0].Why = []string{"a | b\nc"}
+	sweep.Notes = []string{"1 scenario not expressible in the live world"}
 	got := render(t, reports.WriteSummary, sweep)
 	for _, want := range []string{
+		"- 1 scenario not expressible in the live world\n",
 		"## ✖ Chaos: fail", "1 passed, 1 failed, 1 inconclusive of 3 results, 150 runs.",
 		`a \| b c |`, "four\n… 3 lines more", "```\n" + reproduceTTL + "\n```",
 		"- Fault not touched: `partition shell-2 from broker` (network-partition, hardened): planned 50, fired 50, touched 0",

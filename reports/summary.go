@@ -20,6 +20,12 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	var b strings.Builder
 	list := sortedScenarios(s)
 	fmt.Fprintf(&b, "## %s Chaos: %s\n\n%s\n\n", sign(s.Verdict), s.Verdict, overall(s))
+	for _, note := range s.Notes {
+		fmt.Fprintf(&b, "- %s\n", cell(note))
+	}
+	if len(s.Notes) > 0 {
+		b.WriteString("\n")
+	}
 	summaryTable(&b, list)
 	summaryFailed(&b, list)
 	summaryCoverage(&b, list)

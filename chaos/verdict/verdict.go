@@ -144,6 +144,8 @@ type Sweep struct {
 	Agreement []Agreement
 	// Matrix says which scenario kills which flaw; nil where nobody asked.
 	Matrix *Matrix
+	// Notes say what was not run, and what was run again, each in a sentence.
+	Notes []string
 	// Interrupted says that it was stopped before every seed had run.
 	Interrupted bool
 }

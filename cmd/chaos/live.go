@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,12 +41,8 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		return err
 	}
 	notes = append(notes, unable...)
-	inexpressible := 0
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
-		if strings.HasPrefix(note, notExpressible) {
-			inexpressible++
-		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -77,12 +74,11 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	defer func() { a.agreement(out.Sweep.Agreement) }()
 	a.sweepResult(out, targets, planted, f.out)
-	if done.Repeated > 0 {
-		fmt.Fprintf(a.out, "%s repeated because the machine stood still for too long\n", plural(done.Repeated, "run"))
+	counts := liveCounts(notes, done.Repeated)
+	for _, count := range counts {
+		fmt.Fprintln(a.out, count)
 	}
-	if inexpressible > 0 {
-		fmt.Fprintf(a.out, "%s not expressible in the live world: see above\n", plural(inexpressible, "scenario"))
-	}
+	out.Sweep.Notes = slices.Concat(counts, notes)
 	if failed := f.write(out); failed != nil {
 		return broken("the runs are done, but their report is not: %v", failed)
 	}
@@ -94,6 +90,23 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	a.code = out.Sweep.Verdict.ExitCode()
 	return nil
+}
+
+// liveCounts says how much was not run and how much was run again, where there is any of it.
+func liveCounts(notes []string, repeated int) (counts []string) {
+	unable := 0
+	for _, note := range notes {
+		if strings.HasPrefix(note, notExpressible) {
+			unable++
+		}
+	}
+	if unable > 0 {
+		counts = append(counts, plural(unable, "scenario")+" not expressible in the live world: each is named with the reason")
+	}
+	if repeated > 0 {
+		counts = append(counts, plural(repeated, "run")+" repeated because the machine stood still for too long")
+	}
+	return counts
 }
 
 // moreRuns is how often a live scenario is tried again whose fault has struck nothing.

@@ -1,0 +1,31 @@
+package live
+
+import (
+	"testing"
+	"time"
+
+	"handoff/chaos/verdict"
+)
+
+// A violation counts for nothing if the machine stood still for more than a quarter of a lease shortly before.
+func TestNoiseIsNoVerdict(t *testing.T) {
+	const second, lease = time.Second, 6 * time.Second
+	violation := []verdict.Violation{{At: 20 * second}}
+	for _, c := range []struct {
+		name       string
+		violations []verdict.Violation
+		stall      Stall
+		noisy      bool
+	}{
+		{"a stall in which it falls", violation, Stall{"x", 19 * second, 2 * second}, true},
+		{"a stall that ended less than a lease before", violation, Stall{"x", 13 * second, 2 * second}, true},
+		{"a stall that ended long before", violation, Stall{"x", 5 * second, 2 * second}, false},
+		{"a stall that came after", violation, Stall{"x", 21 * second, 2 * second}, false},
+		{"a short stall", violation, Stall{"x", 19 * second, lease / 4}, false},
+		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
+	} {
+		if got := noisy(c.violations, []Stall{c.stall}, lease); (got != "") != c.noisy {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
