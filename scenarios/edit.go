@@ -64,9 +64,17 @@ func (d *Document) Keep(name, about, profile string) {
 	set(d.root, "worlds", listNode(textNode(string(Sim))))
 }
 
-// Judge leaves one invariant to be judged, and nothing to be expected.
+// Judge leaves one invariant to be judged, and nothing to be expected but alerts, which are an invariant's matter.
 func (d *Document) Judge(invariant int) {
-	set(d.root, "expect", pair("invariants", listNode(numberNode(invariant))))
+	judged := pair("invariants", listNode(numberNode(invariant)))
+	expected := get(d.root, "expect")
+	if own := get(expected, get(d.root, "profile").Value); own != nil {
+		expected = own
+	}
+	if alerts := get(expected, "alerts"); alerts != nil {
+		set(judged, "alerts", alerts)
+	}
+	set(d.root, "expect", judged)
 }
 
 // Regress says how the failure is shown again: the seed, the flaw that was planted (empty for none) and the
@@ -85,17 +93,35 @@ func (d *Document) Regress(r Regression) {
 // DropFaults takes n faults out, from the i-th on.
 func (d *Document) DropFaults(i, n int) { drop(get(d.root, "faults"), i, n) }
 
+// steps are the places of the workload's loads, or of its cancellations.
+func (d *Document) steps(cancels bool) (places []int) {
+	for i, step := range get(d.root, "workload").Content {
+		if (get(step, "cancel") != nil) == cancels {
+			places = append(places, i)
+		}
+	}
+	return places
+}
+
+// load is the i-th step of the workload that submits.
+func (d *Document) load(i int) *yaml.Node {
+	return get(d.root, "workload").Content[d.steps(false)[i]]
+}
+
 // DropLoad takes one load out.
-func (d *Document) DropLoad(i int) { drop(get(d.root, "workload"), i, 1) }
+func (d *Document) DropLoad(i int) { drop(get(d.root, "workload"), d.steps(false)[i], 1) }
+
+// DropCancel takes out one step of the workload that cancels.
+func (d *Document) DropCancel(i int) { drop(get(d.root, "workload"), d.steps(true)[i], 1) }
 
 // SetCount sets how many executions a load submits.
 func (d *Document) SetCount(i, count int) {
-	set(get(d.root, "workload").Content[i], "count", numberNode(count))
+	set(d.load(i), "count", numberNode(count))
 }
 
 // SetFrom sets when a load begins.
 func (d *Document) SetFrom(i int, from time.Duration) {
-	set(get(d.root, "workload").Content[i], "from", textNode(short(from)))
+	set(d.load(i), "from", textNode(short(from)))
 }
 
 // SetTakes fixes how long an action's runs last.
@@ -112,8 +138,8 @@ func (d *Document) SetExecutors(n int) { set(get(d.root, "cluster"), "executors"
 // DropUnusedActions takes out the actions that no load submits.
 func (d *Document) DropUnusedActions() {
 	var used []string
-	for _, load := range get(d.root, "workload").Content {
-		used = append(used, get(load, "action").Value)
+	for i := range d.steps(false) {
+		used = append(used, get(d.load(i), "action").Value)
 	}
 	actions := get(d.root, "actions")
 	for i := len(actions.Content) - 2; i >= 0; i -= 2 {

@@ -190,6 +190,9 @@ func (s *shrinker) dropFaults() (changed bool) {
 }
 
 func (s *shrinker) dropLoads() (changed bool) {
+	for i := len(s.scenario().Cancels) - 1; i >= 0 && !s.over(); i-- {
+		changed = s.try(s.edited(func(d *scenarios.Document) { d.DropCancel(i) })) || changed
+	}
 	for i := len(s.scenario().Workload) - 1; i >= 0 && len(s.scenario().Workload) > 1 && !s.over(); i-- {
 		changed = s.try(s.edited(func(d *scenarios.Document) {
 			d.DropLoad(i)
