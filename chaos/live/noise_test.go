@@ -10,7 +10,7 @@ import (
 // A violation counts for nothing if the machine stood still for more than a quarter of a lease shortly before.
 func TestNoiseIsNoVerdict(t *testing.T) {
 	const second, lease = time.Second, 6 * time.Second
-	violation := []verdict.Violation{{At: 20 * second}}
+	violation, unmet := []verdict.Violation{{Invariant: 2, At: 20 * second}}, []verdict.Violation{{At: 90 * second}}
 	for _, c := range []struct {
 		name       string
 		violations []verdict.Violation
@@ -22,6 +22,8 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		{"a stall that ended long before", violation, Stall{"x", 5 * second, 2 * second}, false},
 		{"a stall that came after", violation, Stall{"x", 21 * second, 2 * second}, false},
 		{"a short stall", violation, Stall{"x", 19 * second, lease / 4}, false},
+		{"a stall in a run that did not meet an expectation", unmet, Stall{"x", 19 * second, 2 * second}, true},
+		{"a short stall in such a run", unmet, Stall{"x", 19 * second, lease / 4}, false},
 		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
 	} {
 		if got := noisy(c.violations, []Stall{c.stall}, lease); (got != "") != c.noisy {
