@@ -110,7 +110,7 @@ func liveCounts(notes []string, repeated int) (counts []string) {
 }
 
 // moreRuns is how often a live scenario is tried again whose fault has struck nothing.
-const moreRuns = 2
+const moreRuns = 4
 
 // plantable finds a flaw that can be planted into a daemon, and sees to it that there are daemons for it.
 func plantable(name string) (*flaw.Flaw, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/verdict"
+	"handoff/scenarios"
 	"handoff/sim/explore"
 	"handoff/sim/flaw"
 )
@@ -81,7 +82,7 @@ func (a *app) inconclusive(sc *verdict.Scenario, t explore.Target) {
 	for _, why := range sc.Why {
 		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
 	}
-	if sc.Seeds > 0 {
+	if sc.Seeds > 0 && sc.World != string(scenarios.Live) { // a live run can't be replayed
 		flag := ""
 		if sc.Flaw != "" {
 			flag = " --flaw " + sc.Flaw
