@@ -153,9 +153,11 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := l.Accept()
+	conn, err := accept(l)
 	if err != nil {
-		t.Fatal(err)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("the daemon did not connect: %v\n%s", err, &stderr)
 	}
 	defer conn.Close()
 	began := time.Now()
@@ -163,4 +165,12 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Wait(); err != nil || time.Since(began) > 4*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), &stderr)
 	}
+}
+
+// accept waits for a daemon, which may have ended instead.
+func accept(l net.Listener) (net.Conn, error) {
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return nil, err
+	}
+	return l.Accept()
 }

@@ -84,9 +84,11 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := l.Accept()
+	conn, err := accept(l)
 	if err != nil {
-		t.Fatal(err)
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("the daemon did not connect: %v\n%s", err, &stderr)
 	}
 	defer conn.Close()
 	began := time.Now()
@@ -137,4 +139,12 @@ func TestHealthIsWhatTheHeartbeatsSay(t *testing.T) {
 	time.Sleep(60 * time.Millisecond)
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	expect("a lease without a heartbeat", "lease")
+}
+
+// accept waits for a daemon, which may have ended instead.
+func accept(l net.Listener) (net.Conn, error) {
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return nil, err
+	}
+	return l.Accept()
 }
