@@ -155,6 +155,9 @@ func newCell(n int) *cell {
 	return &cell{name: fmt.Sprint("cell", n), ctx: context.Background(), seen: make(map[execution.ID]execution.Execution), beat: 1}
 }
 
+// keyed is the action of which clients create one execution, under a key of the same name.
+func (c *cell) keyed() string { return c.name + "-keyed" }
+
 func (c *cell) runtime(n int) string { return fmt.Sprint(c.name, "-", n) }
 
 // prepare makes the cell in a store: one execution is dispatched and one requested.
@@ -168,6 +171,10 @@ func (c *cell) prepare(s store.Store) error {
 		return err
 	}
 	if err := s.SetLifecycle(c.ctx, c.worker, execution.Active); err != nil {
+		return err
+	}
+	one := execution.Action{Ref: c.keyed(), Runtime: c.keyed(), Entrypoint: "e"}
+	if err := s.PutActions(c.ctx, []execution.Action{one}); err != nil {
 		return err
 	}
 	for n := range 2 {
@@ -250,9 +257,9 @@ func (c *cell) outcome(o store.Outcome) string {
 
 // row shows a row without what stands in it for good.
 func (c *cell) row(e *execution.Execution) string {
-	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v",
+	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v cancel requested %v",
 		e.ID, e.Epoch, e.Status, e.Worker, e.Incarnation, e.Dispatches, e.Avoid, e.FailureReason, e.ClaimBeat,
-		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero())
+		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero(), !e.CancelRequestedAt.IsZero())
 }
 
 // specification is the model as porcupine asks it.
@@ -297,7 +304,8 @@ func (r row) open(answer string) bool {
 // so it does not matter which process registered last.
 func (c *cell) everything(s store.Store) string {
 	rows, err := s.Executions(c.ctx, c.ids)
-	all := []string{failed(err), c.workers(s)}
+	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyed(), Limit: 9})
+	all := []string{failed(err), c.workers(s), fmt.Sprint(len(created), " under the key")}
 	for i := range rows {
 		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
 	}
@@ -309,8 +317,8 @@ func (c *cell) workers(s store.Store) string {
 	rows, err := s.Workers(c.ctx)
 	for i := range rows {
 		if w := &rows[i]; w.Name == c.name {
-			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d",
-				w.Incarnation == c.worker.Incarnation, w.Lifecycle, w.Beat, w.ConsumerAlive, w.LeaseOverFor, w.Load))
+			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d cordoned %v",
+				w.Incarnation == c.worker.Incarnation, w.Lifecycle, w.Beat, w.ConsumerAlive, w.LeaseOverFor, w.Load, w.Cordoned))
 		}
 	}
 	return c.answer(err)

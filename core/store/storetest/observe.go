@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,10 +144,10 @@ func (p *player) row(e *execution.Execution) string {
 	}
 	m := p.moment
 	return fmt.Sprintf("%s %v epoch %d %+v parameters %q worker %s %s dispatches %d avoid %s deadlines %s %s result {%q %q %v %q} %v"+
-		" original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s",
+		" parent %s awaits %v cancel requested %s canceling %s original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s",
 		p.id(e.ID), e.Status, e.Epoch, e.Action, e.Parameters, p.worker(e.Worker), p.incarnation(e.Incarnation), e.Dispatches, p.worker(e.Avoid),
 		m(e.DispatchDeadline), m(e.RunDeadline), e.Result.Error, e.Result.Message, e.Result.FailedBy, e.Result.Output, e.FailureReason,
-		p.id(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
+		p.id(e.Parent), e.AwaitsParent, m(e.CancelRequestedAt), m(e.CancelingAt), p.id(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
 		m(e.SchedulingAt), e.SchedulingBy, m(e.SchedulingExpiresAt), m(e.ScheduledAt), m(e.PublishedAt), m(e.StartedAt), e.ClaimBeat,
 		m(e.Ended), m(e.OrchestratedAt))
 }
@@ -157,6 +158,16 @@ func (p *player) outcome(o store.Outcome) string {
 		return fmt.Sprint("applied ", o.Applied, ", no row")
 	}
 	return fmt.Sprint("applied ", o.Applied, ": ", p.row(&o.Row))
+}
+
+// listed shows rows that come in no order.
+func (p *player) listed(ids []execution.ID) string {
+	var all []string
+	for _, id := range ids {
+		all = append(all, p.id(id))
+	}
+	slices.Sort(all)
+	return fmt.Sprint(all)
 }
 
 func (p *player) keys(rows []execution.Execution) string {
@@ -188,8 +199,8 @@ func (p *player) survey() {
 	}
 	for i := range p.workers {
 		w := &p.workers[i]
-		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d over for %v load %d",
-			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, w.LeaseOverFor, w.Load))
+		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d over for %v load %d queued %d cordoned %v %q",
+			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason))
 	}
 	if p.Kept != nil {
 		letters, refused := p.Kept()

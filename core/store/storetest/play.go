@@ -77,7 +77,7 @@ func (p *player) create(items []store.NewExecution) {
 	p.saw("Create: %s", failed(err))
 	for _, c := range created {
 		p.learn(c.ID)
-		p.saw("  %s existed %v unknown action %v", p.id(c.ID), c.Existed, c.UnknownAction)
+		p.saw("  %s existed %v unknown action %v, parent %v", p.id(c.ID), c.Existed, c.UnknownAction, c.UnknownParent)
 	}
 }
 
@@ -175,7 +175,7 @@ type leading struct {
 func (p *player) lead(c command) command {
 	to := map[op]leading{
 		opOrchestrate:        {[]execution.Status{execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled}, opFinish},
-		opFinish:             {[]execution.Status{execution.Running}, opClaim},
+		opFinish:             {[]execution.Status{execution.Running, execution.Canceling}, opClaim},
 		opReclaim:            {[]execution.Status{execution.Scheduled, execution.Running}, opClaim},
 		opClaim:              {[]execution.Status{execution.Scheduled}, opDispatch},
 		opDispatch:           {[]execution.Status{execution.Scheduling}, opClaimForScheduling},
@@ -212,9 +212,11 @@ func (p *player) do(c command) {
 		})
 		p.saw("StoreDeadLetter: %s", failed(err))
 	case opFind:
-		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unorchestrated) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
+		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unanswered) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
 		rows, err := p.Store.Find(p.ctx, f)
 		p.saw("Find %d of age %v, at most %d: %s [%s]", f.Ground, f.Age, f.Limit, failed(err), p.keys(rows))
+	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon:
+		p.asUser(c)
 	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate:
 		p.asExecutor(c)
 	default:
@@ -231,6 +233,10 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 		if len(c.items) == 1 {
 			e.ActionRef = pick(it.row, "shell.echo", "python.run", "node.run", "no.such", "no\x00")
 			e.Parameters = document(it.a)
+		}
+		if len(c.items) == 1 && it.twist < 6 {
+			key, _ := p.about(item{row: it.worker, twist: it.twist})
+			e.Parent = key.ID
 		}
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
@@ -257,6 +263,7 @@ func (p *player) putActions(c command) {
 		a.MaxRetries = pick(it.a, 3, 0, -1)
 		a.Timeout = pick(it.b, time.Second, 0, 1500*time.Millisecond, -time.Second)
 		a.DispatchTimeout = pick(it.worker, 0, 7*time.Second, -time.Second)
+		a.Concurrency = pick(it.twist, 1, 2, 0, 3, 0, 1, 2, -1)
 		actions = append(actions, a)
 	}
 	p.saw("PutActions: %s", failed(p.Store.PutActions(p.ctx, actions)))

@@ -102,8 +102,8 @@ type claims struct {
 func (p *player) reclaim(c command) {
 	grounds := []claims{
 		{store.DeadLettered, []execution.Status{execution.Scheduled}},
-		{store.OwnerGone, []execution.Status{execution.Running, execution.Scheduled}},
-		{store.Overrun, []execution.Status{execution.Running}},
+		{store.OwnerGone, []execution.Status{execution.Running, execution.Canceling, execution.Scheduled}},
+		{store.Overrun, []execution.Status{execution.Running, execution.Canceling}},
 		{store.ClaimExpired, []execution.Status{execution.Scheduling}},
 		{store.Unclaimed, []execution.Status{execution.Scheduled}},
 		{store.Unpublished, []execution.Status{execution.Scheduled}},
@@ -135,10 +135,10 @@ func (p *player) reclaim(c command) {
 func (p *player) orchestrate(c command) {
 	var os []store.Orchestration
 	for i, it := range c.items {
-		key, e := p.about(it, execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned)
+		key, e := p.about(it, execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled)
 		o := store.Orchestration{ID: key.ID}
 		if it.a%3 != 0 {
-			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1, 2), Reason: reason(it.a), Delay: delay(it.worker, i)}
+			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1), Reason: reason(it.a), Delay: delay(it.worker, i)}
 		}
 		os = append(os, o)
 	}
@@ -146,6 +146,6 @@ func (p *player) orchestrate(c command) {
 	p.saw("Orchestrate: %s", failed(err))
 	for i, o := range done {
 		p.learn(o.Retry)
-		p.saw("  %s retry %+v: applied %v, %s", p.id(os[i].ID), os[i].Retry, o.Applied, p.id(o.Retry))
+		p.saw("  %s retry %+v: applied %v, %s, started %s, skipped %s", p.id(os[i].ID), os[i].Retry, o.Applied, p.id(o.Retry), p.listed(o.Started), p.listed(o.Skipped))
 	}
 }

@@ -76,7 +76,7 @@ func (p *player) heartbeat(c command) {
 		Lease: pick(c.items[0].a, Lease, Lease, 30*time.Second, -time.Second, 1500*time.Nanosecond),
 	}
 	for i := range p.rows {
-		if e := &p.rows[i]; e.Incarnation == w.Incarnation && e.Status == execution.Running && (c.items[0].row+i)%4 != 3 {
+		if e := &p.rows[i]; e.Incarnation == w.Incarnation && e.Status.Claimed() && (c.items[0].row+i)%4 != 3 {
 			b.Held = append(b.Held, e.Key())
 		}
 	}
@@ -87,8 +87,9 @@ func (p *player) heartbeat(c command) {
 	reply, err := p.Store.Heartbeat(p.ctx, b)
 	p.saw("Heartbeat %d of %s, lease %v, consumes %v: %s", b.Number, p.incarnation(w.Incarnation), b.Lease, b.ConsumerAlive, failed(err))
 	for _, key := range b.Held {
-		p.saw("  holds %s, lost %v", p.key(key), slices.Contains(reply.Lost, key))
+		p.saw("  holds %s, lost %v, to be ended %v", p.key(key), slices.Contains(reply.Lost, key), slices.Contains(reply.Cancel, key))
 	}
+	p.saw("  to drain %v", reply.Drain)
 	for _, key := range reply.Lost {
 		p.saw("  lost %s", p.key(key))
 	}
@@ -98,7 +99,7 @@ func (p *player) finish(c command) {
 	var fs []store.Finish
 	var w store.WorkerKey
 	for _, it := range c.items {
-		key, e := p.about(it, execution.Running)
+		key, e := p.about(it, execution.Running, execution.Canceling)
 		if w.Incarnation == 0 {
 			w = owner(&e)
 		}
