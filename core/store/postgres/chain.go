@@ -117,6 +117,7 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 	created := make([]store.Created, len(items))
 	var plain []store.NewExecution
 	var places []int
+	var wrong []error
 	applied := false
 	fail := func(err error) ([]store.Created, error) {
 		if applied && store.Retriable(err) {
@@ -133,19 +134,21 @@ func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) 
 			created[i], err = s.createChild(ctx, tx, items[i])
 			return err
 		})
-		if err != nil {
+		if err != nil && store.Retriable(err) {
 			return fail(err)
 		}
-		applied = true
+		// What is wrong in one item is its own error, beside the answers of the others.
+		wrong = append(wrong, err)
+		applied = applied || err == nil
 	}
 	made, err := s.creates.do(ctx, "creating executions", plain)
-	if err != nil {
+	if err != nil && store.Retriable(err) {
 		return fail(err)
 	}
-	for n, i := range places {
+	for n, i := range places[:len(made)] {
 		created[i] = made[n]
 	}
-	return created, nil
+	return created, errors.Join(append(wrong, err)...)
 }
 
 func (s *Store) createChild(ctx context.Context, tx pgx.Tx, item store.NewExecution) (store.Created, error) {
