@@ -22,7 +22,7 @@ func lifecycleNamed(name string) execution.Lifecycle {
 
 // Each runtime is a walk along its part of one index. Runtimes that nobody named are found by
 // skipping through that index from one to the next. The limit on those rows has no order above it,
-// so it stops the walk, and no row is locked that is not taken. The locks are the guard: what is locked
+// so it stops the walk, and hardly a row is locked that is not taken. The locks are the guard: what is locked
 // here is requested until the end of the statement. Saying so again in the update would offer it the
 // index of requested rows, to be read from end to end.
 //
@@ -93,13 +93,13 @@ named as materialized (
      ) e
 ),
 others as materialized (
-    select $6::bigint + 1 + row_number() over () as n, e.id, e.due_at
+    select $6::bigint + 1 + row_number() over (order by e.runtime, e.due_at, e.id) as n, e.id, e.due_at
       from (
         select * from (
-            select r.id, r.due_at
+            select r.id, r.due_at, r.runtime
               from waiting w
              cross join lateral (
-                select x.id, x.due_at from execution x
+                select x.id, x.due_at, x.runtime from execution x
                  where x.status = 'requested' and x.concurrency is null and x.runtime = w.runtime and x.due_at <= (select now from clock)
                  order by x.due_at, x.id
                  limit $6::bigint
@@ -109,7 +109,8 @@ others as materialized (
              limit $6::bigint
         ) unlimited
         union all
-        select l.id, l.due_at from limited l where l.runtime <> all ($4::text[])
+        select l.id, l.due_at, l.runtime from limited l where l.runtime <> all ($4::text[])
+         order by runtime, due_at, id
         limit $6::bigint
       ) e
 ),
