@@ -93,7 +93,7 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
 				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
 				retries = append(retries, int32(a.MaxRetries))
-				concurrency = append(concurrency, positive(a.Concurrency))
+				concurrency = append(concurrency, countOrNull(a.Concurrency))
 			}
 			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency)
 		},

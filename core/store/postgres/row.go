@@ -259,8 +259,9 @@ func jsonOrNull(raw json.RawMessage) *string {
 
 func reasonOrNull(r execution.Reason) *string { return orNull(r.String()) }
 
-func positive(n int) *int32 {
-	if n <= 0 {
+// countOrNull leaves it to the table to refuse a negative number.
+func countOrNull(n int) *int32 {
+	if n == 0 {
 		return nil
 	}
 	p := int32(n)
