@@ -44,6 +44,13 @@ func orderCases() []Case {
 			shell, node := b.create("shell.echo", 1)[0], b.create("node.run", 1)[0]
 			b.expect("the order", b.claimedFor(2), list(node, shell))
 		}},
+		{"others come in that order with a limit of concurrency as without", func(b *bench) {
+			b.limited(1)
+			shell, node, python := b.create("shell.echo", 1)[0], b.create("node.run", 1)[0], b.create("python.run", 1)[0]
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{{Ref: "b.limited", Runtime: "b", Entrypoint: "e", Timeout: RunTimeout, Concurrency: 1}}))
+			limited := b.create("b.limited", 1)[0]
+			b.expect("the order", b.claimedFor(4), list(limited, node, python, shell))
+		}},
 		{"a runtime that is demanded twice is served once, where it stands first, with both limits", func(b *bench) {
 			shell, python := b.create("shell.echo", 3), b.create("python.run", 1)
 			got := b.claimedFor(0, store.Demand{Runtime: "shell", Limit: 1}, store.Demand{Runtime: "python", Limit: 1}, store.Demand{Runtime: "shell", Limit: 1})
@@ -158,14 +165,17 @@ func wrongCases() []Case {
 			b.expect("an error", failed(err), "the request was wrong")
 			b.expect("created", fmt.Sprint(created[0].ID, created[1].ID != 0, created[2].ID, created[3].ID), "0 true 0 0")
 		}},
-		{"an action with a negative timeout or number of retries is an error of that action", func(b *bench) {
+		{"an action with a negative timeout, number of retries or limit of concurrency is an error of that action", func(b *bench) {
 			err := b.Store.PutActions(b.ctx, []execution.Action{
-				{Ref: "a", Runtime: "shell", Timeout: -time.Second}, {Ref: "b", Runtime: "shell", MaxRetries: -1}, {Ref: "c", Runtime: "shell"},
+				{Ref: "a", Runtime: "shell", Timeout: -time.Second},
+				{Ref: "b", Runtime: "shell", MaxRetries: -1},
+				{Ref: "c", Runtime: "shell"},
+				{Ref: "d", Runtime: "shell", Concurrency: -1},
 			})
 			b.expect("an error", failed(err), "the request was wrong")
-			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "b"}, {ActionRef: "c"}})
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "b"}, {ActionRef: "c"}, {ActionRef: "d"}})
 			b.must(err)
-			b.expect("unknown", fmt.Sprint(created[0].UnknownAction, created[1].UnknownAction, created[2].UnknownAction), "true true false")
+			b.expect("unknown", fmt.Sprint(created[0].UnknownAction, created[1].UnknownAction, created[2].UnknownAction, created[3].UnknownAction), "true true false true")
 		}},
 		{"a worker of a negative capacity is an error", func(b *bench) {
 			_, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: -1, Lease: Lease})
