@@ -7,9 +7,14 @@ import (
 	"time"
 )
 
-// batcher puts calls of one kind that are made at the same time together into one statement. A call
-// that finds nothing under way is made at once, alone. While a batch is under way the next one
-// gathers; it leaves when the first is back, when it is full, or when it has waited its time.
+// batcher puts calls of one kind that are made at the same time together into one statement, as group commit
+// does. A call that finds nothing under way is made at once, alone. While a batch is under way the next one
+// gathers; it leaves when the first is back or when it is full. Rows that come one by one, each within a
+// moment of the last, would otherwise make statements of a few rows each, and a statement costs far more than
+// a row: so after a batch of several the next one holds back for a moment, to be one of several again.
+//
+// A batch that stands long behind another goes past it: the one before it may wait for the lock of a row
+// that is none of its own.
 //
 // A batch belongs to no caller: it goes on when one of them gives up. Who gives up before its batch
 // has left knows that nothing was applied, and after that does not know.
@@ -17,14 +22,17 @@ type batcher[Q, R any] struct {
 	run     func(ctx context.Context, items []Q) ([]R, []error)
 	limit   int
 	wait    time.Duration
+	patient time.Duration
 	flights int
 
 	mu     sync.Mutex
 	queue  []*call[Q, R]
 	rows   int
 	flying int
-	// ripe says that the queue has waited its time; timer is what will make it so.
-	ripe  bool
+	// crowded says that the last batch was one of several calls.
+	crowded bool
+	// since is when the first call of the queue came; timer launches what has waited its time.
+	since time.Time
 	timer *time.Timer
 }
 
@@ -38,7 +46,7 @@ type call[Q, R any] struct {
 }
 
 func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []error)) *batcher[Q, R] {
-	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, flights: inFlight}
+	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patient: o.BatchPatience, flights: inFlight}
 }
 
 // do makes one call.
@@ -51,6 +59,9 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 	}
 	c := &call[Q, R]{items: items, done: make(chan struct{})}
 	b.mu.Lock()
+	if len(b.queue) == 0 {
+		b.since = time.Now()
+	}
 	b.queue = append(b.queue, c)
 	b.rows += len(items)
 	b.launch()
@@ -77,14 +88,28 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 
 // launch sends off what may leave. The lock is held.
 func (b *batcher[Q, R]) launch() {
-	for len(b.queue) > 0 && b.flying < b.flights && (b.flying == 0 || b.ripe || b.rows >= b.limit) {
+	for len(b.queue) > 0 && b.flying < b.flights {
+		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
+			if b.timer == nil {
+				b.timer = time.AfterFunc(left, b.ripen)
+			}
+			return
+		}
 		batch := b.take()
 		b.flying++
 		go b.fly(batch)
 	}
-	if len(b.queue) > 0 && b.timer == nil && !b.ripe {
-		b.timer = time.AfterFunc(b.wait, b.ripen)
+}
+
+// holdBack is how long the queue may gather before it leaves.
+func (b *batcher[Q, R]) holdBack() time.Duration {
+	switch {
+	case b.flying > 0:
+		return b.patient
+	case b.crowded:
+		return b.wait
 	}
+	return 0
 }
 
 // take removes one batch from the queue. A call that is larger than a batch makes one alone.
@@ -98,19 +123,24 @@ func (b *batcher[Q, R]) take() []*call[Q, R] {
 	batch := slices.Clone(b.queue[:n])
 	b.queue = slices.Delete(b.queue, 0, n)
 	b.rows -= rows
-	b.ripe = false
+	b.crowded = n > 1
+	b.since = time.Now()
+	b.disarm()
+	return batch
+}
+
+func (b *batcher[Q, R]) disarm() {
 	if b.timer != nil {
 		b.timer.Stop()
 		b.timer = nil
 	}
-	return batch
 }
 
+// ripen may come when the queue has left meanwhile, and another has come: launch looks again.
 func (b *batcher[Q, R]) ripen() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.timer = nil
-	b.ripe = true
+	b.disarm()
 	b.launch()
 }
 
@@ -134,5 +164,6 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
 		at = end
 	}
 	b.flying--
+	b.disarm()
 	b.launch()
 }

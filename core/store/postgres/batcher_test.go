@@ -60,7 +60,7 @@ func until(t *testing.T, what string, ok func() bool) {
 // its own answer, and one's error is not another's.
 func TestBatcherGathers(t *testing.T) {
 	g := newGate()
-	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Hour}, g.run)
+	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
 	call := func(items ...int) {
 		wg.Go(func() {
@@ -88,11 +88,12 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch leaves beside the one under way, a ripe one too, and a call larger than a batch goes alone.
+// A full batch leaves beside the one under way, one that has been patient too, and a call larger than a batch
+// goes alone.
 func TestBatcherLeaves(t *testing.T) {
 	for name, o := range map[string]Options{
-		"when full": {BatchRows: 3, BatchWait: time.Hour},
-		"when ripe": {BatchRows: 100, BatchWait: time.Millisecond},
+		"when full":               {BatchRows: 3, BatchPatience: time.Hour},
+		"when it has waited long": {BatchRows: 100, BatchPatience: time.Millisecond},
 	} {
 		g := newGate()
 		b := newBatcher(o, g.run)
@@ -113,16 +114,50 @@ func TestBatcherLeaves(t *testing.T) {
 	}
 	g := newGate()
 	close(g.let)
-	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour}, g.run)
+	b := newBatcher(Options{BatchRows: 3, BatchPatience: time.Hour}, g.run)
 	if results, err := b.do(t.Context(), "doubling", []int{1, 2, 3, 4, 5}); err != nil || len(results) != 5 {
 		t.Errorf("%v, %v", results, err)
+	}
+}
+
+// After a batch of several, the next call waits a moment for company; after a batch of one it does not.
+func TestBatcherHoldsBack(t *testing.T) {
+	g := newGate()
+	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
+	var wg sync.WaitGroup
+	call := func(n int) { wg.Go(func() { _, _ = b.do(t.Context(), "doubling", []int{n}) }) }
+	landed := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.flying == 0 }
+	call(1)
+	<-g.entered
+	g.let <- struct{}{}
+	until(t, "the first batch's return", landed)
+	call(2)
+	<-g.entered
+	call(3)
+	call(4)
+	until(t, "a queue of 2", func() bool { return b.waiting() == 2 })
+	call(5)
+	<-g.entered
+	close(g.let)
+	until(t, "the return of all", landed)
+	call(6)
+	call(7)
+	until(t, "a queue of 2", func() bool { return b.waiting() == 2 })
+	call(8)
+	wg.Wait()
+	var sizes []int
+	for _, batch := range g.batches {
+		sizes = append(sizes, len(batch))
+	}
+	if !slices.Equal(sizes, []int{1, 1, 3, 3}) {
+		t.Errorf("batches: %v", g.batches)
 	}
 }
 
 // Who gives up before the batch has left knows that nothing was applied; after that nobody knows.
 func TestBatcherGivingUp(t *testing.T) {
 	g := newGate()
-	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Hour}, g.run)
+	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
 	first, cancelFirst := context.WithCancel(t.Context())
 	second, cancelSecond := context.WithCancel(t.Context())
 	errs := make(chan error)
@@ -151,7 +186,7 @@ func TestBatcherGivingUp(t *testing.T) {
 }
 
 func TestBatcherUnderLoad(t *testing.T) {
-	b := newBatcher(Options{BatchRows: 50, BatchWait: 100 * time.Microsecond}, func(_ context.Context, items []int) ([]int, []error) {
+	b := newBatcher(Options{BatchRows: 50, BatchWait: 100 * time.Microsecond, BatchPatience: 200 * time.Microsecond}, func(_ context.Context, items []int) ([]int, []error) {
 		if len(items) > 50 {
 			t.Errorf("a batch of %d", len(items))
 		}

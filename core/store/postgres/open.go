@@ -36,6 +36,9 @@ type Options struct {
 	// and a millisecond if 0.
 	BatchRows int
 	BatchWait time.Duration
+	// BatchPatience is how long a batch waits for the one before it to come back; 0 means 25 ms, a few times
+	// what a statement takes.
+	BatchPatience time.Duration
 
 	// Now replaces the database's clock where it returns true. It is for tests; nil in production.
 	Now func() (time.Time, bool)
@@ -49,6 +52,7 @@ func (o Options) withDefaults() Options {
 	fill(&o.IdleInTransactionTimeout, 5*time.Second)
 	fill(&o.BatchRows, 100)
 	fill(&o.BatchWait, time.Millisecond)
+	fill(&o.BatchPatience, 25*time.Millisecond)
 	return o
 }
 
