@@ -258,6 +258,7 @@ type Finding struct {
 
 // Reclaim takes one epoch of one row back.
 type Reclaim struct {
+	// Key is one that was read: of an epoch that was committed before the call.
 	Key    execution.Key
 	Ground Ground
 	// Age is the Finding's, where the ground has one: it is judged again in the guard.

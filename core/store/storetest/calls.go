@@ -12,7 +12,7 @@ import (
 
 // calls are what clients of a concurrent history do, each by its name.
 func (c *cell) calls(r *rand.Rand) []call {
-	return slices.Concat(c.executorCalls(r), c.workerCalls(r), c.endings(r))
+	return slices.Concat(c.executorCalls(r), c.workerCalls(r), c.endings(r), c.userCalls(r))
 }
 
 // draw draws one call, its arguments fixed, so that the model can be asked the same.
@@ -129,10 +129,41 @@ func (c *cell) current() []execution.Key {
 	return keys
 }
 
+func (c *cell) userCalls(r *rand.Rand) []call {
+	id, on := c.ids[r.IntN(len(c.ids))], r.IntN(3) == 0
+	return []call{step("Cancel", func(s store.Store) string {
+		answers, err := s.Cancel(c.ctx, []execution.ID{id})
+		var all []string
+		for _, a := range answers {
+			if a.Row.ID != id {
+				// A retry's number is another one in the model.
+				all = append(all, fmt.Sprint(a.Applied, " ", a.Row.Status, " from ", a.From))
+				continue
+			}
+			all = append(all, fmt.Sprint(c.outcome(a.Outcome), " from ", a.From))
+		}
+		return c.answer(err, all...)
+	}), step("Create", func(s store.Store) string {
+		created, err := s.Create(c.ctx, []store.NewExecution{{ActionRef: c.keyed(), IdempotencyKey: c.keyed()}})
+		var all []string
+		for _, one := range created {
+			all = append(all, fmt.Sprint("existed ", one.Existed))
+		}
+		return c.answer(err, all...)
+	}), step(fmt.Sprint("SetCordon ", on), func(s store.Store) string {
+		found, err := s.SetCordon(c.ctx, store.Cordon{Worker: c.worker.ID, On: on})
+		return c.answer(err, fmt.Sprint(found))
+	})}
+}
+
 func (c *cell) endings(r *rand.Rand) []call {
 	keys, fail := c.keys(r), r.IntN(4) == 0
 	c.mu.Lock()
 	beat := c.beat
+	read := slices.Clone(keys)
+	for i := range read {
+		read[i].Epoch = min(read[i].Epoch, c.seen[read[i].ID].Epoch)
+	}
 	c.mu.Unlock()
 	ground := []store.Ground{store.DeadLettered, store.OwnerGone, store.ClaimExpired, store.Unclaimed}[r.IntN(4)]
 	to := []execution.Status{execution.Completed, execution.Failed}[r.IntN(2)]
@@ -142,7 +173,7 @@ func (c *cell) endings(r *rand.Rand) []call {
 	}), func(s store.Store, fs []store.Finish) ([]string, error) {
 		return c.outcomes(s.Finish(c.ctx, c.worker, fs))
 	})
-	reclaim := perRow(c, "Reclaim", asked(keys, func(key execution.Key) store.Reclaim {
+	reclaim := perRow(c, "Reclaim", asked(read, func(key execution.Key) store.Reclaim {
 		return takeBack(key, ground, fail)
 	}), func(s store.Store, rs []store.Reclaim) ([]string, error) {
 		return c.outcomes(s.Reclaim(c.ctx, rs))

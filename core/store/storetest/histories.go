@@ -77,7 +77,7 @@ func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, s
 		calls += len(c.history)
 		switch porcupine.CheckOperationsTimeout(c.specification(model), c.history, judgeFor) {
 		case porcupine.Illegal:
-			return c.String(), calls
+			return c.unexplained(model), calls
 		case porcupine.Unknown:
 			t.Errorf("a history of %d calls could not be judged within %v", len(c.history), judgeFor)
 		}
@@ -309,6 +309,14 @@ func (c *cell) everything(s store.Store) string {
 	for i := range rows {
 		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
 	}
+	for _, id := range c.ids {
+		// Whether a row was retried, and what became of the retry, is asked by who cancels it.
+		chain, err := s.Chain(c.ctx, id)
+		all = append(all, failed(err))
+		for i := 1; i < len(chain); i++ {
+			all = append(all, fmt.Sprint("retried as ", chain[i].RetryCount, " ", chain[i].Status, " ", !chain[i].OrchestratedAt.IsZero()))
+		}
+	}
 	return strings.Join(all, "\n")
 }
 
@@ -324,13 +332,38 @@ func (c *cell) workers(s store.Store) string {
 	return c.answer(err)
 }
 
-// String shows the history.
-func (c *cell) String() string {
-	slices.SortStableFunc(c.history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
+// unexplained shows the history, which of its calls could be put in an order at most, and how the model
+// answers each of the others after those.
+func (c *cell) unexplained(model State) string {
+	spec := c.specification(model)
+	_, info := porcupine.CheckOperationsVerbose(spec, c.history, judgeFor)
+	var longest []int
+	for _, partial := range info.PartialLinearizations()[0] {
+		if len(partial) > len(longest) {
+			longest = partial
+		}
+	}
+	place, last := make(map[int]int), model.Clone()
+	for n, at := range longest {
+		place[at] = n + 1
+		if r := c.history[at].Input.(row); c.history[at].Output != nothing {
+			r.do(last.Store, r.n, r.n+1)
+		}
+	}
+	order := make([]int, len(c.history))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(c.history[a].Call - c.history[b].Call) })
 	var b strings.Builder
-	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation:", c.name, c.ids)
-	for _, o := range c.history {
-		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, o.Input.(row).name, o.Output)
+	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation. The longest order of its calls ends with\n%s", c.name, c.ids, c.everything(last.Store))
+	for _, at := range order {
+		o := c.history[at]
+		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d, %3d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, place[at], o.Input.(row).name, o.Output)
+		if place[at] == 0 {
+			r := o.Input.(row)
+			fmt.Fprintf(&b, "\n    the model: %s", r.do(last.Clone().Store, r.n, r.n+1)[0])
+		}
 	}
 	return b.String()
 }
