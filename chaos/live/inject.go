@@ -45,7 +45,7 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 }
 
 // eachWay calls f for every way of every link that the fault is about.
-func (x *injection) eachWay(f func(l *wire.Link, way wire.Direction)) {
+func (x *injection) eachWay(f func(l link, way wire.Direction)) {
 	for _, p := range x.targets {
 		for _, server := range x.fault.From {
 			l := p.links[server]
@@ -70,7 +70,7 @@ func (x *injection) eachWay(f func(l *wire.Link, way wire.Direction)) {
 func (x *injection) affect(e wire.Effect) func() {
 	e.Touch = x.touch
 	var ends []func()
-	x.eachWay(func(l *wire.Link, way wire.Direction) { ends = append(ends, l.Begin(way, e)) })
+	x.eachWay(func(l link, way wire.Direction) { ends = append(ends, l.Begin(way, e)) })
 	return func() {
 		for _, end := range ends {
 			end()

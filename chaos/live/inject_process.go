@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"handoff/chaos/history"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/live/cluster"
 )
 
 func injectCrash(x *injection) (func(), error) {
@@ -118,18 +118,14 @@ func injectTwin(x *injection) (func(), error) {
 	originals := x.targets
 	var twins []*process
 	for _, p := range originals {
-		ports, err := provision.FreePorts(1)
-		if err != nil {
-			return nil, err
-		}
 		if p.alive() {
 			x.touch()
 		}
 		p.mu.Lock()
 		p.superseded = true
 		p.mu.Unlock()
-		twin, err := x.w.makeProcess(fmt.Sprintf("%s twin %d", p.name, x.fault.Index), p.spec, ports[0])
-		if err != nil {
+		twin := &process{w: x.w, name: fmt.Sprintf("%s twin %d", p.name, x.fault.Index), spec: p.spec}
+		if err := x.w.place(twin); err != nil {
 			return nil, err
 		}
 		twin.followWitness()
@@ -157,7 +153,7 @@ func injectPause(x *injection) (func(), error) {
 	// The handles are kept: a process that was restarted meanwhile is another one.
 	type held struct {
 		p       *process
-		process *provision.Process
+		process cluster.Process
 	}
 	var paused []held
 	for _, p := range x.targets {
@@ -167,11 +163,13 @@ func injectPause(x *injection) (func(), error) {
 		x.touch()
 		h := held{p, p.daemon.Process()}
 		h.process.Pause()
+		p.still.Add(1)
 		paused = append(paused, h)
 		x.w.emit(history.Event{Kind: history.ProcessPaused, Process: p.name})
 	}
 	return func() {
 		for _, h := range paused {
+			h.p.still.Add(-1)
 			if h.process.Running() {
 				x.w.emit(history.Event{Kind: history.ProcessResumed, Process: h.p.name})
 				h.process.Resume()

@@ -26,18 +26,18 @@ func (w *world) within() (context.Context, context.CancelFunc) {
 // takeDown closes every way to a server, in the moment in which it goes down, and returns what opens them:
 // not before the harness listens again, because what a server does in the meantime nobody would see.
 func (w *world) takeDown(server string) (up func() error) {
-	each := func(f func(*wire.Link)) {
+	each := func(f func(link)) {
 		var all sync.WaitGroup
 		for _, p := range w.all() {
 			all.Go(func() { f(p.links[server]) })
 		}
 		all.Wait()
 	}
-	each((*wire.Link).Down)
+	each(link.Down)
 	return func() error {
 		var mu sync.Mutex
 		var first error
-		each(func(l *wire.Link) {
+		each(func(l link) {
 			if err := l.Up(); err != nil {
 				mu.Lock()
 				first = err

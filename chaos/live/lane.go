@@ -15,13 +15,16 @@ import (
 	"os"
 	"path/filepath"
 
+	"handoff/chaos/live/compose"
 	"handoff/chaos/live/provision"
 )
 
 // Lane is a pair of servers on which one run follows another.
 type Lane struct {
 	servers *provision.Set
-	// bin is the folder of the daemons.
+	// stack is the project of containers that everything stands in; nil for processes of this machine.
+	stack *compose.Stack
+	// bin is the folder of the daemons, where they are not in containers.
 	bin string
 	// folder holds what the runs need on disk.
 	folder string
@@ -50,6 +53,15 @@ func Open(ctx context.Context, bin string, log io.Writer) (*Lane, error) {
 	return l, nil
 }
 
+// OpenCompose starts the servers of a compose file, and runs the daemons in containers of their own.
+func OpenCompose(ctx context.Context, file string, log io.Writer) (*Lane, error) {
+	stack, err := compose.Open(ctx, file, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Lane{servers: stack.Servers, stack: stack, folder: stack.Servers.Dir()}, nil
+}
+
 // Close takes everything down.
 func (l *Lane) Close() error { return l.servers.Down() }
 
@@ -66,13 +78,4 @@ func through(address, hostPort, application string) (string, error) {
 		u.RawQuery = q.Encode()
 	}
 	return u.String(), nil
-}
-
-// hostPort is where an address leads.
-func hostPort(address string) (string, error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return "", err
-	}
-	return u.Host, nil
 }

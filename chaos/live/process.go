@@ -14,8 +14,6 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/evidence"
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/wire"
 	"handoff/core/config"
 	"handoff/scenarios"
 )
@@ -29,7 +27,7 @@ type process struct {
 	// witness is what the shims of a worker's machine write.
 	witness *evidence.Witness
 	// links are the ways to the servers, by the names that scenarios use.
-	links map[string]*wire.Link
+	links map[string]link
 
 	mu       sync.Mutex
 	stopping bool
@@ -39,6 +37,8 @@ type process struct {
 	// binary is its own copy of the program, empty where no fault takes that from it.
 	binary string
 	sick   bool
+	// still counts the faults that have it stand still.
+	still atomic.Int32
 	// superseded says that another process has taken its name: it ends by itself.
 	superseded bool
 	// ended is called at the next end of the process.
@@ -47,67 +47,62 @@ type process struct {
 
 // makeProcesses makes what the scenario's cluster consists of.
 func (w *world) makeProcesses() error {
-	count := w.scenario.Cluster.Executors + len(w.scenario.Cluster.Workers)
-	ports, err := provision.FreePorts(count)
-	if err != nil {
-		return err
-	}
-	for i, name := range w.scenario.Cluster.ExecutorNames() {
-		if _, err := w.makeProcess(name, nil, ports[i]); err != nil {
-			return err
-		}
+	var all []*process
+	for _, name := range w.scenario.Cluster.ExecutorNames() {
+		all = append(all, &process{w: w, name: name})
 	}
 	for i := range w.scenario.Cluster.Workers {
 		spec := &w.scenario.Cluster.Workers[i]
-		if _, err := w.makeProcess(spec.Name, spec, ports[w.scenario.Cluster.Executors+i]); err != nil {
-			return err
-		}
+		all = append(all, &process{w: w, name: spec.Name, spec: spec})
 	}
-	return nil
+	return w.place(all...)
 }
 
-// makeProcess makes one process. A worker's name in the cluster is its spec's; the process may be called
-// otherwise, as a twin is.
-func (w *world) makeProcess(name string, spec *scenarios.Worker, port int) (*process, error) {
-	p := &process{w: w, name: name, spec: spec, links: make(map[string]*wire.Link)}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	env, err := p.environment()
+// place gives processes their places, links and daemons. A worker's name in the cluster is its spec's; the
+// process may be called otherwise, as a twin is.
+func (w *world) place(all ...*process) error {
+	places, err := w.site.place(all...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var args []string
-	program, file := "executor", strings.ReplaceAll(name, " ", "-")
-	if spec == nil {
-		args = []string{"--name", name, "--listen", address}
-	} else {
-		program = "worker"
-		health, err := p.link(scenarios.Executors, address)
+	for i, p := range all {
+		if err := p.make(places[i]); err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.processes = append(slices.Clone(w.processes), p)
+		w.mu.Unlock()
+	}
+	return w.site.ready()
+}
+
+// make makes what the process consists of, at a place.
+func (p *process) make(at place) error {
+	w := p.w
+	p.links = make(map[string]link)
+	env, err := p.environment(at)
+	if err != nil {
+		return err
+	}
+	args := []string{"--name", p.name, "--listen", at.listen}
+	if p.spec != nil {
+		health, err := p.link(scenarios.Executors, at)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		args = append(args, "--name", spec.Name, "--health-listen", address, "--health-url", "http://"+health.Address+"/healthz",
-			"--runtimes", strings.Join(spec.Runtimes, ","), "--actions-dir", w.folder)
-		witness := filepath.Join(w.folder, "witness-"+file)
+		args = []string{
+			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/healthz",
+			"--runtimes", strings.Join(p.spec.Runtimes, ","), "--actions-dir", w.folder,
+		}
+		witness := filepath.Join(w.folder, "witness-"+p.file())
 		env = append(env, "HANDOFF_WITNESS="+witness)
-		p.witness = evidence.NewWitness(witness, name, w.began)
-	}
-	bin := w.lane.bin
-	if w.options.Flaw != "" {
-		args, bin = append(args, "--flaw", w.options.Flaw), filepath.Join(bin, Flawed)
-	}
-	path := filepath.Join(bin, program)
-	if spec != nil && w.scenario.Strikes(scenarios.Sick, spec.Name) {
-		p.binary = filepath.Join(w.folder, "worker-"+file)
-		if err := copyProgram(path, p.binary); err != nil {
-			return nil, fmt.Errorf("copying the worker's program: %w", err)
+		p.witness = evidence.NewWitness(witness, p.name, w.began)
+		if w.scenario.Strikes(scenarios.Sick, p.spec.Name) {
+			p.binary = filepath.Join(w.folder, "worker-"+p.file())
 		}
-		path = p.binary
 	}
-	p.daemon = cluster.NewDaemon(w.lane.servers, address, provision.Program{Name: w.label + "-" + file, Path: path, Args: args, Env: env})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.processes = append(slices.Clone(w.processes), p)
-	return p, nil
+	p.daemon, err = w.site.daemon(p, at, args, env)
+	return err
 }
 
 // all are the processes so far.
@@ -135,26 +130,18 @@ func (w *world) alive() (n int) {
 }
 
 // environment is what the daemon is started with: its configuration, and servers behind its own links.
-func (p *process) environment() ([]string, error) {
+func (p *process) environment(at place) ([]string, error) {
 	w := p.w
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
+	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
 	for _, server := range []struct{ name, url, variable, application string }{
 		{scenarios.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
 		{scenarios.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
 	} {
-		at, err := hostPort(server.url)
+		address, err := p.link(server.name, at)
 		if err != nil {
 			return nil, err
 		}
-		link, err := p.link(server.name, at)
-		if err != nil {
-			return nil, err
-		}
-		if server.name == scenarios.Broker {
-			w.tamper.watch(link)
-			link.Rewrite(wire.In, func() wire.Rewriter { return wire.Deliveries(p.keepsBack) })
-		}
-		url, err := through(server.url, link.Address, server.application)
+		url, err := through(server.url, address, server.application)
 		if err != nil {
 			return nil, err
 		}
@@ -171,13 +158,13 @@ func (p *process) environment() ([]string, error) {
 	return env, nil
 }
 
-// link makes the process's way to an address, known by the name that scenarios use.
-func (p *process) link(name, address string) (*wire.Link, error) {
-	l, err := p.w.wire.Link(p.w.label+"/"+p.name+"/"+name, address)
+// link makes the process's way to a server, known by the name that scenarios use, and returns its address.
+func (p *process) link(server string, at place) (string, error) {
+	l, address, err := p.w.site.link(p, server, at)
 	if err == nil {
-		p.links[name] = l
+		p.links[server] = l
 	}
-	return l, err
+	return address, err
 }
 
 // process returns a process by name, nil if there is none.
@@ -194,6 +181,9 @@ func (p *process) alive() bool {
 	r := p.daemon.Process()
 	return r != nil && r.Running()
 }
+
+// moves says that the process is alive and does not stand still.
+func (p *process) moves() bool { return p.alive() && p.still.Load() == 0 }
 
 // start starts the process, or starts it again, and returns without waiting for it to be ready.
 func (p *process) start() error {
@@ -217,7 +207,8 @@ func (p *process) start() error {
 }
 
 // over notes how the process ended.
-func (p *process) over(running *provision.Process) {
+func (p *process) over(running cluster.Process) {
+	p.buried()
 	p.mu.Lock()
 	stopping, killing, ended := p.stopping || p.superseded, p.killing, p.ended
 	p.ended = nil
@@ -233,6 +224,13 @@ func (p *process) over(running *provision.Process) {
 	}
 	if ended != nil {
 		ended()
+	}
+}
+
+// buried notes that all that the process had started has ended with it, where that is so.
+func (p *process) buried() {
+	if p.witness != nil && p.w.site.contained() {
+		p.witness.Over(time.Now(), p.w.observe)
 	}
 }
 
@@ -276,6 +274,7 @@ func (w *world) stopDaemons() {
 		if r := p.daemon.Process(); r != nil && r.Running() {
 			r.Resume()
 			r.Kill()
+			p.buried()
 		}
 	}
 	// Their shims end the actions that were left.

@@ -39,6 +39,8 @@ type Plan struct {
 	Lanes int
 	// Bin is the folder of the daemons; those that can be given a flaw stand in its folder flawed.
 	Bin string
+	// Compose is the compose file that everything runs in; empty for processes of this machine.
+	Compose string
 	// Log receives a line for each thing that is done, nil for silence.
 	Log io.Writer
 	// Done is told after every run, by one goroutine at a time.
@@ -72,7 +74,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	for _, t := range p.Targets {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
-			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenarios.Live), Strategy: "real", Profile: t.Profile,
+			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenarios.Live), Strategy: p.strategy(), Profile: t.Profile,
 			Digest: t.Scenario.Digest, Flaw: t.Flaw,
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
@@ -150,12 +152,28 @@ func (x *planned) broke(err error) {
 	}
 }
 
+// strategy is what the report says of how it runs.
+func (p *Plan) strategy() string {
+	if p.Compose != "" {
+		return "containers"
+	}
+	return "real"
+}
+
+// open opens a lane.
+func (p *Plan) open(ctx context.Context) (*Lane, error) {
+	if p.Compose != "" {
+		return OpenCompose(ctx, p.Compose, p.Log)
+	}
+	return Open(ctx, p.Bin, p.Log)
+}
+
 // lane takes jobs until there is none.
 func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	l, err := Open(ctx, x.plan.Bin, x.plan.Log)
+	l, err := x.plan.open(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil

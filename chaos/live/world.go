@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,6 +43,7 @@ type world struct {
 	store *postgres.Store
 	pool  *pgxpool.Pool
 	wire  *wire.Wire
+	site  site
 
 	database   *evidence.Database
 	firehose   *evidence.Firehose
@@ -96,6 +98,10 @@ func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Pro
 		return nil, err
 	}
 	w.tamper.watch(w.client)
+	w.site = machine{w}
+	if l.stack != nil {
+		w.site = &project{w: w, stack: l.stack}
+	}
 	return w, w.makeProcesses()
 }
 
@@ -124,9 +130,13 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-func mustHost(url string) string {
-	host, _ := hostPort(url) // it is the provision package's own
-	return host
+// mustHost is where a server's address leads.
+func mustHost(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "" // it is the provision package's own
+	}
+	return u.Host
 }
 
 // now is the time since the run began.
@@ -229,6 +239,9 @@ func (w *world) close() {
 	w.clients.Wait()
 	if w.tamper != nil {
 		w.tamper.close()
+	}
+	if w.site != nil {
+		w.site.close()
 	}
 	w.wire.Close()
 	if w.noise != nil {

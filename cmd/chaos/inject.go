@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/live/byhand"
+	"handoff/chaos/live/compose"
 )
 
 // composeFile is the system in containers that can be broken by hand.
@@ -75,22 +75,11 @@ func (f injectFlags) system() (*byhand.System, error) {
 		}
 		return &byhand.System{Supervisor: byhand.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
 	case "compose":
-		command, err := composeCommand()
+		tool, err := compose.FindTool()
 		if err != nil {
-			return nil, err
+			return nil, broken("%v", err)
 		}
-		return &byhand.System{Supervisor: byhand.Compose{File: f.file, Command: command}, Toxiproxy: f.toxiproxy}, nil
+		return &byhand.System{Supervisor: byhand.Compose{File: f.file, Tool: tool}, Toxiproxy: f.toxiproxy}, nil
 	}
 	return nil, usage("--target %s: must be up or compose", f.target)
-}
-
-// composeCommand finds docker compose: the plugin, or the program of its first version.
-func composeCommand() ([]string, error) {
-	if exec.Command("docker", "compose", "version").Run() == nil {
-		return []string{"docker", "compose"}, nil
-	}
-	if _, err := exec.LookPath("docker-compose"); err == nil {
-		return []string{"docker-compose"}, nil
-	}
-	return nil, broken("neither `docker compose` nor `docker-compose` is installed")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"handoff/chaos/live"
+	"handoff/chaos/live/compose"
 	"handoff/chaos/live/provision"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
@@ -29,7 +30,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	targets, unable, err := a.expressible(targets, len(args) > 0, f.scale)
+	targets, unable, err := a.expressible(targets, len(args) > 0, f)
 	if err != nil {
 		return err
 	}
@@ -44,14 +45,10 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return broken("finding the daemons beside this binary: %v", err)
+	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Lanes: f.lanes}
+	if err := a.liveGround(ctx, &plan, f); err != nil {
+		return err
 	}
-	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
-		return broken("%v", err)
-	}
-	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Lanes: f.lanes, Bin: filepath.Dir(self)}
 	if f.oneSeed {
 		plan.First, plan.Seeds = f.seed, 1
 	} else if f.seeds == 1 {
@@ -74,7 +71,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	}
 	defer func() { a.agreement(out.Sweep.Agreement) }()
 	a.sweepResult(out, targets, planted, f.out)
-	counts := liveCounts(notes, done.Repeated)
+	counts := liveCounts(notes, done.Repeated, f.target)
 	for _, count := range counts {
 		fmt.Fprintln(a.out, count)
 	}
@@ -92,8 +89,35 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
+// liveGround finds what the plan runs on: this machine, or the compose file.
+func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error {
+	if f.target == targetCompose {
+		if _, err := os.Stat(f.file); err != nil {
+			return usage("--file %s: reading the compose file: %s", f.file, reason(err))
+		}
+		plan.Compose = f.file
+		if err := compose.Prepare(ctx, f.file, a.err); err != nil {
+			return broken("%v", err)
+		}
+		return nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return broken("finding the daemons beside this binary: %v", err)
+	}
+	plan.Bin = filepath.Dir(self)
+	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+		return broken("%v", err)
+	}
+	return nil
+}
+
 // liveCounts says how much was not run and how much was run again, where there is any of it.
-func liveCounts(notes []string, repeated int) (counts []string) {
+func liveCounts(notes []string, repeated int, target string) (counts []string) {
+	where := "in the live world"
+	if target == targetCompose {
+		where = "in containers"
+	}
 	unable := 0
 	for _, note := range notes {
 		if strings.HasPrefix(note, notExpressible) {
@@ -101,7 +125,7 @@ func liveCounts(notes []string, repeated int) (counts []string) {
 		}
 	}
 	if unable > 0 {
-		counts = append(counts, plural(unable, "scenario")+" not expressible in the live world: each is named with the reason")
+		counts = append(counts, plural(unable, "scenario")+" not expressible "+where+": each is named with the reason")
 	}
 	if repeated > 0 {
 		counts = append(counts, plural(repeated, "run")+" repeated because the machine stood still for too long")
@@ -143,14 +167,18 @@ func flawedDaemons() error {
 const notExpressible = "not expressible: "
 
 // expressible leaves out what the live world can't do; what was named is refused.
-func (a *app) expressible(targets []explore.Target, named bool, scale float64) (able []explore.Target, notes []string, err error) {
+func (a *app) expressible(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
+	unable, where := live.Unable, "in the live world"
+	if f.target == targetCompose {
+		unable, where = live.UnableInCompose, "in containers"
+	}
 	for _, t := range targets {
-		why := live.Unable(t.Scenario, t.Profile, scale)
+		why := unable(t.Scenario, t.Profile, f.scale)
 		switch {
 		case why == "":
 			able = append(able, t)
 		case named:
-			return nil, nil, usage("%s is not expressible in the live world: %s", t, why)
+			return nil, nil, usage("%s is not expressible %s: %s", t, where, why)
 		default:
 			notes = append(notes, fmt.Sprintf(notExpressible+"%s: %s", t, why))
 		}
@@ -181,6 +209,9 @@ func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFla
 	out.Sweep.Judge()
 	reproduce := func(name string, t explore.Target, seed uint64) string {
 		command := fmt.Sprintf("bin/chaos run %s --world live --time-scale %v --profile %s --seed %d", name, f.scale, t.Profile, seed)
+		if f.target == targetCompose {
+			command += " --target compose"
+		}
 		if f.flaw != "" {
 			command += " --flaw " + f.flaw
 		}

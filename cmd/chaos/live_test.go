@@ -25,9 +25,46 @@ func TestWhatTheLiveWorldLacks(t *testing.T) {
 	chaos(t, "list", "--faults").wants(t, 0, "simulated world only: its processes and servers share one machine and its clocks")
 }
 
+// deafened is a scenario that processes of this machine can run, and containers can't.
+const deafened = calm + `faults:
+  - {when: {at: 2s}, deaf: shell-1, for: 5s}
+`
+
+// What containers can't do is said before any engine is looked for.
+func TestWhatContainersLack(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "deafened.yaml")
+	if err := os.WriteFile(file, []byte(deafened), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HANDOFF_WITHOUT", "docker")
+	inContainers := []string{"--world", "live", "--target", "compose", "--file", "../../docker-compose.chaos.yaml", "--out", t.TempDir()}
+	with := func(args ...string) []string { return append(append([]string{"run"}, args...), inContainers...) }
+	chaos(t, "lint", file).wants(t, 0, "live world: can run it", "in containers: not expressible: it has no deaf")
+	chaos(t, with(file)...).wants(t, 2, "not expressible in containers: it has no deaf: toxiproxy's container passes bytes")
+	chaos(t, with("corrupt-messages")...).wants(t, 2, "not expressible in containers")
+	chaos(t, with("worker-frozen")...).wants(t, 2, "worker-frozen")
+	chaos(t, with("ttl-race", "--flaw", "unguarded-monitor")...).wants(t, 2, "built without flaws")
+	chaos(t, "run", "ttl-race", "--target", "compose").wants(t, 2, "add --world live")
+	chaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").wants(t, 2, "allowed: processes, compose")
+	chaos(t, "list", "--faults").wants(t, 0, "not with --target compose: toxiproxy's container passes bytes")
+}
+
+// Where containers can't be had, it is said what was looked for and what to do.
+func TestNoContainersToBeHad(t *testing.T) {
+	args := []string{"run", "ttl-race", "--world", "live", "--target", "compose", "--out", t.TempDir(), "--file"}
+	t.Setenv("HANDOFF_WITHOUT", "docker")
+	chaos(t, append(args, "../../docker-compose.chaos.yaml")...).wants(t, 4, "HANDOFF_WITHOUT names docker", "leave --target compose out")
+	t.Setenv("HANDOFF_WITHOUT", "")
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+	chaos(t, append(args, "../../docker-compose.chaos.yaml")...).wants(t, 4,
+		"neither `docker compose` nor `docker-compose` is installed", "a container engine at DOCKER_HOST", "docker info has to answer")
+	chaos(t, append(args, "nowhere.yaml")...).wants(t, 2, "--file nowhere.yaml")
+}
+
 // A sweep counts what it could not run and what it ran again.
 func TestWhatDoesNotCountIsCounted(t *testing.T) {
-	got := liveCounts([]string{"left out: a", notExpressible + "b", notExpressible + "c"}, 1)
+	got := liveCounts([]string{"left out: a", notExpressible + "b", notExpressible + "c"}, 1, targetProcesses)
 	want := []string{
 		"2 scenarios not expressible in the live world: each is named with the reason",
 		"1 run repeated because the machine stood still for too long",
@@ -35,7 +72,7 @@ func TestWhatDoesNotCountIsCounted(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got := liveCounts([]string{"left out: a"}, 0); got != nil {
+	if got := liveCounts([]string{"left out: a"}, 0, targetProcesses); got != nil {
 		t.Errorf("%q, want nothing", got)
 	}
 }

@@ -31,7 +31,14 @@ type runFlags struct {
 	scale                float64
 	lanes                int
 	agree                bool
+	target, file         string
 }
+
+// What a live run can run in: processes of this machine, or the containers of a compose file.
+const (
+	targetProcesses = "processes"
+	targetCompose   = "compose"
+)
 
 func (a *app) runCommand() *cobra.Command {
 	var f runFlags
@@ -61,6 +68,8 @@ history of the first failing seed of everything that failed.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.world, "world", "sim", "the world to run in: sim, or live (real servers and daemons)")
+	flags.StringVar(&f.target, "target", targetProcesses, "live: what it runs in: processes of this machine, or compose (containers)")
+	flags.StringVar(&f.file, "file", composeFile, "live: the compose `FILE` of --target compose")
 	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
 	flags.IntVar(&f.lanes, "lanes", 1, "live: how many runs go on at a time, each on servers of its own")
 	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and put both side by side")
@@ -94,6 +103,12 @@ func (f *runFlags) check() error {
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
 	case f.lanes < 1 || f.lanes > 8:
 		return usage("--lanes %d: must be from 1 to 8", f.lanes)
+	case !slices.Contains([]string{targetProcesses, targetCompose}, f.target):
+		return unknown("target", f.target, []string{targetProcesses, targetCompose})
+	case f.target == targetCompose && f.world != string(scenarios.Live):
+		return usage("--target compose is for the live world: add --world live")
+	case f.target == targetCompose && f.flaw != "":
+		return usage("--flaw %s: the daemons of --target compose are built without flaws; leave it out, and the flaw is planted into processes of this machine", f.flaw)
 	case f.double > 0 && f.world == string(scenarios.Live):
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
 	case f.out == "":

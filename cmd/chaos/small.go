@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/live"
+	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
@@ -31,7 +32,8 @@ func (a *app) lintCommand() *cobra.Command {
 				for _, s := range list {
 					fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
 						s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
-					fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s))
+					fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
+					fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
 				}
 				if err != nil {
 					bad++
@@ -46,11 +48,12 @@ func (a *app) lintCommand() *cobra.Command {
 	}
 }
 
-// liveWorld says whether the live world can run a scenario at the time scale that it uses by default.
-func liveWorld(s *scenarios.Scenario) string {
+// liveWorld says whether the live world can run a scenario at the time scale that it uses by default; unable says
+// what the world or a part of it can't do.
+func liveWorld(s *scenarios.Scenario, unable func(*scenarios.Scenario, config.Profile, float64) string) string {
 	var problems []string
 	for _, p := range s.Profiles {
-		if why := live.Unable(s, p, defaultScale); why != "" && !slices.Contains(problems, why) {
+		if why := unable(s, p, defaultScale); why != "" && !slices.Contains(problems, why) {
 			problems = append(problems, why)
 		}
 	}

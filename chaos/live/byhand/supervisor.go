@@ -7,10 +7,10 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"strings"
 
 	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/compose"
 )
 
 // Control is the supervisor of a running `chaos up`, by the address of its control interface.
@@ -57,15 +57,14 @@ func (c Control) ask(ctx context.Context, method, path string) ([]byte, error) {
 // processes are.
 type Compose struct {
 	File string
-	// Command is how docker compose is called: "docker compose" or, for its first version, "docker-compose".
-	Command []string
+	Tool compose.Tool
 }
 
 var _ Supervisor = Compose{}
 
 // Processes implements Supervisor.
 func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
-	out, err := c.run(ctx, "config", "--services")
+	out, err := c.Tool.Run(ctx, nil, "-f", c.File, "config", "--services")
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +80,7 @@ func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
 
 // Do implements Supervisor.
 func (c Compose) Do(ctx context.Context, process string, act cluster.Act) error {
-	_, err := c.run(ctx, verb(act), process)
+	_, err := c.Tool.Run(ctx, nil, "-f", c.File, verb(act), process)
 	return err
 }
 
@@ -95,13 +94,4 @@ func verb(act cluster.Act) string {
 	default:
 		return string(act)
 	}
-}
-
-func (c Compose) run(ctx context.Context, args ...string) (string, error) {
-	line := append(append(c.Command[1:len(c.Command):len(c.Command)], "-f", c.File), args...)
-	out, err := exec.CommandContext(ctx, c.Command[0], line...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", c.Command[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))
-	}
-	return string(out), nil
 }

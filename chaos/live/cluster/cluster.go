@@ -56,11 +56,29 @@ type Daemon struct {
 	// URL is where it answers HTTP: the API of an executor, the health endpoints of a worker.
 	URL string
 
-	servers *provision.Set
-	program provision.Program
+	launch func() (Process, error)
 
 	mu      sync.Mutex
-	process *provision.Process
+	process Process
+}
+
+// Process is a daemon's program from one start to its end: a process of this machine, or one in a container.
+type Process interface {
+	// Running says that it has not ended.
+	Running() bool
+	// Kill ends it at once and returns when it is gone.
+	Kill()
+	// Terminate asks it to stop and returns at once.
+	Terminate()
+	// Pause makes it stand still, Resume lets it go on.
+	Pause()
+	Resume()
+	// Wait returns nil when it has ended, or ctx's error.
+	Wait(ctx context.Context) error
+	// Ready polls until probe succeeds, and fails with the end of its log if it ends before.
+	Ready(ctx context.Context, probe func(context.Context) error) error
+	// Log is the path of its log file.
+	Log() string
 }
 
 // readyWithin bounds how long a daemon may take to become ready.
@@ -166,7 +184,19 @@ func (c *Cluster) daemon(o Options, name, program, address string, args []string
 
 // NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
 func NewDaemon(servers *provision.Set, address string, program provision.Program) *Daemon {
-	return &Daemon{Name: program.Name, URL: "http://" + address, servers: servers, program: program}
+	return NewSupervised(program.Name, address, func() (Process, error) {
+		p, err := servers.Spawn(program)
+		if err != nil {
+			return nil, fmt.Errorf("%w; build the daemons first: make build", err)
+		}
+		return p, nil
+	})
+}
+
+// NewSupervised returns a daemon that something else starts, in a container for instance, and that answers HTTP
+// at address.
+func NewSupervised(name, address string, launch func() (Process, error)) *Daemon {
+	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
 // environment is what a daemon is started with: where the servers are, and what the caller adds. It is
@@ -233,7 +263,7 @@ func (c *Cluster) Down() error {
 }
 
 // Process is the running process, nil before the first Start.
-func (d *Daemon) Process() *provision.Process {
+func (d *Daemon) Process() Process {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.process
@@ -249,9 +279,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 
 // Launch starts the daemon and returns at once.
 func (d *Daemon) Launch() error {
-	p, err := d.servers.Spawn(d.program)
+	p, err := d.launch()
 	if err != nil {
-		return fmt.Errorf("%w; build the daemons first: make build", err)
+		return err
 	}
 	d.mu.Lock()
 	d.process = p

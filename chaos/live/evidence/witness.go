@@ -57,6 +57,29 @@ func (w *Witness) Alive() (alive int) {
 	return alive
 }
 
+// Over notes that everything that ran has ended at a moment, with the container in which it ran: no shim is left
+// to say so.
+func (w *Witness) Over(at time.Time, take func(*history.Event)) {
+	_ = w.poll(take) // Items reads again and tells
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at = at.Round(0)
+	alive := make(map[execution.Key]bool)
+	for i := range w.items {
+		e := &w.items[i].Event
+		alive[execution.Key{ID: e.Execution, Epoch: e.Epoch}] = e.Kind == history.ActionStarted
+	}
+	for i := range len(w.items) {
+		e := w.items[i].Event
+		if key := (execution.Key{ID: e.Execution, Epoch: e.Epoch}); alive[key] {
+			alive[key] = false
+			e.At, e.Kind, e.To = at.Sub(w.start), history.ActionEnded, execution.Cancelled
+			w.items = append(w.items, Item{Wall: at, Event: e})
+			take(&e)
+		}
+	}
+}
+
 // Follow hands over what is written as it is written, until ctx ends.
 func (w *Witness) Follow(ctx context.Context, take func(*history.Event)) {
 	for ctx.Err() == nil {

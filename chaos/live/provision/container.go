@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,14 +68,31 @@ func (b *boxes) create(ctx context.Context, s containers.Spec) (*containers.Cont
 	if err != nil {
 		return nil, err
 	}
+	b.adopt(c)
+	return c, nil
+}
+
+func (b *boxes) adopt(c *containers.Container) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.made = append(b.made, c)
 	b.guard.watchContainer(c.ID())
-	return c, nil
 }
 
-// close removes every container. It takes its own time limit.
+// remove removes one container.
+func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := c.Remove(ctx); err != nil {
+		return fmt.Errorf("removing a container: %w", err)
+	}
+	b.guard.forgetContainer(c.ID())
+	b.made = slices.DeleteFunc(b.made, func(other *containers.Container) bool { return other == c })
+	return nil
+}
+
+// close removes every container, and whatever else carries the run's label: what docker compose had made when
+// it was interrupted, and networks. It takes its own time limit.
 func (b *boxes) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWithin)
 	defer cancel()
@@ -89,6 +107,9 @@ func (b *boxes) close() error {
 		b.guard.forgetContainer(c.ID())
 	}
 	b.made = nil
+	if _, err := b.engine.Sweep(ctx, func(run string) bool { return run == b.run }); err != nil {
+		errs = append(errs, fmt.Errorf("removing what is left of this run: %w", err))
+	}
 	return errors.Join(append(errs, b.engine.Close())...)
 }
 
@@ -277,9 +298,7 @@ func prepareRabbitBox(ctx context.Context, image string, management bool, b *box
 		admin:  fmt.Sprintf("amqp://handoff:%s@%s", password, loopback(ports[0])),
 		launch: launchingBox(c, "RabbitMQ"),
 		log:    boxLog(c, filepath.Join(b.run, name+".log")),
-		ctl: func(ctx context.Context, args ...string) (string, error) {
-			return c.Run(ctx, append([]string{"/bin/sh", "-c", ctlScript, "rabbitmqctl"}, args...))
-		},
+		ctl:    ctlIn(c),
 	}, loopback(ports[0]), nil
 }
 

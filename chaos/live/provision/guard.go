@@ -12,21 +12,23 @@ import (
 	"time"
 )
 
-// guardScript keeps the newest list it was told, of process numbers and of containers. When its
+// guardScript keeps the newest list it was told, of process numbers, containers and networks. When its
 // input ends, because this process closed it or is gone, it ends what is on that list. The engine's
 // address is its first argument; without a docker client containers wait for the next sweep.
-const guardScript = `l=; while read -r n; do l=$n; done
+const guardScript = `l=; while read -r n; do l=$n; done; n=
 for p in $l; do case $p in
 	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
+	network:*) n=$n\ ${p#network:};;
 	*) kill -s KILL -- "$p" 2>/dev/null;;
-esac; done; exit 0`
+esac; done
+for p in $n; do docker -H "$1" network rm "$p" >/dev/null 2>&1; done; exit 0`
 
 // guard is a shell that outlives this process for a moment. It covers what Pdeathsig does not:
 // systems other than Linux, containers, and PostgreSQL's backends while they are paused, which would
 // not notice that their postmaster died.
 type guard struct {
 	mu    sync.Mutex
-	items []string // process numbers, or "container:" and an id
+	items []string // process numbers, "container:" and an id, or "network:" and a name
 	input io.WriteCloser
 	done  chan struct{}
 }
@@ -66,6 +68,11 @@ func (g *guard) forget(pids ...int) {
 
 func (g *guard) watchContainer(id string) {
 	g.change(func() { g.items = append(g.items, "container:"+id) })
+}
+
+// watchNetwork has a network removed after the containers.
+func (g *guard) watchNetwork(name string) {
+	g.change(func() { g.items = append(g.items, "network:"+name) })
 }
 
 func (g *guard) forgetContainer(id string) {

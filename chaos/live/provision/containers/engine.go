@@ -27,7 +27,7 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// Labels of every container that Create makes. An engine may serve several machines or network
+// Labels of everything that is made here. An engine may serve several machines or network
 // namespaces; a directory means something on its own host only.
 const (
 	LabelRun  = "handoff.chaos.run"
@@ -110,8 +110,8 @@ func (e *Engine) Address() string { return e.api.DaemonHost() }
 // Close ends the connection; containers are left as they are.
 func (e *Engine) Close() error { return e.api.Close() }
 
-// Sweep removes this machine's containers whose run is over, and returns their names. Whether a run
-// is over is asked by its directory.
+// Sweep removes this machine's containers and networks whose run is over, and returns their names. Whether a
+// run is over is asked by its directory.
 func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([]string, error) {
 	filters := client.Filters{}.Add("label", LabelHost+"="+e.host)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filters})
@@ -130,17 +130,39 @@ func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([
 		}
 		removed = append(removed, strings.TrimPrefix(strings.Join(c.Names, " "), "/"))
 	}
+	networks, err := e.api.NetworkList(ctx, client.NetworkListOptions{Filters: filters})
+	if err != nil {
+		return removed, errors.Join(append(errs, err)...)
+	}
+	for _, n := range networks.Items {
+		if run := n.Labels[LabelRun]; run == "" || !over(run) {
+			continue
+		}
+		if _, err := e.api.NetworkRemove(ctx, n.ID, client.NetworkRemoveOptions{}); err != nil && !strings.Contains(err.Error(), "not found") {
+			errs = append(errs, err)
+			continue
+		}
+		removed = append(removed, n.Name)
+	}
 	return removed, errors.Join(errs...)
+}
+
+// Labels are those by which Sweep knows what belongs to a run.
+func (e *Engine) Labels(run string) map[string]string {
+	return map[string]string{LabelRun: run, LabelHost: e.host}
 }
 
 // remove ends a container at once and takes its volumes with it. One that is gone is as good.
 func (e *Engine) remove(ctx context.Context, id string) error {
 	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && strings.Contains(err.Error(), "No such container") {
+	if Gone(err) {
 		return nil
 	}
 	return err
 }
+
+// Gone says of an error that the engine has no such container.
+func Gone(err error) bool { return err != nil && strings.Contains(err.Error(), "No such container") }
 
 // Spec is what a container runs.
 type Spec struct {
@@ -177,7 +199,7 @@ func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 		testcontainers.WithLogger(log.NewNoopLogger()),
 		testcontainers.WithName(s.Name),
 		testcontainers.WithEnv(s.Env),
-		testcontainers.WithLabels(map[string]string{LabelRun: s.Run, LabelHost: e.host}),
+		testcontainers.WithLabels(e.Labels(s.Run)),
 		testcontainers.WithExposedPorts(ports...),
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.Hostname = s.Name }),
 		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.PortBindings = bound }),

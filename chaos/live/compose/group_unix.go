@@ -1,0 +1,11 @@
+//go:build unix
+
+package compose
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup keeps Ctrl-C from a command: whoever has called it ends it, and takes down what it made.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }

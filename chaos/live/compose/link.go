@@ -1,0 +1,182 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
+
+	"handoff/chaos/live/wire"
+)
+
+// firstProxyPort is below those of the proxies that a run makes, inside toxiproxy's container: above those of
+// the file, below those that the kernel takes for outgoing connections.
+const firstProxyPort = 20000
+
+// Link is the way between one process and one server, through a proxy of toxiproxy's container that is called
+// PROCESS.SERVER, as those of the file are.
+//
+// What toxiproxy draws can't be repeated, so nothing is left to it: every toxic has the toxicity 1 and no
+// jitter, and what is drawn is drawn once for each way and fault.
+type Link struct {
+	// Address is where the process finds the server.
+	Address string
+
+	name    string
+	traffic Traffic
+	fail    func(error)
+	made    bool // by this link, and not by the file
+
+	mu    sync.Mutex
+	proxy *toxiproxy.Proxy
+	count int
+	down  int
+}
+
+// Traffic says how much goes over a link: toxiproxy counts the bytes of connections that are over only, so
+// whether a fault has met any is told by what always goes there.
+type Traffic struct {
+	// Every is how long a link is silent at most: the longest period of any heartbeat.
+	Every time.Duration
+	// Alive says whether the process is there to keep it.
+	Alive func() bool
+}
+
+// Link makes the way of a process to a server at HOST:PORT, inside the project. What goes wrong with it later is
+// told to fail.
+func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
+	l := &Link{name: process + "." + server, traffic: t, fail: fail}
+	proxy, err := s.proxy.Proxy(l.name)
+	if err != nil || proxy.Upstream != upstream {
+		l.made = true
+		s.mu.Lock()
+		s.ports++
+		listen := fmt.Sprintf("0.0.0.0:%d", s.ports)
+		s.mu.Unlock()
+		if proxy, err = s.proxy.CreateProxy(l.name, listen, upstream); err != nil {
+			return nil, fmt.Errorf("making the proxy %s to %s: %w", l.name, upstream, err)
+		}
+	}
+	l.proxy = proxy
+	l.Address = serviceToxiproxy + proxy.Listen[strings.LastIndex(proxy.Listen, ":"):]
+	return l, nil
+}
+
+// Close takes the link away, or leaves it as the file has it.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made {
+		return l.proxy.Delete()
+	}
+	toxics, err := l.proxy.Toxics()
+	for i := range toxics {
+		err = errors.Join(err, l.proxy.RemoveToxic(toxics[i].Name))
+	}
+	return errors.Join(err, l.proxy.Enable())
+}
+
+// Begin begins an effect; end ends it.
+func (l *Link) Begin(way wire.Direction, e wire.Effect) (end func()) {
+	if e.Break != nil {
+		return l.breakOff(e)
+	}
+	kind, attributes := toxic(e)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	name := fmt.Sprintf("chaos-%d", l.count)
+	if _, err := l.proxy.AddToxic(name, kind, string(way), 1, attributes); err != nil {
+		l.fail(fmt.Errorf("the link %s: %w", l.name, err))
+		return func() {}
+	}
+	touch := time.AfterFunc(l.traffic.Every, func() {
+		if l.traffic.Alive() {
+			e.Touch()
+		}
+	})
+	return func() {
+		touch.Stop()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err := l.proxy.RemoveToxic(name); err != nil {
+			l.fail(fmt.Errorf("the link %s: %w", l.name, err))
+		}
+	}
+}
+
+// toxic is what toxiproxy has for an effect. A timeout of 0 lets nothing through, and closes the connections
+// when it is taken away, because bytes were lost. A slicer that cuts nothing off waits after every piece.
+func toxic(e wire.Effect) (kind string, attributes toxiproxy.Attributes) {
+	switch {
+	case e.Delay != nil:
+		return "latency", toxiproxy.Attributes{"latency": e.Delay().Milliseconds(), "jitter": 0}
+	case e.Each != nil:
+		return "slicer", toxiproxy.Attributes{"average_size": 1 << 30, "size_variation": 0, "delay": e.Each().Microseconds()}
+	default:
+		return "timeout", toxiproxy.Attributes{"timeout": 0}
+	}
+}
+
+// breakEvery is how often it is drawn whether the connections of a link break off.
+const breakEvery = 50 * time.Millisecond
+
+// breakOff breaks the connections of the link off, whenever that is drawn.
+func (l *Link) breakOff(e wire.Effect) (end func()) {
+	over := make(chan struct{})
+	var drawing sync.WaitGroup
+	drawing.Go(func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(breakEvery):
+			}
+			if !e.Break() {
+				continue
+			}
+			if l.traffic.Alive() {
+				e.Touch()
+			}
+			l.Down()
+			if err := l.Up(); err != nil {
+				l.fail(err)
+			}
+		}
+	})
+	return func() {
+		close(over)
+		drawing.Wait()
+	}
+}
+
+// Down closes the link with its connections: the server is not there. Downs are counted.
+func (l *Link) Down() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down++; l.down > 1 {
+		return
+	}
+	if err := l.proxy.Disable(); err != nil {
+		l.fail(fmt.Errorf("closing the link %s: %w", l.name, err))
+	}
+}
+
+// Up opens a link that was down.
+func (l *Link) Up() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down == 0 {
+		return errors.New("the link is up")
+	}
+	if l.down--; l.down > 0 {
+		return nil
+	}
+	if err := l.proxy.Enable(); err != nil {
+		return fmt.Errorf("opening the link %s: %w", l.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package compose
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// override is a file that docker compose lays over another one.
+type override struct {
+	Services map[string]service `yaml:"services"`
+	Networks map[string]network `yaml:"networks,omitempty"`
+}
+
+type service struct {
+	Image       string            `yaml:"image,omitempty"`
+	User        string            `yaml:"user,omitempty"`
+	Command     []string          `yaml:"command,omitempty"`
+	Environment map[string]string `yaml:"environment,omitempty"`
+	Volumes     []string          `yaml:"volumes,omitempty"`
+	Ports       []string          `yaml:"ports,omitempty"`
+	Labels      map[string]string `yaml:"labels"`
+}
+
+type network struct {
+	Labels map[string]string `yaml:"labels"`
+}
+
+// fileExecutor is the process of the file that publishes its port, by the variable HANDOFF_API_PORT.
+const fileExecutor = "executor-1"
+
+// What the file makes its daemons from, and the variable that names something else.
+const (
+	imageVariable = "HANDOFF_IMAGE"
+	daemonImage   = "${" + imageVariable + ":-handoff-chaos}"
+)
+
+// serversOverride labels what belongs to the stack, and lets PostgreSQL serve as many connections as private
+// servers do.
+func serversOverride(labels map[string]string) override {
+	labels = literals(labels)
+	return override{
+		Services: map[string]service{
+			servicePostgres:  {Labels: labels, Command: []string{"postgres", "-c", "max_connections=200"}},
+			serviceRabbitMQ:  {Labels: labels},
+			serviceToxiproxy: {Labels: labels},
+		},
+		Networks: map[string]network{"default": {Labels: labels}},
+	}
+}
+
+// processesOverride describes executors and workers. A process that is in the file keeps what stands there and
+// is not said anew. Files that it writes are to belong to whoever reads them: this process's user.
+func processesOverride(all []*Process, labels map[string]string) override {
+	o := override{Services: make(map[string]service)}
+	for _, p := range all {
+		s := service{
+			Image: daemonImage, User: fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()),
+			Environment: make(map[string]string), Labels: literals(labels),
+			Volumes: []string{literal(p.Folder + ":" + p.Folder)},
+		}
+		for _, word := range p.Command {
+			s.Command = append(s.Command, literal(word))
+		}
+		for _, entry := range p.Env {
+			name, value, _ := strings.Cut(entry, "=")
+			s.Environment[name] = literal(value)
+		}
+		if p.Service != fileExecutor {
+			s.Ports = []string{fmt.Sprintf("127.0.0.1:%d:%d", p.Port, p.Listens)}
+		}
+		o.Services[p.Service] = s
+	}
+	return o
+}
+
+// literal keeps docker compose from reading a variable out of a text.
+func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
+
+func literals(texts map[string]string) map[string]string {
+	all := maps.Clone(texts)
+	for name, text := range all {
+		all[name] = literal(text)
+	}
+	return all
+}
+
+// write writes an override.
+func write(path string, o override) error {
+	text, err := yaml.Marshal(o)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, text, 0o600)
+}

@@ -1,0 +1,101 @@
+package compose
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/wire"
+)
+
+var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //nolint:gochecknoglobals // a constant
+
+// What is laid over the file says everything of a process that differs between runs, and nothing that the file
+// says already: a port that is published twice would be taken.
+func TestProcessesAreLaidOverTheFile(t *testing.T) {
+	all := []*Process{
+		{Service: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
+		{
+			Service: "shell-1-twin-0", Command: []string{"/usr/local/bin/worker", "--name", "a $NAME"}, Folder: "/tmp/f", Listens: 8081, Port: 21002,
+			Env: []string{"HANDOFF_DATABASE_URL=postgres://toxiproxy:20001/x?application_name=shell-1+twin+0", "EMPTY="},
+		},
+	}
+	o := processesOverride(all, labels)
+	if got := o.Services["executor-1"].Ports; got != nil {
+		t.Errorf("the file's executor publishes %v, and the file says so already", got)
+	}
+	twin := o.Services["shell-1-twin-0"]
+	if want := []string{"127.0.0.1:21002:8081"}; !slices.Equal(twin.Ports, want) {
+		t.Errorf("ports %v, want %v", twin.Ports, want)
+	}
+	if got := twin.Command[2]; got != "a $$NAME" {
+		t.Errorf("the argument %q would be read as a variable", got)
+	}
+	if got := twin.Environment["HANDOFF_DATABASE_URL"]; !strings.HasSuffix(got, "?application_name=shell-1+twin+0") {
+		t.Errorf("a value is cut: %q", got)
+	}
+	if twin.Labels["handoff.chaos.run"] == "" || twin.Volumes[0] != "/tmp/f:/tmp/f" || twin.User != fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()) {
+		t.Errorf("%+v", twin)
+	}
+}
+
+// The file has the services that the stack starts, and takes its ports and its image from the variables that
+// the stack sets.
+func TestTheFileIsTheBase(t *testing.T) {
+	text, err := os.ReadFile("../../../docker-compose.chaos.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Services map[string]struct {
+			Image string
+			Ports []string
+		}
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for name, variable := range map[string]string{
+		servicePostgres: "HANDOFF_POSTGRES_PORT", serviceRabbitMQ: "HANDOFF_RABBITMQ_PORT", serviceToxiproxy: "HANDOFF_TOXIPROXY_PORT", fileExecutor: "HANDOFF_API_PORT",
+	} {
+		if ports := file.Services[name].Ports; len(ports) != 1 || !strings.Contains(ports[0], "127.0.0.1:${"+variable+":-") {
+			t.Errorf("%s publishes %v, and not by %s", name, ports, variable)
+		}
+	}
+	if got := file.Services[fileExecutor].Image; got != daemonImage {
+		t.Errorf("the file's image is %s, and the processes' %s", got, daemonImage)
+	}
+	for name := range serversOverride(labels).Services {
+		if file.Services[name].Image == "" {
+			t.Errorf("the file has no service %s", name)
+		}
+	}
+}
+
+func TestToxics(t *testing.T) {
+	after := func() time.Duration { return 1500 * time.Millisecond }
+	for want, e := range map[string]wire.Effect{
+		"latency map[jitter:0 latency:1500]":                                 {Delay: after},
+		"slicer map[average_size:1073741824 delay:1500000 size_variation:0]": {Each: after},
+		"timeout map[timeout:0]":                                             {Hold: true},
+	} {
+		if kind, attributes := toxic(e); fmt.Sprint(kind, " ", attributes) != want {
+			t.Errorf("%s %v, want %s", kind, attributes, want)
+		}
+	}
+}
+
+func TestWithoutAnEngine(t *testing.T) {
+	t.Setenv("HANDOFF_WITHOUT", "docker")
+	_, err := Open(t.Context(), "../../../docker-compose.chaos.yaml", nil)
+	if !errors.Is(err, provision.ErrEnvironment) || !strings.Contains(err.Error(), "HANDOFF_WITHOUT names docker") {
+		t.Errorf("got %v", err)
+	}
+}

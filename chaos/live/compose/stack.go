@@ -1,0 +1,228 @@
+// Package compose runs what a compose file describes, as a project of its own: the servers of the file and its
+// toxiproxy for as long as the stack is open, and for each run containers of executors and workers, after the
+// pattern of those in the file. docker compose makes the containers; they are started, stopped, killed and
+// paused through the engine, and links are broken through toxiproxy's own client.
+//
+// Nothing of it outlives the process that opened it, in the way of package provision.
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
+
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/provision/containers"
+)
+
+// The services of the file that every process stands behind.
+const (
+	servicePostgres  = "postgres"
+	serviceRabbitMQ  = "rabbitmq"
+	serviceToxiproxy = "toxiproxy"
+)
+
+// Stack is a project that is up.
+type Stack struct {
+	// Servers are its PostgreSQL and RabbitMQ.
+	Servers *provision.Set
+
+	file  string // the base
+	over  string // what is changed in it for the servers
+	tool  Tool
+	env   []string
+	proxy *toxiproxy.Client
+	log   io.Writer
+
+	engine *containers.Engine
+	mu     sync.Mutex
+	ports  int // the last that was given to a proxy
+	runs   int // how many files of processes were written
+}
+
+// upWithin bounds what docker compose may take; an image may come from a registry far away.
+const upWithin = 10 * time.Minute
+
+// Open brings the servers and toxiproxy up, on loopback ports that nobody else has, and returns when they answer.
+// log receives a line for each thing done; nil for silence.
+func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
+	engine, tool, err := find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = io.Discard
+	}
+	set, err := provision.OpenProject(ctx, engine, log)
+	if err != nil {
+		return nil, errors.Join(err, engine.Close())
+	}
+	s := &Stack{Servers: set, file: file, tool: tool, log: log, engine: engine, ports: firstProxyPort}
+	if err := s.up(ctx); err != nil {
+		return nil, errors.Join(err, set.Down())
+	}
+	return s, nil
+}
+
+// Close removes every container and network of the project.
+func (s *Stack) Close() error { return s.Servers.Down() }
+
+// up makes the containers, and starts one after the other what it takes.
+func (s *Stack) up(ctx context.Context) error {
+	began := time.Now()
+	ports, err := provision.FreePorts(3)
+	if err != nil {
+		return err
+	}
+	s.env = []string{
+		fmt.Sprintf("HANDOFF_POSTGRES_PORT=%d", ports[0]),
+		fmt.Sprintf("HANDOFF_RABBITMQ_PORT=%d", ports[1]),
+		fmt.Sprintf("HANDOFF_TOXIPROXY_PORT=%d", ports[2]),
+	}
+	s.over = filepath.Join(s.Servers.Dir(), "servers.yaml")
+	if err := write(s.over, serversOverride(s.Servers.Labels())); err != nil {
+		return err
+	}
+	made, err := s.make(ctx, nil, nil, servicePostgres, serviceRabbitMQ, serviceToxiproxy)
+	if err != nil {
+		return err
+	}
+	s.proxy = toxiproxy.NewClient(fmt.Sprintf("127.0.0.1:%d", ports[2]))
+	var servers sync.WaitGroup
+	var failed [2]error
+	servers.Go(func() {
+		failed[0] = s.Servers.AdoptPostgres(ctx, made[servicePostgres], fmt.Sprintf("postgres://handoff:handoff@127.0.0.1:%d/postgres?sslmode=disable", ports[0]))
+	})
+	servers.Go(func() {
+		failed[1] = s.Servers.AdoptRabbitMQ(ctx, made[serviceRabbitMQ], fmt.Sprintf("amqp://handoff:handoff@127.0.0.1:%d", ports[1]), "handoff")
+	})
+	servers.Wait()
+	if err := errors.Join(failed[:]...); err != nil {
+		return err
+	}
+	if err := s.startToxiproxy(ctx, made[serviceToxiproxy]); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(s.log, "containers of %s: the project %s, its servers and toxiproxy ready in %v\n", s.file, s.Servers.Project(), time.Since(began).Round(10*time.Millisecond))
+	return nil
+}
+
+// startToxiproxy starts it when the servers have addresses, and returns when its API answers.
+func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	p, err := s.Servers.StartContained(ctx, c, serviceToxiproxy)
+	if err != nil {
+		return err
+	}
+	return p.Ready(ctx, func(context.Context) error {
+		_, err := s.proxy.Proxies()
+		return err
+	})
+}
+
+// make has docker compose make the containers of services, with what files change in the base, and takes them
+// into the set.
+func (s *Stack) make(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, upWithin)
+	defer cancel()
+	args := []string{"-p", s.Servers.Project(), "-f", s.file, "-f", s.over}
+	for _, f := range files {
+		args = append(args, "-f", f)
+	}
+	args = append(args, "up", "--no-start", "--no-deps")
+	if _, err := s.tool.Run(ctx, append(s.env[:len(s.env):len(s.env)], env...), append(args, services...)...); err != nil {
+		return nil, &provision.StartError{Component: "a container of " + s.file, Err: err}
+	}
+	all, err := s.engine.Project(ctx, s.Servers.Project())
+	if err != nil {
+		return nil, &provision.StartError{Component: "a container of " + s.file, Err: err}
+	}
+	for _, name := range services {
+		if all[name] == nil {
+			return nil, &provision.StartError{Component: "a container of " + s.file, Err: fmt.Errorf("docker compose has made none for the service %s", name)}
+		}
+		s.Servers.Adopt(all[name])
+	}
+	return all, nil
+}
+
+// Process is an executor or a worker in a container of its own.
+type Process struct {
+	// Service is its name in the project and its host's.
+	Service string
+	// Command is the program with its arguments, Env its variables.
+	Command []string
+	Env     []string
+	// Folder is shared with it, under the same path.
+	Folder string
+	// Listens is the port on which it answers HTTP, Port the one of 127.0.0.1 that leads there.
+	Listens, Port int
+	// Copies are files of the image that are copied out into new files, by their paths.
+	Copies map[string]string
+
+	stack     *Stack
+	container *containers.Container
+}
+
+// Create makes the containers of processes; nothing runs yet.
+func (s *Stack) Create(ctx context.Context, all []*Process) error {
+	s.mu.Lock()
+	s.runs++
+	path := filepath.Join(s.Servers.Dir(), fmt.Sprintf("processes-%d.yaml", s.runs))
+	s.mu.Unlock()
+	if err := write(path, processesOverride(all, s.Servers.Labels())); err != nil {
+		return err
+	}
+	var names, env []string
+	for _, p := range all {
+		names = append(names, p.Service)
+		if p.Service == fileExecutor {
+			env = append(env, fmt.Sprintf("HANDOFF_API_PORT=%d", p.Port))
+		}
+	}
+	made, err := s.make(ctx, []string{path}, env, names...)
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		p.stack, p.container = s, made[p.Service]
+		for from, to := range p.Copies {
+			if err := p.container.CopyFile(ctx, from, to); err != nil {
+				return fmt.Errorf("copying %s out of the image: %w", from, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Launch starts the container's program, the first time or again.
+func (p *Process) Launch() (cluster.Process, error) {
+	if p.container == nil {
+		return nil, fmt.Errorf("the container of %s was never made", p.Service)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), launchWithin)
+	defer cancel()
+	running, err := p.stack.Servers.StartContained(ctx, p.container, p.Service)
+	if err != nil {
+		return nil, err
+	}
+	return running, nil
+}
+
+const launchWithin = 30 * time.Second
+
+// Remove ends the container and deletes it.
+func (p *Process) Remove(ctx context.Context) error {
+	if p.container == nil {
+		return nil
+	}
+	return p.stack.Servers.Remove(ctx, p.container)
+}

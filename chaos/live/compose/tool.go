@@ -1,0 +1,106 @@
+package compose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/provision/containers"
+	"handoff/chaos/live/without"
+)
+
+// Tool is how docker compose is called: "docker compose" or, for its first version, "docker-compose".
+type Tool []string
+
+// FindTool finds docker compose: the plugin, or the program of its first version.
+func FindTool() (Tool, error) {
+	if exec.Command("docker", "compose", "version").Run() == nil {
+		return Tool{"docker", "compose"}, nil
+	}
+	if _, err := exec.LookPath("docker-compose"); err == nil {
+		return Tool{"docker-compose"}, nil
+	}
+	return nil, errors.New("neither `docker compose` nor `docker-compose` is installed")
+}
+
+// Run runs it to its end and returns what it printed. env is added to this process's environment.
+func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, error) {
+	line := slices.Concat(t[1:], args)
+	cmd := exec.CommandContext(ctx, t[0], line...)
+	cmd.Env = append(os.Environ(), env...)
+	ownGroup(cmd)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w: %s", t[0], strings.Join(line, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}
+
+// UnavailableError says that containers are not to be had, and where was looked for what they need. It matches
+// provision.ErrEnvironment.
+type UnavailableError struct {
+	Looked []string
+}
+
+// Error implements error.
+func (e *UnavailableError) Error() string {
+	return "containers need an engine on this machine and docker compose. Looked for:\n  " + strings.Join(e.Looked, "\n  ") +
+		"\nStart an engine (docker info has to answer) and install docker compose (Debian, Ubuntu: apt-get install -y docker.io docker-compose), " +
+		"or leave --target compose out: then the daemons run as processes of this machine"
+}
+
+// Is makes the error match provision.ErrEnvironment.
+func (e *UnavailableError) Is(target error) bool { return target == provision.ErrEnvironment }
+
+// find finds an engine and docker compose, or says where it looked for both.
+func find(ctx context.Context) (*containers.Engine, Tool, error) {
+	declared, err := provision.WithoutList()
+	if err != nil {
+		return nil, nil, err
+	}
+	if declared[without.Docker] {
+		return nil, nil, &UnavailableError{Looked: []string{fmt.Sprintf("nothing: %s names docker", provision.Without)}}
+	}
+	var looked []string
+	tool, err := FindTool()
+	if err != nil {
+		looked = append(looked, "docker compose: "+err.Error())
+	}
+	engine, err := containers.Find(ctx)
+	if err != nil {
+		looked = append(looked, fmt.Sprintf("a container engine at DOCKER_HOST, of the docker context, or at the usual sockets: %v", err))
+	}
+	if len(looked) == 0 {
+		return engine, tool, nil
+	}
+	if engine != nil {
+		_ = engine.Close() // nothing was made on it
+	}
+	return nil, nil, &UnavailableError{Looked: looked}
+}
+
+// Prepare says what this machine does not offer, and builds the daemons' image as the file says, unless
+// HANDOFF_IMAGE names one. log receives a line for each thing done.
+func Prepare(ctx context.Context, file string, log io.Writer) error {
+	engine, tool, err := find(ctx)
+	if err != nil {
+		return err
+	}
+	_ = engine.Close() // nothing was made on it
+	if os.Getenv(imageVariable) != "" {
+		return nil
+	}
+	_, _ = fmt.Fprintf(log, "building the daemons' image (%s names one that is built)\n", imageVariable)
+	ctx, cancel := context.WithTimeout(ctx, upWithin)
+	defer cancel()
+	if _, err := tool.Run(ctx, nil, "-f", file, "build", fileExecutor); err != nil {
+		return &provision.StartError{Component: "the daemons' image", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,39 @@
+package evidence
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Where a container ends, what ran in it has ended, once; what had ended before has not ended again.
+func TestWhatRanInAContainerEndsWithIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "witness")
+	lines := `{"event":"start","execution":1,"epoch":1,"wall_ns":1000,"mono_ns":1000}
+{"event":"end","execution":1,"epoch":1,"wall_ns":2000,"mono_ns":2000,"how":{}}
+{"event":"start","execution":2,"epoch":3,"wall_ns":3000,"mono_ns":3000}
+`
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	w := NewWitness(path, "shell-1", start)
+	var ended []history.Event
+	take := func(e *history.Event) {
+		if e.Kind == history.ActionEnded && e.Execution == 2 {
+			ended = append(ended, *e)
+		}
+	}
+	w.Over(start.Add(time.Second), take)
+	w.Over(start.Add(2*time.Second), take)
+	if len(ended) != 1 || ended[0].Epoch != 3 || ended[0].To != execution.Cancelled || ended[0].At != time.Second {
+		t.Errorf("it ended as %+v", ended)
+	}
+	if items, err := w.Items(); err != nil || len(items) != 4 || w.Alive() != 0 {
+		t.Errorf("%d items, %d alive, %v", len(items), w.Alive(), err)
+	}
+}

@@ -1,0 +1,104 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/compose"
+	"handoff/chaos/live/provision"
+	"handoff/scenarios"
+)
+
+// project is a site of containers that docker compose makes, behind the proxies of its toxiproxy.
+type project struct {
+	w     *world
+	stack *compose.Stack
+	links []*compose.Link
+	// made are all processes, the last of which are still waiting for their containers.
+	made    []*compose.Process
+	waiting int
+}
+
+// The ports on which daemons listen in their containers, and the folder in which the image has them.
+const (
+	executorPort = 8080
+	workerPort   = 8081
+	imageBin     = "/usr/local/bin/"
+)
+
+func (*project) place(processes ...*process) ([]place, error) {
+	ports, err := provision.FreePorts(len(processes))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]place, len(processes))
+	for i, port := range ports {
+		p := processes[i]
+		all[i] = place{
+			listen: fmt.Sprintf("0.0.0.0:%d", p.inside()), upstream: fmt.Sprintf("%s:%d", p.file(), p.inside()),
+			reached: fmt.Sprintf("127.0.0.1:%d", port), port: port,
+		}
+	}
+	return all, nil
+}
+
+// inside is the port on which a daemon listens in its container.
+func (p *process) inside() int {
+	if p.spec == nil {
+		return executorPort
+	}
+	return workerPort
+}
+
+func (j *project) link(p *process, server string, at place) (link, string, error) {
+	c := j.w.config
+	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
+	switch server {
+	case scenarios.Database:
+		upstream, traffic.Every = "postgres:5432", c.Worker.HeartbeatInterval
+	case scenarios.Broker:
+		upstream, traffic.Every = "rabbitmq:5672", c.MessageQueue.RabbitMQ.Heartbeat
+	}
+	l, err := j.stack.Link(p.file(), server, upstream, traffic, func(err error) { j.w.fail("toxiproxy: " + err.Error()) })
+	if err != nil {
+		return nil, "", err
+	}
+	j.links = append(j.links, l)
+	return l, l.Address, nil
+}
+
+func (j *project) daemon(p *process, at place, args, env []string) (*cluster.Daemon, error) {
+	program := imageBin + p.program()
+	c := &compose.Process{Service: p.file(), Env: env, Folder: j.w.folder, Listens: p.inside(), Port: at.port}
+	if p.binary != "" {
+		c.Copies = map[string]string{program: p.binary}
+		program = p.binary
+	}
+	c.Command = append([]string{program}, args...)
+	j.made = append(j.made, c)
+	j.waiting++
+	return cluster.NewSupervised(p.name, at.reached, c.Launch), nil
+}
+
+func (j *project) ready() error {
+	waiting := j.made[len(j.made)-j.waiting:]
+	j.waiting = 0
+	return j.stack.Create(j.w.ctx, waiting)
+}
+
+// contained is true: where the first process of a container ends, the kernel ends all others.
+func (*project) contained() bool { return true }
+
+// close takes away what the run has made. What can't be taken away goes with the stack.
+func (j *project) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for _, p := range j.made {
+		_ = p.Remove(ctx)
+	}
+	for _, l := range j.links {
+		_ = l.Close()
+	}
+}
