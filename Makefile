@@ -134,8 +134,9 @@ vet:
 servers: chaos-binary
 	bin/chaos servers
 
+# Packages that have servers mostly wait for them, so more of them go on at a time than there are processors.
 unit: servers
-	go test -timeout 10m ./...
+	go test -p 4 -timeout 10m ./...
 	cd .tools && go test ./...
 
 race:

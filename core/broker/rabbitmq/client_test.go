@@ -77,6 +77,7 @@ func (w *clientWorld) roundTrip(what string) {
 
 // TestClientComesBack: whatever ends the session, publishing and consuming go on over the next one.
 func TestClientComesBack(t *testing.T) {
+	t.Parallel()
 	var p *proxy
 	w := newClientWorld(t, func(w *world) string {
 		p = w.proxy()
@@ -110,6 +111,7 @@ func TestClientComesBack(t *testing.T) {
 
 // TestClientSurvivesTheBroker: stopped or killed and started again, with the topology declared anew.
 func TestClientSurvivesTheBroker(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a broker of its own")
 	}

@@ -64,6 +64,7 @@ func TestErrorsKeepThePassword(t *testing.T) {
 }
 
 func TestConnectWithAWrongPassword(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	address, err := url.Parse(w.mq.URL)
 	if err != nil {
@@ -93,6 +94,7 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 
 // TestSilentBrokerIsNoticed: nothing arrives any more, and no end of the connection either.
 func TestSilentBrokerIsNoticed(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes three heartbeats")
 	}

@@ -23,7 +23,9 @@ import (
 
 // The adapter and RabbitMQ keep the contract that the model keeps. The node is this test's own, because it
 // is restarted, killed and alarmed; one that was given by its address is asked only what leaves it in peace.
+// It waits more than it computes, as the other tests do that go on beside it.
 func TestContract(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("a node of its own takes a while")
 	}

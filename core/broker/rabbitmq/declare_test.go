@@ -102,6 +102,7 @@ func TestDeclareNonsense(t *testing.T) {
 // TestAtLeastOnceDeadLettering: without a route a quorum queue keeps its dead, a classic one loses
 // them.
 func TestAtLeastOnceDeadLettering(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if !w.mq.Server.Private() {
 		t.Skip("asks the node")
