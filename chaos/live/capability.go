@@ -46,11 +46,8 @@ func UnableInCompose(s *scenarios.Scenario, p config.Profile, scale float64) str
 		}
 	}
 	for i := range s.Faults {
-		k := s.Faults[i].Kind
-		for _, reason := range []string{k.Lacks(scenarios.Live), LacksInCompose(k)} {
-			if reason != "" {
-				add(fmt.Sprintf("it has no %s: %s", k, reason))
-			}
+		if reason := s.Faults[i].Kind.Lacks(scenarios.Live); reason != "" {
+			add(fmt.Sprintf("it has no %s: %s", s.Faults[i].Kind, reason))
 		}
 	}
 	for _, w := range s.Cluster.Workers {
@@ -62,17 +59,6 @@ func UnableInCompose(s *scenarios.Scenario, p config.Profile, scale float64) str
 		add(err.Error())
 	}
 	return strings.Join(why, "; ")
-}
-
-// LacksInCompose says why a kind of fault that processes of this machine can have can't be brought about in the
-// containers of a compose file; empty if it can.
-func LacksInCompose(k scenarios.FaultKind) string {
-	switch k {
-	case scenarios.DropMessages, scenarios.DelayMessages, scenarios.ReorderMessages, scenarios.DuplicateMessage, scenarios.CorruptMessages, scenarios.Deaf:
-		return "toxiproxy's container passes bytes and knows no messages; without --target compose the proxies are the harness's own, and do"
-	default:
-		return ""
-	}
 }
 
 // interpreter is the program that a runtime needs, empty for none.

@@ -76,22 +76,31 @@ func (m machine) place(processes ...*process) ([]place, error) {
 
 func (m machine) link(p *process, server string, at place) (link, string, error) {
 	w := m.w
-	upstream := at.upstream
+	var l *wire.Link
+	var err error
 	switch server {
 	case scenarios.Database:
-		upstream = mustHost(w.db.URL)
+		l, err = w.wire.Link(w.label+"/"+p.name+"/"+server, mustHost(w.db.URL))
 	case scenarios.Broker:
-		upstream = mustHost(w.mq.URL)
+		l, err = w.brokerLink(p, "127.0.0.1")
+	default:
+		l, err = w.wire.Link(w.label+"/"+p.name+"/"+server, at.upstream)
 	}
-	l, err := w.wire.Link(w.label+"/"+p.name+"/"+server, upstream)
 	if err != nil {
 		return nil, "", err
 	}
-	if server == scenarios.Broker {
+	return l, l.Address, nil
+}
+
+// brokerLink makes a process's way to the broker, which knows messages, and listens on one of this machine's
+// addresses.
+func (w *world) brokerLink(p *process, ip string) (*wire.Link, error) {
+	l, err := w.wire.LinkOn(ip, w.label+"/"+p.name+"/"+scenarios.Broker, mustHost(w.mq.URL))
+	if err == nil {
 		w.tamper.watch(l)
 		l.Rewrite(wire.In, func() wire.Rewriter { return wire.Deliveries(p.keepsBack) })
 	}
-	return l, l.Address, nil
+	return l, err
 }
 
 func (m machine) daemon(p *process, at place, args, env []string) (*cluster.Daemon, error) {

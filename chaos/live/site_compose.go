@@ -3,6 +3,8 @@ package live
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
 	"handoff/chaos/live/cluster"
@@ -59,7 +61,11 @@ func (j *project) link(p *process, server string, at place) (link, string, error
 	case scenarios.Database:
 		upstream, traffic.Every = "postgres:5432", c.Worker.HeartbeatInterval
 	case scenarios.Broker:
-		upstream, traffic.Every = "rabbitmq:5672", c.MessageQueue.RabbitMQ.Heartbeat
+		traffic.Every = c.MessageQueue.RabbitMQ.Heartbeat
+		var err error
+		if upstream, err = j.broker(p); err != nil {
+			return nil, "", err
+		}
 	}
 	l, err := j.stack.Link(p.file(), server, upstream, traffic, func(err error) { j.w.fail("toxiproxy: " + err.Error()) })
 	if err != nil {
@@ -67,6 +73,33 @@ func (j *project) link(p *process, server string, at place) (link, string, error
 	}
 	j.links = append(j.links, l)
 	return l, l.Address, nil
+}
+
+// broker is where a process's link to the broker leads: there, or, where the scenario does something to messages, to
+// a proxy of this process on the way. Toxiproxy's container passes bytes and knows no messages.
+func (j *project) broker(p *process) (string, error) {
+	w := j.w
+	if !slices.ContainsFunc(w.scenario.Faults, func(f scenarios.Fault) bool { return slices.Contains(ofMessages(), f.Kind) }) {
+		return "rabbitmq:5672", nil
+	}
+	ip, host, err := j.stack.Here(w.ctx)
+	if err != nil {
+		return "", err
+	}
+	l, err := w.brokerLink(p, ip)
+	if err != nil {
+		return "", err
+	}
+	_, port, err := net.SplitHostPort(l.Address)
+	return net.JoinHostPort(host, port), err
+}
+
+// ofMessages are the faults that look at messages on their way to the broker or from it.
+func ofMessages() []scenarios.FaultKind {
+	return []scenarios.FaultKind{
+		scenarios.DropMessages, scenarios.DelayMessages, scenarios.ReorderMessages, scenarios.DuplicateMessage,
+		scenarios.CorruptMessages, scenarios.Deaf, scenarios.BrokerAlarm,
+	}
 }
 
 func (j *project) daemon(p *process, at place, args, env []string) (*cluster.Daemon, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/invariant"
-	"handoff/chaos/live"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
 )
@@ -81,8 +80,6 @@ func faultRows() ([][]string, error) {
 		about := f.About
 		if why := f.Kind.Lacks(scenarios.Live); why != "" {
 			about += " (simulated world only: " + why + ")"
-		} else if why := live.LacksInCompose(f.Kind); why != "" {
-			about += " (not with --target compose: " + why + ")"
 		}
 		rows = append(rows, []string{string(f.Kind), about, f.Example})
 	}

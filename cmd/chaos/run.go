@@ -49,12 +49,16 @@ func (a *app) runCommand() *cobra.Command {
 whole library when none is named. Each runs under every profile that it names,
 under seeds 1 to --seeds, or under the one seed of --seed.
 
+--world live runs them on real servers and daemons: private processes of this
+machine, or with --target compose the containers of docker-compose.chaos.yaml.
+
 Writes index.html, result.json, junit.xml and summary.md into --out, and the
 history of the first failing seed of everything that failed.`,
 		Example: `  bin/chaos run
   bin/chaos run ttl-race --profile documented --seeds 1000
   bin/chaos run ttl-race --seed 7 --flaw unguarded-monitor
-  bin/chaos run my-scenarios/ --junit junit.xml --quiet`,
+  bin/chaos run my-scenarios/ --junit junit.xml --quiet
+  bin/chaos run ttl-race --world live --target compose`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if f.world == string(scenarios.Live) && !cmd.Flags().Changed("seeds") {

@@ -7,5 +7,9 @@ import (
 	"syscall"
 )
 
-// ownGroup keeps Ctrl-C from a command: whoever has called it ends it, and takes down what it made.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup keeps Ctrl-C from a command: whoever has called it ends it, with all that it has started, and takes down
+// what it made.
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+}

@@ -28,7 +28,8 @@ type Link struct {
 	name    string
 	traffic Traffic
 	fail    func(error)
-	made    bool // by this link, and not by the file
+	// before is where the file has the proxy lead; empty where the file has none.
+	before string
 
 	mu    sync.Mutex
 	proxy *toxiproxy.Proxy
@@ -49,16 +50,23 @@ type Traffic struct {
 // told to fail.
 func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
 	l := &Link{name: process + "." + server, traffic: t, fail: fail}
-	proxy, err := s.proxy.Proxy(l.name)
-	if err != nil || proxy.Upstream != upstream {
-		l.made = true
+	all, err := s.proxy.Proxies()
+	if err != nil {
+		return nil, fmt.Errorf("asking toxiproxy for its proxies: %w", err)
+	}
+	proxy := all[l.name]
+	if proxy != nil {
+		l.before, proxy.Upstream = proxy.Upstream, upstream
+		err = proxy.Save()
+	} else {
 		s.mu.Lock()
 		s.ports++
 		listen := fmt.Sprintf("0.0.0.0:%d", s.ports)
 		s.mu.Unlock()
-		if proxy, err = s.proxy.CreateProxy(l.name, listen, upstream); err != nil {
-			return nil, fmt.Errorf("making the proxy %s to %s: %w", l.name, upstream, err)
-		}
+		proxy, err = s.proxy.CreateProxy(l.name, listen, upstream)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making the proxy %s to %s: %w", l.name, upstream, err)
 	}
 	l.proxy = proxy
 	l.Address = serviceToxiproxy + proxy.Listen[strings.LastIndex(proxy.Listen, ":"):]
@@ -69,13 +77,14 @@ func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(erro
 func (l *Link) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.made {
+	if l.before == "" {
 		return l.proxy.Delete()
 	}
 	toxics, err := l.proxy.Toxics()
 	for i := range toxics {
 		err = errors.Join(err, l.proxy.RemoveToxic(toxics[i].Name))
 	}
+	l.proxy.Upstream = l.before
 	return errors.Join(err, l.proxy.Enable())
 }
 

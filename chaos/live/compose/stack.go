@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path/filepath"
 	"sync"
 	"time"
@@ -152,6 +153,20 @@ func (s *Stack) make(ctx context.Context, files, env []string, services ...strin
 		s.Servers.Adopt(all[name])
 	}
 	return all, nil
+}
+
+// Here is where containers of the project find this process: ip is what to listen on, host what they call it. That
+// is the gateway of their network, or, where the engine runs in a virtual machine, a name that it provides.
+func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
+	gateway, err := s.engine.Gateway(ctx, s.Servers.Network())
+	if err != nil {
+		return "", "", fmt.Errorf("finding out where containers find this machine: %w", err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(gateway, "0"))
+	if err != nil {
+		return "127.0.0.1", "host.docker.internal", nil
+	}
+	return gateway, gateway, listener.Close()
 }
 
 // Process is an executor or a worker in a container of its own.

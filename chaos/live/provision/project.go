@@ -18,12 +18,15 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 		return nil, err
 	}
 	s := &Set{dir: dir, guard: g, boxes: openBoxes(ctx, engine, dir.path, g, lines)}
-	g.watchNetwork(s.Project() + "_default") // as docker compose calls it
+	g.watchNetwork(s.Network())
 	return s, nil
 }
 
 // Project is a name for the project of docker compose that nobody else has.
 func (s *Set) Project() string { return filepath.Base(s.dir.path) }
+
+// Network is what docker compose calls the network of that project.
+func (s *Set) Network() string { return s.Project() + "_default" }
 
 // Labels are what every container and network of the set has to carry.
 func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.path) }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -54,9 +55,12 @@ func New() *Wire {
 	return &Wire{server: toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())}
 }
 
-// Link makes a link to a server's address, HOST:PORT.
-func (w *Wire) Link(name, server string) (*Link, error) {
-	l := &Link{proxy: toxiproxy.NewProxy(w.server, name, "127.0.0.1:0", server)}
+// Link makes a link to a server's address, HOST:PORT, for processes of this machine.
+func (w *Wire) Link(name, server string) (*Link, error) { return w.LinkOn("127.0.0.1", name, server) }
+
+// LinkOn makes a link that listens on one of this machine's addresses.
+func (w *Wire) LinkOn(ip, name, server string) (*Link, error) {
+	l := &Link{proxy: toxiproxy.NewProxy(w.server, name, net.JoinHostPort(ip, "0"), server)}
 	if err := l.proxy.Start(); err != nil {
 		return nil, fmt.Errorf("starting the proxy %s to %s: %w", name, server, err)
 	}

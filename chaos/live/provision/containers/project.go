@@ -3,6 +3,7 @@ package containers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -38,6 +39,20 @@ func (e *Engine) Project(ctx context.Context, name string) (map[string]*Containe
 		all[c.Labels[labelService]] = &Container{engine: e, made: made}
 	}
 	return all, nil
+}
+
+// Gateway is the address of this machine in a network of the engine's.
+func (e *Engine) Gateway(ctx context.Context, network string) (string, error) {
+	found, err := e.api.NetworkInspect(ctx, network, client.NetworkInspectOptions{})
+	if err != nil {
+		return "", err
+	}
+	for _, c := range found.Network.IPAM.Config {
+		if c.Gateway.IsValid() {
+			return c.Gateway.String(), nil
+		}
+	}
+	return "", fmt.Errorf("the network %s has no gateway", network)
 }
 
 // Signal sends a signal, such as STOP, to its first process alone.
