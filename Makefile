@@ -28,7 +28,7 @@ BENCH_FLAGS :=
 
 # How long each fuzz target runs. Long enough to try what the seeds and their neighbours hold; a hunt takes
 # FUZZTIME=10m.
-FUZZTIME := 4s
+FUZZTIME := 2s
 
 # Pinned, so that a new linter release can't turn an unchanged tree red. The version is part of
 # the file's name: raising it here installs the new one.
@@ -44,9 +44,10 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
-##   test         vet, tests, race detector, determinism rules, linters, macOS and Windows vet
+##   test         vet, tests, race detector, fuzzing, determinism and its rules, the named scenarios live
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
-##   lint         the linters alone: detlint and golangci-lint
+##   lint         the linters: detlint and golangci-lint
+##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers beside a replay and River; then the simulated world
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
@@ -54,7 +55,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
 ##
-## Variables: SEED=158 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=4s
+## Variables: SEED=158 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=2s
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -120,12 +121,11 @@ demo: chaos-binary
 	@echo "the flaw the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
 
-# Tests come before linters, so that a style remark never hides a broken test. Real servers are mostly waited
-# for, so the rest goes on beside them.
+# Real servers are mostly waited for, so the rest goes on beside them.
 test: vet unit build
-	$(MAKE) -j2 --output-sync=target live-named checks
+	$(MAKE) -j3 --output-sync=target live-named checks
 
-checks: race fuzz determinism lint cross
+checks: race fuzz determinism detlint
 
 vet:
 	go vet ./...
