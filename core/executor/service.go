@@ -37,9 +37,11 @@ type Service struct {
 	scheduler  *scheduler
 	completion *completionListener
 	owners     *ownerWatch
-	outage     *outage
-	prober     Prober
-	probes     *probes
+	// databaseClock is the second clock for run deadlines.
+	databaseClock *databaseClock
+	outage        *outage
+	prober        Prober
+	probes        *probes
 }
 
 // Options are what a Service is made of.
@@ -81,6 +83,7 @@ func New(o Options) *Service {
 	s.scheduler = newScheduler(s)
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
+	s.databaseClock = &databaseClock{host: o.Host}
 	return s
 }
 

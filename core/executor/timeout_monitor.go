@@ -22,8 +22,14 @@ const (
 // a claim that comes between is never overwritten (flaw D1). After this executor's start and after
 // an outage of the database it waits for a lease: what workers could not write meanwhile comes first
 // (flaw D58).
+//
+// Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
+// ended has to be over, so its deadline must have passed on two clocks.
 func (s *Service) monitorTimeouts() error {
 	c := s.config.Executor
+	if err := s.readDatabaseClock(); err != nil {
+		return err
+	}
 	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
@@ -37,6 +43,9 @@ func (s *Service) monitorTimeouts() error {
 		return r
 	})
 	return errors.Join(err, s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		if !s.overrun(row) {
+			return store.Reclaim{}
+		}
 		return store.Reclaim{
 			Key: row.Key(), By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
 			Result: execution.Result{Error: textRunTimeout, FailedBy: execution.TimeoutMonitor},

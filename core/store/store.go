@@ -152,6 +152,8 @@ type Executor interface {
 	// PurgeDeadLetters deletes at most limit dead letters that were received at least age ago, the
 	// oldest first, and returns how many it deleted.
 	PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
+	// Clock reads the clock by which the database judges leases and deadlines.
+	Clock(ctx context.Context) (time.Time, error)
 	// Survey counts what the gauges show.
 	Survey(ctx context.Context) (Survey, error)
 	// FreeSlots gives back at most limit concurrency slots that are held by what may hold none, and returns

@@ -49,6 +49,23 @@ func oneClockLease() *Flaw {
 	}
 }
 
+// unread is a database whose clock can't be compared with another one.
+type unread struct{ store.Store }
+
+// Clock implements store.Store.
+func (unread) Clock(context.Context) (time.Time, error) {
+	// Later than every start of a run, so that none has been watched.
+	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
+}
+
+func oneClockDeadline() *Flaw {
+	return &Flaw{
+		Name: "one-clock-deadline", Source: "D35", Killer: 4, Scenario: "clock-step-past-deadlines",
+		About: "a run is over its time as soon as the database's clock says so, and nobody has watched that clock",
+		Store: func(_ Process, c Database) store.Store { return &unread{c} },
+	}
+}
+
 // wallClock is a host whose monotonic clock is the wall clock.
 type wallClock struct {
 	host.Host

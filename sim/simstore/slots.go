@@ -2,6 +2,7 @@ package simstore
 
 import (
 	"context"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -66,6 +67,11 @@ func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, numb
 // mayHold says whether a row is between its scheduling and the handling of its end.
 func (r *row) mayHold() bool {
 	return r.Status != execution.Requested && r.OrchestratedAt.IsZero()
+}
+
+// Clock implements store.Executor.
+func (c *Client) Clock(ctx context.Context) (time.Time, error) {
+	return look(ctx, c, func(s *step) time.Time { return s.now })
 }
 
 // FreeSlots implements store.Executor.

@@ -118,6 +118,8 @@ func (d *database) Reap(_ context.Context, rs []store.Reap) ([]bool, error) {
 	return make([]bool, len(rs)), nil
 }
 
+func (d *database) Clock(context.Context) (time.Time, error) { return d.host.Now(), nil }
+
 func (d *database) FreeSlots(context.Context, int) ([]execution.ID, error) { return nil, nil }
 
 func (d *database) ForgetKeys(context.Context, time.Duration, int) (int, error) { return 0, nil }

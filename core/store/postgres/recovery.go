@@ -246,6 +246,13 @@ update concurrency_slot s set execution = null, taken_at = null
  where s.action = t.action and s.number = t.number
 returning t.execution`
 
+// Clock implements store.Executor.
+func (s *Store) Clock(ctx context.Context) (now time.Time, err error) {
+	err = s.query(ctx, "reading the clock", func(rows pgx.Rows) error { return rows.Scan(&now) },
+		`select coalesce($1::timestamptz, clock_timestamp())`, s.now())
+	return now, err
+}
+
 // FreeSlots implements store.Executor.
 func (s *Store) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
 	var freed []execution.ID

@@ -9,6 +9,17 @@ import (
 
 func listCases() []Case {
 	return []Case{
+		{"the clock is the one that deadlines are judged by", func(b *bench) {
+			before, err := b.Store.Clock(b.ctx)
+			b.must(err)
+			b.Advance(90 * time.Second)
+			after, err := b.Store.Clock(b.ctx)
+			b.must(err)
+			b.expect("how far it went", after.Sub(before), 90*time.Second)
+			rows, err := b.Store.Executions(b.ctx, b.create("shell.echo", 1))
+			b.must(err)
+			b.expect("what was created then", rows[0].Created.Sub(after), time.Duration(0))
+		}},
 		{"executions are listed newest first, a page at a time, and filtered", func(b *bench) {
 			w := b.active("w")
 			key := b.running(w)

@@ -40,6 +40,9 @@ func (p *player) asUser(c command) {
 	case opFreeSlots:
 		freed, err := p.Store.FreeSlots(p.ctx, pick(c.a, 50, 1, 0))
 		p.saw("FreeSlots: %s %s", failed(err), p.listed(freed))
+	case opClock:
+		now, err := p.Store.Clock(p.ctx)
+		p.saw("Clock: %s %v", failed(err), now.UTC())
 	case opSetCordon:
 		w := p.incarnationOf(c.a, store.WorkerKey{})
 		order := store.Cordon{Worker: w.ID, On: it.a%3 > 0, Reason: pick(c.b, "why", "", "w\x00"), Drain: it.b%5 == 0}

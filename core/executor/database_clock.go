@@ -1,0 +1,105 @@
+package executor
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// databaseClock compares the database's clock with this executor's, which nobody sets. Run deadlines are
+// kept in the database's time; a step of its clock makes runs look longer than they are, and a run that ends as
+// timed out while its action is alive is run a second time by its retry (flaws D15, D35).
+//
+// It is a list of spans in which the two clocks went alike. A row's start lies in one of them, which tells when
+// that was on this executor's clock. A start from before the first look is nobody's knowledge here: then
+// the database's clock is taken at its word, and a step while no executor ran goes unnoticed. So does one that
+// another one takes back before the next look.
+type databaseClock struct {
+	host host.Host
+
+	mu    sync.Mutex
+	spans []span
+}
+
+// span is a time in which the offset between the clocks stayed the same: from and to by both.
+type span struct {
+	from, to time.Time
+	began    time.Duration
+}
+
+const (
+	// clockTolerance is how much the offset may change within a span. It is more than a reading errs, and less
+	// than the grace that every take-back has.
+	clockTolerance = 500 * time.Millisecond
+	// clockSpans bounds the list: a clock that drifts by a tenth of a percent begins a span every eight minutes.
+	clockSpans = 500
+)
+
+// observe adds one reading, which was made between two moments of this executor's clock. One that took long
+// says too little.
+func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
+	if after-before > clockTolerance {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.spans); n > 0 {
+		last := &d.spans[n-1]
+		if offset := now.Sub(last.from) - (after - last.began); offset.Abs() <= clockTolerance {
+			last.to = now
+			return
+		}
+		if n == clockSpans {
+			d.spans = append(d.spans[:0], d.spans[1:]...)
+		}
+	}
+	d.spans = append(d.spans, span{now, now, after})
+}
+
+// ran is the least that a claimed row can have run by this executor's clock, and whether this executor
+// has known the database's clock since it was claimed.
+func (d *databaseClock) ran(row *execution.Execution) (least time.Duration, known bool) {
+	now := d.host.Monotonic()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// The clock may have shown that time more than once: the last one is the safe one.
+	for i := len(d.spans) - 1; i >= 0; i-- {
+		s := &d.spans[i]
+		switch {
+		case row.StartedAt.Before(s.from):
+			continue
+		case !row.StartedAt.After(s.to):
+			return now - s.began - row.StartedAt.Sub(s.from), true
+		case i+1 < len(d.spans):
+			// Between two spans: at the latest when the next one began.
+			return now - d.spans[i+1].began, true
+		default:
+			return 0, true
+		}
+	}
+	return 0, false
+}
+
+// readDatabaseClock takes a reading.
+func (s *Service) readDatabaseClock() error {
+	var now time.Time
+	before := s.host.Monotonic()
+	if err := s.db(func(ctx context.Context) (err error) {
+		now, err = s.store.Clock(ctx)
+		return err
+	}); err != nil {
+		return err
+	}
+	s.databaseClock.observe(now, before, s.host.Monotonic())
+	return nil
+}
+
+// overrun says whether a row that the database calls overrun has run for its time on this executor's clock
+// too.
+func (s *Service) overrun(row *execution.Execution) bool {
+	ran, known := s.databaseClock.ran(row)
+	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)
+}

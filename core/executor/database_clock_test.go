@@ -1,0 +1,59 @@
+package executor
+
+import (
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+)
+
+func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
+	const minute, second = time.Minute, time.Second
+	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	h := &still{now: time.Hour}
+	d := &databaseClock{host: h}
+	// look lets time pass on both clocks, sets the database's, and takes a reading.
+	offset := time.Duration(0)
+	look := func(pass, step time.Duration) {
+		h.now += pass
+		offset += step
+		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now)
+	}
+	ran := func(started time.Duration) (time.Duration, bool) {
+		return d.ran(&execution.Execution{StartedAt: zero.Add(started)})
+	}
+	expect := func(what string, started, want time.Duration, wantKnown bool) {
+		t.Helper()
+		if got, known := ran(started); got != want || known != wantKnown {
+			t.Errorf("%s: ran for %v, known %v, not %v, %v", what, got, known, want, wantKnown)
+		}
+	}
+	expect("before the first look", 0, 0, false)
+	look(0, 0)
+	expect("it started before anybody looked", -second, 0, false)
+	look(minute, 0)
+	look(minute, 300*time.Millisecond)
+	expect("while the clocks go alike", minute, minute, true)
+	look(10*second, 5*minute)
+	expect("before a step forwards", minute, 70*second, true)
+	expect("between the looks before and after it", 2*minute+5*second, 0, true)
+	look(10*second, 0)
+	expect("after it", 7*minute+10*second+300*time.Millisecond, 10*second, true)
+	expect("after the last look", 9*minute, 0, true)
+	// The clock shows a second time what it has shown: the later moment counts.
+	look(10*second, -15*second)
+	h.now += 5 * second
+	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
+
+	before := len(d.spans)
+	d.observe(zero, h.now, h.now+2*clockTolerance)
+	if len(d.spans) != before {
+		t.Error("a reading that took long was taken")
+	}
+	for range 2 * clockSpans {
+		look(second, -minute)
+	}
+	if len(d.spans) != clockSpans {
+		t.Errorf("%d spans are kept", len(d.spans))
+	}
+}
