@@ -42,7 +42,7 @@ func (p *player) asUser(c command) {
 		p.saw("FreeSlots: %s %s", failed(err), p.listed(freed))
 	case opClock:
 		now, err := p.Store.Clock(p.ctx)
-		p.saw("Clock: %s %v", failed(err), now.UTC())
+		p.saw("Clock: %s %s", failed(err), p.moment(now))
 	case opSetCordon:
 		w := p.incarnationOf(c.a, store.WorkerKey{})
 		order := store.Cordon{Worker: w.ID, On: it.a%3 > 0, Reason: pick(c.b, "why", "", "w\x00"), Drain: it.b%5 == 0}
