@@ -48,6 +48,18 @@ func (w *world) takeDown(server string) (up func() error) {
 	}
 }
 
+// endServer ends a server and closes every way to it. The server goes first: it breaks the connections in the middle
+// of whatever they carry. Where it is in a container the ways go first: while the server has no address any more,
+// toxiproxy waits for the connection that it is just making, and takes no orders.
+func (w *world) endServer(server string, end func() error) (up func() error, err error) {
+	if w.site.contained() {
+		up = w.takeDown(server)
+		return up, end()
+	}
+	err = end()
+	return w.takeDown(server), err
+}
+
 func injectBrokerDown(x *injection) (func(), error) {
 	w, mq := x.w, x.w.lane.servers.RabbitMQ
 	x.touch()
@@ -58,9 +70,7 @@ func injectBrokerDown(x *injection) (func(), error) {
 	if x.fault.Kind == scenarios.BrokerKill {
 		stop = mq.Kill
 	}
-	// The server goes first: it breaks the connections in the middle of whatever they carry.
-	err := stop()
-	up := w.takeDown(scenarios.Broker)
+	up, err := w.endServer(scenarios.Broker, stop)
 	if err != nil {
 		w.down.broker.Unlock()
 		return nil, err
@@ -93,8 +103,7 @@ func injectDatabaseDown(x *injection) (func(), error) {
 	if x.fault.Kind == scenarios.DatabaseKill {
 		stop = pg.Kill
 	}
-	err := stop()
-	up := w.takeDown(scenarios.Database)
+	up, err := w.endServer(scenarios.Database, stop)
 	if err != nil {
 		w.down.database.Unlock()
 		return nil, err

@@ -60,6 +60,9 @@ func (j *project) link(p *process, server string, at place) (link, string, error
 	switch server {
 	case scenarios.Database:
 		upstream, traffic.Every = "postgres:5432", c.Worker.HeartbeatInterval
+		if p.spec == nil {
+			traffic.Every = c.Executor.ReconcileInterval
+		}
 	case scenarios.Broker:
 		traffic.Every = c.MessageQueue.RabbitMQ.Heartbeat
 		var err error

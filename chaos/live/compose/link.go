@@ -46,6 +46,25 @@ type Traffic struct {
 	Alive func() bool
 }
 
+// meets calls touch when something is sure to have met an effect that begins now, unless it is stopped before.
+func (t Traffic) meets(touch func()) (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(t.Every):
+			}
+			if t.Alive() {
+				touch()
+				return
+			}
+		}
+	}()
+	return func() { close(over) }
+}
+
 // Link makes the way of a process to a server at HOST:PORT, inside the project. What goes wrong with it later is
 // told to fail.
 func (s *Stack) Link(process, server, upstream string, t Traffic, fail func(error)) (*Link, error) {
@@ -102,13 +121,9 @@ func (l *Link) Begin(way wire.Direction, e wire.Effect) (end func()) {
 		l.fail(fmt.Errorf("the link %s: %w", l.name, err))
 		return func() {}
 	}
-	touch := time.AfterFunc(l.traffic.Every, func() {
-		if l.traffic.Alive() {
-			e.Touch()
-		}
-	})
+	stop := l.traffic.meets(e.Touch)
 	return func() {
-		touch.Stop()
+		stop()
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if err := l.proxy.RemoveToxic(name); err != nil {

@@ -99,3 +99,17 @@ func TestWithoutAnEngine(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A fault on a link has met something when the process behind it was alive for a heartbeat; one that was not, or
+// a fault that was over sooner, has not.
+func TestWhatAFaultMeets(t *testing.T) {
+	touched := make(chan struct{})
+	alive := make(chan bool, 2)
+	alive <- false
+	alive <- true
+	stop := Traffic{Every: time.Millisecond, Alive: func() bool { return <-alive }}.meets(func() { close(touched) })
+	<-touched
+	stop()
+	stop = Traffic{Every: time.Hour, Alive: func() bool { return true }}.meets(func() { t.Error("it was over before") })
+	stop()
+}
