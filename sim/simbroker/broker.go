@@ -22,6 +22,8 @@ const (
 	FaultAlarm = "broker-alarm"
 	// FaultQueueDeleted: a queue was deleted with what it held.
 	FaultQueueDeleted = "queue-deleted"
+	// FaultUnbound: a dead letter had no route since a queue lost its bindings or was deleted.
+	FaultUnbound = "queue-unbound"
 )
 
 // Options are the broker's settings. The zero value is the broker that was measured.

@@ -42,7 +42,11 @@ func (q *queue) deadLetter(m *message) bool {
 		if q.decl.Type == typeQuorum {
 			return false
 		}
-		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
+		fault := ""
+		if e := b.exchange(q.decl.DeadLetterExchange); e != nil && e.unbound {
+			fault = FaultUnbound
+		}
+		b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
 		return true
 	}
 	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))

@@ -71,7 +71,8 @@
 //	rejection without requeue    Rejected, then one end (Fault: likewise)
 //	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
 //	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a classic
-//	                             queue, no route there, or a cycle
+//	                             queue, no route there, or a cycle; with FaultUnbound where a fault took
+//	                             the exchange's bindings away
 //	  end of a quorum queue      none at first when there is no route: the copy is held, and
 //	                             DeadLettered or Dropped follow at a later attempt
 //	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once

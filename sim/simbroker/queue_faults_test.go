@@ -2,9 +2,11 @@ package simbroker
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/core/broker"
 	"handoff/sim/kernel"
 )
@@ -50,6 +52,36 @@ func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
 		}
 	})
 	w.run(hour)
+}
+
+// A dead letter that is dropped says so if the fault is to blame, until somebody binds the queue again.
+func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
+	w := newWorld(t, 1)
+	var faults []string
+	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
+		dead := broker.Binding{Exchange: "dlx", Pattern: "#", Queue: "dead"}
+		w.declare(s, broker.Topology{
+			Exchanges: []broker.Exchange{{Name: "dlx", Kind: broker.Topic}},
+			Queues:    []broker.Queue{{Name: "q", Type: typeClassic, TTL: time.Second, DeadLetterExchange: "dlx"}, {Name: "dead", Type: typeClassic}},
+			Bindings:  []broker.Binding{dead},
+		})
+		restore := w.b.Unbind("dead")
+		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
+		w.sleep(2 * time.Second)
+		restore()
+		w.publish(s, broker.Confirmed, dispatch("", "q", 2))
+		w.sleep(2 * time.Second)
+		w.expectDepth("dead", 1)
+	})
+	w.run(hour)
+	for _, e := range w.r.events {
+		if e.Kind == history.Dropped {
+			faults = append(faults, e.Fault)
+		}
+	}
+	if !slices.Equal(faults, []string{FaultUnbound}) {
+		t.Errorf("dropped because of %q", faults)
+	}
 }
 
 // What is reordered comes right after the next message, or when its time is over.

@@ -19,6 +19,8 @@ type exchange struct {
 	bindings []route
 	// routes are the queues of the keys that were asked for since the bindings changed last.
 	routes map[string][]*queue
+	// unbound says that a fault took bindings away, and that none has come since.
+	unbound bool
 }
 
 type route struct {
@@ -85,6 +87,7 @@ func (b *Broker) bind(binding broker.Binding) error {
 		return fmt.Errorf("bind to %s: queue %s %w", binding.Exchange, binding.Queue, errNotFound)
 	}
 	r := route{pattern: binding.Pattern, queue: q}
+	e.unbound = false
 	if !slices.Contains(e.bindings, r) {
 		e.bindings = append(e.bindings, r)
 		clear(e.routes)
@@ -92,9 +95,11 @@ func (b *Broker) bind(binding broker.Binding) error {
 	return nil
 }
 
-// unbind takes away whatever binds a queue.
+// unbind takes away whatever binds a queue: a fault does that.
 func (e *exchange) unbind(q *queue) {
+	had := len(e.bindings)
 	e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
+	e.unbound = e.unbound || len(e.bindings) < had
 	clear(e.routes)
 }
 
