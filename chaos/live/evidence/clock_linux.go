@@ -9,9 +9,33 @@ import (
 // wallOf turns a reading of the clock that shims go by into a moment of the wall clock: the offset between
 // the two is read now, and so is right as long as nobody sets the wall clock.
 func wallOf(mono time.Duration, written time.Time) time.Time {
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+	boot, wall, ok := bothClocks()
+	if !ok {
 		return written
 	}
-	return time.Now().Round(0).Add(mono - time.Duration(ts.Nano()))
+	return wall.Add(mono - boot)
 }
+
+// bothClocks reads the two clocks at one moment: one of them before and after the other. On a busy machine this
+// process may have to wait in between, and an action would seem to end after its result was stored; so the
+// closest of several readings counts.
+func bothClocks() (boot time.Duration, wall time.Time, ok bool) {
+	narrowest := time.Duration(-1)
+	for range clockReadings {
+		var before, after unix.Timespec
+		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &before) != nil {
+			return 0, time.Time{}, false
+		}
+		now := time.Now().Round(0)
+		if unix.ClockGettime(unix.CLOCK_BOOTTIME, &after) != nil {
+			return 0, time.Time{}, false
+		}
+		if width := time.Duration(after.Nano() - before.Nano()); narrowest < 0 || width < narrowest {
+			narrowest, boot, wall = width, time.Duration(before.Nano())+width/2, now
+		}
+	}
+	return boot, wall, true
+}
+
+// clockReadings are more than a process is made to wait between, one after the other.
+const clockReadings = 5
