@@ -59,12 +59,12 @@ func (j *project) link(p *process, server string, at place) (link, string, error
 	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
 	switch server {
 	case scenarios.Database:
-		upstream, traffic.Every = "postgres:5432", c.Worker.HeartbeatInterval
+		upstream, traffic.Every, traffic.Kept = "postgres:5432", c.Worker.HeartbeatInterval, true
 		if p.spec == nil {
 			traffic.Every = c.Executor.ReconcileInterval
 		}
 	case scenarios.Broker:
-		traffic.Every = c.MessageQueue.RabbitMQ.Heartbeat
+		traffic.Every, traffic.Kept = c.MessageQueue.RabbitMQ.Heartbeat, true
 		var err error
 		if upstream, err = j.broker(p); err != nil {
 			return nil, "", err

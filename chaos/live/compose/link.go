@@ -42,6 +42,8 @@ type Link struct {
 type Traffic struct {
 	// Every is how long a link is silent at most: the longest period of any heartbeat.
 	Every time.Duration
+	// Kept says that the process always has a connection there.
+	Kept bool
 	// Alive says whether the process is there to keep it.
 	Alive func() bool
 }
@@ -125,9 +127,13 @@ func (l *Link) Begin(way wire.Direction, e wire.Effect) (end func()) {
 	return func() {
 		stop()
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		if err := l.proxy.RemoveToxic(name); err != nil {
+		err := l.proxy.RemoveToxic(name)
+		l.mu.Unlock()
+		switch {
+		case err != nil:
 			l.fail(fmt.Errorf("the link %s: %w", l.name, err))
+		case e.Hold && l.traffic.Kept && l.traffic.Alive():
+			e.Touch() // its connections were closed just now
 		}
 	}
 }
