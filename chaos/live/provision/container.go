@@ -41,11 +41,11 @@ type boxes struct {
 func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *guard, log *lineLog) *boxes {
 	removed, err := engine.Sweep(ctx, runIsOver)
 	for _, name := range removed {
-		log.printf("removed the container %s, left behind by a process that is gone", name)
+		log.printf("removed %s, left behind by a process that is gone", name)
 	}
 	if err != nil {
 		// Somebody else's rubbish is no reason not to start.
-		log.printf("removing containers of earlier runs: %v", err)
+		log.printf("removing what earlier runs left in the engine: %v", err)
 	}
 	return &boxes{engine: engine, run: run, guard: g}
 }
