@@ -268,7 +268,8 @@ type Reclaim struct {
 	// Result is what a failed row is left with.
 	Result execution.Result
 
-	// Policy, for rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up.
+	// Policy, for rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up. What is
+	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (flaw D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
 	// Counts says that this take-back counts as a used dispatch if the worker, at the moment of the

@@ -135,7 +135,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
 	case r.Status.Claimed():
 		to, counts = rc.To, 0
-	case rc.Policy == config.Fail || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+	case rc.Policy == config.Fail && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
 		to = execution.Failed
 	}
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
@@ -153,6 +153,11 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		}
 	})
 	return store.Outcome{Applied: true, Row: r.Execution}
+}
+
+// drains says that a row was only held up by a worker that was asked to stop.
+func (s *step) drains(r *row, ground store.Ground) bool {
+	return ground == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
 }
 
 // Reap implements store.Executor.

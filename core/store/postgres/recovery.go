@@ -117,12 +117,14 @@ given as materialized (
                when 'overrun' then l.status in ('running', 'canceling') and l.run_deadline <= c.now - l.ask_age
                when 'claim_expired' then l.status = 'scheduling' and l.scheduling_expires_at < c.now
            end, false) as lawful,
-           (l.ask_counts and coalesce(o.lifecycle = 'active', false))::int as used
+           (l.ask_counts and coalesce(o.lifecycle = 'active', false))::int as used,
+           -- A worker that was asked to stop would have given it back itself in a moment.
+           l.ask_fail and not (l.ask_ground = 'owner_gone' and coalesce(o.lifecycle = 'draining', false)) as fails
       from locked l cross join clock c
       left join owner o on o.incarnation = l.incarnation
 ),
 judged as materialized (
-    select g.*, not (g.claimed or g.ask_fail or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back,
+    select g.*, not (g.claimed or g.fails or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back,
            -- What was asked to end has ended as it was asked to.
            case when g.status = 'canceling' then 'cancelled' else g.ask_to end as "to",
            case when g.status = 'canceling' then 'cancelled' else g.ask_reason end as why

@@ -151,6 +151,10 @@ func recoveryCases() []Case {
 			wait := b.scheduled(w)
 			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
 			b.expect("found", list(b.find(store.Finding{Ground: store.OwnerGone, Limit: 5})...), list(wait.ID))
+			out := b.reclaim(store.Reclaim{
+				Key: wait, Ground: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerUnavailable, Policy: config.Fail, Counts: true,
+			})
+			b.expect("taken back, though what is unclaimed shall fail", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, wait.Epoch+1))
 		}},
 		{"an overrun is found and ended from its deadline and grace on", func(b *bench) {
 			w := b.active("w")
