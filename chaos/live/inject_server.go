@@ -243,7 +243,7 @@ func injectDeleteQueue(x *injection) (func(), error) {
 }
 
 func injectUnbind(x *injection) (func(), error) {
-	all := x.bindings()
+	all, began := x.bindings(), time.Now()
 	for _, b := range all {
 		err := x.w.tamper.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
 		if err != nil {
@@ -256,6 +256,10 @@ func injectUnbind(x *injection) (func(), error) {
 			err := x.w.tamper.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
 			if err != nil {
 				x.w.fail(fmt.Sprintf("binding %s again: %v", b.Queue, err))
+			}
+			if x.fault.Target == scenarios.DeadLetterQueue {
+				// What died meanwhile, in whatever queue, had nowhere to go.
+				x.w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.fault.Name})
 			}
 		}
 	}, nil
