@@ -39,7 +39,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
-##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator
+##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator;
+##                both profiles with LIVE_PROFILES=
 ##   live-named   the scenarios of the first design on real servers: part of make test
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
@@ -70,12 +71,13 @@ chaos: chaos-binary
 	@echo "Next: make chaos-live (the same scenarios on real servers and daemons)"
 
 # Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
-# A run waits more than it computes.
+# A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
 LIVE_LANES := 8
+LIVE_PROFILES := --profile hardened
 LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
 
 chaos-live: build servers
-	bin/chaos run --world live --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
+	bin/chaos run --world live $(LIVE_PROFILES) --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
 
 # A machine that was said to be without them runs nothing here, and says so.
 live-named: build servers
