@@ -121,9 +121,8 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 	eventually(t, "the death of the killed worker's action", time.Second, func() bool {
 		return gone(pids[0]) && gone(pids[1]) && gone(pids[2])
 	})
-	if alive(-pids[0]) {
-		t.Error("its group lives")
-	}
+	// The dead are of the group until they are reaped.
+	eventually(t, "the end of its group", patience, func() bool { return !alive(-pids[0]) })
 }
 
 func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
