@@ -69,28 +69,7 @@ type Server struct {
 func NewServer(o Options) *Server {
 	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token)}
 	mux := http.NewServeMux()
-	// One handler a path, because ServeMux answers a wrong method with a text of its own.
-	paths := map[string]methods{
-		"/api/v1/executions":                  {http.MethodPost: s.createExecution, http.MethodGet: s.listExecutions},
-		"/api/v1/executions/batch":            {http.MethodPost: s.createBatch},
-		"/api/v1/executions/{id}":             {http.MethodGet: s.getExecution},
-		"/api/v1/executions/{id}/transitions": {http.MethodGet: s.getTransitions},
-		"/api/v1/executions/{id}/chain":       {http.MethodGet: s.getChain},
-		"/api/v1/executions/{id}/cancel":      {http.MethodPost: s.cancelExecution},
-		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
-		"/api/v1/actions":                     {http.MethodPost: s.putAction},
-
-		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
-		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
-		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
-		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
-		"/api/v1/workers":                   {http.MethodGet: s.listWorkers},
-		"/api/v1/workers/{id}":              {http.MethodGet: s.getWorker},
-		"/api/v1/workers/{id}/cordon":       {http.MethodPost: s.cordonWorker},
-		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: s.uncordonWorker},
-		"/api/v1/workers/{id}/drain":        {http.MethodPost: s.drainWorker},
-	}
-	for path, m := range paths {
+	for path, m := range s.routes() {
 		mux.Handle(path, s.authorized(m))
 	}
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
@@ -111,6 +90,32 @@ func NewServer(o Options) *Server {
 	}))
 	s.handler = Logged(s.Log, origin.Handler(mux))
 	return s
+}
+
+// routes are the paths of the API. Each has one handler, because ServeMux answers a wrong method with a text of
+// its own.
+func (s *Server) routes() map[string]methods {
+	return map[string]methods{
+		"/api/v1/executions":                  {http.MethodPost: s.createExecution, http.MethodGet: s.listExecutions},
+		"/api/v1/executions/batch":            {http.MethodPost: s.createBatch},
+		"/api/v1/executions/{id}":             {http.MethodGet: s.getExecution},
+		"/api/v1/executions/{id}/transitions": {http.MethodGet: s.getTransitions},
+		"/api/v1/executions/{id}/chain":       {http.MethodGet: s.getChain},
+		"/api/v1/executions/{id}/cancel":      {http.MethodPost: s.cancelExecution},
+		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
+		"/api/v1/actions":                     {http.MethodPost: s.putAction},
+		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
+
+		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
+		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
+		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
+		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
+		"/api/v1/workers":                   {http.MethodGet: s.listWorkers},
+		"/api/v1/workers/{id}":              {http.MethodGet: s.getWorker},
+		"/api/v1/workers/{id}/cordon":       {http.MethodPost: s.cordonWorker},
+		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: s.uncordonWorker},
+		"/api/v1/workers/{id}/drain":        {http.MethodPost: s.drainWorker},
+	}
 }
 
 // Handler is the whole API.

@@ -1,0 +1,172 @@
+package api
+
+import (
+	"bytes"
+	"maps"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/execution"
+)
+
+// document is as much of the OpenAPI document as can be held to the code.
+type document struct {
+	Paths      map[string]map[string]yaml.Node `yaml:"paths"`
+	Components struct {
+		Parameters map[string]struct {
+			Name string `yaml:"name"`
+		} `yaml:"parameters"`
+		Schemas map[string]struct {
+			Enum       []string             `yaml:"enum"`
+			Required   []string             `yaml:"required"`
+			Properties map[string]yaml.Node `yaml:"properties"`
+		} `yaml:"schemas"`
+	} `yaml:"components"`
+}
+
+func readDocument(t *testing.T) (d document) {
+	t.Helper()
+	if err := yaml.Unmarshal(openAPI, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func same(t *testing.T, what string, documented, real []string) {
+	t.Helper()
+	slices.Sort(documented)
+	slices.Sort(real)
+	if !slices.Equal(documented, real) {
+		t.Errorf("%s: the document has %v, the code has %v", what, documented, real)
+	}
+}
+
+func TestOpenAPIHasEveryPath(t *testing.T) {
+	got := httptest.NewRecorder()
+	new(Server).getOpenAPI(got, nil)
+	if got.Code != 200 || got.Header().Get("Content-Type") != "application/yaml" || got.Body.String() != string(openAPI) {
+		t.Errorf("the document is answered with %d, %s", got.Code, got.Header().Get("Content-Type"))
+	}
+	documented, real := []string{}, []string{"GET /healthz", "GET /readyz", "GET /metrics"}
+	for path, operations := range readDocument(t).Paths {
+		for method := range operations {
+			if method != "parameters" {
+				documented = append(documented, strings.ToUpper(method)+" "+path)
+			}
+		}
+	}
+	for path, methods := range new(Server).routes() {
+		for method := range methods {
+			real = append(real, method+" "+path)
+		}
+	}
+	same(t, "paths", documented, real)
+}
+
+// Every reference leads somewhere, and every component is referred to.
+func TestOpenAPIReferences(t *testing.T) {
+	var all struct {
+		Components map[string]map[string]yaml.Node `yaml:"components"`
+	}
+	if err := yaml.Unmarshal(openAPI, &all); err != nil {
+		t.Fatal(err)
+	}
+	var there, used []string
+	for kind, list := range all.Components {
+		for name := range list {
+			if kind != "securitySchemes" {
+				there = append(there, "#/components/"+kind+"/"+name)
+			}
+		}
+	}
+	for line := range bytes.Lines(openAPI) {
+		for _, part := range strings.Split(string(line), "$ref: '")[1:] {
+			target, _, _ := strings.Cut(part, "'")
+			used = append(used, target)
+		}
+	}
+	slices.Sort(used)
+	same(t, "references", slices.Compact(used), there)
+}
+
+func TestOpenAPIHasEveryField(t *testing.T) {
+	schemas := readDocument(t).Components.Schemas
+	for name, value := range map[string]any{
+		"Execution": executionView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{},
+		"Action": actionView{}, "NewAction": actionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
+		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "Problem": Problem{}, "FieldError": FieldError{},
+	} {
+		var fields, always []string
+		typ := reflect.TypeOf(value)
+		for i := range typ.NumField() {
+			tag, ok := typ.Field(i).Tag.Lookup("json")
+			if !ok {
+				continue
+			}
+			field, options, _ := strings.Cut(tag, ",")
+			fields = append(fields, field)
+			if options != "omitempty" {
+				always = append(always, field)
+			}
+		}
+		same(t, name, slices.Collect(maps.Keys(schemas[name].Properties)), fields)
+		if name != "NewAction" {
+			same(t, "what is required of "+name, schemas[name].Required, always)
+		}
+	}
+	var statuses []string
+	for s := execution.Requested; s <= execution.Abandoned; s++ {
+		statuses = append(statuses, s.String())
+	}
+	same(t, "statuses", schemas["Status"].Enum, statuses)
+}
+
+// What a request may say is what the refusal of a field that nobody knows lists.
+func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
+	b := setup(t, nil)
+	d := readDocument(t)
+	allowed := func(a answer) (names []string) {
+		errors, _ := a.json["errors"].([]any)
+		for _, e := range errors {
+			field, _ := e.(map[string]any)
+			list, _ := field["allowed"].([]any)
+			for _, name := range list {
+				names = append(names, name.(string))
+			}
+		}
+		return names
+	}
+	for name, a := range map[string]answer{
+		"NewExecution": b.do("POST", executionsPath, `{"nonsense": 1}`),
+		"NewBatchItem": b.do("POST", executionsPath+"/batch", `{"executions": [{"nonsense": 1}]}`),
+		"NewAction":    b.do("POST", "/api/v1/actions", `{"nonsense": 1}`),
+	} {
+		same(t, name, slices.Collect(maps.Keys(d.Components.Schemas[name].Properties)), allowed(a))
+	}
+	for _, path := range []string{executionsPath, "/api/v1/dead-letters"} {
+		var get struct {
+			Parameters []struct {
+				Name string `yaml:"name"`
+				Ref  string `yaml:"$ref"`
+			} `yaml:"parameters"`
+		}
+		node := d.Paths[path]["get"]
+		if err := node.Decode(&get); err != nil {
+			t.Fatal(err)
+		}
+		var documented []string
+		for _, p := range get.Parameters {
+			name := p.Name
+			if _, component, ok := strings.Cut(p.Ref, "#/components/parameters/"); ok {
+				name = d.Components.Parameters[component].Name
+			}
+			documented = append(documented, name)
+		}
+		same(t, "the query of "+path, documented, allowed(b.do("GET", path+"?nonsense=1", "")))
+	}
+}
