@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // actionView is an action in requests and answers.
@@ -64,11 +67,75 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 		s.storeProblem(r, err, harmless).write(w)
 		return
 	}
-	writeJSON(w, "application/json", http.StatusOK, actionView{
+	writeJSON(w, "application/json", http.StatusOK, viewAction(&a))
+}
+
+func viewAction(a *execution.Action) actionView {
+	return actionView{
 		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
 		TimeoutSeconds: number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
 		Concurrency: number(int64(a.Concurrency)),
+	}
+}
+
+// listActions is GET /api/v1/actions?after=REF&limit=N, by name.
+func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
+	q := store.ActionQuery{Limit: defaultPage}
+	problem := readQuery(r, []parameter{
+		{"after", func(text string) error {
+			if strings.ContainsRune(text, 0) {
+				return fmt.Errorf("no name of an action has that in it")
+			}
+			q.After = text
+			return nil
+		}},
+		{"limit", pageSize(&q.Limit)},
 	})
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	page, err := s.Store.Actions(ctx, q)
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	views := make([]actionView, len(page))
+	for i := range page {
+		views[i] = viewAction(&page[i])
+	}
+	var next *string
+	if len(page) == q.Limit {
+		next = &page[len(page)-1].Ref
+	}
+	writeJSON(w, "application/json", http.StatusOK, struct {
+		Actions []actionView `json:"actions"`
+		// After is the cursor of the next page, null for the last.
+		After *string `json:"after"`
+	}{views, next})
+}
+
+// getAction is GET /api/v1/actions/{ref}.
+func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
+	ref := r.PathValue("ref")
+	missing := notFound(fmt.Sprintf("No action is called %q. GET /api/v1/actions lists them.", yamlfile.Cut(ref)))
+	if ref == "" || strings.ContainsRune(ref, 0) {
+		missing.write(w)
+		return
+	}
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	found, err := s.Store.Actions(ctx, store.ActionQuery{Ref: ref, Limit: 1})
+	switch {
+	case err != nil:
+		s.storeProblem(r, err, harmless).write(w)
+	case len(found) == 0:
+		missing.write(w)
+	default:
+		writeJSON(w, "application/json", http.StatusOK, viewAction(&found[0]))
+	}
 }
 
 func readAction(b *body, root value) (a execution.Action, fields map[string]value, ok bool) {

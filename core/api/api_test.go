@@ -159,6 +159,37 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestActionsAreListed(t *testing.T) {
+	b := setup(t, nil)
+	for _, ref := range []string{"b", "a", "c"} {
+		b.do("POST", "/api/v1/actions", `{"ref": "list.`+ref+`", "runtime": "noop", "timeout_seconds": 9}`)
+	}
+	refs := func(a answer) (all []string) {
+		list, _ := a.json["actions"].([]any)
+		for _, one := range list {
+			all = append(all, fmt.Sprint(one.(map[string]any)["ref"]))
+		}
+		return all
+	}
+	first := b.do("GET", "/api/v1/actions?after=list&limit=2", "")
+	if got := refs(first); !slices.Equal(got, []string{"list.a", "list.b"}) || first.json["after"] != "list.b" {
+		t.Errorf("the first page: %s", first.text)
+	}
+	if last := b.do("GET", "/api/v1/actions?after=list.b&limit=2", ""); !slices.Equal(refs(last), []string{"list.c"}) || last.json["after"] != nil {
+		t.Errorf("the last page: %s", last.text)
+	}
+	if one := b.do("GET", "/api/v1/actions/list.b", ""); one.status != 200 || one.json["ref"] != "list.b" || one.json["timeout_seconds"] != 9.0 {
+		t.Errorf("one: %d %s", one.status, one.text)
+	}
+	for path, want := range map[string]int{
+		"/api/v1/actions/list.d": 404, "/api/v1/actions/%00": 404, "/api/v1/actions?after=%00": 400, "/api/v1/actions?limit=0": 400, "/api/v1/actions?before=a": 400,
+	} {
+		if a := b.do("GET", path, ""); a.status != want {
+			t.Errorf("%s: %d, want %d: %s", path, a.status, want, a.text)
+		}
+	}
+}
+
 func TestActions(t *testing.T) {
 	b := setup(t, nil)
 	a := b.do("POST", "/api/v1/actions", `{"ref": "core.sleep", "runtime": "shell", "entrypoint": "sleep 1", "timeout_seconds": 9, "dispatch_timeout_seconds": null, "max_retries": 2, "concurrency": 3}`)

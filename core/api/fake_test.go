@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -57,6 +58,20 @@ func (f *fakeStore) Executions(_ context.Context, ids []execution.ID) ([]executi
 		}
 	}
 	return rows, nil
+}
+
+func (f *fakeStore) Actions(_ context.Context, q store.ActionQuery) (page []execution.Action, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	for _, ref := range slices.Sorted(maps.Keys(f.actions)) {
+		if q.Matches(ref) && len(page) < q.Limit {
+			page = append(page, f.actions[ref])
+		}
+	}
+	return page, nil
 }
 
 func (f *fakeStore) PutActions(_ context.Context, actions []execution.Action) error {

@@ -148,7 +148,7 @@ func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
 	} {
 		same(t, name, slices.Collect(maps.Keys(d.Components.Schemas[name].Properties)), allowed(a))
 	}
-	for _, path := range []string{executionsPath, "/api/v1/dead-letters"} {
+	for _, path := range []string{executionsPath, "/api/v1/actions", "/api/v1/dead-letters"} {
 		var get struct {
 			Parameters []struct {
 				Name string `yaml:"name"`

@@ -103,7 +103,8 @@ func (s *Server) routes() map[string]methods {
 		"/api/v1/executions/{id}/chain":       {http.MethodGet: s.getChain},
 		"/api/v1/executions/{id}/cancel":      {http.MethodPost: s.cancelExecution},
 		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
-		"/api/v1/actions":                     {http.MethodPost: s.putAction},
+		"/api/v1/actions":                     {http.MethodPost: s.putAction, http.MethodGet: s.listActions},
+		"/api/v1/actions/{ref}":               {http.MethodGet: s.getAction},
 		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
 
 		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},

@@ -41,6 +41,16 @@ type Cancellation struct {
 	From execution.Status
 }
 
+// ActionQuery asks for a page of at most Limit actions: those whose refs come after After, or the one that Ref
+// names where it is not empty.
+type ActionQuery struct {
+	Ref, After string
+	Limit      int
+}
+
+// Matches says that an action may be in the page.
+func (q *ActionQuery) Matches(ref string) bool { return ref > q.After && (q.Ref == "" || q.Ref == ref) }
+
 // ExecutionQuery asks for a page of executions, newest first. A filter that is zero lets all pass.
 type ExecutionQuery struct {
 	Status    execution.Status

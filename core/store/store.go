@@ -67,6 +67,8 @@ type Reader interface {
 // Client is what the API needs.
 type Client interface {
 	Reader
+	// Actions returns a page of the actions, in the order of the bytes of their refs.
+	Actions(ctx context.Context, q ActionQuery) ([]execution.Action, error)
 	// PutActions inserts or replaces actions by their ref.
 	PutActions(ctx context.Context, actions []execution.Action) error
 	// Create inserts requested executions. An item whose idempotency key exists returns the row

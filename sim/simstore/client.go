@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -134,6 +135,18 @@ func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]executio
 			}
 		}
 		return found
+	})
+}
+
+// Actions implements store.Client.
+func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.Action, error) {
+	return look(ctx, c, func(s *step) (page []execution.Action) {
+		for _, ref := range slices.Sorted(maps.Keys(s.db.actions)) {
+			if q.Matches(ref) && len(page) < q.Limit {
+				page = append(page, s.db.actions[ref])
+			}
+		}
+		return page
 	})
 }
 

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"handoff/core/execution"
@@ -9,6 +11,31 @@ import (
 
 func listCases() []Case {
 	return []Case{
+		{"actions are listed by their refs, a page at a time, as they were put", func(b *bench) {
+			put := []execution.Action{
+				{Ref: "b.two", Runtime: "shell", Entrypoint: "e", Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, MaxRetries: 2, Concurrency: 3},
+				{Ref: "B.first", Runtime: "python", Entrypoint: "e.py"},
+			}
+			b.must(b.Store.PutActions(b.ctx, put))
+			page := func(q store.ActionQuery) (refs []string) {
+				actions, err := b.Store.Actions(b.ctx, q)
+				b.must(err)
+				for _, a := range actions {
+					refs = append(refs, a.Ref)
+				}
+				return refs
+			}
+			all := page(store.ActionQuery{Limit: 100})
+			b.expect("the order", slices.IsSorted(all), true)
+			b.expect("all are there", slices.Contains(all, "b.two") && slices.Contains(all, "B.first") && slices.Contains(all, "shell.echo"), true)
+			b.expect("a page", fmt.Sprint(page(store.ActionQuery{After: all[0], Limit: 1})), fmt.Sprint(all[1:2]))
+			b.expect("after the last", len(page(store.ActionQuery{After: all[len(all)-1], Limit: 5})), 0)
+			b.expect("of no size", len(page(store.ActionQuery{})), 0)
+			b.expect("one that is not there", len(page(store.ActionQuery{Ref: "no.such", Limit: 1})), 0)
+			one, err := b.Store.Actions(b.ctx, store.ActionQuery{Ref: "b.two", Limit: 1})
+			b.must(err)
+			b.expect("one by its name", fmt.Sprint(one), fmt.Sprint(put[:1]))
+		}},
 		{"the clock is the one that deadlines are judged by", func(b *bench) {
 			before, err := b.Store.Clock(b.ctx)
 			b.must(err)
