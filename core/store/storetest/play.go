@@ -215,7 +215,7 @@ func (p *player) do(c command) {
 		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unanswered) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
 		rows, err := p.Store.Find(p.ctx, f)
 		p.saw("Find %d of age %v, at most %d: %s [%s]", f.Ground, f.Age, f.Limit, failed(err), p.keys(rows))
-	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock, opActions:
+	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock:
 		p.asUser(c)
 	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate:
 		p.asExecutor(c)

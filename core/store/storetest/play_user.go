@@ -43,10 +43,6 @@ func (p *player) asUser(c command) {
 	case opClock:
 		now, err := p.Store.Clock(p.ctx)
 		p.saw("Clock: %s %s", failed(err), p.moment(now))
-	case opActions:
-		q := store.ActionQuery{After: pick(c.a, "", "python", "shell.echo"), Limit: pick(c.b, 50, 1, 0)}
-		page, err := p.Store.Actions(p.ctx, q)
-		p.saw("Actions after %q, at most %d: %s %+v", q.After, q.Limit, failed(err), page)
 	case opSetCordon:
 		w := p.incarnationOf(c.a, store.WorkerKey{})
 		order := store.Cordon{Worker: w.ID, On: it.a%3 > 0, Reason: pick(c.b, "why", "", "w\x00"), Drain: it.b%5 == 0}
