@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"maps"
@@ -65,6 +66,9 @@ func (f *fakeStore) Actions(_ context.Context, q store.ActionQuery) (page []exec
 	defer f.mu.Unlock()
 	if err := f.fail(); err != nil {
 		return nil, err
+	}
+	if strings.ContainsRune(q.Ref+q.After, 0) {
+		return nil, errors.New("invalid byte sequence") // as PostgreSQL says
 	}
 	for _, ref := range slices.Sorted(maps.Keys(f.actions)) {
 		if q.Matches(ref) && len(page) < q.Limit {

@@ -59,17 +59,17 @@ func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
-		dead := broker.Binding{Exchange: "dlx", Pattern: "#", Queue: "dead"}
+		dead := broker.Binding{Exchange: "dlx", Pattern: "known", Queue: "dead"}
 		w.declare(s, broker.Topology{
-			Exchanges: []broker.Exchange{{Name: "dlx", Kind: broker.Topic}},
+			Exchanges: []broker.Exchange{{Name: "in", Kind: broker.Topic}, {Name: "dlx", Kind: broker.Topic}},
 			Queues:    []broker.Queue{{Name: "q", Type: typeClassic, TTL: time.Second, DeadLetterExchange: "dlx"}, {Name: "dead", Type: typeClassic}},
-			Bindings:  []broker.Binding{dead},
+			Bindings:  []broker.Binding{dead, {Exchange: "in", Pattern: "#", Queue: "q"}},
 		})
 		restore := w.b.Unbind("dead")
-		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
+		w.publish(s, broker.Confirmed, dispatch("in", "known", 1))
 		w.sleep(2 * time.Second)
 		restore()
-		w.publish(s, broker.Confirmed, dispatch("", "q", 2))
+		w.publish(s, broker.Confirmed, dispatch("in", "known", 2), dispatch("in", "unknown", 3))
 		w.sleep(2 * time.Second)
 		w.expectDepth("dead", 1)
 	})
@@ -79,7 +79,7 @@ func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
 			faults = append(faults, e.Fault)
 		}
 	}
-	if !slices.Equal(faults, []string{FaultUnbound}) {
+	if !slices.Equal(faults, []string{FaultUnbound, ""}) {
 		t.Errorf("dropped because of %q", faults)
 	}
 }
