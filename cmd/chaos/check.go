@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/audit"
@@ -31,6 +32,10 @@ is not there is listed as not judged.`,
 				return usage("a history and --database-url: one of them at a time")
 			case len(args) == 0 && url == "":
 				return usage("nothing to judge: name a history, or with --database-url the database whose audit table is to be judged")
+			}
+			// The parser's own words may show the password.
+			if _, err := pgx.ParseConfig(url); url != "" && err != nil {
+				return usage("--database-url is no address of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")
 			}
 			return nil
 		},
