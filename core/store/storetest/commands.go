@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// op is what a command does: one for every method of the store that clients and processes share, and time.
+// op is what a command does: one for every method of the store, and time; Actions, which only reads what PutActions
+// has written, has a case of its own.
 type op uint8
 
 const (
