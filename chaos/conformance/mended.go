@@ -29,6 +29,7 @@ func Mended() []Mend {
 		{Store, "a worker of a negative capacity was registered", "a worker of a negative capacity is an error"},
 		{Store, "repeating a lifecycle under another worker's id was answered as done", "an incarnation is only its own worker's"},
 		{Store, "a refused result without a status was kept", "a refused result without a status is an error"},
+		{Store, "a call that named a parent and the child that it skips handled both ends", "a call that skips a child does not handle its end as well"},
 		{Broker, "x-death had fractions of a second", "rule 18 the times of x-death are whole seconds"},
 	}
 }

@@ -174,23 +174,72 @@ func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 
 // Orchestrate implements store.Executor.
 func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
-	return each(ctx, c, os, (*step).orchestrate)
+	return ask(ctx, c, func(s *step) []store.Orchestrated {
+		if len(os) == 0 {
+			return nil
+		}
+		done := make([]store.Orchestrated, len(os))
+		for _, statement := range statements(os) {
+			s.orchestrate(os, statement, done)
+		}
+		return done
+	})
 }
 
-func (s *step) orchestrate(o *store.Orchestration) store.Orchestrated {
-	if o.Retry != nil && o.Retry.Count <= 0 {
-		s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
-		return store.Orchestrated{}
+// statements splits the places of a call as PostgreSQL's adapter does: what names a row again comes in a further
+// statement, and one with a wrong item is repeated row by row.
+func statements(os []store.Orchestration) [][]int {
+	var rounds, all [][]int
+	for i := range os {
+		n := 0
+		for j := range i {
+			if os[j].ID == os[i].ID {
+				n++
+			}
+		}
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], i)
 	}
-	r := s.db.row(o.ID)
-	if r == nil || !r.Status.Terminal() || !r.OrchestratedAt.IsZero() {
-		return store.Orchestrated{}
+	for _, round := range rounds {
+		if !slices.ContainsFunc(round, func(i int) bool { return wrongRetry(os[i]) }) {
+			all = append(all, round)
+			continue
+		}
+		for n := range round {
+			all = append(all, round[n:n+1])
+		}
 	}
-	retry := o.Retry
-	if !s.db.row(r.Chain()).CancelRequestedAt.IsZero() {
-		retry = nil
+	return all
+}
+
+func wrongRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
+
+// orchestrate is one statement. It looks at all its rows before it changes one: a child that the end of its
+// parent skips is not handled by the same statement.
+func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.Orchestrated) {
+	judged := make([]*row, len(places))
+	for n, i := range places {
+		o := &os[i]
+		if wrongRetry(*o) {
+			s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
+			continue
+		}
+		if r := s.db.row(o.ID); r != nil && r.Status.Terminal() && r.OrchestratedAt.IsZero() {
+			judged[n] = r
+		}
 	}
-	return s.handleTerminal(r, retry)
+	for n, i := range places {
+		if judged[n] == nil {
+			continue
+		}
+		retry := os[i].Retry
+		if !s.db.row(judged[n].Chain()).CancelRequestedAt.IsZero() {
+			retry = nil
+		}
+		done[i] = s.handleTerminal(judged[n], retry)
+	}
 }
 
 // handleTerminal marks the row, gives its slot back and creates its retry, or settles its children.

@@ -186,6 +186,15 @@ func childCases() []Case {
 			b.expect("skipped with it", list(b.orchestrate(child, 0, noRetry).Skipped...), list(grandchild))
 			b.expect("claimed", b.claimable(), 0)
 		}},
+		{"a call that skips a child does not handle its end as well", func(b *bench) {
+			w := b.active("w")
+			key := b.failed(w)
+			child := b.child(key.ID, "").ID
+			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}, {ID: child}})
+			b.must(err)
+			b.expect("skipped, and handled", fmt.Sprint(done[0].Skipped, done[1].Applied), fmt.Sprint([]execution.ID{child}, false))
+			b.expect("the child's end is found", list(b.find(store.Finding{Ground: store.Unorchestrated})...), list(child))
+		}},
 		{"a child of a chain that was cancelled is skipped, whatever retry was proposed", func(b *bench) {
 			w := b.active("w")
 			key := b.failed(w)

@@ -40,6 +40,10 @@ func (p *player) asUser(c command) {
 	case opFreeSlots:
 		freed, err := p.Store.FreeSlots(p.ctx, pick(c.a, 50, 1, 0))
 		p.saw("FreeSlots: %s %s", failed(err), p.listed(freed))
+	case opActions:
+		q := store.ActionQuery{After: pick(c.a, "", "python", "shell.echo", "\u00fc"), Ref: pick(c.b, "", "", "shell.echo", "no.such"), Limit: pick(it.a, 50, 1, 0, -1)}
+		actions, err := p.Store.Actions(p.ctx, q)
+		p.saw("Actions after %q, %q, at most %d: %s %+v", q.After, q.Ref, q.Limit, failed(err), actions)
 	case opClock:
 		now, err := p.Store.Clock(p.ctx)
 		p.saw("Clock: %s %s", failed(err), p.moment(now))
