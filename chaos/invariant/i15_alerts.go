@@ -7,10 +7,13 @@ import (
 	"handoff/chaos/history"
 )
 
+// AlertsNumber is the number of the invariant about alerts.
+const AlertsNumber = 15
+
 // alerting is invariant 15 (flaws D26, D47, D59).
 func alerting() *Invariant {
 	i := &Invariant{
-		Number: 15, Name: "alerts",
+		Number: AlertsNumber, Name: "alerts",
 		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}

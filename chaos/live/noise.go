@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 )
 
@@ -93,8 +94,8 @@ func (n *noise) stop() []Stall {
 }
 
 // noisy says why violations are not to be trusted: a stall of more than a quarter of the lease that ended
-// less than a lease before one of them, or anywhere in the run if it is an expectation that was not met, which
-// counts the whole of it. Empty if they are.
+// less than a lease before one of them, or anywhere in the run if it is an expectation that was not met, or an
+// alert, both of which count the whole of it. Empty if they are.
 func noisy(violations []verdict.Violation, stalls []Stall, lease time.Duration) string {
 	for _, s := range stalls {
 		if s.For <= lease/4 {
@@ -102,8 +103,8 @@ func noisy(violations []verdict.Violation, stalls []Stall, lease time.Duration) 
 		}
 		for i := range violations {
 			v := &violations[i]
-			if v.Invariant == 0 {
-				return fmt.Sprintf("%s for %v at %v, and an expectation of the whole run was not met", s.What, s.For.Round(time.Millisecond), s.At.Round(time.Millisecond))
+			if v.Invariant == 0 || v.Invariant == invariant.AlertsNumber {
+				return fmt.Sprintf("%s for %v at %v, and what is expected of the whole run was not met", s.What, s.For.Round(time.Millisecond), s.At.Round(time.Millisecond))
 			}
 			if v.At >= s.At && v.At <= s.At+s.For+lease {
 				return fmt.Sprintf("%s for %v at %v, and the violation at %v is within a lease of it", s.What, s.For.Round(time.Millisecond), s.At.Round(time.Millisecond), v.At.Round(time.Millisecond))

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
 )
 
@@ -11,6 +12,7 @@ import (
 func TestNoiseIsNoVerdict(t *testing.T) {
 	const second, lease = time.Second, 6 * time.Second
 	violation, unmet := []verdict.Violation{{Invariant: 2, At: 20 * second}}, []verdict.Violation{{At: 90 * second}}
+	alert := []verdict.Violation{{Invariant: invariant.AlertsNumber, At: 90 * second}}
 	for _, c := range []struct {
 		name       string
 		violations []verdict.Violation
@@ -24,6 +26,8 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		{"a short stall", violation, Stall{"x", 19 * second, lease / 4}, false},
 		{"a stall in a run that did not meet an expectation", unmet, Stall{"x", 19 * second, 2 * second}, true},
 		{"a short stall in such a run", unmet, Stall{"x", 19 * second, lease / 4}, false},
+		{"a stall long before an alert that did not fire", alert, Stall{"x", 19 * second, 2 * second}, true},
+		{"a short stall in such a run", alert, Stall{"x", 19 * second, lease / 4}, false},
 		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
 	} {
 		if got := noisy(c.violations, []Stall{c.stall}, lease); (got != "") != c.noisy {

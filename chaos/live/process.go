@@ -32,6 +32,8 @@ type process struct {
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
+	// since is when it was last started.
+	since time.Time
 	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
 	deaf atomic.Pointer[injection]
 	// binary is its own copy of the program, empty where no fault takes that from it.
@@ -185,13 +187,21 @@ func (p *process) alive() bool {
 // moves says that the process is alive and does not stand still.
 func (p *process) moves() bool { return p.alive() && p.still.Load() == 0 }
 
+// movesSince says that the process has been alive for so long, and does not stand still.
+func (p *process) movesSince(d time.Duration) bool {
+	p.mu.Lock()
+	since := p.since
+	p.mu.Unlock()
+	return p.moves() && time.Since(since) >= d
+}
+
 // start starts the process, or starts it again, and returns without waiting for it to be ready.
 func (p *process) start() error {
 	if p.alive() {
 		return nil
 	}
 	p.mu.Lock()
-	p.stopping, p.killing, p.superseded = false, false, false
+	p.stopping, p.killing, p.superseded, p.since = false, false, false, time.Now()
 	p.mu.Unlock()
 	p.w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
 	if err := p.launched(); err != nil {

@@ -33,6 +33,8 @@ type Result struct {
 	Stalls []Stall
 	// Noise says why the run is no verdict on the product: the environment was too noisy; empty if not.
 	Noise string
+	// Unscraped counts the scrapes that failed of processes that were up; the record says which, and why.
+	Unscraped int
 	// Wall is how long it took, servers not counted.
 	Wall time.Duration
 }
@@ -90,7 +92,7 @@ const unscaled = 60 * time.Second
 
 // quiet says that nothing is known to be left to do, as far as can be told without asking the broker.
 func (w *world) quiet() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() {
+	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() || w.alerts.pending() {
 		return false
 	}
 	if w.alive() > 0 {
@@ -120,6 +122,7 @@ func (w *world) drained(ctx context.Context) bool {
 
 // finish collects the evidence and judges it.
 func (w *world) finish(settled bool) (*Result, error) {
+	missed := w.alerts.stop()
 	if settled {
 		w.emit(history.Event{Kind: history.Quiescent})
 	} else if depths, err := w.depths(w.ctx); err == nil {
@@ -134,7 +137,7 @@ func (w *world) finish(settled bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Stalls: stalls}
+	r := &Result{Stalls: stalls, Unscraped: missed}
 	r.Run = verdict.Run{
 		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Flaw: w.options.Flaw,
 		Faults: w.injector.counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
@@ -149,6 +152,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	expect := w.scenario.Expect(w.profile)
 	suite := invariant.New(w.config, expect.Invariants)
 	suite.SetTolerance(judgedWithin)
+	suite.ExpectAlerts(invariant.Alerts{Fires: expect.Alerts.Fires, Resolves: expect.Alerts.Resolves, Never: expect.Alerts.Never})
 	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), trial.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}
 	for i := range r.Events {

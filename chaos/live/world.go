@@ -53,6 +53,7 @@ type world struct {
 	processes  []*process // executors, then workers; a twin comes last
 	injector   *injector
 	tamper     *tamper
+	alerts     *alerts // nil when the scenario expects none
 	client     *wire.Link
 	submitting atomic.Int64
 	clients    sync.WaitGroup
@@ -93,7 +94,7 @@ func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Pro
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.tamper = newInjector(w), &tamper{w: w}
+	w.injector, w.tamper, w.alerts = newInjector(w), &tamper{w: w}, newAlerts(w, s.Expect(p).Alerts)
 	if w.client, err = w.wire.Link(w.label+"/"+client+"/"+scenarios.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
@@ -216,6 +217,7 @@ func (w *world) start() error {
 		}
 	}
 	w.injector.arm()
+	w.alerts.watch(w.ctx)
 	return w.submit()
 }
 

@@ -200,6 +200,9 @@ func (a *app) liveRun(t live.Target, r *live.Result) {
 		word, why = verdict.Inconclusive, r.GaveUp
 	}
 	fmt.Fprintf(a.err, "%s %s, seed %d, in %v %s\n", a.err.verdict(word.String()), t, r.Seed, r.Wall.Round(100*time.Millisecond), why)
+	if r.Unscraped > 0 {
+		fmt.Fprintf(a.err, "     %s of processes that were up failed\n", plural(r.Unscraped, "scrape"))
+	}
 }
 
 // liveOutcome makes of a live plan's outcome what every sweep ends in.

@@ -89,7 +89,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.plant != nil {
 		d.plant(&options)
 	}
-	options.Store = metered.Executor(options.Store, d.figures)
+	options.Store = metered.Executor(options.Store, options.Recorder)
 	service := executor.New(options)
 	// The self-test would find a planted defect before any execution does.
 	path := &deadLetterPath{daemon: d, ok: d.plant != nil}

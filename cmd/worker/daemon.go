@@ -73,7 +73,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.plant != nil {
 		d.plant(&options)
 	}
-	options.Store = metered.Worker(pulse.watch(options.Store), d.figures)
+	options.Store = metered.Worker(pulse.watch(options.Store), options.Recorder)
 	return worker.New(options).Run(ctx)
 }
 

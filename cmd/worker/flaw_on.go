@@ -28,6 +28,9 @@ func takeFlaw(args []string) (rest []string, plant func(*worker.Options)) {
 		if f.Broker != nil {
 			o.Broker = f.Broker(id, o.Broker)
 		}
+		if f.Recorder != nil {
+			o.Recorder = f.Recorder(id, o.Recorder)
+		}
 		if f.Host != nil {
 			o.Host = f.Host(id, o.Host)
 		}

@@ -272,7 +272,7 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 			switch {
 			case out.status >= http.StatusInternalServerError:
 				level = slog.LevelWarn
-			case strings.HasSuffix(r.URL.Path, "z"): // the probes, every few seconds
+			case strings.HasSuffix(r.URL.Path, "z"), r.URL.Path == "/metrics": // the probes, every few seconds
 				level = slog.LevelDebug
 			}
 			log.LogAttrs(r.Context(), level, "request",

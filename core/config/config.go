@@ -72,6 +72,9 @@ type Executor struct {
 	// HealthCheckInterval is the period of the probes of workers, and how long an unhealthy worker is
 	// left alone after a failure before one execution may try whether it has recovered.
 	HealthCheckInterval time.Duration `yaml:"health_check_interval"`
+	// FiguresInterval is how often the gauges are set that only the database knows. Alert rules count samples
+	// that are telemetry.SampleInterval apart, so a longer one shows them the same figure more than once.
+	FiguresInterval time.Duration `yaml:"figures_interval"`
 	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
 	BatchSize int `yaml:"batch_size"`
 }
@@ -168,6 +171,7 @@ func Default(p Profile) Config {
 			ConfirmTimeout:       10 * time.Second,
 			StatementTimeout:     5 * time.Second,
 			HealthCheckInterval:  30 * time.Second,
+			FiguresInterval:      15 * time.Second,
 			BatchSize:            100,
 		},
 		Worker: Worker{

@@ -5,12 +5,23 @@ import (
 	"testing"
 	"testing/quick"
 	"time"
+
+	"handoff/core/telemetry"
 )
 
 func TestDefaultsAreValid(t *testing.T) {
 	for _, p := range Profiles() {
 		for _, problem := range Default(p).Validate() {
 			t.Errorf("%s: %v", p, problem)
+		}
+	}
+}
+
+// As they come, gauges are set as often as the alert rules count them.
+func TestFiguresAreSetAsOftenAsTheyAreRead(t *testing.T) {
+	for _, p := range Profiles() {
+		if is := Default(p).Executor.FiguresInterval; is != telemetry.SampleInterval {
+			t.Errorf("%s: executor.figures_interval is %v, the alert rules count samples of %v", p, is, telemetry.SampleInterval)
 		}
 	}
 }

@@ -53,6 +53,7 @@ func (v *validation) executor(c Config) {
 	v.positive("executor.confirm_timeout", e.ConfirmTimeout)
 	v.positive("executor.statement_timeout", e.StatementTimeout)
 	v.positive("executor.health_check_interval", e.HealthCheckInterval)
+	v.positive("executor.figures_interval", e.FiguresInterval)
 	if e.UnschedulableGrace < 0 {
 		v.refuse("executor.unschedulable_grace", "is %v, must not be negative", e.UnschedulableGrace)
 	}

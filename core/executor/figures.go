@@ -18,7 +18,7 @@ func (s *Service) sampleFigures(ctx context.Context) {
 		if err := s.sample(); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))
 		}
-		if s.host.Sleep(ctx, telemetry.SampleInterval) != nil {
+		if s.host.Sleep(ctx, s.config.Executor.FiguresInterval) != nil {
 			return
 		}
 	}

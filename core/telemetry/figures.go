@@ -2,8 +2,8 @@ package telemetry
 
 import "time"
 
-// SampleInterval is how often gauges are set and figures are to be read; windows of rules are counted
-// in it.
+// SampleInterval is how often figures are to be read; windows of rules are counted in it. An executor sets its
+// gauges as often unless executor.figures_interval says otherwise.
 const SampleInterval = 15 * time.Second
 
 // Figure names something that the core counts or measures.

@@ -8,7 +8,7 @@ import (
 )
 
 // Rule is an alert. The same rule becomes an entry of the Prometheus rule file (RuleFile) and is judged
-// by the harness over a simulated run (chaos/alert).
+// by the harness over a run (chaos/alert).
 type Rule struct {
 	Name     string
 	Severity string

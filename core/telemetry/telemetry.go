@@ -1,9 +1,9 @@
 // Package telemetry is the narrow seam through which the core reports figures: what is counted and
 // measured, under which name and labels, and which alerts follow from it.
 //
-// A daemon exports the figures to Prometheus; a simulated run discards them and pays one interface
-// call each, or listens, where its scenario expects alerts. Figures and rules are tables, so that the
-// exporter, the rule file and the harness cannot disagree.
+// A daemon exports the figures to Prometheus, and a live run reads them there; a simulated run discards them and
+// pays one interface call each. Where a scenario expects alerts, both listen. Figures and rules are tables, so that
+// the exporter, the rule file and the harness cannot disagree.
 package telemetry
 
 import "time"

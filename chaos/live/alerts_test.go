@@ -1,0 +1,130 @@
+package live
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/live/cluster"
+	"handoff/core/telemetry"
+	"handoff/core/telemetry/exporter"
+	"handoff/scenarios"
+)
+
+// standing is a process that runs, or does not.
+type standing struct {
+	cluster.Process
+	running bool
+}
+
+func (s standing) Running() bool { return s.running }
+
+// watched is a world of one executor that answers at a server of the test, at real time.
+func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	w := &world{scenario: &scenarios.Scenario{}, options: Options{Scale: 1}, began: time.Now()}
+	w.injector = newInjector(w)
+	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
+	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
+	if err := p.daemon.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	w.processes = []*process{p}
+	return newAlerts(w, scenarios.Alerts{Resolves: []string{"reaper_brake"}}), p
+}
+
+// told are the events and the lines of the run so far, without their moments.
+func told(a *alerts) (story string) {
+	for _, item := range a.w.own() {
+		switch e := item.Event; e.Kind {
+		case history.AlertFired:
+			story += "+" + e.Fault + " "
+		case history.AlertResolved:
+			story += "-" + e.Fault + " "
+		case history.Logged:
+			story += e.Text + " "
+		default:
+		}
+	}
+	return story
+}
+
+func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
+	figures := exporter.New()
+	a, _ := watched(t, true, figures.Handler())
+	for n, brake := range []int64{0, 1, 1, 0} {
+		figures.Set(telemetry.ReaperBrake, brake, telemetry.Labels{})
+		a.look(context.Background(), time.Duration(n)*telemetry.SampleInterval)
+		if pending := a.pending(); pending != (brake == 1) {
+			t.Errorf("the brake is %d, and the run waits for an alert: %v", brake, pending)
+		}
+	}
+	if got := told(a); got != "+reaper_brake -reaper_brake " {
+		t.Errorf("the record: %q", got)
+	}
+	if a.missed != 0 {
+		t.Errorf("%d scrapes were missed", a.missed)
+	}
+}
+
+func TestAFailedScrapeIsInTheRecord(t *testing.T) {
+	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	cut := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("handoff_reaper_brake")) })
+	for _, c := range []struct {
+		name    string
+		running bool
+		handler http.Handler
+		spoil   func(*process)
+		want    string
+	}{
+		{"one that answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
+		{"one whose answer is no page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
+		{"one that does not run", false, broken, nil, ""},
+		{"one that was paused", true, broken, func(p *process) { p.still.Store(1) }, ""},
+		{"one that has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
+	} {
+		a, p := watched(t, c.running, c.handler)
+		if c.spoil != nil {
+			c.spoil(p)
+		}
+		a.look(context.Background(), 0)
+		if got := told(a); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (a.missed == 1) != (c.want != "") {
+			t.Errorf("%s: %q, %d missed", c.name, got, a.missed)
+		}
+	}
+}
+
+func TestAWatchLooksUntilItIsStopped(t *testing.T) {
+	var asked atomic.Int64
+	again := make(chan struct{})
+	a, _ := watched(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if asked.Add(1) == 3 {
+			close(again)
+		}
+	}))
+	a.interval = 10 * time.Millisecond
+	a.watch(context.Background())
+	<-again
+	if missed := a.stop(); missed != 0 {
+		t.Errorf("%d scrapes of a process that answers failed: %s", missed, told(a))
+	}
+	ended := asked.Load()
+	if a.tasks.Wait(); asked.Load() != ended {
+		t.Error("somebody still asks")
+	}
+}
+
+func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
+	a := newAlerts(&world{}, scenarios.Alerts{})
+	a.watch(context.Background())
+	if a != nil || a.pending() || a.stop() != 0 {
+		t.Error("a scenario without alerts is watched")
+	}
+}

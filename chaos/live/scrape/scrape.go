@@ -1,0 +1,164 @@
+// Package scrape reads what a daemon answers at /metrics back into the figures that it was written from, and
+// hands them to the board that judges the alert rules, as a Prometheus beside the daemons would.
+package scrape
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
+	"handoff/chaos/alert"
+	"handoff/core/telemetry"
+)
+
+// Reader feeds a board. It is for one task at a time.
+type Reader struct {
+	board *alert.Board
+	// scale is how long a second of a scenario takes, in seconds.
+	scale   float64
+	table   []telemetry.Info
+	figures map[string]telemetry.Figure
+	// counted is what every process's counters have come to.
+	counted map[counter]int64
+}
+
+type counter struct {
+	process string
+	figure  telemetry.Figure
+	labels  telemetry.Labels
+}
+
+// ErrForeign means that what was read is not what this version exports.
+var ErrForeign = errors.New("not a figure of this version")
+
+// prefix begins the names of all figures; what else a process exports is of its runtime.
+const prefix = "handoff_"
+
+// New returns a reader for processes whose durations are those of the scenario times scale: what they export
+// in seconds is divided by it, since rules are in the scenario's time.
+func New(board *alert.Board, scale float64) *Reader {
+	r := &Reader{
+		board: board, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
+	}
+	for f, info := range r.table {
+		r.figures[info.Name] = telemetry.Figure(f)
+	}
+	return r
+}
+
+// sample is one line, read.
+type sample struct {
+	figure telemetry.Figure
+	labels telemetry.Labels
+	value  int64
+}
+
+// Take takes one answer of a process. What the process exported before and no longer does is gone, as it is to
+// Prometheus. After an error nothing has been taken.
+//
+// A counter is taken to have begun at 0 with its process, and one that is less than it was to have begun anew:
+// what increase() makes of it where Prometheus knows when a counter was created, which it does with its feature
+// created-timestamp-zero-ingestion. Without that it leaves out what a counter has when it is seen for the first time.
+func (r *Reader) Take(process string, text io.Reader) error {
+	samples, err := r.read(text)
+	if err != nil {
+		return err
+	}
+	recorder := r.board.Process(process)
+	r.Gone(process)
+	for _, s := range samples {
+		if r.table[s.figure].Kind == telemetry.Gauge {
+			recorder.Set(s.figure, s.value, s.labels)
+			continue
+		}
+		c := counter{process, s.figure, s.labels}
+		grown := s.value - r.counted[c]
+		if grown < 0 {
+			grown = s.value
+		}
+		r.counted[c] = s.value
+		if grown > 0 {
+			recorder.Add(s.figure, grown, s.labels)
+		}
+	}
+	return nil
+}
+
+// Gone says that a process did not answer: nobody exports its gauges.
+func (r *Reader) Gone(process string) { r.board.Ended(process) }
+
+// read parses an answer.
+func (r *Reader) read(text io.Reader) (samples []sample, err error) {
+	var parser expfmt.TextParser
+	families, err := parser.TextToMetricFamilies(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	for name, family := range families {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		figure, known := r.figures[name]
+		if !known {
+			return nil, fmt.Errorf("%w: %s", ErrForeign, name)
+		}
+		if r.table[figure].Kind == telemetry.Histogram {
+			continue // no rule asks for one
+		}
+		for _, m := range family.GetMetric() {
+			s := sample{figure: figure}
+			if s.labels, err = r.labels(figure, m); err != nil {
+				return nil, err
+			}
+			if s.value, err = r.value(figure, m); err != nil {
+				return nil, err
+			}
+			samples = append(samples, s)
+		}
+	}
+	return samples, nil
+}
+
+// labels are a line's labels in the order of the table.
+func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
+	info := &r.table[f]
+	values := make(map[string]string, len(info.Labels))
+	for _, pair := range m.GetLabel() {
+		values[pair.GetName()] = pair.GetValue()
+	}
+	for i, name := range info.Labels {
+		value, has := values[name]
+		if !has {
+			return l, fmt.Errorf("%w: %s without the label %s", ErrForeign, info.Name, name)
+		}
+		l[i] = value
+	}
+	if len(values) != len(info.Labels) {
+		return l, fmt.Errorf("%w: %s with the labels %v", ErrForeign, info.Name, values)
+	}
+	return l, nil
+}
+
+// value is a line's value, as the recorder was given it.
+func (r *Reader) value(f telemetry.Figure, m *dto.Metric) (int64, error) {
+	info := &r.table[f]
+	var value float64
+	switch {
+	case info.Kind == telemetry.Counter && m.GetCounter() != nil:
+		value = m.GetCounter().GetValue()
+	case info.Kind == telemetry.Gauge && m.GetGauge() != nil:
+		value = m.GetGauge().GetValue()
+	default:
+		return 0, fmt.Errorf("%w: %s of another type", ErrForeign, info.Name)
+	}
+	if info.Seconds {
+		value = value * float64(time.Second) / r.scale
+	}
+	return int64(math.Round(value)), nil
+}

@@ -1,0 +1,200 @@
+package scrape_test
+
+import (
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/alert"
+	"handoff/chaos/live/scrape"
+	"handoff/core/telemetry"
+	"handoff/core/telemetry/exporter"
+)
+
+// page is what an exporter answers.
+func page(e *exporter.Exporter) io.Reader {
+	w := httptest.NewRecorder()
+	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body
+}
+
+// both records a figure twice: at an exporter that is scraped, and at a board of its own.
+type both []telemetry.Recorder
+
+func (b both) Listens() bool { return true }
+
+func (b both) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	for _, r := range b {
+		r.Add(f, n, l)
+	}
+}
+
+func (b both) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	for _, r := range b {
+		r.Set(f, v, l)
+	}
+}
+
+func (b both) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	for _, r := range b {
+		r.Observe(f, d, l)
+	}
+}
+
+// matching are labels that a query selects, and others that it does not where there are any.
+func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
+	for i := range telemetry.Table()[q.Figure].Labels {
+		selected[i], other[i] = "any", "any"
+		if len(q.Match[i]) > 0 {
+			selected[i], other[i] = q.Match[i][0], "none of them"
+		}
+	}
+	return selected, other
+}
+
+// report makes a rule hold, or not any more: a little more than it asks for of what it looks at.
+func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
+	say := func(q *telemetry.Query, value int64) {
+		selected, other := matching(q)
+		info := telemetry.Table()[q.Figure]
+		if info.Kind == telemetry.Counter {
+			if value > 0 {
+				to.Add(q.Figure, value, selected)
+			}
+			return
+		}
+		if info.Seconds {
+			value = int64(time.Duration(value)*time.Second) + int64(time.Millisecond)
+		}
+		if other != selected {
+			to.Set(q.Figure, 1, other)
+		}
+		to.Set(q.Figure, value, selected)
+	}
+	switch {
+	case r.Per != nil && holds:
+		say(r.Per, r.Samples*2)
+		say(&r.Of, r.Samples*20)
+	case r.Per != nil:
+		say(r.Per, r.Samples*20)
+		say(&r.Of, 0)
+	case r.Zero == holds:
+		say(&r.Of, 0)
+	default:
+		say(&r.Of, r.Above+1)
+	}
+}
+
+// Of every rule: what fires and what resolves is the same whether the board is told of the figures by the core or
+// reads them from a page, whatever they are called there.
+func TestARuleSeesTheSameOnAPage(t *testing.T) {
+	for _, rule := range telemetry.Rules() {
+		e, told, scraped := exporter.New(), alert.NewBoard(), alert.NewBoard()
+		core, reader := both{e, told.Process("executor-1")}, scrape.New(scraped, 1)
+		var stories [2]string
+		for i := range 80 {
+			if i == 0 || i == 40 || rule.Per != nil {
+				report(core, &rule, i < 40)
+			}
+			if err := reader.Take("executor-1", page(e)); err != nil {
+				t.Fatalf("%s: %v", rule.Name, err)
+			}
+			for n, b := range []*alert.Board{told, scraped} {
+				for _, c := range b.Look(time.Duration(i) * telemetry.SampleInterval) {
+					stories[n] += map[bool]string{true: "+", false: "-"}[c.Firing] + c.Alert + " "
+				}
+			}
+		}
+		if stories[0] != stories[1] || !strings.Contains(stories[0], "+"+rule.Name+" ") || !strings.Contains(stories[0], "-"+rule.Name+" ") {
+			t.Errorf("%s: told %q, read %q", rule.Name, stories[0], stories[1])
+		}
+	}
+}
+
+// fired looks once and says which alerts fire from now on.
+func fired(b *alert.Board, at time.Duration) (names []string) {
+	for _, c := range b.Look(at) {
+		if c.Firing {
+			names = append(names, c.Alert)
+		}
+	}
+	return names
+}
+
+func TestSecondsAreThoseOfTheScenario(t *testing.T) {
+	for seconds, fires := range map[int]bool{11: false, 13: true} {
+		e, b := exporter.New(), alert.NewBoard()
+		e.Set(telemetry.OrchestrationLag, int64(time.Duration(seconds)*time.Second), telemetry.Labels{})
+		if err := scrape.New(b, 0.2).Take("executor-1", page(e)); err != nil {
+			t.Fatal(err)
+		}
+		if got := fired(b, 0); (len(got) == 1 && got[0] == "orchestration_lag") != fires {
+			t.Errorf("a lag of %d s at a fifth of real time: %v", seconds, got)
+		}
+	}
+}
+
+func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
+	b := alert.NewBoard()
+	reader := scrape.New(b, 1)
+	take := func(dead int64) {
+		e := exporter.New()
+		if dead > 0 {
+			e.Add(telemetry.DeadLetters, dead, telemetry.Labels{"expired", "reclaimed"})
+		}
+		if err := reader.Take("executor-1", page(e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	take(8)
+	if got := fired(b, 0); got != nil {
+		t.Errorf("eight: %v", got)
+	}
+	take(0) // restarted, and counts nothing yet
+	take(2)
+	if got := fired(b, telemetry.SampleInterval); got != nil {
+		t.Errorf("two more after a restart are ten: %v", got)
+	}
+	take(3)
+	if got := fired(b, 2*telemetry.SampleInterval); len(got) != 1 || got[0] != "dlq_rate" {
+		t.Errorf("another one makes eleven: %v", got)
+	}
+}
+
+func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
+	b := alert.NewBoard()
+	reader := scrape.New(b, 1)
+	e := exporter.New()
+	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+	if err := reader.Take("executor-1", page(e)); err != nil || !b.Firing("reaper_brake") && len(fired(b, 0)) != 1 {
+		t.Fatalf("the brake holds: %v", err)
+	}
+	reader.Gone("executor-1")
+	if changes := b.Look(telemetry.SampleInterval); len(changes) != 1 || changes[0].Firing {
+		t.Errorf("nobody answers: %v", changes)
+	}
+}
+
+func TestWhatIsNoPageIsRefused(t *testing.T) {
+	for text, foreign := range map[string]bool{
+		"<html>":                         false,
+		"handoff_reaper_brake 1":         false, // cut off
+		"handoff_reaper_break 1\n":       true,
+		"handoff_dead_letters_total 1\n": true,
+		"# TYPE handoff_reaper_brake gauge\nhandoff_reaper_brake{of=\"x\"} 1\n":                                                true,
+		"# TYPE handoff_reaper_brake counter\nhandoff_reaper_brake 1\n":                                                        true,
+		"# TYPE handoff_reaper_brake gauge\nhandoff_reaper_brake 1\n# TYPE handoff_workers gauge\nhandoff_workers{a=\"\"} 1\n": true,
+	} {
+		b := alert.NewBoard()
+		err := scrape.New(b, 1).Take("executor-1", strings.NewReader(text))
+		if err == nil || errors.Is(err, scrape.ErrForeign) != foreign {
+			t.Errorf("%q: %v", text, err)
+		}
+		if got := fired(b, 0); got != nil {
+			t.Errorf("%q was taken nevertheless: %v", text, got)
+		}
+	}
+}
