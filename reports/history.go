@@ -29,6 +29,8 @@ type historyHeader struct {
 	Workers map[execution.WorkerID]string `json:"workers"`
 	// Kinds are those that the history would hold if they had happened; left out: all.
 	Kinds []string `json:"kinds,omitempty"`
+	// TimeScale is that of a run on real daemons.
+	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
 // historyLine is every other line: one event.
@@ -70,7 +72,8 @@ type historyLine struct {
 //	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"flaw":"","workers":{"1":"shell-1"}}
 //
 // A history from elsewhere that does not hold every kind of event says with "kinds":["created","transition",…] which
-// ones it would hold if they had happened: what needs others is then not judged, instead of passing.
+// ones it would hold if they had happened: what needs others is then not judged, instead of passing. That of a run on
+// real daemons says with "time_scale":0.2 what every duration of the scenario was multiplied by.
 //
 // Every other line is one event, in the order in which they happened:
 //
@@ -94,7 +97,7 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 	if workers == nil {
 		workers = map[execution.WorkerID]string{}
 	}
-	header := historyHeader{Schema: HistorySchema, Scenario: r.Scenario, Profile: &r.Profile, Seed: r.Seed, Flaw: r.Flaw, Workers: workers}
+	header := historyHeader{Schema: HistorySchema, Scenario: r.Scenario, Profile: &r.Profile, Seed: r.Seed, Flaw: r.Flaw, Workers: workers, TimeScale: r.TimeScale}
 	for _, kind := range r.Kinds {
 		header.Kinds = append(header.Kinds, kind.String())
 	}
@@ -206,7 +209,7 @@ func readLine(record *verdict.Record, number int, text []byte) error {
 		if h.Schema != HistorySchema {
 			return fmt.Errorf("line 1: the history has schema %d, this program reads schema %d", h.Schema, HistorySchema)
 		}
-		record.Scenario, record.Seed, record.Flaw, record.Workers = h.Scenario, h.Seed, h.Flaw, h.Workers
+		record.Scenario, record.Seed, record.Flaw, record.Workers, record.TimeScale = h.Scenario, h.Seed, h.Flaw, h.Workers, h.TimeScale
 		for _, name := range h.Kinds {
 			kind, err := history.ParseKind(name)
 			if err != nil {

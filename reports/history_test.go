@@ -40,6 +40,11 @@ func roundTrip(t *testing.T, r *verdict.Record) (*verdict.Record, string) {
 
 func TestHistoryRoundTrip(t *testing.T) {
 	r := ttlRace()
+	r.TimeScale = 0.2
+	if back, text := roundTrip(t, r); back.TimeScale != r.TimeScale || !strings.Contains(text, `"time_scale":0.2}`) {
+		t.Errorf("the time scale came back as %v", back.TimeScale)
+	}
+	r.TimeScale = 0
 	back, text := roundTrip(t, r)
 	if !reflect.DeepEqual(back.Events, r.Events) || !reflect.DeepEqual(back.Workers, r.Workers) || !reflect.DeepEqual(back.Bands, r.Bands) {
 		t.Error("the story of the TTL race came back changed")

@@ -21,7 +21,7 @@ func newAlerts(w *world, expected scenarios.Alerts) *alerts {
 	if !expected.Any() {
 		return nil
 	}
-	w.suite.ExpectAlerts(invariant.Alerts{Fires: expected.Fires, Resolves: expected.Resolves, Never: expected.Never})
+	w.suite.ExpectAlerts(invariant.Alerts(expected))
 	return &alerts{w: w, board: alert.NewBoard(), wait: expected.Resolves}
 }
 

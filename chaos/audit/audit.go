@@ -84,7 +84,7 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(events, now, o.Config, func(i *invariant.Invariant) string {
+	return judge(events, now, History{Config: o.Config}, func(i *invariant.Invariant) string {
 		if i.Number == 8 {
 			return "the audit does not keep when a retry was due"
 		}
@@ -92,22 +92,37 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	}), nil
 }
 
-// JudgeHistory judges a recorded history. kinds are those that it would hold if they had happened; nil for all.
-func JudgeHistory(events []history.Event, kinds []history.Kind, c config.Config) *Result {
+// History says how a recorded history is judged.
+type History struct {
+	// Config is the configuration of the processes that it is of.
+	Config config.Config
+	// Kinds are those that it would hold if they had happened; nil for all.
+	Kinds []history.Kind
+	// Alerts are what was expected of the alerts. Where nothing was, nobody had looked at them.
+	Alerts invariant.Alerts
+	// Tolerance is invariant.Suite's, where it is not the default.
+	Tolerance time.Duration
+}
+
+// JudgeHistory judges a recorded history.
+func JudgeHistory(events []history.Event, h History) *Result {
 	var now time.Duration
 	if len(events) > 0 {
 		now = events[len(events)-1].At
 	}
-	return judge(events, now, c, func(i *invariant.Invariant) string {
-		if kinds == nil {
-			return ""
+	return judge(events, now, h, func(i *invariant.Invariant) string {
+		switch {
+		case h.Kinds != nil && missing(i, h.Kinds) != "":
+			return missing(i, h.Kinds)
+		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
+			return "its scenario expects nothing of them, so they were not watched"
 		}
-		return missing(i, kinds)
+		return ""
 	})
 }
 
 // judge streams the events through the invariants that they suffice for; lacks says why they do not.
-func judge(events []history.Event, now time.Duration, c config.Config, lacks func(*invariant.Invariant) string) *Result {
+func judge(events []history.Event, now time.Duration, h History, lacks func(*invariant.Invariant) string) *Result {
 	r := &Result{Events: len(events)}
 	var numbers []int
 	for _, i := range invariant.All() {
@@ -118,11 +133,15 @@ func judge(events []history.Event, now time.Duration, c config.Config, lacks fun
 		r.Judged = append(r.Judged, i)
 		numbers = append(numbers, i.Number)
 	}
-	suite := invariant.New(c, numbers)
+	suite := invariant.New(h.Config, numbers)
+	suite.ExpectAlerts(h.Alerts)
+	if h.Tolerance > 0 {
+		suite.SetTolerance(h.Tolerance)
+	}
 	settled := len(events) > 0 && events[len(events)-1].Kind == history.Quiescent
 	if !settled {
 		// What is young may still be open.
-		suite.SetPatience(invariant.Settle(c, execution.DefaultTimeout, 0))
+		suite.SetPatience(invariant.Settle(h.Config, execution.DefaultTimeout, 0))
 	}
 	for i := range events {
 		if events[i].Kind == history.Created {

@@ -28,6 +28,9 @@ type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
+// Any says that something is expected of an alert.
+func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
+
 // ExpectAlerts says which alerts have to fire and resolve in the run. Without it, and where no event tells
 // of an alert, nothing is judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }

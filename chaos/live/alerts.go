@@ -13,7 +13,9 @@ import (
 
 	"handoff/chaos/alert"
 	"handoff/chaos/history"
+	"handoff/chaos/invariant"
 	"handoff/chaos/live/scrape"
+	"handoff/core/config"
 	"handoff/core/telemetry"
 	"handoff/scenarios"
 )
@@ -28,6 +30,9 @@ type alerts struct {
 	w        *world
 	wait     []string
 	interval time.Duration
+	// patience is how long a run that is at rest otherwise waits for an alert to be over, and rested since when it is.
+	patience time.Duration
+	rested   time.Time
 	client   *http.Client
 	end      context.CancelFunc
 	tasks    sync.WaitGroup
@@ -45,7 +50,7 @@ func newAlerts(w *world, expected scenarios.Alerts) *alerts {
 	board := alert.NewBoard()
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	return &alerts{
-		w: w, wait: expected.Resolves, interval: interval,
+		w: w, wait: expected.Resolves, interval: interval, patience: patience(w.config, len(w.scenario.Cluster.Workers), w.options.Scale),
 		// Prometheus gives up after two thirds of its interval by default. A connection that is kept would be
 		// one more thing that a process which stands still has to lose.
 		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
@@ -153,14 +158,32 @@ func (a *alerts) take(from answer) {
 	}
 }
 
-// pending says that an alert fires which has to resolve.
-func (a *alerts) pending() bool {
+// patience is how long an alert may outlive everything else of a run: until the last worker that is over is marked as
+// lost, the brake's hold included, and the longest window of a rule has passed, and then what it takes to see it.
+func patience(c config.Config, workers int, scale float64) time.Duration {
+	longest := time.Duration(0)
+	for _, r := range telemetry.Rules() {
+		longest = max(longest, r.Of.Window+r.For)
+	}
+	b := invariant.BoundsOf(c)
+	return b.Warmup + b.WorkerDead + b.Hold + time.Duration(workers)*b.Trickle +
+		time.Duration(float64(longest+4*telemetry.SampleInterval)*scale)
+}
+
+// pending says that an alert fires which has to resolve, and still may. atRest says that the run waits for nothing else.
+// It is for one task.
+func (a *alerts) pending(atRest bool) bool {
 	if a == nil {
 		return false
 	}
+	if !atRest {
+		a.rested = time.Time{}
+	} else if a.rested.IsZero() {
+		a.rested = time.Now()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.wait, a.board.Firing)
+	return slices.ContainsFunc(a.wait, a.board.Firing) && (!atRest || time.Since(a.rested) < a.patience)
 }
 
 // stop ends the watch, and returns how many scrapes of processes that were up have failed.

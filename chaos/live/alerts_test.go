@@ -11,6 +11,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
+	"handoff/core/config"
 	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 	"handoff/scenarios"
@@ -29,7 +30,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	w := &world{scenario: &scenarios.Scenario{}, options: Options{Scale: 1}, began: time.Now()}
+	w := &world{scenario: &scenarios.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
 	w.injector = newInjector(w)
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
@@ -62,8 +63,10 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 	for n, brake := range []int64{0, 1, 1, 0} {
 		figures.Set(telemetry.ReaperBrake, brake, telemetry.Labels{})
 		a.look(context.Background(), time.Duration(n)*telemetry.SampleInterval)
-		if pending := a.pending(); pending != (brake == 1) {
-			t.Errorf("the brake is %d, and the run waits for an alert: %v", brake, pending)
+		for _, atRest := range []bool{false, true} {
+			if pending := a.pending(atRest); pending != (brake == 1) {
+				t.Errorf("the brake is %d, and the run (at rest: %v) waits for an alert: %v", brake, atRest, pending)
+			}
 		}
 	}
 	if got := told(a); got != "+reaper_brake -reaper_brake " {
@@ -71,6 +74,27 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 	}
 	if a.missed != 0 {
 		t.Errorf("%d scrapes were missed", a.missed)
+	}
+}
+
+// One that never resolves holds a run up for as long as something may still change, and no longer.
+func TestARunDoesNotWaitForEver(t *testing.T) {
+	figures := exporter.New()
+	a, _ := watched(t, true, figures.Handler())
+	if least := 2*config.Default(config.Hardened).Worker.Lease() + 5*time.Minute; a.patience < least {
+		t.Errorf("a patience of %v, the brake and a window can take %v", a.patience, least)
+	}
+	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+	a.look(context.Background(), 0)
+	if !a.pending(true) {
+		t.Error("it does not wait")
+	}
+	a.rested = a.rested.Add(-a.patience)
+	if a.pending(true) {
+		t.Error("it still waits")
+	}
+	if !a.pending(false) || !a.pending(true) {
+		t.Error("something has happened since, and it does not wait")
 	}
 }
 
@@ -124,7 +148,7 @@ func TestAWatchLooksUntilItIsStopped(t *testing.T) {
 func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
 	a := newAlerts(&world{}, scenarios.Alerts{})
 	a.watch(context.Background())
-	if a != nil || a.pending() || a.stop() != 0 {
+	if a != nil || a.pending(true) || a.stop() != 0 {
 		t.Error("a scenario without alerts is watched")
 	}
 }

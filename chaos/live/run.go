@@ -90,9 +90,16 @@ func (w *world) await(ctx context.Context) bool {
 // times, and the return of everybody to it.
 const unscaled = 60 * time.Second
 
-// quiet says that nothing is known to be left to do, as far as can be told without asking the broker.
+// quiet says that nothing is known to be left to do, as far as can be told without asking the broker, and that no alert
+// fires that has to be over first.
 func (w *world) quiet() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() || w.alerts.pending() {
+	rests := w.rests()
+	return !w.alerts.pending(rests) && rests
+}
+
+// rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
+func (w *world) rests() bool {
+	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() {
 		return false
 	}
 	if w.alive() > 0 {
@@ -142,6 +149,7 @@ func (w *world) finish(settled bool) (*Result, error) {
 		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Flaw: w.options.Flaw,
 		Faults: w.injector.counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
 	}
+	r.TimeScale = w.options.Scale
 	r.Events, r.Workers, r.Bands = events, w.database.Workers(), w.injector.bands(end)
 	w.judge(r, settled, rows)
 	return r, nil
@@ -151,8 +159,8 @@ func (w *world) finish(settled bool) (*Result, error) {
 func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	expect := w.scenario.Expect(w.profile)
 	suite := invariant.New(w.config, expect.Invariants)
-	suite.SetTolerance(judgedWithin)
-	suite.ExpectAlerts(invariant.Alerts{Fires: expect.Alerts.Fires, Resolves: expect.Alerts.Resolves, Never: expect.Alerts.Never})
+	suite.SetTolerance(JudgedWithin)
+	suite.ExpectAlerts(invariant.Alerts(expect.Alerts))
 	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), trial.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}
 	for i := range r.Events {
@@ -169,10 +177,10 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker.Lease())
 }
 
-// judgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine
+// JudgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine
 // that is busy with other lanes: 72 ms were seen. A take-back is dated by its trigger, and its delay was counted
 // from that moment.
-const judgedWithin = 200 * time.Millisecond
+const JudgedWithin = 200 * time.Millisecond
 
 // collect reads all evidence and orders it.
 func (w *world) collect() ([]history.Event, []execution.Execution, error) {

@@ -160,6 +160,8 @@ type Record struct {
 	Bands []Band
 	// Kinds are the kinds of events that it would hold if they had happened; nil for all.
 	Kinds []history.Kind
+	// TimeScale is what every duration of the scenario was multiplied by, on real daemons; 0 for a simulated run.
+	TimeScale float64
 }
 
 // Band is the time during which a fault lasted.

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/audit"
+	"handoff/chaos/invariant"
+	"handoff/chaos/live"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/reports"
@@ -82,34 +84,45 @@ func (a *app) checkHistory(path, scenario, profile string) error {
 	if err != nil {
 		return usage("%s: %v", path, err)
 	}
-	c, err := recordedConfig(rec, scenario, profile)
+	h, err := recorded(rec, scenario, profile)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s (%s), seed %d\n", rec.Scenario, c.Profile, rec.Seed)
-	a.judged(audit.JudgeHistory(rec.Events, rec.Kinds, c))
+	fmt.Fprintf(a.out, "%s (%s), seed %d\n", rec.Scenario, h.Config.Profile, rec.Seed)
+	a.judged(audit.JudgeHistory(rec.Events, h))
 	return nil
 }
 
-// recordedConfig is the configuration under which a history was written: its scenario's, under its profile.
-func recordedConfig(rec *verdict.Record, scenario, profile string) (config.Config, error) {
+// recorded is what a history was written under: its scenario's configuration and expectations, under its profile, at
+// its time scale.
+func recorded(rec *verdict.Record, scenario, profile string) (audit.History, error) {
+	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
 		profile = string(rec.Profile)
 	}
 	if err := checkProfile(profile); err != nil || profile == "" {
-		return config.Config{}, errors.Join(err, usage("the history does not say its profile; add --profile"))
+		return h, errors.Join(err, usage("the history does not say its profile; add --profile"))
 	}
 	if scenario == "" {
 		scenario = rec.Scenario
 	}
 	if scenario == "" {
-		return config.Default(config.Profile(profile)), nil
+		h.Config = config.Default(config.Profile(profile))
+		return h, nil
 	}
 	t, err := replayTarget(scenario, profile)
 	if err != nil {
-		return config.Config{}, usage("the history is of the scenario %q, whose configuration sets the bounds: name its file with --scenario\n%v", scenario, err)
+		return h, usage("the history is of the scenario %q, whose configuration sets the bounds: name its file with --scenario\n%v", scenario, err)
 	}
-	return t.Scenario.Config(t.Profile), nil
+	s := t.Scenario
+	if rec.TimeScale != 0 {
+		if s, err = s.Scaled(rec.TimeScale, t.Profile); err != nil {
+			return h, usage("the history's time scale: %v", err)
+		}
+		h.Tolerance = live.JudgedWithin
+	}
+	h.Config, h.Alerts = s.Config(t.Profile), invariant.Alerts(s.Expect(t.Profile).Alerts)
+	return h, nil
 }
 
 // judged prints a judgement and sets the exit code.

@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"handoff/chaos/verdict"
+	"handoff/core/config"
 )
 
 // A history that a report wrote is judged like the run that it is of: it fails by the same invariant.
@@ -33,6 +37,29 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
 	chaos(t, "check", other).wants(t, 2, "name its file with --scenario")
 	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
+}
+
+// What was expected of the alerts is judged again; where nothing was, it is said that nothing is judged.
+func TestCheckJudgesAlerts(t *testing.T) {
+	dir := t.TempDir()
+	chaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--flaw", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
+	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("the report wrote no history", err)
+	}
+	chaos(t, "check", files[0]).wants(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired")
+	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them")
+}
+
+// The history of a run at a time scale is judged by the bounds of that scale.
+func TestCheckScalesItsBounds(t *testing.T) {
+	h, err := recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 0.2}, "", "")
+	if err != nil || h.Config.Worker.Lease() != 8*time.Second || h.Tolerance == 0 {
+		t.Errorf("a lease of %v, a tolerance of %v: %v", h.Config.Worker.Lease(), h.Tolerance, err)
+	}
+	if _, err = recorded(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", ""); err == nil {
+		t.Error("a time scale of 7 is taken")
+	}
 }
 
 func TestNewWritesAScenarioThatRuns(t *testing.T) {
