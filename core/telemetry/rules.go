@@ -140,6 +140,8 @@ func RuleNames() []string {
 func RuleFile() []byte {
 	var b strings.Builder
 	b.WriteString("# Generated from core/telemetry/rules.go: go test ./core/telemetry -run TestRuleFile -update\n")
+	b.WriteString("# A counter comes into being with the first thing that it counts. Prometheus starts it at 0 if it runs with\n" +
+		"# --enable-feature=created-timestamp-zero-ingestion; without that, what the first scrape of it finds is no increase.\n")
 	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
 	for _, r := range Rules() {
 		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
 	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 )
@@ -28,5 +31,29 @@ func TestFiguresAreScraped(t *testing.T) {
 		if !strings.Contains(w.Body.String(), line) {
 			t.Errorf("%q is not in\n%s", line, w.Body.String())
 		}
+	}
+}
+
+// Prometheus asks for protobuf, which says when a counter was created: it can start at 0 then, and what the first
+// scrape finds is an increase.
+func TestCountersSayWhenTheyWereCreated(t *testing.T) {
+	e := exporter.New()
+	e.Add(telemetry.DeadLetters, 100, telemetry.Labels{"expired", "reclaimed"})
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+	r.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeProtoDelim)))
+	e.Handler().ServeHTTP(w, r)
+	decoder := expfmt.NewDecoder(w.Body, expfmt.ResponseFormat(w.Header()))
+	for {
+		var family dto.MetricFamily
+		if err := decoder.Decode(&family); err != nil {
+			t.Fatalf("no such counter: %v", err)
+		}
+		if family.GetName() != telemetry.Table()[telemetry.DeadLetters].Name {
+			continue
+		}
+		if at := family.GetMetric()[0].GetCounter().GetCreatedTimestamp(); at == nil || time.Since(at.AsTime()) > time.Minute {
+			t.Errorf("created at %v", at)
+		}
+		return
 	}
 }
