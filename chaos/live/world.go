@@ -67,9 +67,9 @@ type world struct {
 }
 
 // newWorld makes the database, the virtual host and the links; nothing runs yet.
-func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Profile, o Options) (w *world, err error) {
+func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	l.runs++
-	w = &world{
+	w := &world{
 		lane: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), wire: wire.New(), began: time.Now().Round(0),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -1,0 +1,23 @@
+package live
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"handoff/core/config"
+	"handoff/scenarios"
+)
+
+// A world that can't be made says why, and takes back what there is of it already.
+func TestAWorldThatCantBeMadeSaysWhy(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := &Lane{folder: file}
+	s := scenarios.Scenario{}
+	if w, err := l.newWorld(t.Context(), &s, config.Hardened, Options{Scale: 1}); err == nil || w != nil {
+		t.Errorf("a folder inside a file was made: %v", err)
+	}
+}
