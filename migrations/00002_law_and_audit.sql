@@ -50,8 +50,14 @@ end, false))
 execute function refuse_transition();
 
 -- The audit: every change of status, written in the transaction that made it.
+--
+-- Numbers are drawn before their transactions commit, so who reads by id alone passes over what commits late. The
+-- stream of changes reads in the order of transaction and id, up to the oldest transaction that still goes on: below
+-- it nothing can appear any more. Numbers of transactions belong to one server: rows that a dump brings to another
+-- one are told as old once they are marked so (update execution_transition set transaction = '3').
 create table execution_transition (
-    id                 bigint generated always as identity primary key,
+    id                 bigint generated always as identity,
+    transaction        xid8 not null default pg_current_xact_id(),
     execution          bigint not null,
     "from"             execution_status,
     "to"               execution_status not null,
@@ -63,7 +69,8 @@ create table execution_transition (
     writer             part not null,
     writer_incarnation bigint,
     reason             failure_reason,
-    at                 timestamptz not null default clock_timestamp()
+    at                 timestamptz not null default clock_timestamp(),
+    primary key (transaction, id)
 );
 
 create index execution_transition_execution on execution_transition (execution, id);

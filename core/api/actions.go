@@ -82,13 +82,7 @@ func viewAction(a *execution.Action) actionView {
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
 	q := store.ActionQuery{Limit: defaultPage}
 	problem := readQuery(r, []parameter{
-		{"after", func(text string) error {
-			if strings.ContainsRune(text, 0) {
-				return fmt.Errorf("no name of an action has that in it")
-			}
-			q.After = text
-			return nil
-		}},
+		{"after", actionName(&q.After)},
 		{"limit", pageSize(&q.Limit)},
 	})
 	if problem != nil {

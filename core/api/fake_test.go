@@ -31,6 +31,7 @@ type fakeStore struct {
 	workers []store.WorkerRow
 	cordons []store.Cordon
 	audit   map[execution.ID][]store.Transition
+	changes []store.Change
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -164,6 +165,46 @@ func (f *fakeStore) Chain(_ context.Context, id execution.ID) ([]execution.Execu
 
 func (f *fakeStore) Transitions(_ context.Context, id execution.ID) ([]store.Transition, error) {
 	return f.audit[id], nil
+}
+
+// Changes has a transaction for each change.
+func (f *fakeStore) Changes(_ context.Context, q store.ChangeQuery) (page store.ChangePage, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return page, err
+	}
+	page.End = store.Position{Transaction: uint64(len(f.changes) + 1)}
+	page.Next = page.End
+	looked := 0
+	for _, c := range f.changes {
+		if !q.After.Before(c.Position) || q.Limit <= 0 {
+			continue
+		}
+		if looked++; looked > q.Limit {
+			page.More = true
+			break
+		}
+		page.Next = c.Position
+		if (q.Execution == 0 || q.Execution == c.Execution) && (q.ActionRef == "" || q.ActionRef == c.ActionRef) && (q.To == execution.None || q.To == c.To) {
+			page.Changes = append(page.Changes, c)
+		}
+	}
+	if !page.More {
+		page.Next = page.End
+	}
+	return page, nil
+}
+
+// changed files a change.
+func (f *fakeStore) changed(id execution.ID, ref string, to execution.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := len(f.changes) + 1
+	f.changes = append(f.changes, store.Change{
+		Position: store.Position{Transaction: uint64(n), ID: int64(100 - n)}, Execution: id, ActionRef: ref,
+		Transition: store.Transition{To: to, By: execution.API, At: time.Unix(1e9, 0)},
+	})
 }
 
 func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cancellation, error) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
@@ -66,6 +67,17 @@ func number64[T ~int64](into *T) func(string) error {
 	}
 }
 
+// actionName reads the name of an action; PostgreSQL's texts have no NUL.
+func actionName(into *string) func(string) error {
+	return func(text string) error {
+		if strings.ContainsRune(text, 0) {
+			return fmt.Errorf("no name of an action has that in it")
+		}
+		*into = text
+		return nil
+	}
+}
+
 func pageSize(into *int) func(string) error {
 	return func(text string) error {
 		n, err := strconv.Atoi(text)
@@ -82,7 +94,7 @@ func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	q := store.ExecutionQuery{Limit: defaultPage}
 	problem := readQuery(r, []parameter{
 		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
-		{"action_ref", func(text string) error { q.ActionRef = text; return nil }},
+		{"action_ref", actionName(&q.ActionRef)},
 		{"worker_id", number64(&q.Worker)},
 		{"parent", number64(&q.Parent)},
 		{"before", number64(&q.Before)},
@@ -173,14 +185,19 @@ func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	shown := make([]transitionView, len(all))
-	for i, t := range all {
-		shown[i] = transitionView{
-			To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
-			Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), At: moment(t.At),
-		}
-		if t.From != execution.None {
-			shown[i].From = name(t.From.String())
-		}
+	for i := range all {
+		shown[i] = viewTransition(&all[i])
 	}
 	writeJSON(w, "application/json", http.StatusOK, map[string]any{"transitions": shown})
+}
+
+func viewTransition(t *store.Transition) transitionView {
+	v := transitionView{
+		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
+		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), At: moment(t.At),
+	}
+	if t.From != execution.None {
+		v.From = name(t.From.String())
+	}
+	return v
 }

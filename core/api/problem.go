@@ -53,6 +53,7 @@ const (
 	typeNotRetriable   = "urn:handoff:problem:not-retriable"
 	typeSettled        = "urn:handoff:problem:dead-letter-settled"
 	typeNotReplayable  = "urn:handoff:problem:not-replayable"
+	typePositionGone   = "urn:handoff:problem:position-gone"
 	typeInternal       = "urn:handoff:problem:internal"
 )
 

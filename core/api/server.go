@@ -62,12 +62,13 @@ type Server struct {
 	Options
 	token   [sha256.Size]byte
 	scope   string
+	streams streams
 	handler http.Handler
 }
 
 // NewServer returns a server; Handler and Serve put it to work.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token)}
+	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token), streams: newStreams()}
 	mux := http.NewServeMux()
 	for path, m := range s.routes() {
 		mux.Handle(path, s.authorized(m))
@@ -105,6 +106,7 @@ func (s *Server) routes() map[string]methods {
 		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
 		"/api/v1/actions":                     {http.MethodPost: s.putAction, http.MethodGet: s.listActions},
 		"/api/v1/actions/{ref}":               {http.MethodGet: s.getAction},
+		"/api/v1/changes":                     {http.MethodGet: s.streamChanges},
 		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
 
 		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
@@ -204,9 +206,8 @@ const (
 func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 	s.Log.LogAttrs(r.Context(), slog.LevelError, "request failed at the database",
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
-	passing := store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	switch {
-	case passing && keys == allKeyed:
+	case passing(err) && keys == allKeyed:
 		return &Problem{
 			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
 			Detail: "Whether the request was accepted is not known. Send it again with the same Idempotency-Key: it will not be accepted twice.", retryAfter: 2,
@@ -216,7 +217,7 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 			Type: typeOutcomeUnknown, Title: "Nobody knows whether it was accepted", Status: http.StatusServiceUnavailable,
 			Detail: "The database did not answer. The execution may exist: sending the request again may create it twice. Requests with an Idempotency-Key can be repeated.",
 		}
-	case passing:
+	case passing(err):
 		return &Problem{
 			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
 			Detail: "Nothing was changed. Send the request again.", retryAfter: 2,
@@ -225,11 +226,23 @@ func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
 	return internal()
 }
 
+// passing says that the same call may succeed later.
+func passing(err error) bool {
+	return store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// stoppingKey finds, in the context of a request, the channel that is closed when the server is told to stop. Requests
+// that have an end don't look at it.
+type stoppingKey struct{}
+
 // Serve answers requests on a listener until ctx ends, then lets those under way come to their end,
 // at most for drain. It returns nil after a stop.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
 	server := &http.Server{
-		Handler:           h,
+		Handler: h,
+		BaseContext: func(net.Listener) context.Context {
+			return context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx.Done())
+		},
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute,

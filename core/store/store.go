@@ -108,6 +108,10 @@ type Audit interface {
 	// Transitions returns the changes of one execution's status, oldest first; none if there is no such
 	// execution, or if the audit was switched off.
 	Transitions(ctx context.Context, id execution.ID) ([]Transition, error)
+	// Changes returns a page of the changes of all executions, in an order into which nothing is put in afterwards: who
+	// goes on from the page's Next misses none and sees none twice, however often the process or the connection was
+	// another one.
+	Changes(ctx context.Context, q ChangeQuery) (ChangePage, error)
 }
 
 // Executor is what the executor's parts need.

@@ -1,0 +1,290 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+const changesPath = "/api/v1/changes"
+
+// streaming is a server of changes on a real connection, whose own limits for a request are short.
+type streaming struct {
+	*fakeStore
+	t      *testing.T
+	server *Server
+	url    string
+}
+
+func newStreaming(t *testing.T, change func(*streams)) *streaming {
+	t.Helper()
+	db := &fakeStore{}
+	s := NewServer(Options{Store: db, Config: config.Default(config.Hardened), Log: slog.New(slog.DiscardHandler)})
+	s.streams.poll, s.streams.keepAlive, s.streams.page = time.Millisecond, time.Minute, 2
+	if change != nil {
+		change(&s.streams)
+	}
+	web := httptest.NewUnstartedServer(s.Handler())
+	web.Config.ReadTimeout, web.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	web.Start()
+	t.Cleanup(web.Close)
+	return &streaming{db, t, s, web.URL}
+}
+
+// following is a client of the stream.
+type following struct {
+	t     *testing.T
+	body  *bufio.Reader
+	close func()
+	// last is the last event id, as a browser keeps it.
+	last string
+}
+
+func (s *streaming) open(query, last string) (*http.Response, func()) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+query, http.NoBody)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return answer, func() {
+		cancel()
+		_ = answer.Body.Close()
+	}
+}
+
+func (s *streaming) follow(query, last string) *following {
+	s.t.Helper()
+	answer, end := s.open(query, last)
+	s.t.Cleanup(end)
+	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		s.t.Fatalf("%s: status %d, type %q", query, answer.StatusCode, kind)
+	}
+	return &following{t: s.t, body: bufio.NewReader(answer.Body), close: end}
+}
+
+// block reads up to the next empty line, and keeps the id as a browser does.
+func (f *following) block() (fields map[string]string, err error) {
+	fields = make(map[string]string)
+	for {
+		line, err := f.body.ReadString('\n')
+		if err != nil {
+			return nil, err
+		}
+		if line == "\n" {
+			if id, ok := fields["id"]; ok {
+				f.last = id
+			}
+			return fields, nil
+		}
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		fields[key] = value
+	}
+}
+
+// next reads the next event, "execution to status".
+func (f *following) next() string {
+	f.t.Helper()
+	for {
+		fields, err := f.block()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		if fields["data"] == "" {
+			continue
+		}
+		var c changeView
+		if err := json.Unmarshal([]byte(fields["data"]), &c); err != nil || fields["event"] != "transition" {
+			f.t.Fatalf("%v: %v", fields, err)
+		}
+		return fmt.Sprintf("%d %s", c.Execution, c.To)
+	}
+}
+
+func (f *following) expect(want ...string) {
+	f.t.Helper()
+	for _, w := range want {
+		if got := f.next(); got != w {
+			f.t.Fatalf("the next change is %q, want %q", got, w)
+		}
+	}
+}
+
+func TestChangesAreToldOnceOverConnections(t *testing.T) {
+	s := newStreaming(t, nil)
+	for id := range execution.ID(5) {
+		s.changed(id+1, "a", execution.Requested)
+	}
+	first := s.follow("?after=0", "")
+	first.expect("1 requested", "2 requested", "3 requested")
+	first.close()
+
+	second := s.follow("?after=0", first.last)
+	second.expect("4 requested", "5 requested")
+	s.changed(4, "a", execution.Scheduling)
+	second.expect("4 scheduling")
+	second.close()
+
+	third := s.follow("?after="+second.last, "")
+	s.changed(5, "a", execution.Cancelled)
+	third.expect("5 cancelled")
+}
+
+func TestChangesBeginNowAndAreSelected(t *testing.T) {
+	s := newStreaming(t, nil)
+	s.changed(1, "a", execution.Requested)
+	all := s.follow("", "")
+	one, action, ended := s.follow("?execution=3", ""), s.follow("?action_ref=b", ""), s.follow("?to=completed", "")
+	s.changed(2, "a", execution.Requested)
+	s.changed(3, "b", execution.Requested)
+	s.changed(4, "b", execution.Completed)
+	s.changed(3, "b", execution.Completed)
+	all.expect("2 requested", "3 requested", "4 completed", "3 completed")
+	one.expect("3 requested", "3 completed")
+	action.expect("3 requested", "4 completed", "3 completed")
+	ended.expect("4 completed", "3 completed")
+}
+
+// A client that selects little has to come on, too, or it would look at everything again after a new connection.
+func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
+	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
+	f := s.follow("?execution=9&after=0", "")
+	s.changed(1, "a", execution.Requested)
+	for f.last != (store.Position{Transaction: 2}).String() {
+		if _, err := f.block(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestStreamOutlivesTheLimitsOfRequests(t *testing.T) {
+	s := newStreaming(t, func(s *streams) { s.keepAlive, s.write = 5*time.Millisecond, 100*time.Millisecond })
+	f := s.follow("", "")
+	for began := time.Now(); time.Since(began) < 250*time.Millisecond; {
+		if _, err := f.block(); err != nil {
+			t.Fatalf("after %v: %v", time.Since(began), err)
+		}
+	}
+	s.changed(1, "a", execution.Requested)
+	f.expect("1 requested")
+}
+
+func TestStreamWaitsForTheDatabase(t *testing.T) {
+	s := newStreaming(t, nil)
+	s.fails = []error{store.ErrUnavailable}
+	answer, end := s.open("", "")
+	defer end()
+	if answer.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while the database is away: %d", answer.StatusCode)
+	}
+	f := s.follow("", "")
+	s.mu.Lock()
+	s.fails = []error{store.ErrUnknownOutcome, context.DeadlineExceeded}
+	s.mu.Unlock()
+	for away := 0; away < 2; {
+		fields, err := f.block()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fields[""] == "the database is away" {
+			away++
+		}
+	}
+	s.changed(1, "a", execution.Requested)
+	f.expect("1 requested")
+
+	s.mu.Lock()
+	s.fails = []error{fmt.Errorf("no such column")}
+	s.mu.Unlock()
+	if _, err := f.block(); err != io.EOF { //nolint:errorlint // a clean end is this very error
+		t.Errorf("after an error that stays the stream goes on: %v", err)
+	}
+}
+
+func TestStreamsThatAreRefused(t *testing.T) {
+	s := newStreaming(t, func(s *streams) { s.open = make(chan struct{}, 1) })
+	for query, want := range map[string]int{
+		"?after=x": 400, "?after=1": 400, "?after=01-1": 400, "?after=1--1": 400, "?to=faild": 400, "?execution=0": 400, "?action_ref=%00": 400,
+		"?after=2-0": 410, "?after=1-1": 410, "?after=18446744073709551615-0": 410,
+	} {
+		answer, end := s.open(query, "")
+		if answer.StatusCode != want || answer.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d, want %d", query, answer.StatusCode, want)
+		}
+		end()
+	}
+	answer, end := s.open("?after=0", "nonsense")
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != 400 || !strings.Contains(string(text), `"field":"Last-Event-ID"`) {
+		t.Errorf("a header that is none: %d %s", answer.StatusCode, text)
+	}
+	end()
+
+	f := s.follow("", "")
+	answer, end = s.open("", "")
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
+		t.Errorf("one stream too many: %d", answer.StatusCode)
+	}
+	end()
+	f.close()
+	s.server.streams.open <- struct{}{} // the place is free again
+}
+
+// Who does not read holds his place for so long and no longer.
+func TestClientThatDoesNotReadIsLeft(t *testing.T) {
+	s := newStreaming(t, func(s *streams) {
+		s.open, s.write, s.page = make(chan struct{}, 1), 50*time.Millisecond, 1000
+	})
+	ref := strings.Repeat("a", 1<<16)
+	for id := range execution.ID(1000) {
+		s.changed(id+1, ref, execution.Requested)
+	}
+	_, end := s.open("?after=0", "")
+	defer end()
+	s.server.streams.open <- struct{}{}
+}
+
+func TestStopEndsStreams(t *testing.T) {
+	s := newStreaming(t, nil)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- Serve(ctx, listener, s.server.Handler(), slog.New(slog.DiscardHandler), time.Hour)
+	}()
+	s.url = "http://" + listener.Addr().String()
+	f := s.follow("", "")
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	for err == nil {
+		_, err = f.block()
+	}
+	if err != io.EOF { //nolint:errorlint // a clean end is this very error
+		t.Errorf("the stream ended with %v", err)
+	}
+}

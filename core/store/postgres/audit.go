@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// transitionColumns make a store.Transition of an audit row t.
+const transitionColumns = `coalesce(t."from"::text, ''), t."to"::text, t.epoch, t.writer::text, coalesce(t.writer_incarnation, 0), coalesce(t.worker, 0),
+       coalesce(t.incarnation, 0), coalesce(t.reason::text, ''), t.at`
+
+// transitionRow is an audit row as the driver reads it.
+type transitionRow struct {
+	store.Transition
+	from, to, by, reason string
+	at                   time.Time
+}
+
+func (r *transitionRow) targets() []any {
+	return []any{&r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.at}
+}
+
+func (r *transitionRow) transition() (t store.Transition, err error) {
+	t = r.Transition
+	if r.from != "" {
+		if t.From, err = execution.ParseStatus(r.from); err != nil {
+			return t, err
+		}
+	}
+	if t.To, err = execution.ParseStatus(r.to); err != nil {
+		return t, err
+	}
+	if t.Reason, err = execution.ParseReason(r.reason); err != nil {
+		return t, err
+	}
+	t.By, t.At = partNamed(r.by), r.at
+	return t, nil
+}
+
+const selectTransitions = `
+select ` + transitionColumns + `
+  from execution_transition t where t.execution = $1
+ order by t.id`
+
+// Transitions implements store.Audit.
+func (s *Store) Transitions(ctx context.Context, id execution.ID) ([]store.Transition, error) {
+	var all []store.Transition
+	err := s.query(ctx, "reading transitions", func(rows pgx.Rows) error {
+		var r transitionRow
+		if err := rows.Scan(r.targets()...); err != nil {
+			return err
+		}
+		t, err := r.transition()
+		all = append(all, t)
+		return err
+	}, selectTransitions, int64(id))
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Whatever a transaction below a snapshot's xmin has written is in every later snapshot, and none gets such a number any
+// more. So the changes below it, in the order of transaction and id, are the stream's beginning for ever. Ids alone
+// would not do: one is drawn before its transaction commits, and may become visible after a larger one.
+const selectReach = `
+with horizon as materialized (select pg_snapshot_xmin(pg_current_snapshot()) as xmin)
+select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
+  from horizon h
+  left join lateral (
+    select t.transaction, t.id from execution_transition t
+     where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and t.transaction < h.xmin
+     order by t.transaction, t.id
+    offset $3 limit 1
+) l on true`
+
+const selectChanges = `
+select t.transaction::text, t.id, t.execution, coalesce(e.action_ref, ''), ` + transitionColumns + `
+  from execution_transition t
+  left join execution e on e.id = t.execution
+ where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and (t.transaction, t.id) <= ($3::text::xid8, $4::bigint)
+   and ($5::bigint = 0 or t.execution = $5)
+   and ($6::text is null or e.action_ref = $6)
+   and ($7::text is null or t."to" = $7::execution_status)
+ order by t.transaction, t.id`
+
+// Changes implements store.Audit.
+func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.ChangePage, err error) {
+	const op = "reading changes"
+	after := strconv.FormatUint(q.After.Transaction, 10)
+	var last store.Position
+	err = s.query(ctx, op, func(rows pgx.Rows) (err error) {
+		var horizon, transaction string
+		if err := rows.Scan(&horizon, &transaction, &last.ID); err != nil {
+			return err
+		}
+		if page.End.Transaction, err = strconv.ParseUint(horizon, 10, 64); err != nil {
+			return err
+		}
+		last.Transaction, err = strconv.ParseUint(transaction, 10, 64)
+		return err
+	}, selectReach, after, q.After.ID, max(1, q.Limit)-1)
+	if err != nil {
+		return store.ChangePage{}, err
+	}
+	page.Next, page.More = page.End, last.ID != 0
+	if page.More {
+		page.Next = last
+	}
+	if q.Limit <= 0 {
+		page.Next = page.End
+		return page, nil
+	}
+	if page.Next.Before(q.After) {
+		page.Next = q.After
+	}
+	var to *string
+	if q.To != execution.None {
+		name := q.To.String()
+		to = &name
+	}
+	err = s.query(ctx, op, func(rows pgx.Rows) error {
+		var c store.Change
+		var r transitionRow
+		var transaction string
+		err := rows.Scan(append([]any{&transaction, &c.ID, &c.Execution, &c.ActionRef}, r.targets()...)...)
+		if err != nil {
+			return err
+		}
+		if c.Position.Transaction, err = strconv.ParseUint(transaction, 10, 64); err != nil {
+			return err
+		}
+		c.Transition, err = r.transition()
+		page.Changes = append(page.Changes, c)
+		return err
+	}, selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), to)
+	if err != nil {
+		return store.ChangePage{}, err
+	}
+	return page, nil
+}
