@@ -22,7 +22,7 @@ func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
 	b := NewBoard()
 	r := b.Process("executor-1")
 	set := func(n int64) func(int) {
-		return func(int) { r.Set(telemetry.Workers, n, telemetry.Labels{"active", "live"}) }
+		return func(int) { r.Set(telemetry.Workers, n, telemetry.Labels{"active", "live", "healthy"}) }
 	}
 	if s := run(b, 0, 4, func(int) {}); s != "" {
 		t.Errorf("nothing is known, and %s", s)
@@ -100,8 +100,8 @@ func TestAPercentageOfWorkersIsTheirMean(t *testing.T) {
 	r := b.Process("executor-1")
 	set := func(fine, stale int64) func(int) {
 		return func(int) {
-			r.Set(telemetry.Workers, fine, telemetry.Labels{"active", "live"})
-			r.Set(telemetry.Workers, stale, telemetry.Labels{"active", "stale"})
+			r.Set(telemetry.Workers, fine, telemetry.Labels{"active", "live", "healthy"})
+			r.Set(telemetry.Workers, stale, telemetry.Labels{"active", "stale", "unhealthy"})
 		}
 	}
 	if s := run(b, 0, 19, set(0, 4)); s != "+no_active_workers " {

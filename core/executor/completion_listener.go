@@ -22,12 +22,14 @@ func newCompletionListener(s *Service) *completionListener {
 }
 
 func (l *completionListener) run(ctx context.Context) {
+	loop := l.loop("completion listener")
 	for ctx.Err() == nil {
 		if _, err := l.hints.wake.Wait(ctx, l.config.Executor.ReconcileInterval); err != nil {
 			return
 		}
 		held := l.hints.take()
-		err := l.handle(terminals(held))
+		err := loop.Pass(func() error { return l.handle(terminals(held)) })
+		loop.Interval(l.config.Executor.ReconcileInterval)
 		l.hints.settle(held, err == nil)
 		if err != nil {
 			l.log.LogAttrs(ctx, slog.LevelWarn, "terminal handling failed, its messages are kept", slog.Any("error", err))

@@ -20,8 +20,19 @@ const deadLetterPrefetch = 50
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
-		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d) }, func() { c.Ack(d) })
+		died := s.died(&d)
+		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died) }, func() { c.Ack(d) })
 	}})
+}
+
+// died is when a message died, on the monotonic clock. The broker notes it in whole seconds of its own clock; where it
+// noted nothing, or that clock is ahead of this machine's, the message counts as dead from its delivery on.
+func (s *Service) died(d *broker.Delivery) time.Duration {
+	now := s.host.Monotonic()
+	if len(d.Deaths) == 0 || d.Deaths[0].Time.IsZero() {
+		return now
+	}
+	return now - max(0, s.host.Now().Sub(d.Deaths[0].Time))
 }
 
 // keepTrying repeats act with backoff while the database is away, then settles. The message is held
@@ -44,8 +55,7 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 
 // handleOrKeep handles a dead letter. One that the database will never take is kept without its body, and
 // if even that is refused it is only logged: it must not stand in the way of all others.
-func (s *Service) handleOrKeep(d broker.Delivery) error {
-	began := s.host.Monotonic()
+func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 	letter := describeDeath(&d)
 	err := s.handleDeadLetter(d, &letter)
 	if err == nil {
@@ -53,7 +63,7 @@ func (s *Service) handleOrKeep(d broker.Delivery) error {
 	}
 	if err == nil {
 		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
-		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-began, telemetry.Labels{})
+		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		return nil
 	}
 	if store.Retriable(err) {

@@ -11,20 +11,32 @@ import (
 	"handoff/core/telemetry"
 )
 
-// sampleFigures sets the gauges that only the database knows, as often as the alert rules expect. Every
+// sampler sets the gauges that only the database knows, as often as the alert rules expect. Every
 // replica on which somebody listens does; whoever reads them takes the largest.
-func (s *Service) sampleFigures(ctx context.Context) {
+type sampler struct {
+	*Service
+	// shown are the workers whose own gauges this process has set: they show nothing any more when the worker is gone.
+	shown map[execution.WorkerID]bool
+}
+
+func newSampler(s *Service) *sampler {
+	return &sampler{Service: s, shown: make(map[execution.WorkerID]bool)}
+}
+
+func (s *sampler) run(ctx context.Context) {
+	loop := s.loop("figures")
 	for {
-		if err := s.sample(); err != nil {
+		if err := loop.Pass(s.sample); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))
 		}
+		loop.Interval(s.config.Executor.FiguresInterval)
 		if s.host.Sleep(ctx, s.config.Executor.FiguresInterval) != nil {
 			return
 		}
 	}
 }
 
-func (s *Service) sample() error {
+func (s *sampler) sample() error {
 	var survey store.Survey
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -47,7 +59,11 @@ func (s *Service) sample() error {
 	}
 	s.recorder.Set(telemetry.OrchestrationLag, int64(survey.OrchestrationLag), telemetry.Labels{})
 	s.recorder.Set(telemetry.DeadLettersOpen, int64(survey.DeadLettersOpen), telemetry.Labels{})
-	s.sampleWorkers(workers)
+	for _, in := range survey.Slots {
+		s.recorder.Set(telemetry.SlotsInUse, int64(in.Count), telemetry.Labels{in.ActionRef})
+	}
+	s.countWorkers(workers)
+	s.measureWorkers(workers)
 	return nil
 }
 
@@ -59,33 +75,64 @@ const (
 	conditions
 )
 
-func (s *Service) sampleWorkers(workers []store.WorkerRow) {
-	var counts [execution.Lost + 1][conditions]int64
-	var overdue time.Duration
-	alive, load := 0, 0
+// condition of a worker, and its health: who is stale or deaf is of no more use than one that fails.
+func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution.Health) {
+	switch {
+	case !w.LeaseValid():
+		return stale, execution.Unhealthy
+	case !w.ConsumerAlive:
+		return deaf, execution.Unhealthy
+	}
+	return live, judge(w, s.config, s.probes.unreachable(w.Incarnation)).health
+}
+
+// countWorkers sets how many workers are in which state, those in which nobody is among them.
+func (s *sampler) countWorkers(workers []store.WorkerRow) {
+	var counts [execution.Lost + 1][conditions][execution.Unhealthy + 1]int64
 	for i := range workers {
-		w := &workers[i]
-		condition := live
-		switch {
-		case !w.LeaseValid():
-			condition = stale
-		case !w.ConsumerAlive:
-			condition = deaf
-		}
-		counts[w.Lifecycle][condition]++
-		if w.Lifecycle.Gone() {
-			continue
-		}
-		overdue = max(overdue, w.LeaseOverFor)
-		alive++
-		load += w.Load
-		s.recorder.Set(telemetry.WorkerLoad, int64(w.Load), telemetry.Labels{strconv.FormatInt(int64(w.ID), 10)})
+		condition, health := s.condition(&workers[i])
+		counts[workers[i].Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
 		for condition, name := range [conditions]string{"live", "stale", "deaf"} {
-			s.recorder.Set(telemetry.Workers, counts[lifecycle][condition], telemetry.Labels{lifecycle.String(), name})
+			for health := execution.Healthy; health <= execution.Unhealthy; health++ {
+				s.recorder.Set(telemetry.Workers, counts[lifecycle][condition][health], telemetry.Labels{lifecycle.String(), name, health.String()})
+			}
 		}
 	}
+}
+
+// measureWorkers sets what is known of the leases, heartbeats and queues of the workers that are not gone.
+func (s *sampler) measureWorkers(workers []store.WorkerRow) {
+	var overdue time.Duration
+	var beat [execution.Lost + 1]time.Duration
+	alive, load, queued := 0, 0, 0
+	for i := range workers {
+		w := &workers[i]
+		if w.Lifecycle.Gone() {
+			if s.shown[w.ID] {
+				delete(s.shown, w.ID)
+				s.show(w.ID, 0, 0)
+			}
+			continue
+		}
+		overdue = max(overdue, w.LeaseOverFor)
+		beat[w.Lifecycle] = max(beat[w.Lifecycle], w.SinceBeat)
+		alive++
+		load, queued = load+w.Load, queued+w.Queued
+		s.shown[w.ID] = true
+		s.show(w.ID, w.Load, w.Queued)
+	}
 	s.recorder.Set(telemetry.LeaseOverdue, int64(overdue), telemetry.Labels{})
+	for lifecycle := execution.Starting; !lifecycle.Gone(); lifecycle++ {
+		s.recorder.Set(telemetry.HeartbeatAge, int64(beat[lifecycle]), telemetry.Labels{lifecycle.String()})
+	}
 	s.recorder.Set(telemetry.WorkerLoadMean, int64(load/max(1, alive)), telemetry.Labels{})
+	s.recorder.Set(telemetry.QueueDepthMean, int64(queued/max(1, alive)), telemetry.Labels{})
+}
+
+func (s *sampler) show(w execution.WorkerID, load, queued int) {
+	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
+	s.recorder.Set(telemetry.WorkerLoad, int64(load), l)
+	s.recorder.Set(telemetry.QueueDepth, int64(queued), l)
 }

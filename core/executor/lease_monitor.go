@@ -41,14 +41,16 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 // one worker through at a time.
 func (m *leaseMonitor) run(ctx context.Context) {
 	m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
+	loop := m.loop("lease monitor")
 	for {
-		if err := m.pass(ctx); err != nil {
+		if err := loop.Pass(func() error { return m.pass(ctx) }); err != nil {
 			m.log.LogAttrs(ctx, slog.LevelWarn, "lease monitor pass failed, the next one starts anew", slog.Any("error", err))
 		}
 		pause := m.config.Executor.ReconcileInterval
 		if m.brake.trickles {
 			pause = min(pause, brakeStep)
 		}
+		loop.Interval(pause)
 		if m.host.Sleep(ctx, pause) != nil {
 			return
 		}
@@ -87,11 +89,22 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 		if ok {
 			m.owners.reaped(reaps[i].Incarnation)
 			m.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
+			m.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
 			m.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
 				slog.Int64("worker", int64(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
 	return m.reconcileOwners()
+}
+
+// sinceBeat is how long ago an incarnation beat last.
+func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) time.Duration {
+	for i := range workers {
+		if workers[i].Incarnation == incarnation {
+			return workers[i].SinceBeat
+		}
+	}
+	return 0
 }
 
 // survey brings the watch up to date. It returns whose lease is over, and how many workers are alive

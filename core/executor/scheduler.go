@@ -56,9 +56,11 @@ func (s *scheduler) pause() time.Duration {
 }
 
 func (s *scheduler) run(ctx context.Context) {
+	loop := s.loop("scheduler")
 	for ctx.Err() == nil {
 		held := s.hints.take()
-		err := s.drain(ctx)
+		err := loop.Pass(func() error { return s.drain(ctx) })
+		loop.Interval(s.config.Executor.ReconcileInterval)
 		s.hints.settle(held, err == nil)
 		if err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "scheduling pass failed, the next one starts anew", slog.Any("error", err))
@@ -113,13 +115,13 @@ func (s *scheduler) pass() (more bool, err error) {
 	}); err != nil || len(rows) == 0 {
 		return false, err
 	}
-	var dispatches []store.Dispatch
+	var dispatches []assignment
 	var parks []store.Park
 	passedOver := false
 	for i := range rows {
 		row := &rows[i]
 		if at, limit := fleet.choose(row); at >= 0 {
-			dispatches = append(dispatches, s.dispatch(row, &workers[at], limit))
+			dispatches = append(dispatches, assignment{s.dispatch(row, &workers[at], limit), fleet.standings[at].health})
 			continue
 		}
 		parks = append(parks, s.park(row, fleet))
@@ -202,10 +204,20 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 	return nil
 }
 
+// assignment is a dispatch and the health of the worker that was chosen for it.
+type assignment struct {
+	store.Dispatch
+	health execution.Health
+}
+
 // handOff commits the dispatches, publishes them, and records what the broker confirmed.
-func (s *scheduler) handOff(ds []store.Dispatch) (placed int, err error) {
-	if len(ds) == 0 {
+func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
+	if len(chosen) == 0 {
 		return 0, nil
+	}
+	ds := make([]store.Dispatch, len(chosen))
+	for i := range chosen {
+		ds[i] = chosen[i].Dispatch
 	}
 	results, err := s.commit(ds)
 	if err != nil {
@@ -218,6 +230,7 @@ func (s *scheduler) handOff(ds []store.Dispatch) (placed int, err error) {
 		switch {
 		case r.Applied:
 			rows = append(rows, r.Row)
+			s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{chosen[i].health.String()})
 		case r.WorkerUnfit:
 			// The worker went away between the look and the dispatch: look again soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})

@@ -120,7 +120,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
 	if s.recorder.Listens() {
-		parts = append(parts, s.host.Go("figures", func() { s.sampleFigures(ctx) }))
+		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}
 	if s.prober != nil && s.config.Health.Enabled {
 		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
@@ -158,14 +158,21 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	return err
 }
 
+// loop reports the passes of a loop.
+func (s *Service) loop(name string) *telemetry.Loop {
+	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
+}
+
 // every runs pass at once and then every interval, until ctx ends. Errors are logged: the next pass
 // starts from what the database says then.
 func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func() error) host.Task {
 	return s.host.Go(name, func() {
+		loop := s.loop(name)
 		for {
-			if err := pass(); err != nil {
+			if err := loop.Pass(pass); err != nil {
 				s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))
 			}
+			loop.Interval(interval)
 			if s.host.Sleep(ctx, interval) != nil {
 				return
 			}

@@ -49,6 +49,15 @@ type Survey struct {
 	OrchestrationLag time.Duration
 	// DeadLettersOpen counts the dead letters that nobody has dealt with.
 	DeadLettersOpen int
+	// Slots are the actions that have a limit of concurrency, or whose executions still hold slots of one, in the order
+	// of the bytes of their refs.
+	Slots []SlotsInUse
+}
+
+// SlotsInUse is how many concurrency slots the executions of an action hold.
+type SlotsInUse struct {
+	ActionRef string
+	Count     int
 }
 
 // Waiting is how many executions are in a status, and for how long the first of them.

@@ -100,6 +100,8 @@ type WorkerRow struct {
 	ConsumerAlive bool
 	// Beat is the number of its latest heartbeat.
 	Beat uint64
+	// SinceBeat is how long ago its latest heartbeat was, or its registration before the first.
+	SinceBeat time.Duration
 	// LeaseOverFor is how long ago the lease ended: zero or less while it is valid.
 	LeaseOverFor time.Duration
 	// Load counts the rows that are scheduled at this incarnation or run on it, Queued those of them

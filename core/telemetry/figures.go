@@ -25,6 +25,7 @@ const (
 
 	StageSeconds
 	LoopSeconds
+	LoopLag
 	WorkerDowntime
 	DeadLetterSeconds
 
@@ -34,8 +35,12 @@ const (
 	OrchestrationLag
 	Workers
 	LeaseOverdue
+	HeartbeatAge
 	WorkerLoad
 	WorkerLoadMean
+	QueueDepth
+	QueueDepthMean
+	SlotsInUse
 	DeadLettersOpen
 )
 
@@ -77,17 +82,22 @@ func Table() []Info {
 
 		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},
-		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From the end of a worker's lease to its being marked lost.", Histogram, true, nil},
-		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the delivery of a dead letter to its being handled.", Histogram, true, nil},
+		LoopLag:           {"handoff_loop_lag_seconds", "How much later than its interval after the last one a pass of a periodic loop began.", Histogram, true, []string{"loop"}},
+		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From a worker's last heartbeat to its being marked lost.", Histogram, true, nil},
+		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the death of a message to its being handled as a dead letter.", Histogram, true, nil},
 
 		ReaperBrake:      {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
 		Executions:       {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
 		OldestExecution:  {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
 		OrchestrationLag: {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},
-		Workers:          {"handoff_workers", "Workers by lifecycle and condition: live, stale (lease over) or deaf (does not consume).", Gauge, false, []string{"lifecycle", "condition"}},
+		Workers:          {"handoff_workers", "Workers by lifecycle, condition (live, stale: lease over, or deaf: does not consume) and health; who is stale or deaf is unhealthy whatever its runs say.", Gauge, false, []string{"lifecycle", "condition", "health"}},
 		LeaseOverdue:     {"handoff_lease_overdue_seconds", "How long ago the oldest lease of a worker that is not gone ended; 0 while all are valid.", Gauge, true, nil},
+		HeartbeatAge:     {"handoff_heartbeat_age_seconds", "How long ago the worker beat whose last heartbeat is the oldest, by lifecycle; those that are gone left out.", Gauge, true, []string{"lifecycle"}},
 		WorkerLoad:       {"handoff_worker_load", "Executions that are scheduled at a worker or run on it.", Gauge, false, []string{"worker"}},
 		WorkerLoadMean:   {"handoff_worker_load_mean", "Mean of handoff_worker_load over the workers that are not gone, rounded down.", Gauge, false, nil},
+		QueueDepth:       {"handoff_worker_queue_depth", "Executions that are scheduled at a worker, which has not claimed them.", Gauge, false, []string{"worker"}},
+		QueueDepthMean:   {"handoff_worker_queue_depth_mean", "Mean of handoff_worker_queue_depth over the workers that are not gone, rounded down.", Gauge, false, nil},
+		SlotsInUse:       {"handoff_concurrency_slots_in_use", "Concurrency slots that executions hold, by action.", Gauge, false, []string{"action"}},
 		DeadLettersOpen:  {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
 	}
 }

@@ -60,7 +60,7 @@ func Rules() []Rule {
 	ends := query(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
 	all := query(Workers, percentWindow, []string{"active"})
 	retried := query(Retries, percentWindow)
-	unfit := query(Workers, percentWindow, []string{"active"}, []string{"stale", "deaf"})
+	unfit := query(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
 	return []Rule{
 		{
 			Name: "high_execution_timeout_rate", Severity: "warning", Above: 10,
@@ -100,12 +100,12 @@ func Rules() []Rule {
 		},
 		{
 			Name: "unhealthy_workers", Severity: "warning", Above: 30, Samples: percentSamples,
-			Summary: "More than 30 % of the active workers don't renew their lease or don't consume.",
+			Summary: "More than 30 % of the active workers fail what they run, leave it lying, don't consume or don't renew their lease.",
 			Of:      unfit, Per: &all,
 		},
 		{
 			Name: "unhealthy_workers_critical", Severity: "critical", Above: 70, Samples: percentSamples,
-			Summary: "More than 70 % of the active workers don't renew their lease or don't consume.",
+			Summary: "More than 70 % of the active workers fail what they run, leave it lying, don't consume or don't renew their lease.",
 			Of:      unfit, Per: &all,
 		},
 		{

@@ -8,6 +8,7 @@ import (
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/telemetry"
 )
 
 // beat renews the lease until ctx ends or the incarnation is gone. After a failure it tries again
@@ -15,15 +16,19 @@ import (
 func (t *tenure) beat(ctx context.Context) {
 	interval := t.config.Worker.HeartbeatInterval
 	active := false
+	loop := telemetry.NewLoop(t.recorder, t.host.Monotonic, "heartbeat")
 	for {
 		next := interval
-		consuming := t.consuming()
-		err := t.beatOnce(consuming)
-		if err == nil && consuming && !active {
+		err := loop.Pass(func() error {
+			consuming := t.consuming()
+			if err := t.beatOnce(consuming); err != nil || !consuming || active {
+				return err
+			}
 			// Only a worker that would receive a dispatch asks for one.
-			err = t.setLifecycle(execution.Active)
+			err := t.setLifecycle(execution.Active)
 			active = err == nil
-		}
+			return err
+		})
 		if err != nil {
 			if why := gone(err); why != endNone {
 				t.endEarly(why)
@@ -32,6 +37,7 @@ func (t *tenure) beat(ctx context.Context) {
 			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
 			next = max(interval/10, 100*time.Millisecond)
 		}
+		loop.Interval(next)
 		if _, err := t.beatNow.Wait(ctx, next); err != nil {
 			return
 		}

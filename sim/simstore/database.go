@@ -91,6 +91,7 @@ type incarnation struct {
 	runtimes      []string
 	capacity      int
 	leaseExpires  time.Time
+	beatAt        time.Time // of the latest heartbeat; of the registration before the first
 	beat          uint64
 	consumerAlive bool
 	load          int

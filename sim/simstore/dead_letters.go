@@ -112,6 +112,11 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 				survey.DeadLettersOpen++
 			}
 		}
+		for _, ref := range slices.Sorted(slices.Values(s.db.limits)) {
+			if n := s.db.slots[ref].held(); n > 0 || s.db.slots[ref].limit > 0 {
+				survey.Slots = append(survey.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
+			}
+		}
 		return survey
 	})
 }

@@ -31,7 +31,7 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 	row := store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
 		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
-		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, LeaseOverFor: since(s.now, inc.leaseExpires),
+		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
 		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason,
 		Figures: inc.figures, HealthURL: inc.healthURL,
 	}

@@ -35,6 +35,16 @@ func (s *slots) free() int {
 	return 0
 }
 
+// held counts the slots that somebody holds.
+func (s *slots) held() (n int) {
+	for _, holder := range s.holders {
+		if holder != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // room says that one more may be claimed: there is a free slot, or the action has no limit any more.
 func (s *slots) room() bool { return s.limit == 0 || s.free() > 0 }
 

@@ -67,7 +67,7 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 		}
 		db.incarnations = append(db.incarnations, incarnation{
 			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
-			process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
+			beatAt: s.now, process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
 		db.emit(history.Event{
@@ -111,7 +111,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		}
 		if b.Number > inc.beat {
 			// A beat that comes late must not undo a newer one.
-			inc.beat = b.Number
+			inc.beat, inc.beatAt = b.Number, s.now
 			inc.consumerAlive = b.ConsumerAlive
 			inc.leaseExpires = s.after(b.Lease)
 			s.db.emit(history.Event{

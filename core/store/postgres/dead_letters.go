@@ -110,29 +110,35 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) 
 // Each line reads one partial index, which holds only what has not ended or is not handled.
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
-select s.status, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
-    select 'requested' as status, count(*) as n, min(due_at) as oldest from execution where status = 'requested'
+select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
+    select 'requested' as status, '' as ref, count(*) as n, min(due_at) as oldest from execution where status = 'requested'
     union all
-    select 'scheduling', count(*), min(scheduling_at) from execution where status = 'scheduling'
+    select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
     union all
-    select 'scheduled', count(*), min(scheduled_at) from execution where status = 'scheduled'
+    select 'scheduled', '', count(*), min(scheduled_at) from execution where status = 'scheduled'
     union all
-    select e.status::text, count(*), min(e.started_at) from execution e where e.status in ('running', 'canceling') group by e.status
+    select e.status::text, '', count(*), min(e.started_at) from execution e where e.status in ('running', 'canceling') group by e.status
     union all
-    select 'unhandled', count(*), min(ended) from execution where status >= 'completed' and orchestrated_at is null
+    select 'unhandled', '', count(*), min(ended) from execution where status >= 'completed' and orchestrated_at is null
     union all
-    select 'dead letters', count(*), null from dead_letter where handled_at is null
-) s where s.n > 0`
+    select 'dead letters', '', count(*), null from dead_letter where handled_at is null
+    union all
+    select 'slots', a.ref, count(s.execution), null
+      from action a left join concurrency_slot s on s.action = a.id and s.execution is not null
+     where a.concurrency is not null or s.execution is not null
+     group by a.ref
+) s where s.n > 0 or s.status = 'slots'
+ order by s.ref collate "C"`
 
 // Survey implements store.Executor.
 func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 	var found store.Survey
 	var by [execution.Statuses]store.Waiting
 	err := s.query(ctx, "counting", func(rows pgx.Rows) error {
-		var name string
+		var name, ref string
 		var n int
 		var age time.Duration
-		if err := rows.Scan(&name, &n, &age); err != nil {
+		if err := rows.Scan(&name, &ref, &n, &age); err != nil {
 			return err
 		}
 		switch name {
@@ -140,6 +146,8 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			found.OrchestrationLag = age
 		case "dead letters":
 			found.DeadLettersOpen = n
+		case "slots":
+			found.Slots = append(found.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
 		default:
 			status, err := execution.ParseStatus(name)
 			if err != nil {

@@ -94,7 +94,7 @@ func deadLetterCases() []Case {
 				b.must(err)
 				return fmt.Sprint(found)
 			}
-			b.expect("at first", seen(), "{[] 0s 0}")
+			b.expect("at first", seen(), "{[] 0s 0 []}")
 			w := b.active("w")
 			done := b.running(w)
 			b.running(w)
@@ -105,7 +105,7 @@ func deadLetterCases() []Case {
 			b.Advance(2 * time.Second)
 			keep(b, "q", true)
 			keep(b, "r", false)
-			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1}")
+			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 []}")
 		}},
 	}
 }

@@ -88,6 +88,20 @@ func fleetCases() []Case {
 			b.expect("told while draining", told(w), false)
 			b.expect("the next incarnation is told", told(b.active("w")), false)
 		}},
+		{"a worker's age is that of its newest beat, or of its registration before the first", func(b *bench) {
+			w, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: 1, Lease: Lease})
+			b.must(err)
+			b.Advance(2 * time.Second)
+			b.expect("without a beat", b.worker(w.WorkerKey).SinceBeat, 2*time.Second)
+			beat := func(number uint64) time.Duration {
+				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w.WorkerKey, Number: number, Lease: Lease})
+				b.must(err)
+				return b.worker(w.WorkerKey).SinceBeat
+			}
+			b.expect("with its beat", beat(2), time.Duration(0))
+			b.Advance(time.Second)
+			b.expect("with one that came late", beat(1), time.Second)
+		}},
 		{"figures are kept as reported and grow old", func(b *bench) {
 			w := b.active("w")
 			f := execution.Figures{Total: 9, Failed: 4, Consecutive: 2, LastFailure: 3 * time.Second, Average: 1500 * time.Microsecond}

@@ -42,6 +42,22 @@ func slotCases() []Case {
 			b.expect("claimed", list(b.claimAll()...), list(ids[0], ids[1], other))
 			b.expect("claimed again", list(b.claimAll()...), list())
 		}},
+		{"the survey counts the slots that are held, also of an action whose limit was lifted since", func(b *bench) {
+			held := func() string {
+				found, err := b.Store.Survey(b.ctx)
+				b.must(err)
+				return fmt.Sprint(found.Slots)
+			}
+			b.expect("without a limit", held(), "[]")
+			b.limited(2)
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{{Ref: "a.limited", Runtime: "a", Entrypoint: "e", Concurrency: 1}}))
+			b.expect("with nothing to do", held(), "[{a.limited 0} {shell.echo 0}]")
+			b.create("shell.echo", 3)
+			b.claimAll()
+			b.expect("when some are claimed", held(), "[{a.limited 0} {shell.echo 2}]")
+			b.limited(0)
+			b.expect("when the limit is lifted", held(), "[{a.limited 0} {shell.echo 2}]")
+		}},
 		{"the demand bounds what takes slots", func(b *bench) {
 			b.limited(3)
 			b.create("shell.echo", 3)

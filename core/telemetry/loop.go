@@ -1,0 +1,53 @@
+package telemetry
+
+import (
+	"strings"
+	"time"
+)
+
+// Loop reports the passes of one periodic loop: how they ended, how long they took, and how late they came. It is for
+// one task at a time. A nil Loop makes passes and reports nothing.
+type Loop struct {
+	recorder Recorder
+	now      func() time.Duration
+	label    Labels
+	began    time.Duration
+	// due is when the next pass has to begin for the loop to keep its interval; 0 before the first one.
+	due time.Duration
+}
+
+// NewLoop returns the reporter of the loop of that name, whose blanks become underscores in the label. now is a
+// monotonic clock. It is nil when nobody listens.
+func NewLoop(r Recorder, now func() time.Duration, name string) *Loop {
+	if !r.Listens() {
+		return nil
+	}
+	return &Loop{recorder: r, now: now, label: Labels{strings.ReplaceAll(name, " ", "_")}}
+}
+
+// Pass makes one pass and returns its error.
+func (l *Loop) Pass(pass func() error) error {
+	if l == nil {
+		return pass()
+	}
+	l.began = l.now()
+	if l.due > 0 {
+		l.recorder.Observe(LoopLag, max(0, l.began-l.due), l.label)
+	}
+	err := pass()
+	l.recorder.Observe(LoopSeconds, l.now()-l.began, l.label)
+	result := "ok"
+	if err != nil {
+		result = "failed"
+	}
+	l.recorder.Add(LoopRuns, 1, Labels{l.label[0], result})
+	return err
+}
+
+// Interval says how long after the beginning of the last pass the next one is due. One that a hint brings sooner is
+// in time.
+func (l *Loop) Interval(d time.Duration) {
+	if l != nil {
+		l.due = l.began + d
+	}
+}
