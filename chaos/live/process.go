@@ -230,7 +230,7 @@ func (p *process) over(running cluster.Process) {
 		p.w.emit(history.Event{Kind: history.ProcessStopped, Process: p.name})
 	case p.w.ctx.Err() == nil:
 		p.w.emit(history.Event{Kind: history.ProcessCrashed, Process: p.name})
-		p.w.fail(fmt.Sprintf("%s ended by itself: %s", p.name, lastLines(running.Log())))
+		p.w.fail(fmt.Sprintf("%s ended by itself: %s", p.name, lastWords(running.Log())))
 	}
 	if ended != nil {
 		ended()
@@ -244,14 +244,15 @@ func (p *process) buried() {
 	}
 }
 
-// lastLines is the end of a log.
-func lastLines(path string) string {
+// lastWords is the last line of a log, which mostly is the reason, and then the end of the log.
+func lastWords(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
 	const most = 4000
-	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
+	end := strings.TrimSpace(string(text[max(0, len(text)-most):]))
+	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
 // crash ends the process at once.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Ports come from below the range that the kernel takes outgoing connections' ports from (32768 on
@@ -16,11 +18,24 @@ const (
 	lastPort  = 31999
 )
 
+// mostGiven is how many ports this process keeps from being chosen again: more than all its lanes use at a time.
+const mostGiven = 1000
+
+// given are the ports that were chosen last. Between the choice of a port and the start of what listens there lie
+// seconds, in which another lane, or another harness on this machine, would find it free.
+var given struct {
+	sync.Mutex
+	ports []int
+}
+
 // pickPorts is freePorts except in tests.
 var pickPorts = freePorts
 
-// freePorts returns that many different ports that nobody listens on at this moment.
+// freePorts returns that many different ports that nobody listens on at this moment, and that nobody else who asks here,
+// or in another process of the same user, has got lately.
 func freePorts(n int) ([]int, error) {
+	given.Lock()
+	defer given.Unlock()
 	var out []int
 	var last error
 	// All are held until the last is chosen, so that they differ.
@@ -30,17 +45,26 @@ func freePorts(n int) ([]int, error) {
 			_ = l.Close() // nothing was accepted
 		}
 	}()
-	for range 200 {
+	for range 400 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		if slices.Contains(given.ports, port) || !claim(port) {
+			continue
+		}
 		l, err := net.Listen("tcp", loopback(port))
 		if err != nil {
+			release(port)
 			last = err
 			continue
 		}
 		held = append(held, l)
-		if out = append(out, port); len(out) == n {
-			return out, nil
+		given.ports = append(given.ports, port)
+		if out = append(out, port); len(out) < n {
+			continue
 		}
+		for ; len(given.ports) > mostGiven; given.ports = given.ports[1:] {
+			release(given.ports[0])
+		}
+		return out, nil
 	}
 	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
 }
