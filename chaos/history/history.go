@@ -52,7 +52,7 @@ const (
 	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
 	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
 	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
-	// running: run deadline), Text (the error of a failure).
+	// running, canceling: run deadline), Text (the error of a failure).
 	Transition
 	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
 	StaleWrite

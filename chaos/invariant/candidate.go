@@ -54,11 +54,11 @@ func (w *candidate) known() snapshot {
 	return snapshot{}
 }
 
-func (w *candidate) lifecycle(e *history.Event) {
+func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 	w.state = e.Lifecycle
 	w.left = w.left || e.Lifecycle >= execution.Draining
 	if e.Lifecycle == execution.Active && !w.left {
-		w.begin(e.At)
+		w.begin(e.At, cordoned)
 		return
 	}
 	w.fitSince, w.goodSince = never, never
@@ -74,9 +74,9 @@ func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 	w.settle(e.At, cordoned)
 }
 
-func (w *candidate) begin(at time.Duration) {
+func (w *candidate) begin(at time.Duration, cordoned bool) {
 	w.idleSince, w.roomSince = at, at
-	w.settle(at, false)
+	w.settle(at, cordoned)
 }
 
 // settle brings the moments up to date after a change.

@@ -172,10 +172,11 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 // claimed judges a reclaim of what a worker owns.
 func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	grace := c.s.config.Executor.ReapGrace
-	if e.To == execution.Timeout {
-		if c.s.database(e.At) < l.due+grace-c.s.tolerance {
-			return "its run deadline and grace are not over"
-		}
+	overrun := c.s.database(e.At) >= l.due+grace-c.s.tolerance
+	switch {
+	case e.To == execution.Timeout && !overrun:
+		return "its run deadline and grace are not over"
+	case e.To == execution.Timeout, e.To == execution.Cancelled && e.By == execution.TimeoutMonitor && overrun:
 		return c.r.cold(e)
 	}
 	t := c.s.workers[l.incarnation]

@@ -65,8 +65,9 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Dropped:
 		c.leave(e, at)
-		// A hint may expire: it is only worth something for a while, and carries no execution.
-		if e.Fault == "" && (e.Execution != 0 || c.expired != at) {
+		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
+		// what dies goes nowhere, as was asked for.
+		if e.Fault == "" && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			c.lost(e)
 		}
 	case history.Expired:

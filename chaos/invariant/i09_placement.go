@@ -57,7 +57,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.registered(e)
 	case history.WorkerLifecycle:
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
-			w.lifecycle(e)
+			w.lifecycle(e, c.cordoned[e.Worker])
 		}
 	case history.HeartbeatRenewed:
 		if w := c.byIncarnation[e.Incarnation]; w != nil {

@@ -27,6 +27,17 @@ type detectionChecker struct {
 	seq   uint32
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
+	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
+	broken int
+}
+
+// ofLinks says that a kind of fault can keep a reply from a worker for longer than it waits.
+func ofLinks(kind string) bool {
+	switch kind {
+	case "partition", "latency", "slow_link", "reset":
+		return true
+	}
+	return false
 }
 
 // askedToEnd counts the renewals of the lease of the worker that was asked.
@@ -41,6 +52,14 @@ type askedToEnd struct {
 func (c *detectionChecker) observe(e *history.Event, _ *life) {
 	c.look(e.At)
 	switch e.Kind {
+	case history.FaultBegan, history.FaultEnded:
+		switch {
+		case !ofLinks(e.Text):
+		case e.Kind == history.FaultBegan:
+			c.broken++
+		default:
+			c.broken--
+		}
 	case history.HeartbeatRenewed:
 		c.renewed(e)
 	case history.Transition:
@@ -60,7 +79,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 func (c *detectionChecker) renewed(e *history.Event) {
 	for i := range c.canceling {
 		a := &c.canceling[i]
-		if a.owner != e.Incarnation {
+		if a.owner != e.Incarnation || c.broken > 0 {
 			continue
 		}
 		if a.renewals++; a.renewals == 3 {

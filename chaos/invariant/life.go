@@ -93,7 +93,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Transition:
 		if l != nil {
 			l.transition(e)
-			if e.To == execution.Requested && e.By != execution.Scheduler {
+			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)
 			}
 			l.stamped = s.database(e.At)
@@ -107,7 +107,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
-			l.parent, l.due, l.waits = 0, max(l.due, e.At), e.At
+			l.parent, l.due, l.waits = 0, max(l.due, s.database(e.At)), e.At
 		}
 	case history.CancelRequested:
 		s.cancelled[e.Chain] = true

@@ -200,6 +200,8 @@ func (x *translation) transition(to execution.Status) (e history.Event, err erro
 		e.At, e.Due = x.moment(x.ScheduledAt), x.since(x.Deadline)
 	case execution.Running:
 		e.At, e.Due = x.moment(x.StartedAt), x.since(x.RunDeadline)
+	case execution.Canceling:
+		e.Due = x.since(x.RunDeadline)
 	case execution.Failed:
 		e.At, e.Text = x.moment(x.Ended), x.Error
 	default:

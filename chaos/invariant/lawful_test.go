@@ -1,0 +1,129 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Each is a lawful story that looks like a broken one, beside the broken one.
+func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
+	with := slices.Concat[[]history.Event]
+	one := func(e ...history.Event) []history.Event { return e }
+	grace := config.Default(config.Hardened).Executor.ReapGrace
+
+	// The worker renews its lease, and does not end what it was asked to end.
+	asked := func(at time.Duration, by execution.Part) []history.Event {
+		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
+		canceling.Due = 302 * second
+		story := with(beginning(), one(history.Event{At: 3 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}, canceling))
+		for beats := 10 * second; beats < at; beats += 10 * second {
+			story = append(story, beat(beats, 1))
+		}
+		return append(story, move(at, execution.Canceling, execution.Cancelled, by, 1, 1))
+	}
+
+	// A child becomes due while the database's clock is behind.
+	child := func(scheduled time.Duration) []history.Event {
+		parent, waiting := handled(), created(second)
+		waiting.Execution, waiting.Chain, waiting.Related = 2, 2, 1
+		parent = append(parent, waiting,
+			history.Event{At: 3 * second, Kind: history.ClockStepped, Process: "database", Due: -20 * second},
+			history.Event{At: 4 * second, Kind: history.ChildStarted, Execution: 2, Related: 1})
+		e := move(scheduled, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
+		e.Execution, e.Chain = 2, 2
+		return append(parent, e)
+	}
+
+	// A cordoned worker comes back, and waits beside what is due.
+	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
+	again := func(cordoned bool) []history.Event {
+		story := pair()[:6]
+		for i := range story {
+			if story[i].Worker == 2 {
+				story[i].Kind = history.Logged
+			}
+		}
+		if cordoned {
+			story = append(story, cordon)
+		}
+		second := registered(1, 4, "shell")
+		second.At, second.Incarnation, second.Due = 2*time.Second, 3, 90*time.Second
+		active := worker(2*time.Second, execution.Active)
+		active.Incarnation = 3
+		consuming := beat(2*time.Second, 1)
+		consuming.Incarnation, consuming.Due = 3, 90*time.Second
+		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
+	}
+
+	// A message is returned and its dispatch taken back, again and again, for longer than a worker may stand idle.
+	returned := func(taken bool) []history.Event {
+		story := pair()
+		for at := second; at < 60*second; at += 10 * second {
+			epoch := execution.Epoch(at / (10 * second) * 2)
+			story = append(story, beat(at, 1), beat(at, 2))
+			if taken {
+				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
+				back.Due = at + 9*second
+				story = append(story,
+					move(at, execution.Requested, execution.Scheduling, execution.Scheduler, epoch, epoch),
+					move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1), back)
+			}
+		}
+		return story
+	}
+
+	// The database has renewals of a worker that was asked to end something; a fault keeps the replies.
+	unheard := func(kind string) []history.Event {
+		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
+		canceling.Due = 302 * second
+		story := with(one(history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: kind}), beginning(),
+			one(history.Event{At: 3 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}, canceling))
+		for at := 4 * second; at < 50*second; at += 3 * second {
+			story = append(story, beat(at, 1))
+		}
+		return story
+	}
+
+	for _, c := range []struct {
+		name      string
+		invariant int
+		broken    bool
+		story     []history.Event
+	}{
+		{"what is canceling is ended after its deadline and grace", 2, false, asked(302*second+grace, execution.TimeoutMonitor)},
+		{"and before", 2, true, asked(302*second+grace-second, execution.TimeoutMonitor)},
+		{"and by somebody who does not look at deadlines", 2, true, asked(302*second+grace, execution.Reconciler)},
+		{"a child is due by the clock of the database", 8, false, child(5 * second)},
+		{"a new incarnation of a cordoned worker waits", 9, false, again(true)},
+		{"a new incarnation of another waits", 9, true, again(false)},
+		{"what comes back again and again is not left waiting", 9, false, returned(true)},
+		{"what nobody takes is", 9, true, returned(false)},
+		{"a worker is not told", 12, false, unheard("partition")},
+		{"a worker is told", 12, true, unheard("crash")},
+	} {
+		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
+			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)
+		}
+	}
+}
+
+// Who turns dead lettering off has asked for what dies to go nowhere.
+func TestWithoutDeadLetteringWhatDiesIsGone(t *testing.T) {
+	for enabled, want := range map[bool]bool{true: true, false: false} {
+		c := config.Default(config.Hardened)
+		c.MessageQueue.RabbitMQ.DeadLetter.Enabled = enabled
+		s := New(c, nil)
+		for _, e := range append(beginning()[:8], message(9*second, history.Rejected, "worker.1.executions", 0), message(9*second, history.Dropped, "worker.1.executions", 0)) {
+			s.Observe(&e)
+		}
+		lost := slices.ContainsFunc(s.End(false), func(v Finding) bool { return v.Invariant.Number == 6 })
+		if lost != want {
+			t.Errorf("dead lettering %v: lost is %v", enabled, lost)
+		}
+	}
+}
