@@ -59,14 +59,15 @@ func (a *alerts) ended(process string) {
 	}
 }
 
-// recorder is where a process reports its figures to.
-func (a *alerts) recorder(id flaw.Process) telemetry.Recorder {
-	if a == nil {
-		return telemetry.Discard{}
+// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts or a flaw
+// listens.
+func (w *world) recorder(id flaw.Process) telemetry.Recorder {
+	var r telemetry.Recorder = telemetry.Discard{}
+	if w.alerts != nil {
+		r = w.alerts.board.Process(id.Name)
 	}
-	r := a.board.Process(id.Name)
-	if f := a.w.flaw; f.Recorder != nil {
-		r = f.Recorder(id, r)
+	if w.flaw.Recorder != nil {
+		r = w.flaw.Recorder(id, r)
 	}
 	return r
 }

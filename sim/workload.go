@@ -11,6 +11,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
+	"handoff/core/store/metered"
 	"handoff/scenarios"
 	"handoff/sim/flaw"
 	"handoff/sim/kernel"
@@ -34,10 +35,12 @@ type user struct {
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	var db store.Store = w.db.Client(p)
+	id := flaw.Process{Name: client, Client: true, Config: w.config, Host: h}
+	var raw store.Store = w.db.Client(p)
 	if w.flaw.Store != nil {
-		db = w.flaw.Store(flaw.Process{Name: client, Client: true, Config: w.config, Host: h}, w.db.Client(p))
+		raw = w.flaw.Store(id, w.db.Client(p))
 	}
+	db := metered.Client(raw, w.recorder(id))
 	c := broker.NewClient(h, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
 		broker.ExecutorTopology(w.config.MessageQueue.RabbitMQ), w.config.MessageQueue.RabbitMQ, w.log)
 	notifier := broker.NewNotifier(h, c, client, w.log)

@@ -285,7 +285,7 @@ func (p *process) runExecutor() {
 		t := f.Executors(c.MessageQueue.RabbitMQ)
 		o.Topology = &t
 	}
-	o.Recorder = w.alerts.recorder(id)
+	o.Recorder = w.recorder(id)
 	o.Store = metered.Executor(o.Store, o.Recorder)
 	executor.New(o).Run(ctx)
 }
@@ -313,7 +313,7 @@ func (p *process) runWorker() {
 	if f := w.flaw; f.Workers != nil {
 		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
 	}
-	o.Recorder = w.alerts.recorder(id)
+	o.Recorder = w.recorder(id)
 	o.Store, o.Broker = metered.Worker(&muted{o.Store, p}, o.Recorder), &deafened{o.Broker, p, h}
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(o).Run(ctx)

@@ -207,9 +207,10 @@ func (d *daemon) serveAPI(service *executor.Service, path *deadLetterPath) {
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: path.check})
 	}
+	counted := metered.API(d.store, d.figures)
 	d.answer(api.NewServer(api.Options{
-		Submitter: &api.Submitter{Host: d.host, Store: d.store, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
-		Store:     d.store,
+		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
+		Store:     counted,
 		Config:    d.config,
 		Token:     d.deployment.API.Token,
 		Checks:    checks,

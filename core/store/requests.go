@@ -31,15 +31,14 @@ type Created struct {
 	// UnknownParent says that nothing was created, because the parent does not exist.
 	UnknownParent bool
 	UnknownWorker bool
+	// Skipped says that the row was cancelled in the same step, because its parent's chain had ended otherwise than
+	// completed and been handled.
+	Skipped bool
 }
 
 // Cancellation is what became of a request to cancel a chain. Applied says that it was accepted; Row is
 // the chain's last row after the step, its ID zero if there is no such execution.
-type Cancellation struct {
-	Outcome
-	// From is the status of Row before the step.
-	From execution.Status
-}
+type Cancellation struct{ Outcome }
 
 // ActionQuery asks for a page of at most Limit actions: those whose refs come after After, or the one that Ref
 // names where it is not empty.
@@ -212,6 +211,8 @@ type DispatchResult struct {
 // which is how a writer whose earlier attempt had an unknown outcome recognises its own write.
 type Outcome struct {
 	Applied bool
+	// From is the row's status before the step; where it was refused that is the status of Row.
+	From execution.Status
 	// Row is the row after the step; its ID is zero if no such row exists.
 	Row execution.Execution
 }
@@ -374,6 +375,8 @@ type BeatReply struct {
 	Cancel []execution.Key
 	// Drain says that an operator wants the worker to drain and stop.
 	Drain bool
+	// Ended are the rows that were ended because the worker does not hold them, ordered by id.
+	Ended []Outcome
 }
 
 // Claim takes ownership of one dispatched epoch.

@@ -2,6 +2,7 @@ package simstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -41,7 +42,7 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 	from := r.Status
 	if from.Terminal() && (!r.OrchestratedAt.IsZero() || !mayRetry(r)) {
 		s.stale(r.Key(), execution.Cancelled, execution.API)
-		return store.Cancellation{Outcome: refusal(r), From: from}
+		return store.Cancellation{Outcome: refusal(r)}
 	}
 	s.requestCancel(first, r)
 	s.naming(r.Key())
@@ -55,7 +56,7 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 		s.move(r, execution.Canceling, execution.API, execution.CancelRequested, func(r *row) { r.CancelingAt = s.now })
 	default:
 	}
-	return store.Cancellation{Outcome: store.Outcome{Applied: true, Row: r.Execution}, From: from}
+	return store.Cancellation{Outcome: applied(from, r)}
 }
 
 // requestCancel notes on the first row of a chain that its end was asked for.
@@ -74,13 +75,16 @@ func mayRetry(r *row) bool {
 	return r.Status != execution.Completed && r.Status != execution.Cancelled && r.FailureReason.Retriable() && r.RetryCount < r.Action.MaxRetries
 }
 
-// adopt files a new child with its parent's chain, or decides at once when that has ended.
-func (s *step) adopt(id, parent execution.ID) {
+// adopt files a new child with its parent's chain, or decides at once when that has ended. It says whether the child
+// was skipped.
+func (s *step) adopt(id, parent execution.ID) bool {
 	db := s.db
 	db.children[parent] = append(db.children[parent], id)
 	if last := db.last(parent); !last.OrchestratedAt.IsZero() {
-		s.settleChildren(parent, last.Status)
+		_, skipped := s.settleChildren(parent, last.Status)
+		return slices.Contains(skipped, id)
 	}
+	return false
 }
 
 // settleChildren starts the children that wait for a chain that has completed, and skips those of one

@@ -217,10 +217,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		db.byKey[item.IdempotencyKey] = id
 		db.keyed = append(db.keyed, id)
 	}
-	if parent != 0 {
-		s.adopt(id, parent)
-	}
-	return store.Created{ID: id}
+	return store.Created{ID: id, Skipped: parent != 0 && s.adopt(id, parent)}
 }
 
 // insert adds a requested row.

@@ -144,6 +144,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 	if counts > 0 {
 		s.blame(r.Incarnation)
 	}
+	from := r.Status
 	s.move(r, to, rc.By, reason, func(r *row) {
 		r.Dispatches += counts
 		if to == execution.Requested {
@@ -152,7 +153,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 			fail(r, reason, rc.Result)
 		}
 	})
-	return store.Outcome{Applied: true, Row: r.Execution}
+	return applied(from, r)
 }
 
 // drains says that a row was only held up by a worker that was asked to stop.

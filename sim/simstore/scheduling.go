@@ -74,7 +74,12 @@ func refusal(r *row) store.Outcome {
 	if r == nil {
 		return store.Outcome{}
 	}
-	return store.Outcome{Row: r.Execution}
+	return store.Outcome{From: r.Status, Row: r.Execution}
+}
+
+// applied is what a write returns that was made.
+func applied(from execution.Status, r *row) store.Outcome {
+	return store.Outcome{Applied: true, From: from, Row: r.Execution}
 }
 
 // Dispatch implements store.Executor.
@@ -100,7 +105,7 @@ func (s *step) dispatch(executor string, d *store.Dispatch) store.DispatchResult
 		r.DispatchDeadline = s.after(d.Timeout)
 		r.UnschedulableSince = time.Time{}
 	})
-	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: r.Execution}}
+	return store.DispatchResult{Outcome: applied(execution.Scheduling, r)}
 }
 
 // takes says that an incarnation may be given work.
@@ -167,5 +172,5 @@ func (s *step) park(executor string, p *store.Park) store.Outcome {
 			r.UnschedulableSince = since
 		})
 	}
-	return store.Outcome{Applied: true, Row: r.Execution}
+	return applied(execution.Scheduling, r)
 }

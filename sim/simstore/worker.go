@@ -1,7 +1,9 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"handoff/chaos/history"
@@ -129,7 +131,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			}
 		}
 		s.writer = b.Incarnation
-		s.endUnheld(b)
+		reply.Ended = s.endUnheld(b)
 		return reply, nil
 	})
 }
@@ -142,7 +144,7 @@ func one(yes bool) int64 {
 }
 
 // endUnheld ends what the database believes this incarnation to run and it does not.
-func (s *step) endUnheld(b store.Beat) {
+func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {
 		held[key] = true
@@ -155,14 +157,17 @@ func (s *step) endUnheld(b store.Beat) {
 		return true
 	})
 	for _, r := range missing {
-		to, reason := execution.Failed, execution.WorkerLost
+		from, to, reason := r.Status, execution.Failed, execution.WorkerLost
 		if r.Status == execution.Canceling {
 			to, reason = execution.Cancelled, execution.CancelRequested
 		}
 		s.move(r, to, execution.Worker, reason, func(r *row) {
 			fail(r, reason, execution.Result{Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker})
 		})
+		ended = append(ended, applied(from, r))
 	}
+	slices.SortFunc(ended, func(a, b store.Outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
+	return ended
 }
 
 // Claim implements store.Worker.
@@ -196,7 +201,7 @@ func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 		return store.ClaimResult{Outcome: refusal(r), DeadlinePassed: true}
 	}
 	s.run(r, claim.Beat)
-	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: r.Execution}}
+	return store.ClaimResult{Outcome: applied(execution.Scheduled, r)}
 }
 
 // run moves a scheduled row to running.
@@ -227,11 +232,12 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 	if s.unlawful(r, f.To, execution.Worker) || s.malformed(f.Result.Output) {
 		return store.Outcome{}
 	}
+	from := r.Status
 	s.move(r, f.To, execution.Worker, f.Reason, func(r *row) {
 		r.FailureReason = f.Reason
 		r.Result = f.Result
 	})
-	return store.Outcome{Applied: true, Row: r.Execution}
+	return applied(from, r)
 }
 
 // Release implements store.Worker.

@@ -1,6 +1,6 @@
 // Package metered reports what goes through a store to telemetry: every change of a status by who made
-// it and why, and how long executions stay in a stage. It counts what a call was answered with; a step
-// whose outcome stayed unknown is counted by whoever finds it done.
+// it and why, and how long executions stay in a stage. It counts what a call was answered with, so a step
+// whose outcome stayed unknown is not counted.
 package metered
 
 import (
@@ -28,11 +28,56 @@ func Worker(s store.Worker, r telemetry.Recorder) store.Worker {
 	return &worker{s, meter{r}}
 }
 
+// Client wraps what creates and cancels executions. With nobody listening it returns the store itself.
+func Client(s store.Client, r telemetry.Recorder) store.Client {
+	if !r.Listens() {
+		return s
+	}
+	return &client{s, meter{r}}
+}
+
+// Server is what the API's server uses of a store.
+type Server interface {
+	store.Client
+	store.Audit
+	Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error)
+}
+
+// API wraps what the API's server uses.
+func API(s Server, r telemetry.Recorder) Server { return &server{s, client{s, meter{r}}} }
+
 type meter struct{ recorder telemetry.Recorder }
+
+// created counts a row that came into being, which somebody who has it knows only by its id.
+func (m meter) created(by execution.Part, reason execution.Reason) {
+	m.change(execution.None, execution.Requested, by, reason)
+}
+
+// skipped counts a child that was cancelled because its parent did not complete.
+func (m meter) skipped() {
+	m.change(execution.Requested, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed)
+}
+
+func (m meter) change(from, to execution.Status, by execution.Part, reason execution.Reason) {
+	m.recorder.Add(telemetry.Transitions, 1, telemetry.Labels{from.String(), to.String(), by.String(), reason.String()})
+}
+
+// reclaimed counts what was taken back.
+func (m meter) reclaimed(rs []store.Reclaim, outcomes []store.Outcome) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Applied {
+			reason := rs[i].Reason
+			if o.Row.Status.Terminal() {
+				reason = o.Row.FailureReason
+			}
+			m.moved(o.From, &o.Row, rs[i].By, reason)
+		}
+	}
+}
 
 // moved counts one change, and how long the stage lasted that it ended.
 func (m meter) moved(from execution.Status, row *execution.Execution, by execution.Part, reason execution.Reason) {
-	m.recorder.Add(telemetry.Transitions, 1, telemetry.Labels{from.String(), row.Status.String(), by.String(), reason.String()})
+	m.change(from, row.Status, by, reason)
 	due := row.Created
 	if row.NotBefore.After(due) {
 		due = row.NotBefore
@@ -60,6 +105,60 @@ func (m meter) stage(name string, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() {
 		m.recorder.Observe(telemetry.StageSeconds, max(0, to.Sub(from)), telemetry.Labels{name})
 	}
+}
+
+type client struct {
+	store.Client
+	meter meter
+}
+
+// Create implements store.Client.
+func (s *client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := s.Client.Create(ctx, items)
+	for i := range created {
+		c := &created[i]
+		if c.ID == 0 || c.Existed {
+			continue
+		}
+		s.meter.created(execution.API, execution.NoReason)
+		if c.Skipped {
+			s.meter.skipped()
+		}
+	}
+	return created, err
+}
+
+// Cancel implements store.Client. To ask again changes nothing.
+func (s *client) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+	answers, err := s.Client.Cancel(ctx, ids)
+	for i := range answers {
+		if a := &answers[i]; a.Applied && a.From != a.Row.Status {
+			s.meter.moved(a.From, &a.Row, execution.API, execution.CancelRequested)
+		}
+	}
+	return answers, err
+}
+
+type server struct {
+	Server
+	client client
+}
+
+// Create implements store.Client.
+func (s *server) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return s.client.Create(ctx, items)
+}
+
+// Cancel implements store.Client.
+func (s *server) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+	return s.client.Cancel(ctx, ids)
+}
+
+// Reclaim takes rows back, as store.Executor's does.
+func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Server.Reclaim(ctx, rs)
+	s.client.meter.reclaimed(rs, outcomes)
+	return outcomes, err
 }
 
 type executor struct {
@@ -101,18 +200,21 @@ func (s *executor) Park(ctx context.Context, by string, ps []store.Park) ([]stor
 // Reclaim implements store.Executor.
 func (s *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.Executor.Reclaim(ctx, rs)
+	s.meter.reclaimed(rs, outcomes)
+	return outcomes, err
+}
+
+// Orchestrate implements store.Executor.
+func (s *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	outcomes, err := s.Executor.Orchestrate(ctx, os)
 	for i := range outcomes {
-		if !outcomes[i].Applied {
-			continue
+		o := &outcomes[i]
+		if o.Retry != 0 {
+			s.meter.created(execution.RetryManager, os[i].Retry.Reason)
 		}
-		from := execution.Scheduled
-		switch {
-		case rs[i].Ground == store.ClaimExpired:
-			from = execution.Scheduling
-		case rs[i].To != execution.None:
-			from = execution.Running
+		for range o.Skipped {
+			s.meter.skipped()
 		}
-		s.meter.moved(from, &outcomes[i].Row, rs[i].By, rs[i].Reason)
 	}
 	return outcomes, err
 }
@@ -120,6 +222,13 @@ func (s *executor) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Out
 type worker struct {
 	store.Worker
 	meter meter
+}
+
+// Heartbeat implements store.Worker.
+func (s *worker) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Worker.Heartbeat(ctx, b)
+	s.ended(reply.Ended)
+	return reply, err
 }
 
 // Claim implements store.Worker.
@@ -136,10 +245,23 @@ func (s *worker) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 // Finish implements store.Worker.
 func (s *worker) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	outcomes, err := s.Worker.Finish(ctx, w, fs)
+	s.ended(outcomes)
+	return outcomes, err
+}
+
+func (s *worker) ended(outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
-			s.meter.moved(execution.Running, &o.Row, execution.Worker, o.Row.FailureReason)
+			s.meter.moved(o.From, &o.Row, execution.Worker, o.Row.FailureReason)
 		}
 	}
-	return outcomes, err
+}
+
+// Release implements store.Worker.
+func (s *worker) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	released, err := s.Worker.Release(ctx, w)
+	for range released {
+		s.meter.change(execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown)
+	}
+	return released, err
 }

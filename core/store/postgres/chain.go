@@ -78,7 +78,7 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID) (store.C
 		return store.Cancellation{}, err
 	}
 	last := rows[0]
-	answer := store.Cancellation{Outcome: outcome{Row: last}, From: last.Status}
+	answer := store.Cancellation{Outcome: outcome{From: last.Status, Row: last}}
 	mayRetry := last.Status != execution.Completed && last.Status != execution.Cancelled &&
 		last.FailureReason.Retriable() && last.RetryCount < last.Action.MaxRetries
 	if last.Status.Terminal() && (!last.OrchestratedAt.IsZero() || !mayRetry) {
@@ -180,5 +180,6 @@ func (s *Store) createChild(ctx context.Context, tx pgx.Tx, item store.NewExecut
 	}
 	result := store.SkippedResult()
 	_, err = tx.Exec(ctx, skipChild, int64(results[0].ID), s.now(), encodeResult(&result))
+	results[0].Skipped = true
 	return results[0], err
 }

@@ -151,11 +151,11 @@ moved as (
            written_reason = j.why::failure_reason
       from judged j
      where e.id = j.id and j.lawful
-    returning j.n, e.*
+    returning j.n, j.status::text as was, e.*
 ),` + freeSlots + `
-select m.n, true, false, {m} from moved m
+select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, false, {j} from judged j where not j.lawful`)
+select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
 
 // Reclaim implements store.Executor.
 func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, error) {

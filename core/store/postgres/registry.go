@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -159,9 +160,9 @@ select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' 
  where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed' or e.status = 'canceling'`
 
 // What the database believes this incarnation to run and it does not.
-const endUnheld = `
+var endUnheld = text(`
 with missing as materialized (
-    select e.id from execution e
+    select e.id, e.status from execution e
      where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $3
        and not exists (select from unnest($4::bigint[], $5::bigint[]) as h(id, epoch) where h.id = e.id and h.epoch = e.epoch)
      order by e.id for no key update
@@ -173,7 +174,8 @@ update execution e
        written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch,
        written_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason
   from missing m
- where e.id = m.id`
+ where e.id = m.id
+returning 0, true, false, m.status::text, {e}`)
 
 // Heartbeat implements store.Worker. It is a transaction because its second statement has to see
 // what was committed before the first one got the incarnation's lock: while that is held no row can
@@ -223,9 +225,11 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		for _, n := range canceling {
 			reply.Cancel = append(reply.Cancel, b.Held[n])
 		}
-		_, err = tx.Exec(ctx, endUnheld, s.now(), int64(b.Incarnation), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
-			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
-		}))
+		err = read(ctx, tx, verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) }),
+			endUnheld, s.now(), int64(b.Incarnation), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
+				Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
+			}))
+		slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
 		return err
 	})
 	if err != nil {

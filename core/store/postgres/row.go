@@ -131,19 +131,27 @@ type verdict struct {
 	applied bool
 	// remark is a second boolean that some statements answer.
 	remark bool
-	row    execution.Execution
+	// from is the status before the statement.
+	from execution.Status
+	row  execution.Execution
 }
+
+func (v *verdict) outcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
 // verdicts returns a scan that hands each verdict on.
 func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
-	targets := r.targets(&v.n, &v.applied, &v.remark)
+	var from string
+	targets := r.targets(&v.n, &v.applied, &v.remark, &from)
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
 		var err error
+		if v.from, err = execution.ParseStatus(from); err != nil {
+			return err
+		}
 		if v.row, err = r.execution(); err != nil {
 			return err
 		}
@@ -154,7 +162,7 @@ func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 
 // outcomes returns a scan that fills in outcomes at their places.
 func outcomes(results []outcome) func(pgx.Rows) error {
-	return verdicts(func(v *verdict) { results[v.n-1] = outcome{Applied: v.applied, Row: v.row} })
+	return verdicts(func(v *verdict) { results[v.n-1] = v.outcome() })
 }
 
 // moment is a time of the database; null is the zero time.

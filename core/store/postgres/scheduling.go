@@ -215,11 +215,11 @@ moved as (
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = null
       from judged j
      where e.id = j.id and j.holds and j.fit
-    returning j.n, e.*
+    returning j.n, j.status::text as was, e.*
 )
-select m.n, true, false, {m} from moved m
+select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, j.holds, {j} from judged j where not (j.holds and j.fit)`)
+select j.n, false, j.holds, j.status::text, {j} from judged j where not (j.holds and j.fit)`)
 
 // Dispatch implements store.Executor.
 func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
@@ -239,7 +239,7 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 				timeouts = append(timeouts, d.Timeout)
 			}
 			return s.query(ctx, op, verdicts(func(v *verdict) {
-				results[v.n-1] = store.DispatchResult{Outcome: outcome{Applied: v.applied, Row: v.row}, WorkerUnfit: v.remark}
+				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
 			}), dispatch, s.now(), executor, ids, epochs, workers, incarnations, timeouts, limits)
 		},
 	}.all(ctx, ds)
@@ -340,11 +340,11 @@ moved as (
            written_reason = case when not j.back then 'no_workers'::failure_reason end
       from judged j
      where e.id = j.id and j.lawful
-    returning j.n, e.*
+    returning j.n, j.status::text as was, e.*
 ),` + freeSlots + `
-select m.n, true, false, {m} from moved m
+select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, false, {j} from judged j where not j.lawful`)
+select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
 
 // Park implements store.Executor.
 func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]outcome, error) {

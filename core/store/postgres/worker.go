@@ -50,11 +50,11 @@ moved as (
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
       from judged j
      where e.id = j.id and j.fit and j.lawful
-    returning j.n, e.*
+    returning j.n, j.status::text as was, e.*
 )
-select m.n, true, false, {m} from moved m
+select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, not j.fit, {j} from judged j where not (j.fit and j.lawful)`)
+select j.n, false, not j.fit, j.status::text, {j} from judged j where not (j.fit and j.lawful)`)
 
 // Claim implements store.Worker.
 func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -107,7 +107,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
 				results[v.n-1] = claimed{
 					ClaimResult: store.ClaimResult{
-						Outcome:        outcome{Applied: v.applied, Row: v.row},
+						Outcome:        v.outcome(),
 						DeadlinePassed: !v.applied && !v.remark && dispatched,
 					},
 					unfit: v.remark,
@@ -144,11 +144,11 @@ moved as (
            written_reason = j.ask_reason::failure_reason
       from judged j
      where e.id = j.id and j.lawful
-    returning j.n, e.*
+    returning j.n, j.status::text as was, e.*
 )
-select m.n, true, false, {m} from moved m
+select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, false, {j} from judged j where not j.lawful`)
+select j.n, false, false, j.status::text, {j} from judged j where not j.lawful`)
 
 // Finish implements store.Worker.
 func (s *Store) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]outcome, error) {

@@ -140,7 +140,7 @@ func (c *cell) userCalls(r *rand.Rand) []call {
 				all = append(all, fmt.Sprint(a.Applied, " ", a.Row.Status, " from ", a.From))
 				continue
 			}
-			all = append(all, fmt.Sprint(c.outcome(a.Outcome), " from ", a.From))
+			all = append(all, c.outcome(a.Outcome))
 		}
 		return c.answer(err, all...)
 	}), step("Create", func(s store.Store) string {

@@ -252,7 +252,7 @@ func (c *cell) answer(err error, rows ...string) string {
 
 func (c *cell) outcome(o store.Outcome) string {
 	c.saw(o.Row)
-	return fmt.Sprintf("applied %v %s", o.Applied, c.row(&o.Row))
+	return fmt.Sprintf("applied %v from %v %s", o.Applied, o.From, c.row(&o.Row))
 }
 
 // row shows a row without what stands in it for good.

@@ -157,7 +157,7 @@ func (p *player) outcome(o store.Outcome) string {
 	if o.Row.ID == 0 {
 		return fmt.Sprint("applied ", o.Applied, ", no row")
 	}
-	return fmt.Sprint("applied ", o.Applied, ": ", p.row(&o.Row))
+	return fmt.Sprint("applied ", o.Applied, " from ", o.From, ": ", p.row(&o.Row))
 }
 
 // listed shows rows that come in no order.

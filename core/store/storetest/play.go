@@ -77,7 +77,7 @@ func (p *player) create(items []store.NewExecution) {
 	p.saw("Create: %s", failed(err))
 	for _, c := range created {
 		p.learn(c.ID)
-		p.saw("  %s existed %v unknown action %v, parent %v", p.id(c.ID), c.Existed, c.UnknownAction, c.UnknownParent)
+		p.saw("  %s existed %v skipped %v unknown action %v, parent %v", p.id(c.ID), c.Existed, c.Skipped, c.UnknownAction, c.UnknownParent)
 	}
 }
 

@@ -16,7 +16,7 @@ func (p *player) asUser(c command) {
 		answers, err := p.Store.Cancel(p.ctx, []execution.ID{key.ID})
 		p.saw("Cancel %s: %s", p.id(key.ID), failed(err))
 		for _, a := range answers {
-			p.saw("  from %v: %s", a.From, p.outcome(a.Outcome))
+			p.saw("  %s", p.outcome(a.Outcome))
 		}
 	case opChain:
 		key, _ := p.about(it)

@@ -93,6 +93,9 @@ func (p *player) heartbeat(c command) {
 	for _, key := range reply.Lost {
 		p.saw("  lost %s", p.key(key))
 	}
+	for _, o := range reply.Ended {
+		p.saw("  ended %s", p.outcome(o))
+	}
 }
 
 func (p *player) finish(c command) {

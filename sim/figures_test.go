@@ -1,0 +1,278 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// change is what telemetry.Transitions counts by.
+type change struct {
+	from, to execution.Status
+	by       execution.Part
+	reason   execution.Reason
+}
+
+func (c change) labels() telemetry.Labels {
+	return telemetry.Labels{c.from.String(), c.to.String(), c.by.String(), c.reason.String()}
+}
+
+func (c change) String() string { return fmt.Sprint(c.labels()) }
+
+// steps are the steps of the store that may have made a change.
+func (c change) steps() []string {
+	switch {
+	case c.from == execution.None && c.by == execution.API:
+		return []string{"create"}
+	case c.by == execution.ExecutionManager:
+		return []string{"create", "orchestrate"}
+	case c.from == execution.None:
+		return []string{"orchestrate"}
+	case c.by == execution.API:
+		return []string{"cancel"}
+	case c.to == execution.Scheduling:
+		return []string{"claim for scheduling"}
+	case c.to == execution.Scheduled:
+		return []string{"dispatch"}
+	case c.from == execution.Scheduling && c.by == execution.Scheduler:
+		return []string{"park"}
+	case c.by != execution.Worker:
+		return []string{"reclaim"}
+	case c.to == execution.Running:
+		return []string{"claim"}
+	case c.to == execution.Requested:
+		return []string{"release"}
+	}
+	return []string{"finish", "heartbeat"}
+}
+
+// asked is a store that notes which steps were made and not answered with what they did.
+type asked struct {
+	store.Store
+	open map[string]int
+}
+
+func ask[T any](s *asked, step string, call func() (T, error)) (T, error) {
+	s.open[step]++
+	answer, err := call()
+	if !errors.Is(err, store.ErrUnknownOutcome) {
+		s.open[step]--
+	}
+	return answer, err
+}
+
+func (s *asked) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return ask(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
+}
+
+func (s *asked) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+	return ask(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids) })
+}
+
+func (s *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return ask(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+}
+
+func (s *asked) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return ask(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
+}
+
+func (s *asked) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return ask(s, "park", func() ([]store.Outcome, error) { return s.Store.Park(ctx, by, ps) })
+}
+
+func (s *asked) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return ask(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
+}
+
+func (s *asked) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return ask(s, "orchestrate", func() ([]store.Orchestrated, error) { return s.Store.Orchestrate(ctx, os) })
+}
+
+func (s *asked) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return ask(s, "heartbeat", func() (store.BeatReply, error) { return s.Store.Heartbeat(ctx, b) })
+}
+
+func (s *asked) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return ask(s, "claim", func() ([]store.ClaimResult, error) { return s.Store.Claim(ctx, w, cs) })
+}
+
+func (s *asked) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return ask(s, "finish", func() ([]store.Outcome, error) { return s.Store.Finish(ctx, w, fs) })
+}
+
+func (s *asked) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return ask(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
+}
+
+// listener takes the figures of a run, with the changes that its history tells of and the steps whose outcome is not
+// known.
+type listener struct {
+	t       *testing.T
+	table   []telemetry.Info
+	seen    map[telemetry.Figure]bool
+	counted map[telemetry.Labels]int64
+	made    map[change]int64
+	open    map[string]int
+}
+
+func listen(t *testing.T) *listener {
+	return &listener{
+		t: t, table: telemetry.Table(), seen: make(map[telemetry.Figure]bool),
+		counted: make(map[telemetry.Labels]int64), made: make(map[change]int64), open: make(map[string]int),
+	}
+}
+
+// flaw is none: it is the listener's place in the processes.
+func (l *listener) flaw() *flaw.Flaw {
+	return &flaw.Flaw{
+		Store:    func(_ flaw.Process, c flaw.Database) store.Store { return &asked{c, l.open} },
+		Recorder: func(_ flaw.Process, r telemetry.Recorder) telemetry.Recorder { return &both{r, l} },
+	}
+}
+
+// Observe implements history.Sink.
+func (l *listener) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Created:
+		l.made[change{execution.None, execution.Requested, e.By, e.Reason}]++
+	case history.Transition:
+		l.made[change{e.From, e.To, e.By, e.Reason}]++
+	default:
+	}
+}
+
+// heard checks that a figure has come with the labels that the table promises.
+func (l *listener) heard(f telemetry.Figure, kind telemetry.Kind, labels telemetry.Labels) {
+	info := l.table[f]
+	if info.Kind != kind {
+		l.t.Errorf("%s is not reported as what it is", info.Name)
+	}
+	for i, value := range labels {
+		// A transition for no particular reason has none.
+		if (i < len(info.Labels)) != (value != "") && !(f == telemetry.Transitions && i == 3) {
+			l.t.Errorf("%s has the labels %v, and comes with %q", info.Name, info.Labels, labels)
+		}
+	}
+	l.seen[f] = true
+}
+
+// both hands figures on to whoever listens anyway.
+type both struct {
+	telemetry.Recorder
+	l *listener
+}
+
+func (*both) Listens() bool { return true }
+
+func (b *both) Add(f telemetry.Figure, n int64, labels telemetry.Labels) {
+	b.Recorder.Add(f, n, labels)
+	b.l.heard(f, telemetry.Counter, labels)
+	if f == telemetry.Transitions {
+		b.l.counted[labels] += n
+	}
+}
+
+func (b *both) Set(f telemetry.Figure, v int64, labels telemetry.Labels) {
+	b.Recorder.Set(f, v, labels)
+	b.l.heard(f, telemetry.Gauge, labels)
+}
+
+func (b *both) Observe(f telemetry.Figure, d time.Duration, labels telemetry.Labels) {
+	b.Recorder.Observe(f, d, labels)
+	b.l.heard(f, telemetry.Histogram, labels)
+	if d < 0 {
+		b.l.t.Errorf("%s of %v", b.l.table[f].Name, d)
+	}
+}
+
+// compare compares what was counted with what the history tells, leaves out what a step of unknown outcome may have
+// done, and returns the changes that it could compare.
+func (l *listener) compare(name string) (compared []change) {
+	for c, made := range l.made {
+		if slices.ContainsFunc(c.steps(), func(step string) bool { return l.open[step] > 0 }) {
+			delete(l.counted, c.labels())
+			continue
+		}
+		if counted := l.counted[c.labels()]; counted != made {
+			l.t.Errorf("%s: %v was counted %d times and happened %d times", name, c, counted, made)
+		}
+		delete(l.counted, c.labels())
+		compared = append(compared, c)
+	}
+	for labels, n := range l.counted {
+		l.t.Errorf("%s: %v was counted %d times and never happened", name, labels, n)
+	}
+	return compared
+}
+
+// Every change of a status is counted once, whoever makes it; and every figure that the table lists is reported by some
+// run of the library.
+func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, compared := make(map[telemetry.Figure]bool), make(map[change]bool)
+	for i := range library {
+		for _, profile := range library[i].Profiles {
+			l := listen(t)
+			Run(library[i], profile, Options{Seed: 1, Flaw: l.flaw(), Record: l})
+			for _, c := range l.compare(library[i].Name + " " + string(profile)) {
+				compared[c] = true
+			}
+			maps.Copy(seen, l.seen)
+		}
+	}
+	for f, info := range telemetry.Table() {
+		if !seen[telemetry.Figure(f)] {
+			t.Errorf("no run of the library reports %s", info.Name)
+		}
+	}
+	var missing []string
+	for _, c := range mustBeCompared() {
+		if !compared[c] {
+			missing = append(missing, c.String())
+		}
+	}
+	if len(missing) > 0 {
+		t.Errorf("in no run without unknown outcomes happened\n%s", strings.Join(missing, "\n"))
+	}
+}
+
+// mustBeCompared are changes of every kind of step; without them the comparison says little.
+func mustBeCompared() []change {
+	return []change{
+		{execution.None, execution.Requested, execution.API, execution.NoReason},
+		{execution.None, execution.Requested, execution.RetryManager, execution.WorkerLost},
+		{execution.Requested, execution.Scheduling, execution.Scheduler, execution.NoReason},
+		{execution.Requested, execution.Cancelled, execution.API, execution.CancelRequested},
+		{execution.Requested, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed},
+		{execution.Scheduling, execution.Scheduled, execution.Scheduler, execution.NoReason},
+		{execution.Scheduling, execution.Requested, execution.Scheduler, execution.NoReason},
+		{execution.Scheduling, execution.Failed, execution.Scheduler, execution.NoWorkers},
+		{execution.Scheduled, execution.Requested, execution.DeadLetterHandler, execution.QueueTimeout},
+		{execution.Scheduled, execution.Failed, execution.TimeoutMonitor, execution.DispatchTimeout},
+		{execution.Scheduled, execution.Cancelled, execution.API, execution.CancelRequested},
+		{execution.Scheduled, execution.Requested, execution.Worker, execution.WorkerShutdown},
+		{execution.Scheduled, execution.Running, execution.Worker, execution.NoReason},
+		{execution.Running, execution.Canceling, execution.API, execution.CancelRequested},
+		{execution.Running, execution.Completed, execution.Worker, execution.NoReason},
+		{execution.Running, execution.Failed, execution.Worker, execution.WorkerLost},
+		{execution.Running, execution.Abandoned, execution.Reconciler, execution.WorkerLost},
+		{execution.Canceling, execution.Cancelled, execution.Worker, execution.CancelRequested},
+		{execution.Canceling, execution.Cancelled, execution.Reconciler, execution.CancelRequested},
+	}
+}
