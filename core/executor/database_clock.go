@@ -97,9 +97,9 @@ func (s *Service) readDatabaseClock() error {
 	return nil
 }
 
-// overrun says whether a row that the database calls overrun has run for its time on this executor's clock
-// too.
-func (s *Service) overrun(row *execution.Execution) bool {
+// overrun says whether a row that the database calls overrun has run for its time and grace on this executor's
+// clock too. The grace belongs to it: until it is over, the worker may still be ending the action.
+func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
 	ran, known := s.databaseClock.ran(row)
-	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)
+	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
 }

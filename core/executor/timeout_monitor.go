@@ -24,7 +24,7 @@ const (
 // (flaw D58).
 //
 // Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
-// ended has to be over, so its deadline must have passed on two clocks.
+// ended has to be over, so its deadline and the grace after it must have passed on two clocks.
 func (s *Service) monitorTimeouts() error {
 	c := s.config.Executor
 	if err := s.readDatabaseClock(); err != nil {
@@ -43,7 +43,7 @@ func (s *Service) monitorTimeouts() error {
 		return r
 	})
 	return errors.Join(err, s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
-		if !s.overrun(row) {
+		if !s.overrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}
 		return store.Reclaim{

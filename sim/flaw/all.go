@@ -7,7 +7,7 @@ func All() []*Flaw {
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
 		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), killedIsCompleted(), retryAtOnce(),
 		retryUnbounded(), noBrake(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
-		oneClockLease(), oneClockDeadline(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
+		oneClockLease(), oneClockDeadline(), deadlineWithoutGrace(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
 		silentBrake(), alertForEver(), goneWorkersCount(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),

@@ -66,6 +66,27 @@ func oneClockDeadline() *Flaw {
 	}
 }
 
+// hurriedClock has the second clock call a run over sooner than it is.
+type hurriedClock struct {
+	store.Store
+	by time.Duration
+}
+
+// Clock implements store.Store.
+func (s *hurriedClock) Clock(ctx context.Context) (time.Time, error) {
+	// A clock that was always so much ahead has every run start so much sooner.
+	now, err := s.Store.Clock(ctx)
+	return now.Add(s.by), err
+}
+
+func deadlineWithoutGrace() *Flaw {
+	return &Flaw{
+		Name: "deadline-without-grace", Source: "D35", Killer: 4, Scenario: "clock-step-within-grace",
+		About: "of the second clock only the run deadline is asked, so that a step of the first one ends what its worker is still ending",
+		Store: func(p Process, c Database) store.Store { return &hurriedClock{c, p.Config.Executor.ReapGrace} },
+	}
+}
+
 // wallClock is a host whose monotonic clock is the wall clock.
 type wallClock struct {
 	host.Host
