@@ -14,7 +14,7 @@ func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
 		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds.",
-		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired},
+		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(s)} }
 	return i
@@ -142,6 +142,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if l.died == 0 {
 			return fmt.Sprintf("no message of epoch %d has died", e.OldEpoch)
 		}
+		if e.To == execution.Failed && l.orphanSentLate {
+			return "its executor was started anew before it had sent the message, and the message was sent when its dispatch deadline had passed"
+		}
 		// The handler judges why a message died (flaw D19): only the end of its time is a queue's timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
@@ -160,7 +163,8 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if !l.marked && e.To == execution.Failed {
 			return "it fails because nobody has picked up what nobody knows to have been sent"
 		}
-		if !l.marked && c.s.database(e.At) >= l.stamped+x.DispatchTimeout/2-c.s.tolerance {
+		// Its time is its own action's: due is still the deadline of its dispatch.
+		if !l.marked && c.s.database(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-c.s.tolerance {
 			return ""
 		}
 		return "its worker is neither gone nor leaving, and its dispatch was published in time"

@@ -12,8 +12,6 @@ import (
 // monitors' warm-up: who has not been watching for a lease can't know who is dead (flaws D35, D47, D58).
 type reaping struct {
 	s *Suite
-	// started is when each process was started last.
-	started map[string]time.Duration
 	// woke is when each process went on last after it stood still.
 	woke map[string]time.Duration
 	// down is when the database went down, up when it came back last from an outage that no executor
@@ -25,7 +23,7 @@ type reaping struct {
 }
 
 func newReaping(s *Suite) *reaping {
-	return &reaping{s: s, started: make(map[string]time.Duration), woke: make(map[string]time.Duration), down: -1, up: -1}
+	return &reaping{s: s, woke: make(map[string]time.Duration), down: -1, up: -1}
 }
 
 // driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
@@ -34,8 +32,6 @@ const driftTolerance = 10
 func (r *reaping) observe(e *history.Event) {
 	x := r.s.config.Executor
 	switch e.Kind {
-	case history.ProcessStarted:
-		r.started[e.Process] = e.At
 	case history.ProcessResumed, history.ProcessThawed:
 		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
@@ -56,7 +52,7 @@ func (r *reaping) observe(e *history.Event) {
 func (r *reaping) cold(e *history.Event) string {
 	lease := r.s.config.Worker.Lease()
 	warm := lease - lease/driftTolerance
-	if at, known := r.started[e.Process]; known && e.At-at < warm {
+	if at, known := r.s.started[e.Process]; known && e.At-at < warm {
 		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
 	}
 	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.calm.hindering > 0 {

@@ -39,6 +39,10 @@ type life struct {
 	returned    bool
 	// expired and rejected are how copies of its message died.
 	expired, rejected bool
+	// scheduler is the process that wrote the dispatch. orphanSentLate says that it was started anew before the message
+	// was sent, and that the message came when nobody could claim it any more.
+	scheduler      string
+	orphanSentLate bool
 	// action is its place among the suite's actions, and slot the concurrency slot that it holds, 0 for none.
 	action   uint16
 	slot     uint16
@@ -132,7 +136,12 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.running--
 			s.retire(l)
 		}
-	case history.Published, history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
+	case history.Published:
+		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch && !l.published {
+			l.orphanSentLate = s.database(e.At) > l.due && s.started[l.scheduler] > l.entered
+		}
+		l.message(e)
+	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
@@ -142,7 +151,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.FaultEnded:
 		s.calm.hindering -= int(e.Count)
 		s.calm.since = e.At
-	case history.ProcessStarted, history.BrokerUp, history.DatabaseUp:
+	case history.ProcessStarted:
+		s.started[e.Process], s.calm.since = e.At, e.At
+	case history.BrokerUp, history.DatabaseUp:
 		s.calm.since = e.At
 	case history.ClockStepped:
 		s.skew += e.Due
@@ -182,6 +193,7 @@ func (l *life) transition(e *history.Event) {
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected = false, false
+		l.scheduler, l.orphanSentLate = e.Process, false
 	}
 	if e.To == execution.Scheduled || e.To == execution.Running {
 		l.worker, l.incarnation = e.Worker, e.Incarnation

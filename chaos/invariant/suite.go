@@ -80,6 +80,8 @@ type Suite struct {
 
 	lives   map[execution.ID]*life
 	workers map[execution.Incarnation]*tenure
+	// started is when each process was started last.
+	started map[string]time.Duration
 	free    []*life
 	now     history.Event
 	created execution.ID
@@ -103,7 +105,7 @@ type Suite struct {
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
-		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool),
+		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		fleet: newFleet(c), tolerance: clockTolerance,
 	}
 	for _, i := range All() {

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"handoff/core/config"
@@ -36,10 +37,11 @@ func (s *Service) reconcileOwners() error {
 
 // reconcileUnpublished publishes again, at the same epoch, what the broker never confirmed: the
 // executor died between commit and publish, or the confirm was lost (flaws D7, D9). What is past
-// half of its time is dispatched anew instead, and never failed for a message that nobody sent.
+// half of its own dispatch timeout is dispatched anew instead, and never failed for a message that nobody
+// sent: its worker would refuse what comes after the deadline, and that would count as left lying.
 func (s *Service) reconcileUnpublished() error {
 	c := s.config.Executor
-	err := s.sweep(store.Finding{Ground: store.Unpublished, Age: c.DispatchTimeout / 2}, func(row *execution.Execution) store.Reclaim {
+	err := s.sweep(store.Finding{Ground: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
@@ -54,6 +56,10 @@ func (s *Service) reconcileUnpublished() error {
 	}); err != nil {
 		return err
 	}
+	rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
+		// Late since a moment ago: the next pass takes it back.
+		return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
+	})
 	s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
 	return s.publish(rows)
 }

@@ -248,6 +248,9 @@ const (
 	Undeliverable
 	// Unpublished: scheduled for at least Age and never confirmed by the broker.
 	Unpublished
+	// UnpublishedLate: unpublished, scheduled for at least Age, and past half of the time until the dispatch deadline:
+	// whoever got its message now would have little time left to claim it, or none.
+	UnpublishedLate
 	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
 	// scheduled at one that is draining. A running row needs in addition that the lease of that
 	// incarnation ended at least Age ago, so that its actions have ended (flaw D15).

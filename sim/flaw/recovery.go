@@ -2,6 +2,7 @@ package flaw
 
 import (
 	"context"
+	"slices"
 
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -71,11 +72,11 @@ func (s *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outco
 	return outcomes, nil
 }
 
-// blind is a store in which nothing is ever found on a ground.
-func blind(ground store.Ground) func(Process, Database) store.Store {
+// blind is a store in which nothing is ever found on some grounds.
+func blind(grounds ...store.Ground) func(Process, Database) store.Store {
 	return func(_ Process, c Database) store.Store {
 		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-			if f.Ground == ground {
+			if slices.Contains(grounds, f.Ground) {
 				return nil
 			}
 			return found
@@ -87,7 +88,29 @@ func noRepublish() *Flaw {
 	return &Flaw{
 		Name: "no-republish", Source: "D7", Killer: 12, Scenario: "network-partition",
 		About: "nobody looks for dispatches that were committed and never published",
-		Store: blind(store.Unpublished),
+		Store: blind(store.Unpublished, store.UnpublishedLate),
+	}
+}
+
+func oneDispatchTimeout() *Flaw {
+	return &Flaw{
+		Name: "one-dispatch-timeout", Source: "D7", Killer: 2, Scenario: "short-dispatch-timeouts",
+		About: "what was never published is late by the configuration's dispatch timeout and not by the action's own, so it is sent when nobody may claim it any more",
+		Store: func(p Process, c Database) store.Store {
+			timeout := p.Config.Executor.DispatchTimeout
+			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				switch f.Ground {
+				case store.UnpublishedLate:
+					found, _ = c.Find(ctx, store.Finding{Ground: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
+				case store.Unpublished:
+					for i := range found {
+						found[i].DispatchDeadline = found[i].ScheduledAt.Add(timeout)
+					}
+				default:
+				}
+				return found
+			}}
+		},
 	}
 }
 

@@ -128,7 +128,7 @@ type blamer struct{ store.Store }
 // Reclaim implements store.Store.
 func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
-		if rs[i].Ground == store.Unpublished {
+		if rs[i].Ground == store.UnpublishedLate {
 			rs[i].Policy = config.Fail
 		}
 	}

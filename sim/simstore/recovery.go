@@ -22,6 +22,8 @@ func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
 		return r.Status == execution.Scheduled
 	case store.Unpublished:
 		return r.Status == execution.Scheduled && r.PublishedAt.IsZero() && s.old(r.ScheduledAt, age)
+	case store.UnpublishedLate:
+		return s.given(r, store.Unpublished, age) && s.old(r.ScheduledAt, r.DispatchDeadline.Sub(r.ScheduledAt)/2)
 	case store.OwnerGone:
 		return s.ownerGone(r, age)
 	case store.Overrun:
@@ -55,7 +57,7 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 // listsFor are the lists in which rows with a ground are found.
 func listsFor(ground store.Ground) []listName {
 	switch ground {
-	case store.Unclaimed, store.Unpublished:
+	case store.Unclaimed, store.Unpublished, store.UnpublishedLate:
 		return []listName{listScheduled}
 	case store.OwnerGone:
 		return []listName{listScheduled, listRunning}

@@ -22,6 +22,11 @@ var finders = map[store.Ground]string{
 		from execution e
 		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
 		order by e.scheduled_at, e.id`),
+	store.UnpublishedLate: find(`
+		from execution e
+		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
+		  and e.scheduled_at + (e.dispatch_deadline - e.scheduled_at) / 2 <= (select now from clock)
+		order by e.scheduled_at, e.id`),
 	store.Overrun: find(`
 		from execution e
 		where e.status in ('running', 'canceling') and e.run_deadline <= (select now from clock) - $2::interval
@@ -79,7 +84,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 // grounds are the names of those that a reclaim may stand on.
 var grounds = map[store.Ground]string{
 	store.Unclaimed: "unclaimed", store.DeadLettered: "dead_lettered", store.Undeliverable: "undeliverable",
-	store.Unpublished: "unpublished", store.OwnerGone: "owner_gone", store.Overrun: "overrun", store.ClaimExpired: "claim_expired",
+	store.Unpublished: "unpublished", store.UnpublishedLate: "unpublished_late", store.OwnerGone: "owner_gone", store.Overrun: "overrun", store.ClaimExpired: "claim_expired",
 }
 
 // The owners are locked by a look at the rows that is not locked itself. If a row has got another
@@ -109,6 +114,8 @@ given as materialized (
                when 'dead_lettered' then l.status = 'scheduled'
                when 'undeliverable' then l.status = 'scheduled'
                when 'unpublished' then l.status = 'scheduled' and l.published_at is null and l.scheduled_at <= c.now - l.ask_age
+               when 'unpublished_late' then l.status = 'scheduled' and l.published_at is null and l.scheduled_at <= c.now - l.ask_age
+                    and l.scheduled_at + (l.dispatch_deadline - l.scheduled_at) / 2 <= c.now
                when 'owner_gone' then case
                    when l.status = 'scheduled' then o.lifecycle in ('draining', 'stopped', 'lost')
                    when l.status in ('running', 'canceling') then

@@ -90,6 +90,24 @@ func recoveryCases() []Case {
 			b.Advance(tick)
 			b.expect("found", list(b.find(store.Finding{Ground: store.Unpublished, Age: 10 * time.Second, Limit: 5})...), list(key.ID))
 		}},
+		{"unpublished work is late from half of its own dispatch timeout on, and of the age", func(b *bench) {
+			w := b.active("w")
+			late := func(age time.Duration) string {
+				return list(b.find(store.Finding{Ground: store.UnpublishedLate, Age: age, Limit: 5})...)
+			}
+			key, published := b.scheduled(w), b.scheduled(w)
+			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{published}))
+			b.Advance(DispatchTimeout/2 - tick)
+			b.expect("found before half of its time", late(time.Second), list())
+			b.expect("taken back before half of its time", b.reclaim(unclaimed(key, store.UnpublishedLate, time.Second)).Applied, false)
+			b.Advance(tick)
+			b.expect("found at half of its time", late(time.Second), list(key.ID))
+			b.expect("found before its age", late(DispatchTimeout/2+tick), list())
+			b.expect("taken back before its age", b.reclaim(unclaimed(key, store.UnpublishedLate, DispatchTimeout/2+tick)).Applied, false)
+			b.expect("taken back although published", b.reclaim(unclaimed(published, store.UnpublishedLate, time.Second)).Applied, false)
+			out := b.reclaim(unclaimed(key, store.UnpublishedLate, time.Second))
+			b.expect("applied, status, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, key.Epoch+1))
+		}},
 		{"an expired scheduling claim is found and taken back", func(b *bench) {
 			b.create("shell.echo", 1)
 			row := b.claimed("e")

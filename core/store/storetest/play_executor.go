@@ -107,6 +107,7 @@ func (p *player) reclaim(c command) {
 		{store.ClaimExpired, []execution.Status{execution.Scheduling}},
 		{store.Unclaimed, []execution.Status{execution.Scheduled}},
 		{store.Unpublished, []execution.Status{execution.Scheduled}},
+		{store.UnpublishedLate, []execution.Status{execution.Scheduled}},
 		{store.Undeliverable, []execution.Status{execution.Scheduled}},
 		{store.OwnerGone, []execution.Status{execution.Scheduled}},
 		{store.Unorchestrated, []execution.Status{execution.Completed, execution.Failed}},
