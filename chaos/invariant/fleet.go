@@ -20,11 +20,42 @@ type fleet struct {
 	// massSince and massUntil are the latest span in which a reaper may have held; episode is when the
 	// first of them began since no lease was over. Negative for never.
 	massSince, massUntil, episode time.Duration
+	// unsure is the last moment of such a span at which it depended on who counted those that had stopped.
+	unsure time.Duration
+}
+
+// headcount is the fleet as a reaper sees it at a moment.
+type headcount struct {
+	// alive are not gone or were until less than a lease ago, over those of them whose lease is over, lost those that
+	// were marked lost.
+	alive, over, lost int
+	// stopped are those that stopped by themselves and that a reaper may count among the alive or not, by when it saw
+	// them last.
+	stopped int
+}
+
+// must says that a reaper brakes when so many are over, whatever it has seen; may, that it does if it has seen what
+// makes it.
+func (h headcount) must(x config.Executor, over int) bool {
+	return x.Brakes(h.alive, over) && x.Brakes(h.alive+h.stopped, over)
+}
+
+func (h headcount) may(x config.Executor, over int) bool {
+	few := max(0, x.BrakeMinWorkers-h.alive)
+	return few <= h.stopped && x.Brakes(h.alive+few, over)
+}
+
+// reaper is one that counts: the process, how old what it knows may be, and since when nothing has hindered it.
+type reaper struct {
+	process  string
+	margin   time.Duration
+	watching time.Duration
 }
 
 type member struct {
 	*tenure
 	incarnation execution.Incarnation
+	joined      time.Duration
 	// left is when the incarnation was marked lost by an executor, and by whom.
 	left   time.Duration
 	leftBy string
@@ -34,7 +65,7 @@ type member struct {
 const look = time.Second
 
 func newFleet(c config.Config) *fleet {
-	return &fleet{config: c, byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1}
+	return &fleet{config: c, byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, unsure: -1}
 }
 
 // learn follows an event that the tenures have learnt already.
@@ -48,7 +79,7 @@ func (f *fleet) learn(e *history.Event, t *tenure) {
 			f.byID[e.Worker] = m
 			f.members = append(f.members, m)
 		}
-		*m = member{tenure: t, incarnation: e.Incarnation, left: -1}
+		*m = member{tenure: t, incarnation: e.Incarnation, joined: e.At, left: -1}
 	case m == nil || m.incarnation != e.Incarnation:
 	case e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost:
 		m.left, m.leftBy = e.At, e.Process
@@ -69,13 +100,16 @@ func (f *fleet) pass(now time.Duration) {
 }
 
 func (f *fleet) lookAt(at time.Duration) {
-	alive, over, lost := f.count(at, 0, "")
+	x := f.config.Executor
+	h := f.count(at, reaper{watching: at})
 	switch {
-	case over == 0:
+	case h.over == 0:
 		f.episode = -1
 		return
-	case !f.config.Executor.Brakes(alive, over+lost):
+	case !h.may(x, h.over+h.lost):
 		return
+	case !h.must(x, h.over+h.lost):
+		f.unsure = at
 	}
 	if f.massUntil < at-2*look {
 		f.massSince = at
@@ -86,29 +120,42 @@ func (f *fleet) lookAt(at time.Duration) {
 	}
 }
 
-// count counts the workers that are not gone or were lost within the last lease, those whose lease has
-// been over for at least margin, and the lost. What another process than by has marked lost within the
-// last margin does not count: by may not know of it yet.
-func (f *fleet) count(at, margin time.Duration, by string) (alive, over, lost int) {
+// count counts the workers as a reaper sees them: over are those whose lease has been over for at least its margin. What
+// another process has marked lost within the last margin does not count: it may not know of it yet.
+func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	lease := f.config.Worker.Lease()
+	holding := f.massUntil >= 0 && f.massUntil >= at-lease
 	for _, m := range f.members {
 		switch {
 		case !m.lifecycle.Gone():
-			alive++
-			if m.leaseEnds+margin <= at {
-				over++
+			h.alive++
+			if m.leaseEnds+r.margin <= at {
+				h.over++
 			}
-		case m.left >= 0 && (m.left > at-lease || f.massUntil >= 0 && m.left > f.massSince-lease && f.massUntil >= at-lease):
-			alive++
-			if margin == 0 || m.leftBy == by || m.left < at-margin {
-				lost++
+		case m.left >= 0 && (m.left > at-lease || holding && m.left > f.massSince-lease):
+			h.alive++
+			if r.margin == 0 || m.leftBy == r.process || m.left < at-r.margin {
+				h.lost++
 			}
-		case m.lifecycle == execution.Stopped && margin > 0 && m.since > at-margin:
-			// It may still have been counted.
-			alive++
+		case m.lifecycle != execution.Stopped:
+		case m.since > at-lease && f.watched(m, r):
+			h.alive++
+		case m.since > at-lease-f.notice() || holding && m.since > f.massSince-lease-f.notice():
+			h.stopped++
 		}
 	}
-	return alive, over, lost
+	return h
+}
+
+// watched says that a reaper has seen a worker that has stopped while it was there.
+func (f *fleet) watched(m *member, r reaper) bool {
+	return m.since > max(r.watching, m.joined)+f.notice()
+}
+
+// notice is the longest time until a reaper that nothing hinders has seen a change.
+func (f *fleet) notice() time.Duration {
+	x := f.config.Executor
+	return 2*(x.ReconcileInterval+x.StatementTimeout) + time.Second
 }
 
 // held is how much later a worker may be found dead because a reaper held back, counted from the
@@ -117,5 +164,10 @@ func (f *fleet) held(renewed time.Duration, b *Bounds) (since, more time.Duratio
 	if f.massUntil < renewed {
 		return renewed, 0
 	}
-	return max(renewed, f.massSince), b.Hold + time.Duration(len(f.members))*b.Trickle
+	more = b.Hold + time.Duration(len(f.members))*b.Trickle
+	if f.unsure >= f.massSince {
+		// It may have begun to hold only when it had forgotten those that had stopped.
+		more += f.config.Worker.Lease() + f.notice()
+	}
+	return max(renewed, f.massSince), more
 }

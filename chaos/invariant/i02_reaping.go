@@ -92,19 +92,24 @@ func (r *reaping) unbraked(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// What was read before the write is at most two statements old.
 	margin := 2*x.StatementTimeout + time.Second
-	alive, _, lost := f.count(e.At, margin, e.Process)
+	as := reaper{process: e.Process, margin: margin, watching: max(r.s.calm.since, r.s.started[e.Process])}
+	if r.s.calm.hindering > 0 {
+		as.watching = e.At
+	}
+	h := f.count(e.At, as)
 	if r.batch > 1 {
 		// Those of this step that were marked before are among the lost already.
-		if x.Brakes(alive, lost+1) {
-			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", lost+1, alive)
+		if h.must(x, h.lost+1) {
+			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", h.lost+1, h.alive)
 		}
 		return ""
 	}
 	// Over for the reaper in any case: seen at most one pass after its last beat, a lease ago.
-	alive, over, lost := f.count(e.At, margin+2*x.ReconcileInterval, e.Process)
+	as.margin += 2 * x.ReconcileInterval
+	h = f.count(e.At, as)
 	held := f.episode + 2*r.s.config.Worker.Lease()
-	if x.Brakes(alive, over+lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
-		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", over+lost, alive, held)
+	if h.must(x, h.over+h.lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
+		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""
 }

@@ -21,13 +21,20 @@ const brakeStep = time.Second
 // lease before it can reap at all, and then holds by itself.
 type brake struct {
 	config config.Config
-	// lost is when workers that this executor had seen alive were found marked lost.
-	lost map[execution.WorkerID]time.Duration
+	// departed are workers that this executor had seen alive and then found gone.
+	departed map[execution.WorkerID]departure
 
 	engaged bool
 	since   time.Duration
 	// trickles says that the hold is over and more than one worker waits.
 	trickles bool
+}
+
+// departure is when a worker was found gone, and whether it was marked lost or had stopped by itself. Both were alive
+// a lease ago; only the lost are over.
+type departure struct {
+	at   time.Duration
+	lost bool
 }
 
 func (b *brake) hold() time.Duration { return 2 * b.config.Worker.Lease() }
@@ -37,7 +44,13 @@ func (b *brake) hold() time.Duration { return 2 * b.config.Worker.Lease() }
 func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.Reap {
 	b.trickles = false
 	b.forget(now)
-	mass := b.config.Executor.Brakes(alive+len(b.lost), len(over)+len(b.lost))
+	lost := 0
+	for _, d := range b.departed { //detlint:ok counts
+		if d.lost {
+			lost++
+		}
+	}
+	mass := b.config.Executor.Brakes(alive+len(b.departed), len(over)+lost)
 	held := b.engaged && now-b.since < b.hold()
 	switch {
 	case len(over) == 0, held && !mass:
@@ -55,15 +68,15 @@ func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.R
 	return over[:1]
 }
 
-// forget drops who was lost more than a lease ago, counted from the beginning of a hold while there is
-// one: who was lost just before it belongs to the same failure.
+// forget drops who departed more than a lease ago, counted from the beginning of a hold while there is
+// one: who was lost just before it belongs to the same failure, and who stops meanwhile does not end it.
 func (b *brake) forget(now time.Duration) {
 	if b.engaged {
 		now = b.since
 	}
-	for id, at := range b.lost { //detlint:ok deletes those that match, in any order
-		if at <= now-b.config.Worker.Lease() {
-			delete(b.lost, id)
+	for id, d := range b.departed { //detlint:ok deletes those that match, in any order
+		if d.at <= now-b.config.Worker.Lease() {
+			delete(b.departed, id)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 func reaps(n int) []store.Reap { return make([]store.Reap, n) }
 
 func newBrake() *brake {
-	return &brake{config: config.Default(config.Hardened), lost: make(map[execution.WorkerID]time.Duration)}
+	return &brake{config: config.Default(config.Hardened), departed: make(map[execution.WorkerID]departure)}
 }
 
 func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
@@ -37,17 +37,23 @@ func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
 
 func TestBrakeAtItsBoundaries(t *testing.T) {
 	for _, c := range []struct {
-		alive, over, lost, want int
+		alive, over, lost, stopped, want int
 	}{
-		{4, 2, 0, 2}, // exactly half
-		{4, 3, 0, 0},
-		{3, 3, 0, 3}, // too few to tell
-		{2, 1, 2, 0}, // of four, two were lost just now
-		{5, 1, 2, 1},
+		{4, 2, 0, 0, 2}, // exactly half
+		{4, 3, 0, 0, 0},
+		{3, 3, 0, 0, 3}, // too few to tell
+		{2, 1, 2, 0, 0}, // of four, two were lost just now
+		{5, 1, 2, 0, 1},
+		{3, 3, 0, 1, 0}, // of four, one has stopped just now
+		{3, 3, 0, 3, 3}, // of six, half has stopped
+		{1, 1, 0, 5, 1}, // a fleet that is scaled down is not over
 	} {
 		b := newBrake()
 		for id := range c.lost {
-			b.lost[execution.WorkerID(100+id)] = time.Hour - time.Second
+			b.departed[execution.WorkerID(100+id)] = departure{time.Hour - time.Second, true}
+		}
+		for id := range c.stopped {
+			b.departed[execution.WorkerID(200+id)] = departure{time.Hour - time.Second, false}
 		}
 		if got := len(b.admit(time.Hour, reaps(c.over), c.alive)); got != c.want {
 			t.Errorf("%+v: %d reaped", c, got)
@@ -60,6 +66,25 @@ func TestBrakeLetsGoWhenTheWorkersAreBack(t *testing.T) {
 	b.admit(0, reaps(4), 6)
 	if got := len(b.admit(10*time.Second, reaps(1), 6)); got != 1 || b.engaged {
 		t.Errorf("five of six are back: %d reaped, engaged %v", got, b.engaged)
+	}
+}
+
+func TestBrakeHoldsAlthoughSomebodyStops(t *testing.T) {
+	const lease = 30 * time.Second
+	b := newBrake()
+	at := time.Hour
+	if got := len(b.admit(at, reaps(3), 4)); got != 0 {
+		t.Fatalf("three of four are over: %d reaped", got)
+	}
+	b.departed[4] = departure{at + 5*time.Second, false}
+	// Longer than a lease after the stop, the hold still goes by the fleet that it began with.
+	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
+		if got := len(b.admit(at+after, reaps(3), 3)); got != 0 {
+			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)
+		}
+	}
+	if got := len(b.admit(at+2*lease, reaps(3), 3)); got != 1 || !b.trickles {
+		t.Errorf("after the hold %d reaped, one at a time is %v", got, b.trickles)
 	}
 }
 

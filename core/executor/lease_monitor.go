@@ -33,7 +33,7 @@ type watch struct {
 func newLeaseMonitor(s *Service) *leaseMonitor {
 	return &leaseMonitor{
 		Service: s, watched: make(map[execution.WorkerID]watch),
-		brake: brake{config: s.config, lost: make(map[execution.WorkerID]time.Duration)},
+		brake: brake{config: s.config, departed: make(map[execution.WorkerID]departure)},
 	}
 }
 
@@ -107,22 +107,22 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 	return 0
 }
 
-// survey brings the watch up to date. It returns whose lease is over, and how many workers are alive
-// or were until less than a lease ago.
+// survey brings the watch up to date, and tells the brake who has departed. It returns whose lease is over, and how
+// many workers are not gone.
 func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
 	now := m.host.Monotonic()
 	for i := range workers {
 		w := &workers[i]
 		seen, known := m.watched[w.ID]
 		if w.Lifecycle.Gone() {
-			if known && w.Lifecycle == execution.Lost {
-				m.brake.lost[w.ID] = now
+			if known {
+				m.brake.departed[w.ID] = departure{now, w.Lifecycle == execution.Lost}
 			}
 			delete(m.watched, w.ID)
 			continue
 		}
 		alive++
-		delete(m.brake.lost, w.ID)
+		delete(m.brake.departed, w.ID)
 		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
 			m.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
 			continue
@@ -142,7 +142,7 @@ func (m *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive in
 	case m.brake.engaged && !was:
 		m.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 		m.log.LogAttrs(ctx, slog.LevelError, "reaper brake: most workers are over at once, none of them is reaped for two leases; look at the database, the network and the machines",
-			slog.Int("over", len(over)), slog.Int("alive_a_lease_ago", alive+len(m.brake.lost)), slog.Duration("holds", m.brake.hold()))
+			slog.Int("over", len(over)), slog.Int("alive_a_lease_ago", alive+len(m.brake.departed)), slog.Duration("holds", m.brake.hold()))
 	case was && !m.brake.engaged:
 		m.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
 		m.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))

@@ -6,7 +6,7 @@ func All() []*Flaw {
 		unguardedMonitor(), deadLetterFailsRunning(), statusOnlyGuard(), unguardedFinish(), noRepublish(), noClaimSweep(),
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
 		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), killedIsCompleted(), retryAtOnce(),
-		retryUnbounded(), noBrake(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
+		retryUnbounded(), noBrake(), brakeCountsThePresent(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
 		oneClockLease(), oneClockDeadline(), deadlineWithoutGrace(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
 		silentBrake(), alertForEver(), goneWorkersCount(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),

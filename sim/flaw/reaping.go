@@ -2,6 +2,7 @@ package flaw
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"handoff/core/config"
@@ -16,6 +17,28 @@ func noBrake() *Flaw {
 		Name: "no-brake", Source: "D47", Killer: 2, Scenario: "half-the-workers-die",
 		About:  "the reaper marks every worker lost whose lease is over, however many they are",
 		Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
+	}
+}
+
+// presentOnly does not show workers that have stopped.
+type presentOnly struct{ store.Store }
+
+// Workers implements store.Store.
+func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx)
+	return slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped }), err
+}
+
+func brakeCountsThePresent() *Flaw {
+	return &Flaw{
+		Name: "brake-counts-the-present", Source: "D47", Killer: 2, Scenario: "stop-under-the-brake",
+		About: "the reaper's brake goes by the workers that are there now, so that one that stops gracefully lets go of it",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return presentOnly{c}
+		},
 	}
 }
 
