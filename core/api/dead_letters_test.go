@@ -13,10 +13,11 @@ const lettersPath = "/api/v1/dead-letters"
 // letters is a server with three executions and a dead letter of each, and one that nobody can read.
 func letters(t *testing.T) *bundle {
 	b := setup(t, nil)
+	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}}}
 	action := execution.Action{Ref: "core.echo", Runtime: "shell"}
 	b.store.rows = []execution.Execution{
 		{ID: 1, Action: action, Status: execution.Scheduled, Epoch: 3, Parameters: []byte(`{"n":1}`)},
-		{ID: 2, Action: action, Status: execution.Failed, Epoch: 1, Parameters: []byte(`{"n":2}`)},
+		{ID: 2, Action: action, Status: execution.Failed, Epoch: 1, Parameters: []byte(`{"n":2}`), Pinned: 7},
 		{ID: 3, Action: action, Status: execution.Running, Epoch: 1},
 	}
 	for i := range b.store.rows {
@@ -68,7 +69,7 @@ func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
 			t.Errorf("replay: %s", a.text)
 		}
 	}
-	if len(b.store.rows) != 4 || string(b.store.rows[3].Parameters) != `{"n":2}` {
+	if len(b.store.rows) != 4 || string(b.store.rows[3].Parameters) != `{"n":2}` || b.store.rows[3].Pinned != 7 {
 		t.Errorf("the rows: %+v", b.store.rows)
 	}
 }

@@ -42,7 +42,9 @@ type capabilitiesView struct {
 // healthView has the fields of the contract. What is derived is derived now, from this executor's
 // configuration.
 type healthView struct {
-	Status              string  `json:"status"`
+	Status string `json:"status"`
+	// LastCheck is when the worker reported what its health is derived from; null before its first heartbeat.
+	LastCheck           *string `json:"last_check"`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
 	TotalExecutions     int     `json:"total_executions"`
 	FailedExecutions    int     `json:"failed_executions"`
@@ -55,7 +57,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	f := w.Evidence(c.Health.Window)
 	h := healthView{
 		Status: c.Health.Of(f, w.Queued).String(), ConsecutiveFailures: f.Consecutive, TotalExecutions: f.Total, FailedExecutions: f.Failed,
-		QueueDepth: w.Queued, AverageMS: float64(f.Average.Microseconds()) / 1000,
+		LastCheck: moment(w.LastBeat), QueueDepth: w.Queued, AverageMS: float64(f.Average.Microseconds()) / 1000,
 	}
 	if f.Total > 0 {
 		h.FailureRate = float64(f.Failed) / float64(f.Total)

@@ -16,8 +16,9 @@ func withWorkers(t *testing.T) *bundle {
 		{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 4}, Name: "shell-1", Lifecycle: execution.Active, Runtimes: []string{"shell"}, Capacity: 4, LeaseOverFor: -9 * time.Second, Load: 2, Queued: 1},
 		{
 			WorkerKey: store.WorkerKey{ID: 2, Incarnation: 5}, Name: "shell-2", Lifecycle: execution.Stopped,
-			Figures: execution.Figures{Total: 20, Failed: 8, Consecutive: 1, Average: 2500 * time.Microsecond},
-			Expired: []time.Duration{time.Second, 2 * time.Second, time.Hour},
+			LastBeat: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC),
+			Figures:  execution.Figures{Total: 20, Failed: 8, Consecutive: 1, Average: 2500 * time.Microsecond},
+			Expired:  []time.Duration{time.Second, 2 * time.Second, time.Hour},
 		},
 	}
 	return b
@@ -34,8 +35,8 @@ func TestWorkers(t *testing.T) {
 	for _, path := range []string{"/api/v1/workers/2", "/api/v1/workers/shell-2"} {
 		a := b.do(http.MethodGet, path, "")
 		h, _ := a.json["capabilities"].(map[string]any)["health"].(map[string]any)
-		got := fmt.Sprint(a.json["lifecycle"], h["status"], h["total_executions"], h["failed_executions"], h["consecutive_failures"], h["average_execution_time_ms"])
-		if want := fmt.Sprint("stopped", "degraded", 22.0, 10.0, 3.0, 2.5); got != want {
+		got := fmt.Sprint(a.json["lifecycle"], h["status"], h["total_executions"], h["failed_executions"], h["consecutive_failures"], h["average_execution_time_ms"], h["last_check"])
+		if want := fmt.Sprint("stopped", "degraded", 22.0, 10.0, 3.0, 2.5, "2030-01-01T12:00:00Z"); got != want {
 			t.Errorf("%s: %s, want %s", path, got, want)
 		}
 	}

@@ -99,6 +99,8 @@ type WorkerRow struct {
 	ConsumerAlive bool
 	// Beat is the number of its latest heartbeat.
 	Beat uint64
+	// LastBeat is when its latest heartbeat was, the zero time before the first; it is to be shown, not compared with.
+	LastBeat time.Time
 	// SinceBeat is how long ago its latest heartbeat was, or its registration before the first.
 	SinceBeat time.Duration
 	// LeaseOverFor is how long ago the lease ended: zero or less while it is valid.

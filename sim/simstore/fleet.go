@@ -35,6 +35,9 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason,
 		Figures: inc.figures, HealthURL: inc.healthURL,
 	}
+	if inc.beat > 0 {
+		row.LastBeat = inc.beatAt
+	}
 	if !inc.reported.IsZero() && row.Figures.Consecutive+row.Figures.Failed > 0 {
 		row.Figures.LastFailure += s.now.Sub(inc.reported)
 	}

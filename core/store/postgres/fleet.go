@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -14,7 +15,7 @@ import (
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i.consumer_alive, i.beat,
-       (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
+       i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
        (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint,
        coalesce(held.load, 0), coalesce(held.queued, 0), w.cordoned_at is not null, w.cordon_reason, i.health_url,
        coalesce((i.capabilities #>> '{health,total_executions}')::bigint, 0),
@@ -38,14 +39,16 @@ func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	err := s.query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
 		var lifecycle string
+		var lastBeat pgtype.Timestamptz
 		var sinceBeat, overFor, lastFailure, average int64
 		var expired []int64
 		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
-			&sinceBeat, &overFor, &w.Load, &w.Queued, &w.Cordoned, &w.CordonReason, &w.HealthURL,
+			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &w.Cordoned, &w.CordonReason, &w.HealthURL,
 			&w.Figures.Total, &w.Figures.Failed, &w.Figures.Consecutive, &lastFailure, &average, &expired); err != nil {
 			return err
 		}
 		w.Lifecycle = lifecycleNamed(lifecycle)
+		w.LastBeat = moment(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
 		w.Figures.LastFailure, w.Figures.Average = microseconds(lastFailure), microseconds(average)
 		for _, ago := range expired {

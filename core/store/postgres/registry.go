@@ -150,6 +150,11 @@ update worker_incarnation
        capabilities = jsonb_build_object('health', jsonb_build_object(
            'status', $6::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
            'total_executions', $7::bigint, 'failed_executions', $8::bigint, 'consecutive_failures', $9::bigint,
+           'failure_rate', case when $7::bigint > 0 then $8::bigint::float8 / $7::bigint else 0 end,
+           'queue_depth', (
+               select count(*) filter (where e.status = 'scheduled') from execution e
+                where e.incarnation = $2 and e.status in ('scheduled', 'running', 'canceling')
+           ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $10::interval, 'average_execution_time_ms', $11::float8))
  where incarnation = $2 and beat < $3`
 

@@ -339,3 +339,28 @@ func TestRelease(t *testing.T) {
 		t.Errorf("reclaimed at the old epoch: %+v", out)
 	}
 }
+
+// What an operator reads in the worker's row are the fields of the contract, as of its last heartbeat.
+func TestCapabilitiesAreThoseOfTheLastHeartbeat(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	var text string
+	read := func() string {
+		b.scan(`select (capabilities -> 'health') - 'last_check' - 'last_failure' from worker_incarnation where incarnation = $1`, []any{int64(w.Incarnation)}, &text)
+		return text
+	}
+	if got, want := read(), `{"status": "healthy", "queue_depth": 0, "failure_rate": 0, "total_executions": 0, "failed_executions": 0, "consecutive_failures": 0, "average_execution_time_ms": 0}`; got != want {
+		t.Errorf("at first: %s", got)
+	}
+	b.scheduled(w)
+	b.scheduled(w)
+	key := b.running(w)
+	_, err := b.Heartbeat(b.ctx, store.Beat{
+		WorkerKey: w, Number: 2, Lease: lease, ConsumerAlive: true, Held: []execution.Key{key}, Health: execution.Degraded,
+		Figures: execution.Figures{Total: 8, Failed: 2, Consecutive: 1, Average: 1500 * time.Microsecond},
+	})
+	b.must(err)
+	if got, want := read(), `{"status": "degraded", "queue_depth": 2, "failure_rate": 0.25, "total_executions": 8, "failed_executions": 2, "consecutive_failures": 1, "average_execution_time_ms": 1.5}`; got != want {
+		t.Errorf("later: %s", got)
+	}
+}

@@ -93,6 +93,7 @@ func fleetCases() []Case {
 			b.must(err)
 			b.Advance(2 * time.Second)
 			b.expect("without a beat", b.worker(w.WorkerKey).SinceBeat, 2*time.Second)
+			b.expect("when it was", b.worker(w.WorkerKey).LastBeat.IsZero(), true)
 			beat := func(number uint64) time.Duration {
 				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w.WorkerKey, Number: number, Lease: Lease})
 				b.must(err)
@@ -100,7 +101,11 @@ func fleetCases() []Case {
 			}
 			b.expect("with its beat", beat(2), time.Duration(0))
 			b.Advance(time.Second)
+			at := b.worker(w.WorkerKey).LastBeat
 			b.expect("with one that came late", beat(1), time.Second)
+			now, err := b.Store.Clock(b.ctx)
+			b.must(err)
+			b.expect("how long ago its moment is", now.Sub(at), time.Second)
 		}},
 		{"figures are kept as reported and grow old", func(b *bench) {
 			w := b.active("w")

@@ -199,8 +199,8 @@ func (p *player) survey() {
 	}
 	for i := range p.workers {
 		w := &p.workers[i]
-		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d %v ago over for %v load %d queued %d cordoned %v %q",
-			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason))
+		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d at %s %v ago over for %v load %d queued %d cordoned %v %q",
+			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, p.moment(w.LastBeat), w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason))
 	}
 	if p.Kept != nil {
 		letters, refused := p.Kept()
