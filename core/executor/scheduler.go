@@ -24,10 +24,14 @@ type scheduler struct {
 	// next is the earliest moment, on the monotonic clock, at which something is known to be due;
 	// host.Forever when nothing is.
 	next time.Duration
+
+	// absent is of the passes' task alone.
+	absent absences
 }
 
 func newScheduler(s *Service) *scheduler {
-	return &scheduler{Service: s, hints: newHints(s), next: host.Forever}
+	c := s.config.Executor
+	return &scheduler{Service: s, hints: newHints(s), next: host.Forever, absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}}
 }
 
 // wakeIn asks for a pass after d, and for one now: it is how the loop learns of an earlier moment to
@@ -105,6 +109,7 @@ func (s *scheduler) pass() (more bool, err error) {
 	}
 	c := s.config.Executor
 	fleet := newFleet(workers, s.config, s.probes, s.host.Uint64N)
+	s.absent.look(s.host.Monotonic(), fleet)
 	demands := fleet.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -169,7 +174,8 @@ func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
-	p.Patience = 2*c.ReconcileInterval + c.StatementTimeout
+	p.Patience = s.absent.patience
+	p.Watched = s.absent.of(row)
 	p.Result = execution.Result{
 		Error: "No workers available", Message: f.explain(row), FailedBy: execution.Scheduler,
 	}

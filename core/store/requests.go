@@ -229,9 +229,12 @@ type Park struct {
 	Unschedulable bool
 	// Grace is how long a row may be unschedulable in a row before it fails with Result. A row that was
 	// due for longer than Patience before anybody looked starts its grace anew: while nobody looked,
-	// nobody knows whether a worker fitted.
+	// nobody knows whether a worker fitted. Watched is for how long the caller knows that none did, though it
+	// did not look at this row, which may have waited for a concurrency slot: the new grace has begun so long ago,
+	// but not before the old one.
 	Grace    time.Duration
 	Patience time.Duration
+	Watched  time.Duration
 	Result   execution.Result
 }
 

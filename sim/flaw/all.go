@@ -12,7 +12,7 @@ func All() []*Flaw {
 		silentBrake(), alertForEver(), goneWorkersCount(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(),
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
-		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
+		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 	}
 }

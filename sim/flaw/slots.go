@@ -130,3 +130,22 @@ func countedSlots() *Flaw {
 		Store: func(_ Process, c Database) store.Store { return &counting{Store: c, client: c} },
 	}
 }
+
+func graceBeginsAnew() *Flaw {
+	return &Flaw{
+		Name: "grace-begins-anew", Source: "D45", Killer: 5, Scenario: "slots-without-workers",
+		About: "what waited for a concurrency slot counts as something that nobody has looked at: its grace for a worker to come begins anew each time",
+		Store: func(_ Process, c Database) store.Store { return &forgetful{c} },
+	}
+}
+
+// forgetful knows nothing of how long a scheduler has looked in vain.
+type forgetful struct{ store.Store }
+
+// Park implements store.Store.
+func (s *forgetful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	for i := range ps {
+		ps[i].Watched = 0
+	}
+	return s.Store.Park(ctx, executor, ps)
+}

@@ -155,8 +155,12 @@ func (s *step) park(executor string, p *store.Park) store.Outcome {
 	switch {
 	case !p.Unschedulable:
 		since = time.Time{}
-	case since.IsZero() || p.Patience > 0 && r.SchedulingAt.Sub(r.due) > p.Patience:
+	case since.IsZero():
 		since = s.now
+	case p.Patience > 0 && r.SchedulingAt.Sub(r.due) > p.Patience:
+		if known := s.after(-p.Watched); known.After(since) {
+			since = known
+		}
 	}
 	if p.Unschedulable && s.old(since, p.Grace) {
 		if s.malformed(p.Result.Output) {

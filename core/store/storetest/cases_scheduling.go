@@ -225,6 +225,27 @@ func schedulingCases() []Case {
 			b.Advance(15 * time.Second)
 			b.expect("30 s after the grace began anew", park(), execution.Failed)
 		}},
+		{"a row that waited while somebody saw that no worker fits keeps its grace", func(b *bench) {
+			b.create("node.run", 1)
+			park := func(watched time.Duration) execution.Status {
+				rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
+				b.must(err)
+				out, err := b.Store.Park(b.ctx, "e", []store.Park{{
+					Key: rows[0].Key(), Delay: 5 * time.Second, Unschedulable: true, Grace: 30 * time.Second, Patience: 10 * time.Second, Watched: watched,
+				}})
+				b.must(err)
+				return out[0].Row.Status
+			}
+			b.expect("the first time", park(0), execution.Requested)
+			b.Advance(29 * time.Second)
+			b.expect("29 s later, watched for longer", park(time.Hour), execution.Requested)
+			b.Advance(29 * time.Second)
+			b.expect("58 s later, watched for 20 s", park(20*time.Second), execution.Requested)
+			b.Advance(10*time.Second - tick)
+			b.expect("almost 10 s after that", park(10*time.Second), execution.Requested)
+			b.Advance(5 * time.Second)
+			b.expect("30 s after what was watched began", park(35*time.Second), execution.Failed)
+		}},
 		{"parking what another executor holds is refused", func(b *bench) {
 			b.create("shell.echo", 1)
 			row := b.claimed("e")
