@@ -13,11 +13,11 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; and none goes round for ever.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever; and what can't be read is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int)}
 	}
 	return i
 }
@@ -37,6 +37,8 @@ type conservationChecker struct {
 	moving map[uint64]int64
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
+	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
+	kept map[string]int
 	// expired is the copy whose time to live ended last; if it goes nowhere, it says so at once.
 	expired copyOf
 }
@@ -57,6 +59,16 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Acked:
 		c.leave(e, at)
+		if e.Fault == "" {
+			break
+		}
+		if c.kept[e.Process]--; c.kept[e.Process] < 0 {
+			c.s.violate(c.i, e.Execution, "message %d in queue %s can't be read, and %s acknowledged it without storing it as a dead letter", e.Message, e.Queue, e.Process)
+		}
+	case history.DeadLetterStored:
+		if e.Execution == 0 {
+			c.kept[e.Process]++
+		}
 	case history.DeadLettered:
 		c.leave(e, at)
 		c.moving[e.Message] += e.Count

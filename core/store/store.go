@@ -199,4 +199,6 @@ type Worker interface {
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
 	// KeepRefusedResult stores the result of a worker that had lost the execution.
 	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error
+	// StoreDeadLetter keeps a message that the worker could not read, for inspection.
+	StoreDeadLetter(ctx context.Context, d DeadLetter) error
 }

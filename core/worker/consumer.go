@@ -34,6 +34,9 @@ func (t *tenure) isDraining() bool {
 // tenure is over.
 func (t *tenure) receive(ctx context.Context, d delivery) bool {
 	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil {
+		if !t.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+			return t.keepUnread(ctx, d.consumer, d.Delivery, broker.WorkerQueue(t.key.ID), "not a dispatch that can be read")
+		}
 		t.log.LogAttrs(ctx, slog.LevelError, "unreadable dispatch sent to the dead letter exchange", slog.Any("error", d.Malformed))
 		d.consumer.Reject(d.Delivery, false)
 		return true

@@ -104,6 +104,25 @@ func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 	return s.Store.Reclaim(ctx, rs)
 }
 
+// shredder makes believe that a dead letter was stored.
+type shredder struct{ store.Store }
+
+// StoreDeadLetter implements store.Store.
+func (shredder) StoreDeadLetter(context.Context, store.DeadLetter) error { return nil }
+
+func poisonDropped() *Flaw {
+	return &Flaw{
+		Name: "poison-dropped", Source: "D25", Killer: 6, Scenario: "poison-cancels",
+		About: "a worker acknowledges a cancellation that it can't read and stores it nowhere",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return shredder{c}
+		},
+	}
+}
+
 func poisonRequeued() *Flaw {
 	return &Flaw{
 		Name: "poison-requeued", Source: "D25", Killer: 6, Scenario: "poison-messages",

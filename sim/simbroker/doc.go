@@ -65,7 +65,8 @@
 //	publish with n routes        Published (Count n), then Enqueued in each of the n queues at once;
 //	                             a filter's delay moves its Enqueued, a duplicate adds one more
 //	refused by a filter (nack)   nothing; so does a publish that never arrived or found no exchange
-//	delivery                     Delivered, any number of times, then one of Acked, Requeued, Rejected
+//	delivery                     Delivered, any number of times, then one of Acked (Fault: what made its body
+//	                             unreadable, if anything), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
 //	expiry                       Expired, then one end (Fault: what made its body unreadable, if anything)
 //	rejection without requeue    Rejected, then one end (Fault: likewise)

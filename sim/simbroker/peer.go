@@ -176,7 +176,7 @@ func (p *peer) settle(tag uint64, settled func(u unsettled)) {
 func (p *peer) ack(tag uint64) {
 	p.settle(tag, func(u unsettled) {
 		u.m.queue.unacked--
-		p.b.tell(history.Acked, u.m, u.m.queue.decl.Name, p.process, "", 0)
+		p.b.tell(history.Acked, u.m, u.m.queue.decl.Name, p.process, u.m.corrupt, 0)
 	})
 }
 
