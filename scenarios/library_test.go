@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/core/telemetry"
+
 	"handoff/core/config"
 )
 
@@ -78,5 +80,29 @@ func TestFind(t *testing.T) {
 	}
 	if _, err := Find("ttl-rac"); !strings.Contains(err.Error(), `did you mean "ttl-race"?`) {
 		t.Errorf("no near name in: %v", err)
+	}
+}
+
+// An alert that no scenario expects could be one that can't fire, or never ends.
+func TestLibraryExpectsEveryAlertToFireAndToResolve(t *testing.T) {
+	library, err := Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fires, resolves := make(map[string]bool), make(map[string]bool)
+	for _, s := range library {
+		for _, p := range s.Profiles {
+			for _, name := range s.Expect(p).Alerts.Fires {
+				fires[name] = true
+			}
+			for _, name := range s.Expect(p).Alerts.Resolves {
+				resolves[name] = true
+			}
+		}
+	}
+	for _, name := range telemetry.RuleNames() {
+		if !fires[name] || !resolves[name] {
+			t.Errorf("%s is expected to fire: %v, to resolve: %v", name, fires[name], resolves[name])
+		}
 	}
 }

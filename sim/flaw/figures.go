@@ -1,6 +1,7 @@
 package flaw
 
 import (
+	"handoff/core/execution"
 	"handoff/core/telemetry"
 )
 
@@ -40,6 +41,25 @@ func alertForEver() *Flaw {
 		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
 			return v, f != telemetry.ReaperBrake || v > 0
 		}),
+	}
+}
+
+// healthy reports no worker as unhealthy.
+type healthy struct{ telemetry.Recorder }
+
+// Set implements telemetry.Recorder.
+func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() {
+		v = 0
+	}
+	r.Recorder.Set(f, v, l)
+}
+
+func sickLookHealthy() *Flaw {
+	return &Flaw{
+		Name: "sick-look-healthy", Source: "D59", Killer: 15, Scenario: "degraded-then-healthy",
+		About:    "health is no part of the figures, so nobody is told of workers that can't run anything",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r} },
 	}
 }
 
