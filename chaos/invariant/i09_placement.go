@@ -41,8 +41,6 @@ type placementChecker struct {
 	memory     time.Duration
 	patience   time.Duration
 	nextLook   time.Duration
-	// setBack is until when what is due may be late because the database\'s clock was set back.
-	setBack time.Duration
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -67,8 +65,6 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
-	case history.ClockStepped:
-		c.setBack = max(c.setBack, e.At-e.Due+c.patience)
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.WorkerCordoned:
@@ -259,7 +255,7 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 // who fits may have stood idle all the while, nor had room and been well. What may have hindered an executor puts the question off.
 func (c *placementChecker) leftWaiting(now time.Duration) {
 	since := now - c.patience
-	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.setBack {
+	if c.s.calm.hindering > 0 || c.s.calm.since > since || now < c.s.setBack+c.patience {
 		return
 	}
 	var first *life

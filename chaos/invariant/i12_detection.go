@@ -143,7 +143,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	}
 	// What a fault may have hindered starts again when it is over.
 	bound := deadline.bound
-	overdue := max(deadline.since+bound, c.s.calm.since+bound+deadline.warm)
+	overdue := max(deadline.since+bound, max(c.s.calm.since, c.s.setBack)+bound+deadline.warm)
 	if c.s.calm.hindering > 0 {
 		overdue = max(overdue, now+time.Second)
 	}

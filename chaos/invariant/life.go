@@ -156,7 +156,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.BrokerUp, history.DatabaseUp:
 		s.calm.since = e.At
 	case history.ClockStepped:
+		s.latest = max(s.latest, s.database(e.At))
 		s.skew += e.Due
+		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
 	case history.Dropped:
 		// A dead letter that a fault has destroyed tells nobody anything.
 		if l != nil && e.Fault != "" && e.Epoch == l.epoch {

@@ -27,7 +27,8 @@ type databaseClock struct {
 // span is a time in which the offset between the clocks stayed the same: from and to by both.
 type span struct {
 	from, to time.Time
-	began    time.Duration
+	// began is when from was read, at the latest; doubt is how much earlier it can have been.
+	began, doubt time.Duration
 }
 
 const (
@@ -39,24 +40,27 @@ const (
 )
 
 // observe adds one reading, which was made between two moments of this executor's clock. One that took long
-// says too little.
+// says only that the clock was set, where it was set by more.
 func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
-	if after-before > clockTolerance {
-		return
+	doubt := after - before
+	if doubt <= clockTolerance {
+		doubt = 0
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if n := len(d.spans); n > 0 {
 		last := &d.spans[n-1]
-		if offset := now.Sub(last.from) - (after - last.began); offset.Abs() <= clockTolerance {
-			last.to = now
+		if offset := now.Sub(last.from) - (after - last.began); offset <= clockTolerance+last.doubt && offset >= -clockTolerance-doubt {
+			if doubt == 0 {
+				last.to = now
+			}
 			return
 		}
 		if n == clockSpans {
 			d.spans = append(d.spans[:0], d.spans[1:]...)
 		}
 	}
-	d.spans = append(d.spans, span{now, now, after})
+	d.spans = append(d.spans, span{now, now, after, doubt})
 }
 
 // ran is the least that a claimed row can have run by this executor's clock, and whether this executor

@@ -46,9 +46,26 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("after a step backwards", 7*minute+15*second+300*time.Millisecond, 5*second, true)
 
 	before := len(d.spans)
-	d.observe(zero, h.now, h.now+2*clockTolerance)
+	slow := func(step time.Duration) {
+		offset += step
+		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now+4*clockTolerance)
+	}
+	slow(0)
+	slow(3 * clockTolerance)
 	if len(d.spans) != before {
-		t.Error("a reading that took long was taken")
+		t.Error("a reading that took long, and may be right by that, was taken for a step")
+	}
+	shown := h.now - time.Hour + offset - minute
+	slow(-minute)
+	if len(d.spans) != before+1 {
+		t.Error("a step that is larger than the doubt was not seen")
+	}
+	h.now += 10 * second
+	expect("since the slow reading", shown, 10*second-4*clockTolerance, true)
+	slow(-minute - 3*clockTolerance)
+	slow(3 * clockTolerance)
+	if len(d.spans) != before+2 {
+		t.Error("another reading within the doubt of both was taken for a step")
 	}
 	for range 2 * clockSpans {
 		look(second, -minute)
