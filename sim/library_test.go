@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/chaos/trial"
@@ -135,7 +136,8 @@ func TestRegistriesAreImplemented(t *testing.T) {
 // panicking is a store whose reply the core can't live with.
 type panicking struct{ store.Store }
 
-func (panicking) Workers(context.Context) ([]store.WorkerRow, error) { panic("planted") }
+// Clock implements store.Store: one part alone asks for it.
+func (panicking) Clock(context.Context) (time.Time, error) { panic("planted") }
 
 // A panic of the core is a failure with a name, a place and a stack, not the end of the harness.
 func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
@@ -145,7 +147,7 @@ func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
 	}
 	planted := &flaw.Flaw{Name: "panics", Store: func(_ flaw.Process, c flaw.Database) store.Store { return panicking{c} }}
 	r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted})
-	for _, part := range []string{"planted", "executor-1", "leaseMonitor"} {
+	for _, part := range []string{"planted", "executor-1", "monitorTimeouts"} {
 		if !strings.Contains(r.Panic, part) {
 			t.Errorf("the panic does not name %q: %s", part, r.Panic)
 		}

@@ -42,6 +42,10 @@ type Session interface {
 	// Declare declares exchanges, queues and bindings; repeating it is harmless. A queue that
 	// exists with other settings is ErrPrecondition.
 	Declare(ctx context.Context, t Topology) error
+	// DeleteIdle deletes a queue that nobody consumes and in which no message waits. RabbitMQ judges both in the same step for a classic queue. For
+	// a quorum queue it knows no condition (540), so there one request looks and the next one deletes: who begins to
+	// use the queue between the two finds it gone, and a message that came in between is lost with it.
+	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
 	// Publish sends messages mandatory, persistent and confirmed, pipelined, and returns one
 	// outcome for each, in order. It returns when all are known, or unknown because the session or
 	// the context ended. It never returns fewer outcomes than messages.
@@ -70,6 +74,21 @@ type Consumer interface {
 	// Cancel ends new deliveries; those received before can still be settled.
 	Cancel(ctx context.Context) error
 }
+
+// QueueFate is what became of a queue that was to be deleted.
+type QueueFate uint8
+
+// The fates. The zero value is the careful one.
+const (
+	// QueueInUse: it is consumed, or messages wait in it; it stays.
+	QueueInUse QueueFate = iota
+	QueueDeleted
+	// QueueAbsent: there is none of that name.
+	QueueAbsent
+)
+
+// String names the fate for logs.
+func (f QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[f] }
 
 // Outcome is what became of one publish.
 type Outcome uint8

@@ -155,6 +155,17 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	return out
 }
 
+// DeleteIdle deletes an idle queue over the open session. Without one it is ErrUnavailable.
+func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	if s == nil || s.Closed() {
+		return QueueInUse, ErrUnavailable
+	}
+	return s.DeleteIdle(ctx, q)
+}
+
 // Subscription is what Consume keeps up.
 type Subscription struct {
 	Queue    string

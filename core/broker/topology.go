@@ -118,18 +118,23 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// WorkerTopology is what a worker declares before it becomes active.
-func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
+// WorkerQueues are the queues that belong to one worker alone.
+func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
 	q := Queue{Name: WorkerQueue(id), Type: c.QueueType}
 	if c.DeadLetter.Enabled {
 		q.TTL = c.WorkerQueueTTL()
 		q.DeadLetterExchange = c.DeadLetter.Exchange
 	}
+	return []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL}}
+}
+
+// WorkerTopology is what a worker declares before it becomes active.
+func WorkerTopology(c config.RabbitMQ, id execution.WorkerID) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
-		Queues:    []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL}},
+		Queues:    WorkerQueues(c, id),
 		Bindings: []Binding{
-			{ExchangeExecutions, DispatchKey(id), q.Name},
+			{ExchangeExecutions, DispatchKey(id), WorkerQueue(id)},
 			{ExchangeExecutions, CancelKey(id), CancelQueue(id)},
 		},
 	}

@@ -67,6 +67,9 @@ type Executor struct {
 	BrakeMinWorkers int     `yaml:"brake_min_workers"`
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
+	// QueueRetention is for how long a worker has to be gone until its queues are deleted, if they are empty and nobody
+	// uses them (flaw D28). A worker that comes back later declares them anew.
+	QueueRetention time.Duration `yaml:"queue_retention"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 	// HealthCheckInterval is the period of the probes of workers, and how long an unhealthy worker is
@@ -169,6 +172,7 @@ func Default(p Profile) Config {
 			BrakeFraction:        0.5,
 			BrakeMinWorkers:      4,
 			ConfirmTimeout:       10 * time.Second,
+			QueueRetention:       24 * time.Hour,
 			StatementTimeout:     5 * time.Second,
 			HealthCheckInterval:  30 * time.Second,
 			FiguresInterval:      15 * time.Second,

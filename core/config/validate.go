@@ -83,6 +83,10 @@ func (v *validation) executor(c Config) {
 		v.refuse("executor.scheduled_timeout", "is %v, must not be shorter than executor.dispatch_timeout (%v): the backstop would act before the deadline",
 			e.ScheduledTimeout, e.DispatchTimeout)
 	}
+	if ttl := c.MessageQueue.RabbitMQ.WorkerQueueTTL(); e.QueueRetention < ttl || e.QueueRetention < c.Worker.Lease() {
+		v.refuse("executor.queue_retention", "is %v, must not be shorter than the queue TTL (%v) or a lease (%v): what waits in the queues has to die first, and its worker may be back in a moment",
+			e.QueueRetention, ttl, c.Worker.Lease())
+	}
 	if e.ClaimExpiry <= 2*e.StatementTimeout {
 		v.refuse("executor.claim_expiry", "is %v, must be longer than two statement timeouts (%v): a slow executor would lose its claims",
 			e.ClaimExpiry, 2*e.StatementTimeout)

@@ -116,6 +116,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
 		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
 		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
+		s.every(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).pass),
 		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
 		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}

@@ -185,12 +185,20 @@ func (b *Broker) DeleteQueue(name string) bool {
 		return false
 	}
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
+	b.removeQueue(q, FaultQueueDeleted)
+	return true
+}
+
+// removeQueue deletes a queue because of a fault, or because somebody asked for it. What is lost with it then has no
+// fault for an excuse.
+func (b *Broker) removeQueue(q *queue, fault string) {
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
+		unbound := e.unbound
 		e.unbind(q)
+		e.unbound = unbound || e.unbound && fault != ""
 	}
-	q.delete()
-	return true
+	q.delete(fault)
 }
 
 // CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader moves: what is

@@ -161,6 +161,34 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return s.ask(ctx, func() error { return s.b.declare(t) }, nil)
 }
 
+// DeleteIdle implements broker.Session: a look, and then a deletion on conditions that only a classic queue knows.
+func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
+	idle := func() bool {
+		q := s.b.queue(decl.Name)
+		fate = broker.QueueInUse
+		if q == nil {
+			fate = broker.QueueAbsent
+		}
+		return q != nil && q.length() == 0 && len(q.consumers) == 0
+	}
+	found := false
+	if err := s.ask(ctx, func() error { found = idle(); return nil }, nil); err != nil || !found {
+		return fate, err
+	}
+	err = s.ask(ctx, func() error {
+		if !idle() && (fate == broker.QueueAbsent || decl.Type == typeClassic) {
+			return nil
+		}
+		fate = broker.QueueDeleted
+		s.b.removeQueue(s.b.queue(decl.Name), "")
+		return nil
+	}, nil)
+	if err != nil {
+		return broker.QueueInUse, err
+	}
+	return fate, nil
+}
+
 // batch is one call of Publish.
 type batch struct {
 	outcomes []broker.Outcome

@@ -206,12 +206,12 @@ func (q *queue) goDown(kill bool) {
 }
 
 // delete drops everything and tells the consumers.
-func (q *queue) delete() {
+func (q *queue) delete(fault string) {
 	q.deleted = true
 	q.expiry.Stop()
 	q.retry.Stop()
 	drop := func(m *message) {
-		q.b.tell(history.Dropped, m, q.decl.Name, "", FaultQueueDeleted, 0)
+		q.b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
 	}
 	for _, m := range q.ready[q.head:] {
 		drop(m)

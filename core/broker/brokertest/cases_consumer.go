@@ -402,6 +402,40 @@ func deletionCases() []Case {
 			s.Close()
 			b.holds("q", 2)
 		}},
+		{Name: "a queue is deleted as idle only while nobody consumes it and nothing waits in it", body: func(b *bench) {
+			s := b.session()
+			q, absent := b.queue("q"), b.queue("absent")
+			remove := func(what string, q broker.Queue, want broker.QueueFate) {
+				b.t.Helper()
+				fate, err := s.DeleteIdle(b.ctx, q)
+				if err != nil {
+					b.fatalf("%s: %v", what, err)
+				}
+				b.expect(what, fate, want)
+			}
+			remove("a queue that was never declared", absent, broker.QueueAbsent)
+			top := broker.Topology{
+				Exchanges: []broker.Exchange{b.exchange("x", broker.Topic)}, Queues: []broker.Queue{q}, Bindings: []broker.Binding{b.bind("x", "a", "q")},
+			}
+			b.declare(s, top)
+			c := b.consume(s, "q", 1)
+			remove("a queue that is consumed", q, broker.QueueInUse)
+			b.to(s, broker.Confirmed, b.called("x"), "a", 1)
+			c.Ack(b.receive(c))
+			b.must(c.Cancel(b.ctx))
+			b.to(s, broker.Confirmed, b.called("x"), "a", 2)
+			b.settled()
+			remove("a queue in which something waits", q, broker.QueueInUse)
+			b.holds("q", 2)
+			b.settled()
+			remove("a queue that is empty and unused", q, broker.QueueDeleted)
+			remove("a queue that was deleted", q, broker.QueueAbsent)
+			b.expect("the session is closed", s.Closed(), false)
+			b.to(s, broker.Returned, b.called("x"), "a", 3)
+			b.declare(s, top)
+			b.to(s, broker.Confirmed, b.called("x"), "a", 4)
+			b.expect("received after it was declared again", id(b.receive(b.consume(s, "q", 1))), 4)
+		}},
 		{Name: "Consume ends with its context", Types: either, body: func(b *bench) {
 			s := b.session()
 			b.plain(s)

@@ -59,6 +59,51 @@ func declare(ch *amqp.Channel, t broker.Topology) error {
 	return nil
 }
 
+// DeleteIdle implements broker.Session. Each request has a channel of its own, which RabbitMQ closes with a refusal.
+func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	return call(ctx, s, func() (broker.QueueFate, error) {
+		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
+			return ch.QueueDeclarePassive(q.Name, true, false, false, false, nil)
+		})
+		switch {
+		case is(err, amqp.NotFound):
+			return broker.QueueAbsent, nil
+		case err != nil:
+			return broker.QueueInUse, fmt.Errorf("look at queue %s: %w", q.Name, err)
+		case found.Messages > 0 || found.Consumers > 0:
+			return broker.QueueInUse, nil
+		}
+		// A condition on a quorum queue would close the whole connection.
+		judges := q.Type == typeClassic
+		_, err = onChannel(s, func(ch *amqp.Channel) (int, error) { return ch.QueueDelete(q.Name, judges, judges, false) })
+		switch {
+		case is(err, amqp.PreconditionFailed):
+			return broker.QueueInUse, nil
+		case err != nil:
+			return broker.QueueInUse, fmt.Errorf("delete queue %s: %w", q.Name, err)
+		}
+		return broker.QueueDeleted, nil
+	}, func(broker.QueueFate) {})
+}
+
+// onChannel makes one request over a channel of its own.
+func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
+	ch, err := s.consuming.amqp.Channel()
+	if err != nil {
+		var none T
+		return none, err
+	}
+	answer, err := do(ch)
+	_ = ch.Close()
+	return answer, err
+}
+
+// is says that RabbitMQ refused a request with a code.
+func is(err error, code int) bool {
+	e, ok := errors.AsType[*amqp.Error](err)
+	return ok && e.Code == code
+}
+
 // queueArguments are the x-arguments of a queue.
 func queueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {

@@ -141,9 +141,12 @@ type queues struct {
 
 func (q *queues) Connect(context.Context) (broker.Session, error) { return q, nil }
 func (q *queues) Declare(context.Context, broker.Topology) error  { return nil }
-func (q *queues) Blocked() bool                                   { return false }
-func (q *queues) Closed() bool                                    { return false }
-func (q *queues) Close()                                          {}
+func (q *queues) DeleteIdle(context.Context, broker.Queue) (broker.QueueFate, error) {
+	return broker.QueueInUse, nil
+}
+func (q *queues) Blocked() bool { return false }
+func (q *queues) Closed() bool  { return false }
+func (q *queues) Close()        {}
 func (q *queues) Consume(_ context.Context, queue string, _ int) (broker.Consumer, error) {
 	if queue == broker.QueueCompleted {
 		return consumer{q.hints}, nil

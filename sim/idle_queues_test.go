@@ -1,0 +1,66 @@
+package sim
+
+import (
+	"context"
+	"testing"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// noted is a broker whose deletions of idle queues are noted.
+type noted struct {
+	broker.Broker
+	fates map[string]map[broker.QueueFate]int
+}
+
+func (b noted) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	return notedSession{s, b.fates}, err
+}
+
+type notedSession struct {
+	broker.Session
+	fates map[string]map[broker.QueueFate]int
+}
+
+func (s notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := s.Session.DeleteIdle(ctx, q)
+	if err == nil {
+		if s.fates[q.Name] == nil {
+			s.fates[q.Name] = make(map[broker.QueueFate]int)
+		}
+		s.fates[q.Name][fate]++
+	}
+	return fate, err
+}
+
+// The queues of those that are gone for the retention are deleted, each by one executor, and of nobody who was there.
+func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
+	scenario, err := scenarios.Find("workers-gone-for-long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
+		fates := make(map[string]map[broker.QueueFate]int)
+		listen := &flaw.Flaw{Name: "noted deletions", Broker: func(_ flaw.Process, b broker.Broker) broker.Broker { return noted{b, fates} }}
+		Run(scenario, profile, Options{Seed: 1, Flaw: listen})
+		// Two were gone for long, and two more may have come back too late.
+		whole := 0
+		for id := range execution.WorkerID(6) {
+			work, cancels := fates[broker.WorkerQueue(id)], fates[broker.CancelQueue(id)]
+			if work[broker.QueueDeleted] > 1 || cancels[broker.QueueDeleted] > 1 {
+				t.Errorf("%s: queues of worker %d were deleted more than once: %v, %v", profile, id, work, cancels)
+			}
+			if work[broker.QueueDeleted] == 1 && cancels[broker.QueueDeleted] == 1 {
+				whole++
+			}
+		}
+		if whole < 2 || whole > 4 {
+			t.Errorf("%s: both queues of %d workers were deleted: %v", profile, whole, fates)
+		}
+	}
+}
