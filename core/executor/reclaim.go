@@ -104,9 +104,20 @@ func (s *Service) unclaimed(row *execution.Execution, by execution.Part, reason 
 		Result:        execution.Result{Error: text, FailedBy: by},
 		Policy:        s.config.Executor.Unclaimed,
 		MaxDispatches: s.config.Executor.MaxDispatches,
-		Delay:         s.config.Retry.Backoff(row.Dispatches, s.host.Uint64N),
+		Delay:         s.config.Retry.Backoff(takeBacks(row), s.host.Uint64N),
 	}
 }
+
+// takeBacks is how often a dispatch of a row was taken back before this one, whether it counted or not: each dispatch
+// and each take-back has raised the epoch. Without those that do not count, a row that can't be delivered would be
+// dispatched again every second for as long as that lasts.
+func takeBacks(row *execution.Execution) int {
+	return max(row.Dispatches, min(int(row.Epoch-1)/2, mostDoublings))
+}
+
+// mostDoublings bounds what take-backs that do not count add to the backoff: they are nobody's fault, and when their
+// cause is gone the row shall not wait for minutes.
+const mostDoublings = 5
 
 // undeliverable is the reclaim of a row whose message the broker returned or refused.
 func (s *Service) undeliverable(row *execution.Execution, reason execution.Reason) store.Reclaim {
