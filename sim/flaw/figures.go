@@ -44,6 +44,32 @@ func alertForEver() *Flaw {
 	}
 }
 
+func emptyArchive() *Flaw {
+	return &Flaw{
+		Name: "empty-archive", Source: "D26", Killer: 15, Scenario: "dead-letters-pile-up",
+		About: "the depth of the dead letter queue is reported as the dead letters that wait; it is empty as long as its handler lives",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.DeadLettersOpen {
+				v = 0
+			}
+			return v, true
+		}),
+	}
+}
+
+func neverOld() *Flaw {
+	return &Flaw{
+		Name: "never-old", Source: "D59", Killer: 15, Scenario: "work-waits-too-long",
+		About: "the age of what waits begins anew with every look at it, so nothing ever waits for long",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.OldestExecution {
+				v = min(v, int64(telemetry.SampleInterval))
+			}
+			return v, true
+		}),
+	}
+}
+
 // healthy reports no worker as unhealthy.
 type healthy struct{ telemetry.Recorder }
 
