@@ -16,6 +16,9 @@ type fleet struct {
 	members []*member
 	byID    map[execution.WorkerID]*member
 
+	// skew is how far the database's clock has been moved.
+	skew time.Duration
+
 	next time.Duration
 	// massSince and massUntil are the latest span in which a reaper may have held; episode is when the
 	// first of them began since no lease was over. Negative for never.
@@ -66,6 +69,11 @@ const look = time.Second
 
 func newFleet(c config.Config) *fleet {
 	return &fleet{config: c, byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, unsure: -1}
+}
+
+// ends is when a lease is over: the database's clock says so, and so does one that nobody has moved.
+func (f *fleet) ends(t *tenure) time.Duration {
+	return max(t.leaseEnds-f.skew, t.renewed+f.config.Worker.Lease()*(driftTolerance-1)/driftTolerance)
 }
 
 // learn follows an event that the tenures have learnt already.
@@ -129,7 +137,7 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 		switch {
 		case !m.lifecycle.Gone():
 			h.alive++
-			if m.leaseEnds+r.margin <= at {
+			if f.ends(m.tenure)+r.margin <= at {
 				h.over++
 			}
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > f.massSince-lease):

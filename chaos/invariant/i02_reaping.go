@@ -75,9 +75,7 @@ func (r *reaping) unlawful(e *history.Event) string {
 		r.step, r.batch = e.Step, 0
 	}
 	r.batch++
-	// The lease is over when the database's clock says so, and when a clock does that nobody has moved.
-	ends := max(t.leaseEnds-r.s.skew, t.renewed+r.s.config.Worker.Lease()*(driftTolerance-1)/driftTolerance)
-	if e.At < ends-r.s.tolerance {
+	if ends := r.s.fleet.ends(t); e.At < ends-r.s.tolerance {
 		return fmt.Sprintf("its lease ends in %v", ends-e.At)
 	}
 	if why := r.cold(e); why != "" {

@@ -158,6 +158,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.ClockStepped:
 		s.latest = max(s.latest, s.database(e.At))
 		s.skew += e.Due
+		s.fleet.skew = s.skew
 		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
 	case history.Dropped:
 		// A dead letter that a fault has destroyed tells nobody anything.
