@@ -133,6 +133,11 @@ func (f *fleet) lookAt(at time.Duration) {
 func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	lease := f.config.Worker.Lease()
 	holding := f.massUntil >= 0 && f.massUntil >= at-lease
+	// Who was lost before the mass began is remembered by a reaper that looked, and saw it, before a lease was over.
+	remembered := f.massSince - lease
+	if r.margin > 0 {
+		remembered += r.margin + 2*f.config.Executor.ReconcileInterval
+	}
 	for _, m := range f.members {
 		switch {
 		case !m.lifecycle.Gone():
@@ -140,7 +145,7 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 			if f.ends(m.tenure)+r.margin <= at {
 				h.over++
 			}
-		case m.left >= 0 && (m.left > at-lease || holding && m.left > f.massSince-lease):
+		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):
 			h.alive++
 			if r.margin == 0 || m.leftBy == r.process || m.left < at-r.margin {
 				h.lost++
