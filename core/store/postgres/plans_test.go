@@ -75,7 +75,7 @@ func hotStatements() []hot {
 		{"ClaimForScheduling", claimForScheduling, []any{now, "e", time.Minute, []string{"runtime1"}, []int64{100}, int64(100)}, 400},
 		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
-		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero}, batch},
+		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
 		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},
 		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero, false, nulls[0]}, batch},
 		{"Orchestrate with children", orchestrate, []any{now, ids, counts, nulls, zero, true, nulls[0]}, batch},
