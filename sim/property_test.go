@@ -44,22 +44,30 @@ func fixedDraws(t *testing.T) {
 }
 
 func drawScenario(t *rapid.T) string {
-	workers := rapid.IntRange(1, 3).Draw(t, "workers")
+	workers := rapid.IntRange(1, 4).Draw(t, "workers")
 	var b strings.Builder
 	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n",
-		rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile"), rapid.IntRange(1, 2).Draw(t, "executors"))
+		rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile"), rapid.IntRange(1, 3).Draw(t, "executors"))
+	// The first worker runs everything, so that every runtime has one.
 	for i := range workers {
-		fmt.Fprintf(&b, "    w-%d: {runtimes: [shell], concurrency: %d}\n", i+1, rapid.IntRange(1, 3).Draw(t, "concurrency"))
+		runtimes := "shell, python"
+		if i > 0 {
+			runtimes = rapid.SampledFrom([]string{"shell", "python", "shell, python"}).Draw(t, "runtimes")
+		}
+		fmt.Fprintf(&b, "    w-%d: {runtimes: [%s], concurrency: %d}\n", i+1, runtimes, rapid.IntRange(1, 4).Draw(t, "concurrency"))
 	}
 	dispatch := rapid.IntRange(5, 60).Draw(t, "dispatch_timeout")
 	ttl := dispatch + rapid.IntRange(1, 20).Draw(t, "ttl")
-	fmt.Fprintf(&b, "config:\n  executor: {dispatch_timeout: %ds, scheduled_timeout: %ds, timeout_check_interval: %ds, max_dispatches: %d}\n",
-		dispatch, ttl+rapid.IntRange(1, 30).Draw(t, "scheduled_timeout"), rapid.IntRange(1, 10).Draw(t, "check"), rapid.IntRange(1, 3).Draw(t, "dispatches"))
-	fmt.Fprintf(&b, "  message_queue: {rabbitmq: {worker_queue_ttl_ms: %d, queue_type: %s}}\n", ttl*1000, rapid.SampledFrom([]string{"quorum", "classic"}).Draw(t, "queue"))
-	fmt.Fprintf(&b, "actions:\n  a: {runtime: shell, takes: {uniform: [10ms, %ds]}, max_retries: %d, fails: {rate: %d%%, reason: connection reset}}\n",
-		rapid.IntRange(1, 40).Draw(t, "takes"), rapid.IntRange(0, 2).Draw(t, "retries"), rapid.IntRange(1, 50).Draw(t, "fails"))
-	fmt.Fprintf(&b, "workload:\n  - {action: a, count: %d, every: %dms}\n", rapid.IntRange(1, 12).Draw(t, "count"), rapid.IntRange(0, 3000).Draw(t, "every"))
-	faults := rapid.IntRange(0, 4).Draw(t, "faults")
+	fmt.Fprintf(&b, "config:\n  executor: {dispatch_timeout: %ds, scheduled_timeout: %ds, timeout_check_interval: %ds, max_dispatches: %d, dispatch_ahead: %d, unschedulable_grace: %ds}\n",
+		dispatch, ttl+rapid.IntRange(1, 30).Draw(t, "scheduled_timeout"), rapid.IntRange(1, 10).Draw(t, "check"), rapid.IntRange(1, 3).Draw(t, "dispatches"),
+		rapid.IntRange(0, 3).Draw(t, "ahead"), rapid.SampledFrom([]int{0, 10, 60}).Draw(t, "grace"))
+	fmt.Fprintf(&b, "  message_queue: {rabbitmq: {worker_queue_ttl_ms: %d, queue_type: %s, dead_letter: {enabled: %v}}}\n",
+		ttl*1000, rapid.SampledFrom([]string{"quorum", "classic"}).Draw(t, "queue"), rapid.IntRange(0, 9).Draw(t, "dead_letter") > 0)
+	b.WriteString("actions:\n")
+	drawAction(t, &b, "a", "shell", dispatch)
+	drawAction(t, &b, "p", "python", dispatch)
+	drawWorkload(t, &b)
+	faults := rapid.IntRange(0, 5).Draw(t, "faults")
 	if faults > 0 {
 		b.WriteString("faults:\n")
 	}
@@ -67,6 +75,34 @@ func drawScenario(t *rapid.T) string {
 		fmt.Fprintf(&b, "  - {when: %s, %s}\n", drawWhen(t), drawFault(t))
 	}
 	return b.String()
+}
+
+func drawAction(t *rapid.T, b *strings.Builder, name, runtime string, dispatch int) {
+	fmt.Fprintf(b, "  %s: {runtime: %s, takes: {uniform: [10ms, %ds]}, max_retries: %d, fails: {rate: %d%%, reason: %s}", name, runtime,
+		rapid.IntRange(1, 40).Draw(t, "takes"), rapid.IntRange(0, 2).Draw(t, "retries"), rapid.IntRange(1, 50).Draw(t, "fails"),
+		rapid.SampledFrom([]string{"connection reset", "validation", "transient", "unknown"}).Draw(t, "reason"))
+	for option, most := range []int{20, 3, dispatch} {
+		if n := rapid.IntRange(-most, most).Draw(t, "option"); n > 0 {
+			fmt.Fprintf(b, []string{", timeout: %ds", ", concurrency: %d", ", dispatch_timeout: %ds"}[option], n)
+		}
+	}
+	b.WriteString("}\n")
+}
+
+// drawWorkload draws executions of a, of p, which may be their workflow children, of what is pinned, and cancellations.
+func drawWorkload(t *rapid.T, b *strings.Builder) {
+	count := rapid.IntRange(1, 12).Draw(t, "count")
+	fmt.Fprintf(b, "workload:\n  - {action: a, count: %d, every: %dms, copies: %d}\n",
+		count, rapid.IntRange(0, 3000).Draw(t, "every"), rapid.IntRange(1, 3).Draw(t, "copies"))
+	fmt.Fprintf(b, "  - {action: p, count: %d, every: %dms%s}\n", rapid.IntRange(1, count).Draw(t, "children"), rapid.IntRange(0, 2000).Draw(t, "every"),
+		rapid.SampledFrom([]string{"", ", parent: a"}).Draw(t, "parent"))
+	if rapid.Bool().Draw(t, "pinned") {
+		fmt.Fprintf(b, "  - {action: a, count: %d, every: 1s, from: %ds, pin: w-1}\n", rapid.IntRange(1, 4).Draw(t, "count"), rapid.IntRange(0, 60).Draw(t, "from"))
+	}
+	if rapid.Bool().Draw(t, "cancelled") {
+		fmt.Fprintf(b, "  - {cancel: {action: %s, nth: 1, count: 1, after: {uniform: [0s, %ds]}}}\n",
+			rapid.SampledFrom([]string{"a", "p"}).Draw(t, "cancelled"), rapid.IntRange(1, 30).Draw(t, "after"))
+	}
 }
 
 func drawWhen(t *rapid.T) string {
@@ -79,7 +115,8 @@ func drawWhen(t *rapid.T) string {
 }
 
 func drawFault(t *rapid.T) string {
-	process := rapid.SampledFrom([]string{"any worker", "any executor", "every worker", "every executor", "w-1", "executor-1"}).Draw(t, "target")
+	process := rapid.SampledFrom([]string{"any worker", "any executor", "half the workers", "every worker", "every executor", "every process", "w-1", "executor-1"}).Draw(t, "target")
+	worker := rapid.SampledFrom([]string{"any worker", "half the workers", "every worker", "w-1"}).Draw(t, "worker")
 	end := rapid.SampledFrom([]string{"broker", "database"}).Draw(t, "end")
 	way := rapid.SampledFrom([]string{"both", "incoming", "outgoing"}).Draw(t, "direction")
 	lasts := time.Duration(rapid.IntRange(1, 60).Draw(t, "for")) * time.Second
@@ -112,6 +149,14 @@ func drawFault(t *rapid.T) string {
 		fmt.Sprintf("clock_step: {of: %s, by: -5m}", process),
 		fmt.Sprintf("clock_drift: {of: %s, by: 1%%}, for: %v", process, lasts),
 		fmt.Sprintf("clock_drift: {of: %s, by: -1%%}, for: %v", process, lasts),
+		fmt.Sprintf("clock_offset: {of: %s, by: %ds}, for: %v", process, rapid.SampledFrom([]int{-200, -20, 20, 200}).Draw(t, "offset"), lasts),
+		fmt.Sprintf("clock_offset: {of: database, by: %ds}, for: %v", rapid.IntRange(1, 100).Draw(t, "offset"), lasts),
+		fmt.Sprintf("deaf: %s, for: %v", worker, lasts),
+		fmt.Sprintf("mute: %s, for: %v", worker, lasts),
+		fmt.Sprintf("sick: %s, for: %v", worker, lasts),
+		fmt.Sprintf("cordon: %s, for: %v", worker, lasts),
+		fmt.Sprintf("drain: %s, restart_after: %v", worker, lasts),
+		fmt.Sprintf("rolling_restart: {of: %s, down: %ds, every: 20s}", process, rapid.IntRange(1, 10).Draw(t, "down")),
 		"clock_step: {of: database, by: 40s}",
 		"clock_step: {of: database, by: -40s}",
 	}).Draw(t, "fault")
