@@ -5,7 +5,6 @@ package provision
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 )
@@ -14,8 +13,8 @@ import (
 // other harness of the same user chooses it between the choice and the start of what listens there. The kernel drops the
 // locks of a process with its last breath; the file, which has no content, stays.
 var claims = sync.OnceValue(func() *os.File {
-	// A file that can't be had costs the protection and nothing else.
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("handoff-ports-%d", os.Getuid())), os.O_RDWR|os.O_CREATE, 0o600)
+	// Ports are the machine's, whatever TMPDIR says. A file that can't be had costs the protection and nothing else.
+	f, err := os.OpenFile(fmt.Sprintf("/tmp/handoff-ports-%d", os.Getuid()), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil
 	}
