@@ -80,35 +80,21 @@ func viewAction(a *execution.Action) actionView {
 
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
-	q := store.ActionQuery{Limit: defaultPage}
-	problem := readQuery(r, []parameter{
-		{"after", actionName(&q.After)},
-		{"limit", pageSize(&q.Limit)},
+	var q store.ActionQuery
+	servePage(s, w, r, []parameter{{"after", actionName(&q.After)}}, func(ctx context.Context, limit int) ([]execution.Action, error) {
+		q.Limit = limit
+		return s.Store.Actions(ctx, q)
+	}, viewAction, func(page []actionView, last *execution.Action) any {
+		answer := struct {
+			Actions []actionView `json:"actions"`
+			// After is the cursor of the next page, null for the last.
+			After *string `json:"after"`
+		}{Actions: page}
+		if last != nil {
+			answer.After = &last.Ref
+		}
+		return answer
 	})
-	if problem != nil {
-		problem.write(w)
-		return
-	}
-	ctx, cancel := s.statement(r)
-	defer cancel()
-	page, err := s.Store.Actions(ctx, q)
-	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
-	}
-	views := make([]actionView, len(page))
-	for i := range page {
-		views[i] = viewAction(&page[i])
-	}
-	var next *string
-	if len(page) == q.Limit {
-		next = &page[len(page)-1].Ref
-	}
-	writeJSON(w, "application/json", http.StatusOK, struct {
-		Actions []actionView `json:"actions"`
-		// After is the cursor of the next page, null for the last.
-		After *string `json:"after"`
-	}{views, next})
 }
 
 // getAction is GET /api/v1/actions/{ref}.

@@ -45,36 +45,24 @@ func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 
 // listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
-	q := store.DeadLetterQuery{Limit: defaultPage}
-	problem := readQuery(r, []parameter{
+	var q store.DeadLetterQuery
+	servePage(s, w, r, []parameter{
 		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
 		{"before", number64(&q.Before)},
-		{"limit", pageSize(&q.Limit)},
+	}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
+		q.Limit = limit
+		return s.Store.DeadLetters(ctx, q)
+	}, viewDeadLetter, func(page []deadLetterView, last *store.StoredDeadLetter) any {
+		answer := struct {
+			DeadLetters []deadLetterView `json:"dead_letters"`
+			// Before is the cursor of the next page, null for the last.
+			Before *int64 `json:"before"`
+		}{DeadLetters: page}
+		if last != nil {
+			answer.Before = number(last.ID)
+		}
+		return answer
 	})
-	if problem != nil {
-		problem.write(w)
-		return
-	}
-	ctx, cancel := s.statement(r)
-	defer cancel()
-	page, err := s.Store.DeadLetters(ctx, q)
-	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
-	}
-	views := make([]deadLetterView, len(page))
-	for i := range page {
-		views[i] = viewDeadLetter(&page[i])
-	}
-	var next *int64
-	if len(page) == q.Limit {
-		next = number(page[len(page)-1].ID)
-	}
-	writeJSON(w, "application/json", http.StatusOK, struct {
-		DeadLetters []deadLetterView `json:"dead_letters"`
-		// Before is the cursor of the next page, null for the last.
-		Before *int64 `json:"before"`
-	}{views, next})
 }
 
 // statement bounds one database call.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -89,37 +90,57 @@ func pageSize(into *int) func(string) error {
 	}
 }
 
-// listExecutions is GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
-func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
-	q := store.ExecutionQuery{Limit: defaultPage}
-	problem := readQuery(r, []parameter{
-		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
-		{"action_ref", actionName(&q.ActionRef)},
-		{"worker_id", number64(&q.Worker)},
-		{"parent", number64(&q.Parent)},
-		{"before", number64(&q.Before)},
-		{"limit", pageSize(&q.Limit)},
-	})
-	if problem != nil {
+// servePage answers a list: it reads the query, takes a page from the store and shows it. last is what the next page
+// begins behind, nil when there is none.
+func servePage[Row, View any](s *Server, w http.ResponseWriter, r *http.Request, known []parameter,
+	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) View, answer func(page []View, last *Row) any,
+) {
+	limit := defaultPage
+	if problem := readQuery(r, append(known, parameter{"limit", pageSize(&limit)})); problem != nil {
 		problem.write(w)
 		return
 	}
 	ctx, cancel := s.statement(r)
 	defer cancel()
-	page, err := s.Store.List(ctx, q)
+	rows, err := find(ctx, limit)
 	if err != nil {
 		s.storeProblem(r, err, harmless).write(w)
 		return
 	}
-	var next *int64
-	if len(page) == q.Limit {
-		next = number(int64(page[len(page)-1].ID))
+	page := make([]View, len(rows))
+	for i := range rows {
+		page[i] = view(&rows[i])
 	}
-	writeJSON(w, "application/json", http.StatusOK, struct {
-		Executions []executionView `json:"executions"`
-		// Before is the cursor of the next page, null for the last.
-		Before *int64 `json:"before"`
-	}{views(page), next})
+	var last *Row
+	if len(rows) == limit {
+		last = &rows[limit-1]
+	}
+	writeJSON(w, "application/json", http.StatusOK, answer(page, last))
+}
+
+// listExecutions is GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
+func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
+	var q store.ExecutionQuery
+	servePage(s, w, r, []parameter{
+		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
+		{"action_ref", actionName(&q.ActionRef)},
+		{"worker_id", number64(&q.Worker)},
+		{"parent", number64(&q.Parent)},
+		{"before", number64(&q.Before)},
+	}, func(ctx context.Context, limit int) ([]execution.Execution, error) {
+		q.Limit = limit
+		return s.Store.List(ctx, q)
+	}, view, func(page []executionView, last *execution.Execution) any {
+		answer := struct {
+			Executions []executionView `json:"executions"`
+			// Before is the cursor of the next page, null for the last.
+			Before *int64 `json:"before"`
+		}{Executions: page}
+		if last != nil {
+			answer.Before = number(int64(last.ID))
+		}
+		return answer
+	})
 }
 
 func views(rows []execution.Execution) []executionView {
