@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,12 +20,13 @@ type Stall struct {
 	At, For time.Duration
 }
 
-// noise watches the machine while a run is going on: whether this process is woken in time, and whether the
-// disk takes a write in time. A lease can't be kept on a machine that stands still.
+// noise watches the machine while a run is going on: whether this process is woken in time, whether the
+// disk takes a write in time, and whether a new connection through a proxy that no fault touches is answered in
+// time. A lease can't be kept on a machine that stands still.
 type noise struct {
 	began time.Time
-	once  sync.Once
-	end   chan struct{}
+	ctx   context.Context //nolint:containedctx // of the probes
+	end   context.CancelFunc
 	tasks sync.WaitGroup
 
 	mu     sync.Mutex
@@ -32,21 +34,32 @@ type noise struct {
 }
 
 const (
-	// wakeEvery and syncEvery are the periods of the two probes.
+	// wakeEvery, syncEvery and askEvery are the periods of the probes. A new connection costs the server a process.
 	wakeEvery = 10 * time.Millisecond
 	syncEvery = 250 * time.Millisecond
+	askEvery  = time.Second
 	// leastStall is what is recorded at all.
 	leastStall = 100 * time.Millisecond
 )
 
-func watchNoise(folder string) *noise {
-	n := &noise{began: time.Now(), end: make(chan struct{})}
+func newNoise() *noise {
+	n := &noise{began: time.Now()}
+	n.ctx, n.end = context.WithCancel(context.Background())
+	return n
+}
+
+// watchNoise begins the watch. ask goes the way of a process that connects anew.
+func watchNoise(folder string, ask func(ctx context.Context) error) *noise {
+	n := newNoise()
 	n.tasks.Go(func() {
-		n.probe(wakeEvery, "the harness was not woken", func() {})
+		n.probe(wakeEvery, "the harness was not woken", func(context.Context) error { return nil })
 	})
 	n.tasks.Go(func() {
 		path := filepath.Join(folder, "probe")
-		n.probe(syncEvery, "the disk did not take a write", func() { _ = syncFile(path) })
+		n.probe(syncEvery, "the disk did not take a write", func(context.Context) error { return syncFile(path) })
+	})
+	n.tasks.Go(func() {
+		n.probe(askEvery, "a new connection to the database was not answered", ask)
 	})
 	return n
 }
@@ -66,17 +79,18 @@ func syncFile(path string) error {
 	return err
 }
 
-// probe does something every so often, and records when it took too long.
-func (n *noise) probe(every time.Duration, what string, do func()) {
+// probe does something every so often, and records when it took too long. What fails says nothing of the machine:
+// a fault may have taken away what was asked for.
+func (n *noise) probe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
 		began := time.Now()
-		do()
+		err := do(n.ctx)
 		select {
-		case <-n.end:
+		case <-n.ctx.Done():
 			return
 		case <-time.After(every):
 		}
-		if late := time.Since(began) - every; late >= leastStall {
+		if late := time.Since(began) - every; late >= leastStall && err == nil {
 			n.mu.Lock()
 			n.stalls = append(n.stalls, Stall{what, began.Sub(n.began), late})
 			n.mu.Unlock()
@@ -86,7 +100,7 @@ func (n *noise) probe(every time.Duration, what string, do func()) {
 
 // stop ends the watch and returns what it saw.
 func (n *noise) stop() []Stall {
-	n.once.Do(func() { close(n.end) })
+	n.end()
 	n.tasks.Wait()
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,6 +1,8 @@
 package live
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -33,5 +35,26 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		if got := noisy(c.violations, []Stall{c.stall}, lease); (got != "") != c.noisy {
 			t.Errorf("%s: %q", c.name, got)
 		}
+	}
+}
+
+// An answer that comes late is a stall; none at all may be a fault's work.
+func TestLateAnswersAreStalls(t *testing.T) {
+	n := newNoise()
+	calls := 0
+	n.probe(time.Millisecond, "late", func(context.Context) error {
+		calls++
+		if calls == 3 {
+			n.end()
+			return nil
+		}
+		time.Sleep(leastStall + 10*time.Millisecond) // what is measured
+		if calls == 1 {
+			return errors.New("refused")
+		}
+		return nil
+	})
+	if got := n.stop(); len(got) != 1 || got[0].At < leastStall || got[0].For < leastStall {
+		t.Errorf("stalls: %+v, want the second call's alone", got)
 	}
 }

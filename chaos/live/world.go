@@ -2,6 +2,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"handoff/chaos/history"
@@ -177,6 +179,27 @@ func (w *world) broken() string {
 	return w.why
 }
 
+// watch begins to look for what is no verdict. Its way to the database is a proxy of its own, which nothing cuts.
+func (w *world) watch() error {
+	link, err := w.wire.Link(w.label+"/watchdog/"+scenarios.Database, mustHost(w.db.URL))
+	if err != nil {
+		return err
+	}
+	address, err := through(w.db.URL, link.Address, "watchdog")
+	if err != nil {
+		return err
+	}
+	w.noise = watchNoise(w.folder, func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, address)
+		if err != nil {
+			return err
+		}
+		err = conn.Ping(ctx)
+		return errors.Join(err, conn.Close(ctx))
+	})
+	return nil
+}
+
 // start starts the cluster, and then the workload and the faults.
 func (w *world) start() error {
 	if err := w.trace(w.ctx); err != nil {
@@ -189,7 +212,9 @@ func (w *world) start() error {
 	for _, p := range w.all() {
 		p.followWitness()
 	}
-	w.noise = watchNoise(w.folder)
+	if err := w.watch(); err != nil {
+		return err
+	}
 	for _, p := range w.all() {
 		if p.spec == nil || p.spec.Starts == 0 {
 			if err := p.start(); err != nil {

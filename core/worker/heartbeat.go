@@ -15,13 +15,13 @@ import (
 // sooner than the interval: what counts is the time since the last success.
 func (t *tenure) beat(ctx context.Context) {
 	interval := t.config.Worker.HeartbeatInterval
-	active := false
+	active, failures := false, 0
 	loop := telemetry.NewLoop(t.recorder, t.host.Monotonic, "heartbeat")
 	for {
 		next := interval
 		err := loop.Pass(func() error {
 			consuming := t.consuming()
-			if err := t.beatOnce(consuming); err != nil || !consuming || active {
+			if err := t.beatOnce(ctx, consuming, failures); err != nil || !consuming || active {
 				return err
 			}
 			// Only a worker that would receive a dispatch asks for one.
@@ -34,8 +34,14 @@ func (t *tenure) beat(ctx context.Context) {
 				t.endEarly(why)
 				return
 			}
+			if ctx.Err() != nil {
+				return
+			}
 			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
 			next = max(interval/10, 100*time.Millisecond)
+			failures++
+		} else {
+			failures = 0
 		}
 		loop.Interval(next)
 		if _, err := t.beatNow.Wait(ctx, next); err != nil {
@@ -44,12 +50,14 @@ func (t *tenure) beat(ctx context.Context) {
 	}
 }
 
-func (t *tenure) beatOnce(consuming bool) error {
+func (t *tenure) beatOnce(ctx context.Context, consuming bool, failures int) error {
 	number, held := t.held.nextBeat()
 	sent := t.host.Monotonic()
 	figures := t.record.figures()
 	var reply store.BeatReply
-	err := t.db(func(ctx context.Context) (err error) {
+	// An answer after the fence comes too late.
+	fence, _ := t.lease.deadline()
+	err := t.within(ctx, t.patience(failures, fence-sent), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
 			Figures: figures, Health: t.config.Health.Of(figures, 0),

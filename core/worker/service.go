@@ -129,11 +129,12 @@ func (s *Service) startPublishing(id execution.WorkerID) {
 // the request was sent: the lease counts from there.
 func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 5*time.Second)
-	for {
+	for failures := 0; ; failures++ {
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		err := s.db(func(ctx context.Context) (err error) {
+		// Half a lease is the most that may be gone when the answer comes.
+		err := s.within(ctx, s.patience(failures, s.config.Worker.Lease()/2), func(ctx context.Context) (err error) {
 			registered, err = s.store.Register(ctx, store.Registration{
 				Process: s.process, Attempt: s.attempt, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
 				HealthURL: s.health,
@@ -155,6 +156,21 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Worker.StatementTimeout)
 	defer cancel()
 	return f(ctx)
+}
+
+// within makes one database call that is worth nothing once ctx has ended.
+func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+	ctx, cancel := s.host.WithTimeout(ctx, patience)
+	defer cancel()
+	return f(ctx)
+}
+
+// patience is how long the call after so many failures may take, at most most: twice as long each time, and at
+// first the statement timeout. With the same bound for ever a path that is a little slower than it would be as
+// bad as none, and worse than slow: each attempt closes its connection, and the next has to make one first.
+func (s *Service) patience(failures int, most time.Duration) time.Duration {
+	least := s.config.Worker.StatementTimeout
+	return max(least, min(least<<min(failures, 10), most))
 }
 
 // gone translates a store error that ends the tenure; endNone for any other.

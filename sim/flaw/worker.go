@@ -42,6 +42,39 @@ func heartbeatStopsFirst() *Flaw {
 	}
 }
 
+// hurried is a store that gives each heartbeat and each registration the same time.
+type hurried struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Store.
+func (s *hurried) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	ctx, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+	defer cancel()
+	return s.Store.Heartbeat(ctx, b)
+}
+
+// Register implements store.Store.
+func (s *hurried) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	ctx, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+	defer cancel()
+	return s.Store.Register(ctx, g)
+}
+
+func heartbeatGivesUpEarly() *Flaw {
+	return &Flaw{
+		Name: "heartbeat-gives-up-early", Source: "D47", Killer: 15, Scenario: "slow-road-to-the-database",
+		About: "each attempt to renew a lease has the same short time, so a database that is slower than that costs the whole fleet",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &hurried{c, p}
+		},
+	}
+}
+
 // results is a store that is told other results than the worker's.
 type results struct {
 	store.Store

@@ -145,12 +145,40 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
+	return each(scan)(rows)
+}
+
+// pipeline sends the statements that queue queues in one go, and then reads their answers: one round trip,
+// however many they are, or two on a connection that does not know them yet. They are one transaction, which
+// commits behind the last. queue may be called again and must begin anew then.
+func (s *Store) pipeline(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return unavailable(op, err)
+	}
+	defer conn.Release()
+	for attempt := 1; ; attempt++ {
+		var p pgx.Batch
+		queue(&p)
+		err = conn.SendBatch(ctx, &p).Close()
+		if attempt == attempts || !again(err) {
+			return sent(op, err, !conn.Conn().IsClosed())
 		}
 	}
-	return rows.Err()
+}
+
+// each hands each row of an answer to scan.
+func each(scan func(pgx.Rows) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := scan(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
 }
 
 type queryer interface {

@@ -30,6 +30,9 @@ type proxy struct {
 	when  []byte
 	after bool
 	cuts  int
+	// turns counts how often the client spoke after the server had: the round trips.
+	turns  int
+	server bool
 }
 
 // cancelRequest begins the message by which the driver, having lost a connection, asks on another one
@@ -65,7 +68,7 @@ func (p *proxy) accept() {
 			client.Close()
 			continue
 		}
-		go func() { _, _ = io.Copy(client, server); client.Close() }()
+		go func() { _, _ = io.Copy(io.MultiWriter(p, client), server); client.Close() }()
 		go p.upward(client, server)
 	}
 }
@@ -81,6 +84,7 @@ func (p *proxy) upward(client, server net.Conn) {
 		if bytes.HasPrefix(buffer[:n], cancelRequest) {
 			return
 		}
+		p.asked()
 		cut, after := p.cut(buffer[:n])
 		if cut {
 			// From here on nothing comes back.
@@ -99,6 +103,32 @@ func (p *proxy) upward(client, server net.Conn) {
 			return
 		}
 	}
+}
+
+// Write sees what the server says.
+func (p *proxy) Write(said []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = true
+	return len(said), nil
+}
+
+func (p *proxy) asked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server {
+		p.turns++
+	}
+	p.server = false
+}
+
+// roundTrips returns how many there were since it was last asked.
+func (p *proxy) roundTrips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.turns
+	p.turns = 0
+	return n
 }
 
 func (p *proxy) cut(sent []byte) (cut, after bool) {
@@ -163,6 +193,32 @@ func TestConnectionCutAtCommit(t *testing.T) {
 			_, err = s.Workers(b.ctx)
 			b.must(err)
 		})
+	}
+}
+
+// A lease is lost on a path that is merely slow if its renewal takes a round trip for each statement, the more
+// so on a new connection: every attempt would end before its last statement, and the next begin with another one.
+func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	key := b.running(w)
+	p, address := through(t, b.url)
+	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
+	b.must(err)
+	t.Cleanup(s.Close)
+	p.roundTrips()
+	for i, want := range []int{2, 1, 1} { // the first one prepares the statements
+		b.sleep(time.Second)
+		reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: uint64(i + 10), Lease: lease, ConsumerAlive: true, Held: []execution.Key{key}})
+		b.must(err)
+		if got := p.roundTrips(); got != want || len(reply.Lost) > 0 {
+			t.Errorf("heartbeat %d took %d round trips, want %d; lost %v", i+1, got, want, reply.Lost)
+		}
+	}
+	rows, err := b.Workers(b.ctx)
+	b.must(err)
+	if rows[0].Beat != 12 || rows[0].LeaseOverFor != -lease {
+		t.Errorf("after the heartbeats: %+v", rows[0])
 	}
 }
 

@@ -82,7 +82,7 @@ func hotStatements() []hot {
 		{"Claim", claimRows, []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
 		{"Finish", finishRows, []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},
-		{"Heartbeat, unheld", endUnheld, []any{now, int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
+		{"Heartbeat, unheld", endUnheld, []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
 		{"List", selectPage, []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
 		{"Chain", selectChain, []any{int64(3)}, batch},
 		{"Transitions", selectTransitions, []any{int64(3)}, batch},

@@ -98,21 +98,26 @@ select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.proc
  where i.incarnation = $1 and i.worker = $2`
 
 func (s *Store) standing(ctx context.Context, q queryer, w store.WorkerKey) (st standing, err error) {
-	err = read(ctx, q, func(rows pgx.Rows) error {
-		var lifecycle string
-		if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain); err != nil {
-			return err
-		}
-		st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
-		return nil
-	}, selectStanding, int64(w.Incarnation), int64(w.ID), s.now())
+	err = read(ctx, q, st.scan, selectStanding, int64(w.Incarnation), int64(w.ID), s.now())
 	return st, err
 }
+
+// scan reads a row of selectStanding.
+func (st *standing) scan(rows pgx.Rows) error {
+	var lifecycle string
+	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain); err != nil {
+		return err
+	}
+	st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
+	return nil
+}
+
+const lockIncarnation = `select from worker_incarnation where incarnation = $1 for no key update`
 
 // held locks the incarnation to the end of the transaction and answers for it then. The lock has a
 // statement of its own: who has superseded the incarnation while we waited is seen by the next one.
 func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (standing, error) {
-	_, err := tx.Exec(ctx, `select from worker_incarnation where incarnation = $1 for no key update`, int64(w.Incarnation))
+	_, err := tx.Exec(ctx, lockIncarnation, int64(w.Incarnation))
 	if err != nil {
 		return standing{}, err
 	}
@@ -141,22 +146,27 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 	})
 }
 
+// acting is the incarnation $2 of the worker $3 if it may act in its own name: what standing.refusal says, for
+// statements that are sent before anybody has read its answer.
+const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
+ where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
+
 // A beat that comes late must not undo a newer one.
 const renew = `
 update worker_incarnation
-   set beat = $3, consumer_alive = $4,
+   set beat = $4, consumer_alive = $5,
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
-       lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $5::interval,
+       lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $6::interval,
        capabilities = jsonb_build_object('health', jsonb_build_object(
-           'status', $6::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
-           'total_executions', $7::bigint, 'failed_executions', $8::bigint, 'consecutive_failures', $9::bigint,
-           'failure_rate', case when $7::bigint > 0 then $8::bigint::float8 / $7::bigint else 0 end,
+           'status', $7::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
+           'total_executions', $8::bigint, 'failed_executions', $9::bigint, 'consecutive_failures', $10::bigint,
+           'failure_rate', case when $8::bigint > 0 then $9::bigint::float8 / $8::bigint else 0 end,
            'queue_depth', (
                select count(*) filter (where e.status = 'scheduled') from execution e
                 where e.incarnation = $2 and e.status in ('scheduled', 'running', 'canceling')
            ),
-           'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $10::interval, 'average_execution_time_ms', $11::float8))
- where incarnation = $2 and beat < $3`
+           'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
+ where incarnation = $2 and beat < $4 and exists (` + acting + `)`
 
 const selectLost = `
 select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' as canceling
@@ -168,46 +178,41 @@ select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' 
 var endUnheld = text(`
 with missing as materialized (
     select e.id, e.status from execution e
-     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $3
-       and not exists (select from unnest($4::bigint[], $5::bigint[]) as h(id, epoch) where h.id = e.id and h.epoch = e.epoch)
+     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $4 and exists (` + acting + `)
+       and not exists (select from unnest($5::bigint[], $6::bigint[]) as h(id, epoch) where h.id = e.id and h.epoch = e.epoch)
      order by e.id for no key update
 )
 update execution e
    set status = case when e.status = 'canceling' then 'cancelled' else 'failed' end::execution_status,
        failure_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason,
-       result = $6::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
+       result = $7::text::json, ended = coalesce($1::timestamptz, clock_timestamp()),
        written_by = 'worker', written_incarnation = $2, written_epoch = e.epoch,
        written_reason = case when e.status = 'canceling' then 'cancelled' else 'worker_lost' end::failure_reason
   from missing m
  where e.id = m.id
 returning 0, true, false, m.status::text, {e}`)
 
-// Heartbeat implements store.Worker. It is a transaction because its second statement has to see
+// Heartbeat implements store.Worker. It is a transaction of several statements because each has to see
 // what was committed before the first one got the incarnation's lock: while that is held no row can
-// be dispatched to the incarnation, claimed by it or taken back from it.
+// be dispatched to the incarnation, claimed by it or taken back from it. They are sent together: a lease
+// that takes a round trip for each of them is lost on a path that is merely slow, and the lock would be held
+// while the answers travel.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	var reply store.BeatReply
-	err := s.transaction(ctx, "renewing a lease", func(tx pgx.Tx) error {
-		reply = store.BeatReply{}
-		st, err := s.held(ctx, tx, b.WorkerKey)
-		if err != nil {
-			return err
-		}
-		if err := st.refusal(); err != nil {
-			return err
-		}
-		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
-		if _, err := tx.Exec(ctx, renew, arguments...); err != nil {
-			return err
-		}
-		reply.Drain = st.drain && st.lifecycle < execution.Draining
-		ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
-		for i, key := range b.Held {
-			ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
-		}
-		var lost, canceling []int
+	var st standing
+	var lost, canceling []int
+	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
+	for i, key := range b.Held {
+		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
+	}
+	err := s.pipeline(ctx, "renewing a lease", func(p *pgx.Batch) {
+		reply, st, lost, canceling = store.BeatReply{}, standing{}, nil, nil
+		p.Queue(lockIncarnation, int64(b.Incarnation))
+		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
+		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
+		p.Queue(renew, arguments...)
 		if len(ids) > 0 {
-			err := read(ctx, tx, func(rows pgx.Rows) error {
+			p.Queue(selectLost, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
 				var n int
 				var cancel bool
 				err := rows.Scan(&n, &cancel)
@@ -217,29 +222,28 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 					lost = append(lost, n-1)
 				}
 				return err
-			}, selectLost, int64(b.Incarnation), ids, epochs)
-			if err != nil {
-				return err
-			}
-		}
-		slices.Sort(lost)
-		for _, n := range lost {
-			reply.Lost = append(reply.Lost, b.Held[n])
-		}
-		slices.Sort(canceling)
-		for _, n := range canceling {
-			reply.Cancel = append(reply.Cancel, b.Held[n])
-		}
-		err = read(ctx, tx, verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) }),
-			endUnheld, s.now(), int64(b.Incarnation), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
-				Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
 			}))
-		slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
-		return err
+		}
+		p.Queue(endUnheld, s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
+			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
+		})).Query(each(verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) })))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
 	}
+	if err := st.refusal(); err != nil {
+		return store.BeatReply{}, err
+	}
+	reply.Drain = st.drain && st.lifecycle < execution.Draining
+	slices.Sort(lost)
+	for _, n := range lost {
+		reply.Lost = append(reply.Lost, b.Held[n])
+	}
+	slices.Sort(canceling)
+	for _, n := range canceling {
+		reply.Cancel = append(reply.Cancel, b.Held[n])
+	}
+	slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
 	return reply, nil
 }
 

@@ -203,6 +203,13 @@ func TestSupersededIncarnation(t *testing.T) {
 	if now.ID != old.ID || now.Incarnation <= old.Incarnation {
 		t.Errorf("registered %v after %v", now, old)
 	}
+	b.sleep(time.Second)
+	leases := func() (until [2]time.Time) {
+		b.scan("select a.lease_expires_at, b.lease_expires_at from worker_incarnation a, worker_incarnation b where a.incarnation = $1 and b.incarnation = $2",
+			[]any{int64(old.Incarnation), int64(now.Incarnation)}, &until[0], &until[1])
+		return until
+	}
+	granted := leases()
 	errs := map[string]error{}
 	_, errs["heartbeat"] = b.Heartbeat(b.ctx, store.Beat{WorkerKey: old, Number: 2, Lease: lease})
 	_, errs["claim"] = b.Claim(b.ctx, old, []store.Claim{{Key: key}})
@@ -212,6 +219,13 @@ func TestSupersededIncarnation(t *testing.T) {
 		if !errors.Is(err, store.ErrSuperseded) {
 			t.Errorf("the old incarnation's %s: %v", what, err)
 		}
+	}
+	stranger := store.WorkerKey{ID: now.ID + 7, Incarnation: now.Incarnation}
+	if _, err := b.Heartbeat(b.ctx, store.Beat{WorkerKey: stranger, Number: 9, Lease: lease}); !errors.Is(err, store.ErrLost) {
+		t.Errorf("another worker's heartbeat for the new incarnation: %v", err)
+	}
+	if until := leases(); until != granted {
+		t.Errorf("leases until %v after heartbeats that were refused, until %v before", until, granted)
 	}
 	// What it is already may be said again.
 	b.must(b.SetLifecycle(b.ctx, old, execution.Lost))
