@@ -11,17 +11,17 @@ import (
 	"handoff/core/telemetry"
 )
 
-// beat renews the lease until ctx ends or the incarnation is gone. After a failure it tries again
-// sooner than the interval: what counts is the time since the last success.
+// beat renews the lease until ctx ends or the incarnation is gone. The interval counts from one request to the
+// next: the lease does, too. After a failure it tries again sooner.
 func (t *tenure) beat(ctx context.Context) {
 	interval := t.config.Worker.HeartbeatInterval
-	active, failures := false, 0
+	active := false
 	loop := telemetry.NewLoop(t.recorder, t.host.Monotonic, "heartbeat")
 	for {
-		next := interval
+		began := t.host.Monotonic()
 		err := loop.Pass(func() error {
 			consuming := t.consuming()
-			if err := t.beatOnce(ctx, consuming, failures); err != nil || !consuming || active {
+			if err := t.beatOnce(ctx, consuming); err != nil || !consuming || active {
 				return err
 			}
 			// Only a worker that would receive a dispatch asks for one.
@@ -29,6 +29,8 @@ func (t *tenure) beat(ctx context.Context) {
 			active = err == nil
 			return err
 		})
+		soon := max(interval/10, 100*time.Millisecond)
+		next := max(soon, began+interval-t.host.Monotonic())
 		if err != nil {
 			if why := gone(err); why != endNone {
 				t.endEarly(why)
@@ -38,10 +40,7 @@ func (t *tenure) beat(ctx context.Context) {
 				return
 			}
 			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
-			next = max(interval/10, 100*time.Millisecond)
-			failures++
-		} else {
-			failures = 0
+			next = soon
 		}
 		loop.Interval(next)
 		if _, err := t.beatNow.Wait(ctx, next); err != nil {
@@ -50,14 +49,16 @@ func (t *tenure) beat(ctx context.Context) {
 	}
 }
 
-func (t *tenure) beatOnce(ctx context.Context, consuming bool, failures int) error {
+func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
 	number, held := t.held.nextBeat()
 	sent := t.host.Monotonic()
 	figures := t.record.figures()
 	var reply store.BeatReply
-	// An answer after the fence comes too late.
+	// A third of what is left: a lease has room for an answer that is late, and for another attempt, on another
+	// connection, if this one's is dead. With the statement timeout alone a path that is a little slower would cost
+	// every lease: each attempt closes its connection, and the next has to make one first.
 	fence, _ := t.lease.deadline()
-	err := t.within(ctx, t.patience(failures, fence-sent), func(ctx context.Context) (err error) {
+	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
 			Figures: figures, Health: t.config.Health.Of(figures, 0),

@@ -133,8 +133,10 @@ func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.
 		sent = s.host.Monotonic()
 		s.attempt++
 		var registered store.Registered
-		// Half a lease is the most that may be gone when the answer comes.
-		err := s.within(ctx, s.patience(failures, s.config.Worker.Lease()/2), func(ctx context.Context) (err error) {
+		// Each attempt may take twice as long as the one before: with the same bound for ever no worker would ever be
+		// there over a path that is slower. Half a lease is the most that may be gone when the answer comes.
+		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
+		err := s.within(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			registered, err = s.store.Register(ctx, store.Registration{
 				Process: s.process, Attempt: s.attempt, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
 				HealthURL: s.health,
@@ -163,14 +165,6 @@ func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx
 	ctx, cancel := s.host.WithTimeout(ctx, patience)
 	defer cancel()
 	return f(ctx)
-}
-
-// patience is how long the call after so many failures may take, at most most: twice as long each time, and at
-// first the statement timeout. With the same bound for ever a path that is a little slower than it would be as
-// bad as none, and worse than slow: each attempt closes its connection, and the next has to make one first.
-func (s *Service) patience(failures int, most time.Duration) time.Duration {
-	least := s.config.Worker.StatementTimeout
-	return max(least, min(least<<min(failures, 10), most))
 }
 
 // gone translates a store error that ends the tenure; endNone for any other.
