@@ -37,7 +37,8 @@ type conservationChecker struct {
 	moving map[uint64]int64
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
-	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
+	// kept counts, for each process, what it stored without having read it less what it then acknowledged. Evidence that
+	// doesn't tell who acknowledged a message, and when, counts under no name, and is judged at the end.
 	kept map[string]int
 	// expired is the copy whose time to live ended last; if it goes nowhere, it says so at once.
 	expired copyOf
@@ -62,7 +63,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Fault == "" {
 			break
 		}
-		if c.kept[e.Process]--; c.kept[e.Process] < 0 {
+		if c.kept[e.Process]--; c.kept[e.Process] < 0 && e.Process != "" {
 			c.s.violate(c.i, e.Execution, "message %d in queue %s can't be read, and %s acknowledged it without storing it as a dead letter", e.Message, e.Queue, e.Process)
 		}
 	case history.DeadLetterStored:
@@ -123,5 +124,14 @@ func (c *conservationChecker) end(settled bool) {
 	}
 	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
 		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
+	}
+	if acknowledged := -c.kept[""]; acknowledged > 0 {
+		stored := 0
+		for _, n := range c.kept {
+			stored += max(0, n)
+		}
+		if stored < acknowledged {
+			c.s.violate(c.i, 0, "%d messages that can't be read were acknowledged, and %d were stored as dead letters", acknowledged, stored)
+		}
 	}
 }

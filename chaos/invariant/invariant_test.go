@@ -140,6 +140,18 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	foreign.Writer = 2
 	stale := move(3*second, execution.Running, execution.Completed, execution.Worker, 1, 1)
 	stale.Named = 0
+	unread := func(by string, stored ...string) []history.Event {
+		hint := func(kind history.Kind, count int64) history.Event {
+			return history.Event{At: 4 * second, Kind: kind, Message: 2, Queue: "q", Count: count, Process: by}
+		}
+		acked := hint(history.Acked, 0)
+		acked.Fault = "corrupt"
+		story := with(handled(), hint(history.Published, 1), hint(history.Enqueued, 0), acked)
+		for _, p := range stored {
+			story = append(story, history.Event{At: 5 * second, Kind: history.DeadLetterStored, Process: p})
+		}
+		return story
+	}
 	for _, c := range []struct {
 		name  string
 		want  int
@@ -161,6 +173,9 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 		{"an execution is never ended", 5, beginning()},
 		{"a dead letter goes nowhere", 6, with(beginning()[:7:7], message(200*second, history.Expired, "worker.1.executions", 0), message(200*second, history.Dropped, "worker.1.executions", 0))},
 		{"a message leaves a queue twice", 6, with(handled(), message(4*second, history.Acked, "worker.1.executions", 0))},
+		{"what can't be read is acknowledged and stored nowhere", 6, unread("executor-1")},
+		{"what can't be read is acknowledged before it is stored", 6, unread("executor-1", "executor-1")},
+		{"what can't be read is acknowledged by somebody and stored nowhere", 6, unread("")},
 		{"an end is handled twice", 7, with(handled(), history.Event{At: 4 * second, Kind: history.Orchestrated, Execution: 1, Chain: 1})},
 		{"an end is never handled", 7, finished()},
 		{"a second retry of one number is created", 7, with(beginning(), retry(1, execution.WorkerLost, 52*second), func() history.Event {

@@ -89,6 +89,22 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
+	// Evidence that does not tell who acknowledged what can't be read, and when.
+	unread := func(kinds ...history.Kind) []history.Event {
+		story := handled()
+		for i, kind := range kinds {
+			e := history.Event{At: 4 * second, Kind: kind, Process: "executor-1"}
+			if kind == history.Acked {
+				e.Message, e.Queue, e.Process, e.Fault = uint64(i+2), "q", "", "corrupt"
+				arrived, sent := e, e
+				arrived.Kind, sent.Kind, sent.Queue, sent.Count = history.Enqueued, history.Published, "", 1
+				story = append(story, sent, arrived)
+			}
+			story = append(story, e)
+		}
+		return story
+	}
+
 	for _, c := range []struct {
 		name      string
 		invariant int
@@ -103,6 +119,9 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		{"a new incarnation of another waits", 9, true, again(false)},
 		{"what comes back again and again is not left waiting", 9, false, returned(true)},
 		{"what nobody takes is", 9, true, returned(false)},
+		{"what somebody acknowledged unread is stored before", 6, false, unread(history.DeadLetterStored, history.Acked)},
+		{"or after, as far as can be told", 6, false, unread(history.Acked, history.DeadLetterStored)},
+		{"once, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
 		{"a worker is not told", 12, false, unheard("partition")},
 		{"a worker is told", 12, true, unheard("crash")},
 	} {

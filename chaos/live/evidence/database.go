@@ -45,6 +45,8 @@ type Item struct {
 	Event history.Event
 	// Transaction is the database's in which it happened; 0 elsewhere.
 	Transaction int64
+	// Unreadable is the fault that made the body of a message unreadable, empty if it can be read.
+	Unreadable string
 }
 
 // Database reads what the triggers wrote.
@@ -119,7 +121,7 @@ func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take f
 		}
 		items := make([]Item, len(events))
 		for i := range events {
-			items[i] = Item{r.at, events[i], r.tx}
+			items[i] = Item{Wall: r.at, Event: events[i], Transaction: r.tx}
 		}
 		take(id, items)
 		return nil

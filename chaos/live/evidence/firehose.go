@@ -151,6 +151,14 @@ func (m *message) read(body []byte) {
 	}
 }
 
+// unreadable is the fault that made its body so, empty if it can be read.
+func (m message) unreadable() string {
+	if m.what != Corrupted {
+		return ""
+	}
+	return m.fault
+}
+
 // number is the number of a message id; f.mu is held.
 func (f *Firehose) number(id string) uint64 {
 	n := f.numbers[id]
@@ -170,9 +178,10 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	}
 	f.mu.Lock()
 	events := f.events(d, id, properties)
+	unreadable := f.seen[f.number(id)].unreadable()
 	for i := range events {
 		events[i].At = now.Sub(f.start)
-		f.received = append(f.received, Item{Wall: now, Event: events[i]})
+		f.received = append(f.received, Item{Wall: now, Event: events[i], Unreadable: unreadable})
 	}
 	f.mu.Unlock()
 	for i := range events {
@@ -190,11 +199,7 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	}
 	base := history.Event{Message: n, Type: uint8(m.kind), Execution: m.key.ID, Epoch: m.key.Epoch}
 	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
-		fault := m.fault
-		if m.what != Corrupted {
-			fault = ""
-		}
-		return f.delivered(base, queue, d, properties, id, fault)
+		return f.delivered(base, queue, d, properties, id, m.unreadable())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
 	if exchange, _ := d.Headers["exchange_name"].(string); exchange != broker.ExchangeExecutions && len(queues) == 0 {

@@ -31,6 +31,8 @@ func kinds(events []history.Event) (names []string) {
 func TestHowACopyLeavesItsQueue(t *testing.T) {
 	sent := []Item{heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0)}
 	delivered := append(slices.Clone(sent), heard(5, history.Delivered, "q", 0))
+	corrupt := slices.Clone(delivered)
+	corrupt[2].Unreadable = "corrupt x"
 	died := append(slices.Clone(sent), heard(9, history.Expired, "q", 0), heard(9, history.DeadLettered, "q", 1), heard(9, history.Enqueued, "dead", 0))
 	for _, c := range []struct {
 		name   string
@@ -41,6 +43,8 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 		fault  string
 	}{
 		{"delivered and gone", delivered, nil, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
+		{"delivered unread and gone", corrupt, nil, nil, []string{"published", "enqueued", "delivered", "acked"}, "corrupt x"},
+		{"delivered unread, and its queue was deleted", corrupt, []Gap{{To: start.Add(time.Second), Fault: "x", Queue: "q"}}, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
 		{"delivered and there", delivered, nil, map[string]int{"q": 1}, []string{"published", "enqueued", "delivered"}, ""},
 		{"never delivered and gone", sent, nil, nil, []string{"published", "enqueued", "dropped"}, ""},
 		{"gone while nobody listened", sent, []Gap{{To: start.Add(time.Second), Fault: "kill broker"}}, nil, []string{"published", "enqueued", "dropped"}, "kill broker"},

@@ -19,6 +19,7 @@ type stay struct {
 	copyOf
 	about                      history.Event
 	entered, deaths, delivered int
+	unreadable                 string
 	first, last                time.Time
 }
 
@@ -47,7 +48,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 			continue
 		}
 		s := enter(copyOf{e.Message, e.Queue}, item)
-		s.last = item.Wall
+		s.last, s.unreadable = item.Wall, item.Unreadable
 		switch e.Kind {
 		case history.Enqueued:
 			s.entered++
@@ -98,6 +99,10 @@ func (s *stay) leave(gaps []Gap, depths map[string]int) []Item {
 		return nil // some are there, and nobody knows which
 	case s.delivered > 0:
 		e.Kind = history.Acked
+		// A queue may have gone with what was delivered from it.
+		if excuse(gaps, s.first, s.queue) == "" {
+			e.Fault = s.unreadable
+		}
 	default:
 		e.Kind, e.Fault = history.Dropped, excuse(gaps, s.first, s.queue)
 	}
