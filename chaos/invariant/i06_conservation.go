@@ -37,9 +37,11 @@ type conservationChecker struct {
 	moving map[uint64]int64
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
-	// kept counts, for each process, what it stored without having read it less what it then acknowledged. Evidence that
-	// doesn't tell who acknowledged a message, and when, counts under no name, and is judged at the end.
+	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
 	kept map[string]int
+	// Evidence may not tell who acknowledged a message, and when: those, and all that were stored, are counted, and
+	// compared at the end.
+	unnamed, stored int
 	// expired is the copy whose time to live ended last; if it goes nowhere, it says so at once.
 	expired copyOf
 }
@@ -63,12 +65,17 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Fault == "" {
 			break
 		}
-		if c.kept[e.Process]--; c.kept[e.Process] < 0 && e.Process != "" {
+		if e.Process == "" {
+			c.unnamed++
+			break
+		}
+		if c.kept[e.Process]--; c.kept[e.Process] < 0 {
 			c.s.violate(c.i, e.Execution, "message %d in queue %s can't be read, and %s acknowledged it without storing it as a dead letter", e.Message, e.Queue, e.Process)
 		}
 	case history.DeadLetterStored:
 		if e.Execution == 0 {
 			c.kept[e.Process]++
+			c.stored++
 		}
 	case history.DeadLettered:
 		c.leave(e, at)
@@ -125,13 +132,7 @@ func (c *conservationChecker) end(settled bool) {
 	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
 		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
 	}
-	if acknowledged := -c.kept[""]; acknowledged > 0 {
-		stored := 0
-		for _, n := range c.kept {
-			stored += max(0, n)
-		}
-		if stored < acknowledged {
-			c.s.violate(c.i, 0, "%d messages that can't be read were acknowledged, and %d were stored as dead letters", acknowledged, stored)
-		}
+	if c.unnamed > 0 && c.stored < c.unnamed {
+		c.s.violate(c.i, 0, "%d messages that can't be read were acknowledged, and %d were stored as dead letters", c.unnamed, c.stored)
 	}
 }
