@@ -99,12 +99,13 @@ func (f *fleet) pass(now time.Duration) {
 	if now < f.next {
 		return
 	}
-	// Between two events only leases run out: after a few of them nothing changes any more.
-	from := max(f.next, now-4*f.config.Worker.Lease())
-	for at := from; at <= now; at += look {
+	// Between two events only leases run out: after a few of them nothing changes any more. The looks are a second
+	// apart whatever the moments of the events are, or two of them could be two seconds apart.
+	at := max(f.next, now-4*f.config.Worker.Lease())
+	for ; at <= now; at += look {
 		f.lookAt(at)
 	}
-	f.next = now + look
+	f.next = at
 }
 
 func (f *fleet) lookAt(at time.Duration) {

@@ -132,7 +132,7 @@ func (c *conservationChecker) end(settled bool) {
 	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
 		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
 	}
-	if c.unnamed > 0 && c.stored < c.unnamed {
+	if c.stored < c.unnamed {
 		c.s.violate(c.i, 0, "%d messages that can't be read were acknowledged, and %d were stored as dead letters", c.unnamed, c.stored)
 	}
 }
