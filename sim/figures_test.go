@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -226,29 +225,28 @@ func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen, compared := make(map[telemetry.Figure]bool), make(map[change]bool)
-	for i := range library {
-		for _, profile := range library[i].Profiles {
-			l := listen(t)
-			Run(library[i], profile, Options{Seed: 1, Flaw: l.flaw(), Record: l})
-			for _, c := range l.compare(library[i].Name + " " + string(profile)) {
-				compared[c] = true
+	missing := mustBeCompared()
+	// Some of them depend on the seed.
+	for seed := uint64(1); seed <= 8 && len(missing) > 0; seed++ {
+		for i := range library {
+			for _, profile := range library[i].Profiles {
+				l := listen(t)
+				Run(library[i], profile, Options{Seed: seed, Flaw: l.flaw(), Record: l})
+				for _, c := range l.compare(library[i].Name + " " + string(profile)) {
+					compared[c] = true
+				}
+				maps.Copy(seen, l.seen)
 			}
-			maps.Copy(seen, l.seen)
 		}
+		missing = slices.DeleteFunc(missing, func(c change) bool { return compared[c] })
 	}
 	for f, info := range telemetry.Table() {
 		if !seen[telemetry.Figure(f)] {
 			t.Errorf("no run of the library reports %s", info.Name)
 		}
 	}
-	var missing []string
-	for _, c := range mustBeCompared() {
-		if !compared[c] {
-			missing = append(missing, c.String())
-		}
-	}
-	if len(missing) > 0 {
-		t.Errorf("in no run without unknown outcomes happened\n%s", strings.Join(missing, "\n"))
+	for _, c := range missing {
+		t.Errorf("in no run without unknown outcomes happened %v", c)
 	}
 }
 
