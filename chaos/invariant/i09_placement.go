@@ -188,7 +188,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("and it is pinned to worker %d", l.pinned)
 	case w.load >= w.capacity+most:
 		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
-	case l.pinned == 0 && c.quarantined(w, e.At, l.runtime):
+	case l.pinned == 0 && c.quarantined(w, e.At, l):
 		s := w.known()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
@@ -198,7 +198,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 
 // quarantined says that a worker is to be left alone: whatever an executor can have known at the time at which
 // it decided, the worker was unhealthy, a better one fitted, and it was not a trial.
-func (c *placementChecker) quarantined(w *candidate, now time.Duration, runtime string) bool {
+func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
 		until := now
@@ -213,7 +213,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, runtime 
 		return false
 	}
 	return slices.ContainsFunc(c.candidates, func(other *candidate) bool {
-		return other != w && other.offers(runtime, c.s.database(now)) && other.goodSince <= now-c.memory
+		return other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(now-c.memory, now)) && other.goodSince <= now-c.memory
 	})
 }
 
@@ -244,7 +244,7 @@ func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
 func (c *placementChecker) refused(e *history.Event, l *life) {
 	look := l.entered - 2*c.s.config.Executor.StatementTimeout
 	for _, w := range c.candidates {
-		if w.fitSince <= look && w.offers(l.runtime, c.s.database(e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
+		if w.fitSince <= look && w.offers(l.runtime, c.s.shown(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
 			c.s.violate(c.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
 			return
 		}

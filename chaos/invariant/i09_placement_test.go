@@ -72,6 +72,21 @@ func TestPlacement(t *testing.T) {
 		}
 		return all
 	}
+	moved := func(at, by time.Duration) history.Event {
+		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
+	}
+	// Dispatched to a worker and taken back from it.
+	from := func(w execution.WorkerID) []history.Event {
+		story := append(dispatched(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
+		for i := range story[1:] {
+			story[i+1].Worker, story[i+1].Incarnation = w, execution.Incarnation(w)
+		}
+		return story
+	}
+	again := []history.Event{
+		move(60*second, execution.Requested, execution.Scheduling, execution.Scheduler, 2, 2),
+		move(60*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 2, 3),
+	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
 	for _, c := range []struct {
@@ -93,11 +108,15 @@ func TestPlacement(t *testing.T) {
 		{"up to what may be dispatched ahead", false, with(pair(), full(2), dispatched(second))},
 		{"beyond what may be dispatched ahead", true, with(pair(), full(3), dispatched(second))},
 		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
+		{"to an unhealthy worker, since it was taken back from the other one", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(2), beats(50*second, 60*second), bad(60*second, 10), again)},
+		{"to an unhealthy worker, since it was taken back from it", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(1), beats(50*second, 60*second), bad(60*second, 10), again)},
 		{"to an unhealthy worker, as a trial", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
 		{"to a worker that became unhealthy just now", false, with(pair(), beats(10*second, 20*second), bad(20*second, 10), dispatched(21*second))},
 		{"to a degraded worker", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 9), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
 		{"charged with what it did not do", true, with(pair(), beats(10*second, 20*second), charged)},
 		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
+		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
+		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
 		{"failed after the workers' leases", false, with(pair(), one(claimed, failed))},
 		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
 		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},

@@ -21,6 +21,9 @@ type life struct {
 	reason     execution.Reason
 	runtime    string
 	pinned     execution.WorkerID
+	// avoid is the worker that it was taken back from last, or on which its predecessor failed: it goes to another one
+	// if there is any, however well that is.
+	avoid execution.WorkerID
 
 	// entered is when the present status was entered, due what it waits for (see history.Event.Due).
 	entered time.Duration
@@ -122,6 +125,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
+			if next := s.lives[e.Related]; next != nil {
+				next.avoid = l.worker
+			}
 			s.retire(l)
 		}
 	case history.ActionStarted:
@@ -156,7 +162,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.BrokerUp, history.DatabaseUp:
 		s.calm.since = e.At
 	case history.ClockStepped:
-		s.latest = max(s.latest, s.database(e.At))
+		s.latest, s.stepped = max(s.latest, s.database(e.At)), e.At
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
@@ -167,6 +173,14 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	default:
 	}
+}
+
+// shown is the latest moment that the database's clock may have shown since then: who decides has read it before.
+func (s *Suite) shown(since, now time.Duration) time.Duration {
+	if s.stepped >= since {
+		return max(s.latest, s.database(now))
+	}
+	return s.database(now)
 }
 
 func (s *Suite) learnCreated(e *history.Event) {
@@ -197,6 +211,9 @@ func (l *life) transition(e *history.Event) {
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected = false, false
 		l.scheduler, l.orphanSentLate = e.Process, false
+	}
+	if e.From == execution.Scheduled && e.To == execution.Requested {
+		l.avoid = l.worker
 	}
 	if e.To == execution.Scheduled || e.To == execution.Running {
 		l.worker, l.incarnation = e.Worker, e.Incarnation

@@ -97,9 +97,10 @@ type Suite struct {
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
 	// latest is the latest moment that clock has shown before it was moved, setBack when it shows that again: until then
-	// what it tells is late. Several steps back add up.
+	// what it tells is late. Several steps back add up. stepped is when it was moved last.
 	latest   time.Duration
 	setBack  time.Duration
+	stepped  time.Duration
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration

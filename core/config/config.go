@@ -102,7 +102,8 @@ type Worker struct {
 	FenceMargin time.Duration `yaml:"fence_margin"`
 	// KillGrace is the time between SIGTERM and SIGKILL.
 	KillGrace time.Duration `yaml:"kill_grace"`
-	// StatementTimeout bounds every database call of the worker.
+	// StatementTimeout bounds every database call of the worker but a heartbeat, which may take a third of what is left
+	// of the lease if that is more, and a registration, which may take longer each time, up to half a lease.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 }
 
