@@ -42,6 +42,12 @@ one scenario kills are printed.`,
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
+			if err := foreign(cmd, world, scenarios.Live, "lanes"); err != nil {
+				return err
+			}
+			if err := foreign(cmd, world, scenarios.Sim, "scenario", "matrix"); err != nil {
+				return err
+			}
 			switch world {
 			case string(scenarios.Sim):
 				if matrix != "" && !cmd.Flags().Changed("seeds") {

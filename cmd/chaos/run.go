@@ -60,6 +60,12 @@ history of the first failing seed of everything that failed.`,
   bin/chaos run my-scenarios/ --junit junit.xml --quiet
   bin/chaos run ttl-race --world live --target compose`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("file") && f.target != targetCompose {
+				return usage("--file names the compose file of --target compose: add that; a scenario's file is given without a flag")
+			}
+			if err := foreign(cmd, f.world, scenarios.Live, "target", "file", "time-scale", "lanes", "agree"); err != nil {
+				return err
+			}
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if f.world == string(scenarios.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a run takes its time here
@@ -90,6 +96,24 @@ history of the first failing seed of everything that failed.`,
 	return cmd
 }
 
+// foreign refuses a flag that means something in one world only and was given for the other one, which would do without it
+// in silence.
+func foreign(cmd *cobra.Command, world string, only scenarios.World, flags ...string) error {
+	if world == string(only) || world != string(scenarios.Sim) && world != string(scenarios.Live) {
+		return nil
+	}
+	for _, name := range flags {
+		if !cmd.Flags().Changed(name) {
+			continue
+		}
+		if only == scenarios.Live {
+			return usage("--%s is for the live world: add --world live", name)
+		}
+		return usage("--%s is for the simulated world: leave it out, or --world live", name)
+	}
+	return nil
+}
+
 func (f *runFlags) check() error {
 	worlds := []string{string(scenarios.Sim), string(scenarios.Live)}
 	switch {
@@ -109,8 +133,6 @@ func (f *runFlags) check() error {
 		return usage("--lanes %d: must be from 1 to 8", f.lanes)
 	case !slices.Contains([]string{targetProcesses, targetCompose}, f.target):
 		return unknown("target", f.target, []string{targetProcesses, targetCompose})
-	case f.target == targetCompose && f.world != string(scenarios.Live):
-		return usage("--target compose is for the live world: add --world live")
 	case f.target == targetCompose && f.flaw != "":
 		return usage("--flaw %s: the daemons of --target compose are built without flaws; leave it out, and the flaw is planted into processes of this machine", f.flaw)
 	case f.double > 0 && f.world == string(scenarios.Live):
