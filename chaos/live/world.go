@@ -189,14 +189,19 @@ func (w *world) watch() error {
 	if err != nil {
 		return err
 	}
-	w.noise = watchNoise(w.folder, func(ctx context.Context) error {
+	ask := func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, address)
 		if err != nil {
 			return err
 		}
 		err = conn.Ping(ctx)
 		return errors.Join(err, conn.Close(ctx))
-	})
+	}
+	// What fails later may be a fault's work; a watch that never gets an answer sees nothing, and says so here.
+	if err := ask(w.ctx); err != nil {
+		return fmt.Errorf("watching the database through a proxy: %w", err)
+	}
+	w.noise = watchNoise(w.folder, ask)
 	return nil
 }
 

@@ -121,9 +121,8 @@ func again(err error) bool {
 // attempts is how often a statement is sent that the server rolls back in favour of another one.
 const attempts = 4
 
-// query executes one statement, which commits by itself, and hands each row of its answer to scan. A
-// scan must bear being given a row a second time.
-func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
+// attempt does something on a connection of the pool, and again if the server rolls it back in favour of another one.
+func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
 	conn, err := s.pool.Acquire(ctx)
@@ -132,11 +131,20 @@ func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error,
 	}
 	defer conn.Release()
 	for attempt := 1; ; attempt++ {
-		err = read(ctx, conn.Conn(), scan, sql, args...)
+		err := do(ctx, conn.Conn())
 		if attempt == attempts || !again(err) {
-			return sent(op, err, !conn.Conn().IsClosed())
+			return err
 		}
 	}
+}
+
+// query executes one statement, which commits by itself, and hands each row of its answer to scan. A
+// scan must bear being given a row a second time.
+func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
+	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
+		err := read(ctx, conn, scan, sql, args...)
+		return sent(op, err, !conn.IsClosed())
+	})
 }
 
 func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql string, args ...any) error {
@@ -152,21 +160,12 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 // however many they are, or two on a connection that does not know them yet. They are one transaction, which
 // commits behind the last. queue may be called again and must begin anew then.
 func (s *Store) pipeline(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
-	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
-	defer cancel()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	defer conn.Release()
-	for attempt := 1; ; attempt++ {
+	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
 		var p pgx.Batch
 		queue(&p)
-		err = conn.SendBatch(ctx, &p).Close()
-		if attempt == attempts || !again(err) {
-			return sent(op, err, !conn.Conn().IsClosed())
-		}
-	}
+		err := conn.SendBatch(ctx, &p).Close()
+		return sent(op, err, !conn.IsClosed())
+	})
 }
 
 // each hands each row of an answer to scan.
@@ -188,19 +187,7 @@ type queryer interface {
 // transaction calls f in one short transaction. An error of f that is a verdict of the store's own
 // rolls back and is returned as it is.
 func (s *Store) transaction(ctx context.Context, op string, f func(tx pgx.Tx) error) error {
-	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
-	defer cancel()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return unavailable(op, err)
-	}
-	defer conn.Release()
-	for attempt := 1; ; attempt++ {
-		err = once(ctx, op, conn.Conn(), f)
-		if attempt == attempts || !again(err) {
-			return err
-		}
-	}
+	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error { return once(ctx, op, conn, f) })
 }
 
 func once(ctx context.Context, op string, conn *pgx.Conn, f func(tx pgx.Tx) error) error {

@@ -294,17 +294,16 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 // stands answers for a caller that the guard of a claim has refused, or for whom there was no row to
 // ask. It is asked afterwards: being gone is final, and a lease that has ended was not valid then.
 func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
-	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
-	defer cancel()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return unavailable("claiming", err)
-	}
-	defer conn.Release()
-	st, err := s.standing(ctx, conn, w)
+	var st standing
+	err := s.attempt(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if st, err = s.standing(ctx, conn, w); err != nil {
+			return unavailable("claiming", err)
+		}
+		return nil
+	})
 	switch {
 	case err != nil:
-		return unavailable("claiming", err)
+		return err
 	case st.refusal() != nil:
 		return st.refusal()
 	case !st.leaseValid:

@@ -1,0 +1,45 @@
+package sim
+
+import (
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/scenarios"
+)
+
+// A worker that comes back while every answer of the database takes longer than its statement timeout registers
+// nevertheless: each attempt may take longer than the one before.
+func TestAWorkerRegistersOverASlowPath(t *testing.T) {
+	s, err := scenarios.Parse("slow.yaml", []byte(`
+name: slow
+about: A worker comes back over a slow path.
+cluster: {executors: 1, workers: {shell-1: {runtimes: [shell]}}}
+actions: {core.echo: {runtime: shell, takes: 1s}}
+workload: [{action: core.echo, count: 2, every: 1s}]
+faults:
+  - {when: {at: 10s}, latency: {of: shell-1, to: [database], adds: [3s, 3s], direction: incoming}, for: 120s}
+  - {when: {at: 12s}, crash: shell-1, restart_after: 2s}
+expect: {invariants: all}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var active activations
+	Run(s, config.Hardened, Options{Seed: 1, Record: &active})
+	if len(active) < 2 || active[1] > time.Minute {
+		t.Errorf("the worker was active from %v on; it came back at 14s, and the path was slow until 2m10s", active)
+	}
+}
+
+// activations are when workers became active.
+type activations []time.Duration
+
+// Observe implements history.Sink.
+func (a *activations) Observe(e *history.Event) {
+	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Active {
+		*a = append(*a, e.At)
+	}
+}
