@@ -108,6 +108,9 @@ type WorkerRow struct {
 	// Load counts the rows that are scheduled at this incarnation or run on it, Queued those of them
 	// that are scheduled.
 	Load, Queued int
+	// FullFor is how long ago the run began that took the last of the incarnation's slots; 0 while a slot is free. After
+	// so long without a free slot, what waits there may wait as long again.
+	FullFor time.Duration
 	// Cordoned says that an operator keeps new work away, CordonReason why.
 	Cordoned     bool
 	CordonReason string
@@ -293,9 +296,12 @@ type Reclaim struct {
 	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (flaw D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
-	// Counts says that this take-back counts as a used dispatch if the worker, at the moment of the
-	// step, is still the same active incarnation: a worker that went away is not the execution's
-	// fault. It then counts against the worker's health, too.
+	// Counts says that this take-back counts as a used dispatch if the worker could have claimed the row: at the moment
+	// of the step it is still the same active incarnation, and it has not been full since the dispatch. It then counts
+	// against the worker's health, too. A worker that went away is not the execution's fault, and waiting behind other
+	// runs is nobody's: what waited at a worker that has been full is not failed by Policy either, but rescheduled.
+	// A worker is full while every run slot is taken: it has said so with a heartbeat (Beat.WasFull), or as many rows
+	// run there now as it has slots.
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
@@ -370,6 +376,10 @@ type Beat struct {
 	ConsumerAlive bool
 	// Held is the registry: everything from before its claim to after its end.
 	Held []execution.Key
+	// WasFull says that every run slot was taken at some moment of this incarnation, and FullAgo how long ago that was
+	// last: 0 while they are. From it the guard of Reclaim knows whether a row waited behind others.
+	WasFull bool
+	FullAgo time.Duration
 	// Figures are how the runs of this incarnation ended, Health what its configuration makes of them.
 	Figures execution.Figures
 	Health  execution.Health

@@ -43,6 +43,10 @@ var (
 	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
 	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register anew.
 	ErrLost = errors.New("worker incarnation is gone")
+	// ErrLeaseOver: the incarnation stands, but by the database's clock its lease was over when it asked. Nothing was
+	// applied. A clock that was set forwards does this to a healthy worker, so it is no verdict: the worker renews its
+	// lease and asks again.
+	ErrLeaseOver = errors.New("worker lease is over by the database's clock")
 )
 
 // Retriable says that err is a passing fault: the same call may succeed later.
@@ -142,7 +146,8 @@ type Executor interface {
 	// is a candidate; the guard of the write that follows decides.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
 	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its ground, at
-	// this epoch; a ground that can pass away is judged again.
+	// this epoch; a ground that can pass away is judged again. A row that was never claimed is only
+	// failed, counted or held against its worker if that worker could have taken it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it
 	// did. Guard: this incarnation, not gone, its lease over, and still at the beat that the caller
@@ -188,7 +193,7 @@ type Worker interface {
 	// not listed are ended as worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
 	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
 	// Claim moves scheduled rows to running. Guard: at this epoch, dispatched to this incarnation,
-	// which is not gone and whose lease is valid; dispatch deadline not reached (now < deadline).
+	// which is not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
 	// incarnation.

@@ -29,8 +29,8 @@ func (t *tenure) isDraining() bool {
 	return t.draining
 }
 
-// receive takes one delivery. It waits here, unacknowledged, for a free run slot; nothing expires
-// it meanwhile, which is why a claim has a deadline of its own (flaw D20). It returns false when the
+// receive takes one delivery: it gets a free run slot at once, or waits for one, unacknowledged. Nothing
+// expires it meanwhile, which is why a claim has a deadline of its own (flaw D20). It returns false when the
 // tenure is over.
 func (t *tenure) receive(ctx context.Context, d delivery) bool {
 	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil {
@@ -41,37 +41,32 @@ func (t *tenure) receive(ctx context.Context, d delivery) bool {
 		d.consumer.Reject(d.Delivery, false)
 		return true
 	}
-	key := d.Envelope.Dispatch.Key
-	for {
-		if t.held.holds(key) {
-			d.consumer.Ack(d.Delivery)
-			return true
-		}
-		t.mu.Lock()
-		over, draining := t.over != endNone, t.draining
-		if draining && !over {
-			t.leftover = append(t.leftover, d)
-		}
-		t.mu.Unlock()
-		if over {
-			return false
-		}
-		if draining {
-			return true
-		}
-		if e := t.held.add(key, t.config.Worker.Concurrency); e != nil {
-			t.host.Go("execution", func() { t.execute(d, e) })
-			return true
-		}
-		if _, err := t.held.freed.Wait(ctx, host.Forever); err != nil {
-			return false
+	if t.held.holds(d.Envelope.Dispatch.Key) {
+		d.consumer.Ack(d.Delivery)
+		return true
+	}
+	t.mu.Lock()
+	over, draining := t.over != endNone, t.draining
+	if draining && !over {
+		t.leftover = append(t.leftover, d)
+	}
+	t.mu.Unlock()
+	switch {
+	case over:
+		return false
+	case !draining:
+		t.queue(d)
+		if t.admit() < host.Forever {
+			// Whoever waits for the next free slot also waits for the end of this one's time.
+			t.held.freed.Set()
 		}
 	}
+	return true
 }
 
 // execute takes one delivery from the claim to the end of its execution.
-func (t *tenure) execute(d delivery, e *entry) {
-	defer t.held.remove(e)
+func (t *tenure) execute(d waiting, e *entry) {
+	defer func() { t.held.remove(e, t.host.Monotonic()) }()
 	sent := t.host.Monotonic()
 	row, claimed := t.claim(d, e)
 	if !claimed {
@@ -84,7 +79,7 @@ func (t *tenure) execute(d delivery, e *entry) {
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an
 // unknown outcome it asks again, and recognises its own claim by epoch and incarnation.
-func (t *tenure) claim(d delivery, e *entry) (row *execution.Execution, claimed bool) {
+func (t *tenure) claim(d waiting, e *entry) (row *execution.Execution, claimed bool) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
 	uncertain := false
 	for !t.lease.fence() && t.ended() == endNone {
@@ -101,6 +96,12 @@ func (t *tenure) claim(d delivery, e *entry) (row *execution.Execution, claimed 
 			t.endEarly(why)
 			break
 		}
+		if errors.Is(err, store.ErrLeaseOver) {
+			// The database's clock may have been set: the next beat renews the lease, or the fence ends the wait.
+			t.beatNow.Set()
+			_ = backoff.Wait(context.Background())
+			continue
+		}
 		if !store.Retriable(err) {
 			t.log.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 			d.consumer.Reject(d.Delivery, false)
@@ -114,7 +115,7 @@ func (t *tenure) claim(d delivery, e *entry) (row *execution.Execution, claimed 
 }
 
 // settle acknowledges or rejects the message of a claim that was answered.
-func (t *tenure) settle(d delivery, r *store.ClaimResult, uncertain bool) (claimed bool) {
+func (t *tenure) settle(d waiting, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
 	switch {
@@ -123,6 +124,7 @@ func (t *tenure) settle(d delivery, r *store.ClaimResult, uncertain bool) (claim
 		return true
 	case r.DeadlinePassed:
 		// Too late: the dead letter handler shall act at once.
+		t.tellFull(d.since)
 		d.consumer.Reject(d.Delivery, false)
 	default:
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})

@@ -52,8 +52,9 @@ func (t *tenure) beat(ctx context.Context) {
 }
 
 func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
-	number, held := t.held.nextBeat()
 	sent := t.host.Monotonic()
+	number, held := t.held.nextBeat()
+	full, wasFull := t.held.lastFull(sent)
 	figures := t.record.figures()
 	var reply store.BeatReply
 	// A third of what is left: a lease has room for an answer that is late, and for another attempt, on another
@@ -63,13 +64,14 @@ func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
 	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
-			Figures: figures, Health: t.config.Health.Of(figures, 0),
+			WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: t.config.Health.Of(figures, 0),
 		})
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	t.toldFull(full, wasFull)
 	if t.lease.renew(sent) {
 		_, kill := t.lease.deadline()
 		t.held.extend(kill)
@@ -86,6 +88,31 @@ func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
 		t.cancel(key)
 	}
 	return nil
+}
+
+// toldFull notes up to when the database knows that the worker was full.
+func (t *tenure) toldFull(at time.Duration, was bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if was {
+		t.told = max(t.told, at)
+	}
+}
+
+// tellFull makes sure that the database knows that every slot was taken since a delivery came, if that is so, before its
+// message goes back: whoever takes the row back asks whether it waited behind others. One heartbeat out of turn tells it
+// for all that wait. It is tried once: if the database does not answer, what is taken back counts at worst once.
+func (t *tenure) tellFull(since time.Duration) {
+	full, ever := t.held.lastFull(t.host.Monotonic())
+	t.mu.Lock()
+	known := t.told >= since
+	t.mu.Unlock()
+	if !ever || full < since || known {
+		return
+	}
+	if err := t.beatOnce(context.Background(), t.consuming()); err != nil {
+		t.log.LogAttrs(context.Background(), slog.LevelInfo, "could not tell the database that every run slot was taken", slog.Any("error", err))
+	}
 }
 
 // askToStop begins the drain that an operator wants. The word comes again with every heartbeat until

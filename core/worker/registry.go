@@ -16,9 +16,15 @@ type registry struct {
 	changed host.Signal
 	freed   host.Signal
 
+	// capacity is how many epochs may be held.
+	capacity int
+
 	mu      sync.Mutex
 	entries []*entry
 	beat    uint64
+	// full says that the registry was full once, fullUntil when that ended last; it is full as long as its entries say so.
+	full      bool
+	fullUntil time.Duration
 	// closed is why nothing may start any more.
 	closed execution.Reason
 }
@@ -35,8 +41,8 @@ type entry struct {
 	why execution.Reason
 }
 
-func newRegistry(h host.Host) *registry {
-	return &registry{changed: h.NewSignal(), freed: h.NewSignal()}
+func newRegistry(h host.Host, capacity int) *registry {
+	return &registry{changed: h.NewSignal(), freed: h.NewSignal(), capacity: capacity}
 }
 
 // holds says whether key is held, which makes another delivery of it a duplicate.
@@ -51,21 +57,45 @@ func (r *registry) holds(key execution.Key) bool {
 	return false
 }
 
-// add holds a key if less than capacity are held and nothing has closed the registry; else nil.
-func (r *registry) add(key execution.Key, capacity int) *entry {
+// add holds a key if a slot is free and nothing has closed the registry; else the entry is nil. double says that the key
+// is held already.
+func (r *registry) add(key execution.Key) (e *entry, double bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.entries) >= capacity || r.closed != execution.NoReason {
-		return nil
+	for _, e := range r.entries {
+		if e.key == key {
+			return nil, true
+		}
 	}
-	e := &entry{key: key, beat: r.beat}
+	if len(r.entries) >= r.capacity || r.closed != execution.NoReason {
+		return nil, false
+	}
+	e = &entry{key: key, beat: r.beat}
 	r.entries = append(r.entries, e)
-	return e
+	r.full = r.full || len(r.entries) >= r.capacity
+	return e, false
 }
 
-// remove forgets an entry.
-func (r *registry) remove(e *entry) {
+// lastFull is when every slot was taken last: now while they are. It is false if they never were.
+func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fullAt(now)
+}
+
+func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
+	if len(r.entries) >= r.capacity {
+		return now, true
+	}
+	return r.fullUntil, r.full
+}
+
+// remove forgets an entry; now is the moment at which it does.
+func (r *registry) remove(e *entry, now time.Duration) {
+	r.mu.Lock()
+	if len(r.entries) >= r.capacity {
+		r.fullUntil = now
+	}
 	for i := range r.entries {
 		if r.entries[i] == e {
 			r.entries = append(r.entries[:i], r.entries[i+1:]...)

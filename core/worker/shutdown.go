@@ -60,11 +60,7 @@ func (t *tenure) release(deadline time.Duration) {
 		return
 	}
 	t.notifier.Requested(keys...)
-	t.mu.Lock()
-	leftover := t.leftover
-	t.leftover = nil
-	t.mu.Unlock()
-	for _, d := range leftover {
+	for _, d := range t.unclaimed() {
 		d.consumer.Ack(d.Delivery)
 	}
 }

@@ -49,6 +49,10 @@ type tenure struct {
 	asked bool
 	// consumer is nil while the worker would not receive a dispatch.
 	consumer broker.Consumer
+	// waiting are deliveries that found every run slot taken, the oldest first.
+	waiting []waiting
+	// told is the latest moment, on the monotonic clock, at which the database knows the worker to have been full.
+	told time.Duration
 	// leftover was received while draining: its epochs are given back before it is acknowledged.
 	leftover []delivery
 }
@@ -60,7 +64,7 @@ type delivery struct {
 
 func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
 	return &tenure{
-		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host),
+		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host, s.config.Worker.Concurrency),
 		record: newRecord(s.host, s.config.Health.Window),
 		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.log),
 		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(),
@@ -76,6 +80,7 @@ func (t *tenure) serve(ctx context.Context) end {
 		t.host.Go("heartbeat", func() { t.beat(work) }),
 		t.host.Go("fence", func() { t.guard(work) }),
 		t.host.Go("consumer", func() { t.consume(work) }),
+		t.host.Go("waiting deliveries", func() { t.admitAll(work) }),
 		t.host.Go("cancel consumer", func() { t.listenForCancel(work) }),
 		t.host.Go("stop watcher", func() {
 			// A signal that nobody sets: this waits for the context alone.

@@ -96,7 +96,10 @@ type incarnation struct {
 	consumerAlive bool
 	load          int
 	queued        int
-	healthURL     string
+	// claimedAt is when it claimed last, fullAt when it was full last by its own word, the zero time for never.
+	claimedAt time.Time
+	fullAt    time.Time
+	healthURL string
 	// figures are as they were at reported.
 	figures  execution.Figures
 	reported time.Time

@@ -35,6 +35,9 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason,
 		Figures: inc.figures, HealthURL: inc.healthURL,
 	}
+	if inc.full() && inc.load > inc.queued {
+		row.FullFor = s.now.Sub(inc.claimedAt)
+	}
 	if inc.beat > 0 {
 		row.LastBeat = inc.beatAt
 	}
@@ -45,6 +48,15 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 		row.Expired = append(row.Expired, s.now.Sub(at))
 	}
 	return row
+}
+
+// full says that as many rows run at the incarnation as it has slots.
+func (inc *incarnation) full() bool { return inc.load-inc.queued >= inc.capacity }
+
+// behind says that a row waits, or has waited since its dispatch, at an active worker whose slots were all taken.
+func (s *step) behind(r *row) bool {
+	inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
+	return inc != nil && inc.lifecycle == execution.Active && (inc.full() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))
 }
 
 // SetCordon implements store.Client.

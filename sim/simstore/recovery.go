@@ -128,7 +128,8 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		return refusal(r)
 	}
 	counts := 0
-	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && inc != nil && inc.lifecycle == execution.Active {
+	behind := s.behind(r)
+	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && !behind && inc != nil && inc.lifecycle == execution.Active {
 		counts = 1
 	}
 	to, reason := execution.Requested, rc.Reason
@@ -137,7 +138,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
 	case r.Status.Claimed():
 		to, counts = rc.To, 0
-	case rc.Policy == config.Fail && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
 		to = execution.Failed
 	}
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -116,6 +117,10 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 			inc.beat, inc.beatAt = b.Number, s.now
 			inc.consumerAlive = b.ConsumerAlive
 			inc.leaseExpires = s.after(b.Lease)
+			inc.fullAt = time.Time{}
+			if b.WasFull {
+				inc.fullAt = s.after(-b.FullAgo)
+			}
 			s.db.emit(history.Event{
 				Kind: history.HeartbeatRenewed, Process: s.process, Worker: b.ID, Incarnation: b.Incarnation,
 				Count: int64(b.Number), Due: s.db.sinceStart(inc.leaseExpires), Limit: one(b.ConsumerAlive),
@@ -178,7 +183,7 @@ func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 			return nil, err
 		}
 		if s.now.After(inc.leaseExpires) {
-			return nil, store.ErrLost
+			return nil, store.ErrLeaseOver
 		}
 		results = make([]store.ClaimResult, 0, len(cs))
 		for _, claim := range cs {
@@ -211,6 +216,7 @@ func (s *step) run(r *row, beat uint64) {
 		r.RunDeadline = s.after(r.Action.RunTimeout())
 		r.ClaimBeat = beat
 	})
+	s.db.incarnation(r.Incarnation).claimedAt = s.now
 }
 
 // Finish implements store.Worker.

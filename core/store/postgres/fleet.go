@@ -17,7 +17,8 @@ with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) 
 select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i.consumer_alive, i.beat,
        i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
        (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint,
-       coalesce(held.load, 0), coalesce(held.queued, 0), w.cordoned_at is not null, w.cordon_reason, i.health_url,
+       coalesce(held.load, 0), coalesce(held.queued, 0),
+       case when held.load - held.queued >= i.capacity then (extract(epoch from c.now - held.latest) * 1000000)::bigint end, w.cordoned_at is not null, w.cordon_reason, i.health_url,
        coalesce((i.capabilities #>> '{health,total_executions}')::bigint, 0),
        coalesce((i.capabilities #>> '{health,failed_executions}')::bigint, 0),
        coalesce((i.capabilities #>> '{health,consecutive_failures}')::bigint, 0),
@@ -28,7 +29,7 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i
   from clock c, worker w
   join worker_incarnation i on i.incarnation = w.incarnation
  cross join lateral (
-    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued from execution e
+    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution e
      where e.incarnation = w.incarnation and e.status in ('scheduled', 'running', 'canceling')
  ) held
  order by w.id`
@@ -41,15 +42,19 @@ func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		var lifecycle string
 		var lastBeat pgtype.Timestamptz
 		var sinceBeat, overFor, lastFailure, average int64
+		var fullFor *int64
 		var expired []int64
 		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
-			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &w.Cordoned, &w.CordonReason, &w.HealthURL,
+			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &fullFor, &w.Cordoned, &w.CordonReason, &w.HealthURL,
 			&w.Figures.Total, &w.Figures.Failed, &w.Figures.Consecutive, &lastFailure, &average, &expired); err != nil {
 			return err
 		}
 		w.Lifecycle = lifecycleNamed(lifecycle)
 		w.LastBeat = moment(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
+		if fullFor != nil {
+			w.FullFor = microseconds(*fullFor)
+		}
 		w.Figures.LastFailure, w.Figures.Average = microseconds(lastFailure), microseconds(average)
 		for _, ago := range expired {
 			w.Expired = append(w.Expired, microseconds(ago))
@@ -91,11 +96,15 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 
 // renewed are the figures of a heartbeat as its statement takes them.
 func renewed(b *store.Beat) []any {
-	var lastFailure *time.Duration
+	var lastFailure, fullAgo *time.Duration
+	if b.WasFull {
+		fullAgo = &b.FullAgo
+	}
 	if b.Figures.Failed+b.Figures.Consecutive > 0 {
 		lastFailure = &b.Figures.LastFailure
 	}
 	return []any{
 		b.Health.String(), b.Figures.Total, b.Figures.Failed, b.Figures.Consecutive, lastFailure, float64(b.Figures.Average.Microseconds()) / 1000,
+		fullAgo,
 	}
 }

@@ -101,12 +101,28 @@ owner as materialized (
      where i.incarnation = any(array(select e.incarnation from execution e where e.id = any($2::bigint[])))
      order by i.incarnation for share
 ),
+taken as materialized (
+    select o.incarnation, o.capacity <= (
+               select count(*) from execution e
+                where e.incarnation = o.incarnation and e.status in ('scheduled', 'running', 'canceling') and e.status <> 'scheduled'
+           ) as full_now
+      from owner o
+),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id
      where (select count(*) from owner) >= 0
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+waited as materialized (
+    -- Whether an active worker's slots were all taken at some moment since the dispatch.
+    select l.*, o.lifecycle, o.lease_expires_at,
+           coalesce(o.lifecycle = 'active', false) as active,
+           coalesce(o.lifecycle = 'active' and (t.full_now or o.full_at >= l.scheduled_at), false) as behind
+      from locked l
+      left join owner o on o.incarnation = l.incarnation
+      left join taken t on t.incarnation = l.incarnation
+),
 given as materialized (
     select l.*, c.now, l.status in ('running', 'canceling') as claimed,
            l.epoch = l.ask_epoch and coalesce(case l.ask_ground
@@ -117,18 +133,18 @@ given as materialized (
                when 'unpublished_late' then l.status = 'scheduled' and l.published_at is null and l.scheduled_at <= c.now - l.ask_age
                     and l.scheduled_at + (l.dispatch_deadline - l.scheduled_at) / 2 <= c.now
                when 'owner_gone' then case
-                   when l.status = 'scheduled' then o.lifecycle in ('draining', 'stopped', 'lost')
+                   when l.status = 'scheduled' then l.lifecycle in ('draining', 'stopped', 'lost')
                    when l.status in ('running', 'canceling') then
-                        o.lifecycle in ('stopped', 'lost') and o.lease_expires_at <= c.now - l.ask_age
+                        l.lifecycle in ('stopped', 'lost') and l.lease_expires_at <= c.now - l.ask_age
                end
                when 'overrun' then l.status in ('running', 'canceling') and l.run_deadline <= c.now - l.ask_age
                when 'claim_expired' then l.status = 'scheduling' and l.scheduling_expires_at < c.now
            end, false) as lawful,
-           (l.ask_counts and coalesce(o.lifecycle = 'active', false))::int as used,
-           -- A worker that was asked to stop would have given it back itself in a moment.
-           l.ask_fail and not (l.ask_ground = 'owner_gone' and coalesce(o.lifecycle = 'draining', false)) as fails
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.incarnation
+           (l.ask_counts and l.active and not l.behind)::int as used,
+           -- A worker that was asked to stop would have given it back itself in a moment, and one that has been full
+           -- could not take it.
+           l.ask_fail and not (l.ask_ground = 'owner_gone' and coalesce(l.lifecycle = 'draining', false)) and not l.behind as fails
+      from waited l cross join clock c
 ),
 judged as materialized (
     select g.*, not (g.claimed or g.fails or g.used > 0 and g.dispatches + g.used >= g.ask_max) as back,

@@ -157,6 +157,7 @@ update worker_incarnation
    set beat = $4, consumer_alive = $5,
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
        lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $6::interval,
+       full_at = coalesce($1::timestamptz, clock_timestamp()) - $13::interval,
        capabilities = jsonb_build_object('health', jsonb_build_object(
            'status', $7::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
            'total_executions', $8::bigint, 'failed_executions', $9::bigint, 'consecutive_failures', $10::bigint,
@@ -307,7 +308,7 @@ func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
 	case st.refusal() != nil:
 		return st.refusal()
 	case !st.leaseValid:
-		return store.ErrLost
+		return store.ErrLeaseOver
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		err := s.stands(ctx, w)
 		if err == nil && unfit {
 			// It had no lease then, and has renewed it since.
-			err = store.ErrLost
+			err = store.ErrLeaseOver
 		}
 		if err != nil {
 			return nil, err
