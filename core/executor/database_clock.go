@@ -63,9 +63,9 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	d.spans = append(d.spans, span{now, now, after, doubt})
 }
 
-// ran is the least that a claimed row can have run by this executor's clock, and whether this executor
-// has known the database's clock since it was claimed.
-func (d *databaseClock) ran(row *execution.Execution) (least time.Duration, known bool) {
+// since is the least time that can have passed, by this executor's clock, since the database's clock showed a moment; and
+// whether this executor has known that clock since then.
+func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,10 +73,10 @@ func (d *databaseClock) ran(row *execution.Execution) (least time.Duration, know
 	for i := len(d.spans) - 1; i >= 0; i-- {
 		s := &d.spans[i]
 		switch {
-		case row.StartedAt.Before(s.from):
+		case moment.Before(s.from):
 			continue
-		case !row.StartedAt.After(s.to):
-			return now - s.began - row.StartedAt.Sub(s.from), true
+		case !moment.After(s.to):
+			return now - s.began - moment.Sub(s.from), true
 		case i+1 < len(d.spans):
 			// Between two spans: at the latest when the next one began.
 			return now - d.spans[i+1].began, true
@@ -104,6 +104,19 @@ func (s *Service) readDatabaseClock() error {
 // overrun says whether a row that the database calls overrun has run for its time and grace on this executor's
 // clock too. The grace belongs to it: until it is over, the worker may still be ending the action.
 func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
-	ran, known := s.databaseClock.ran(row)
+	ran, known := s.databaseClock.since(row.StartedAt)
 	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
+}
+
+// lay says whether a dispatch has lain unclaimed for so long on this executor's clock too. If not, a step of the
+// database's clock has ended its time: its worker could not claim it any more, and that is nobody's fault. A tenth of the
+// time is left to clocks that drift. Whoever asks has read the database's clock since the dispatch.
+func (s *Service) lay(row *execution.Execution, atLeast time.Duration) bool {
+	lay, known := s.databaseClock.since(row.ScheduledAt)
+	return !known || lay >= atLeast-atLeast/10
+}
+
+// ownTime is how long a dispatch may wait for its claim.
+func ownTime(row *execution.Execution) time.Duration {
+	return row.DispatchDeadline.Sub(row.ScheduledAt)
 }

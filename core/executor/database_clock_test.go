@@ -3,8 +3,6 @@ package executor
 import (
 	"testing"
 	"time"
-
-	"handoff/core/execution"
 )
 
 func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
@@ -20,7 +18,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now)
 	}
 	ran := func(started time.Duration) (time.Duration, bool) {
-		return d.ran(&execution.Execution{StartedAt: zero.Add(started)})
+		return d.since(zero.Add(started))
 	}
 	expect := func(what string, started, want time.Duration, wantKnown bool) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/core/broker"
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
@@ -129,6 +130,14 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 	reason, text, counts := causeOfDeath(death)
 	r := s.unclaimed(&rows[0], execution.DeadLetterHandler, reason, text)
 	r.Ground, r.Counts = store.DeadLettered, counts
+	if death == broker.DeathRejected || death == broker.DeathExpired {
+		if err := s.readDatabaseClock(); err != nil {
+			return "", err
+		}
+		if !s.lay(&rows[0], ownTime(&rows[0])) {
+			r.Policy, r.Counts = config.Reschedule, false
+		}
+	}
 	taken, err := s.reclaim([]store.Reclaim{r})
 	if err == nil && taken == 0 {
 		return "claimed or taken meanwhile", nil
@@ -137,8 +146,9 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 }
 
 // causeOfDeath is what x-death's reason says of the dispatch (flaw D19), and whether it counts as one
-// that its worker left lying. A worker rejects what comes too late to be claimed; a queue that is full,
-// or that delivered too often, is no word of the worker's.
+// that its worker left lying, if the worker could have taken it. A worker rejects what comes too late to be claimed. A
+// queue that is full says nothing of the worker; nor does one that delivered too often: a message comes back when its
+// connection ends before the claim.
 func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text string, counts bool) {
 	switch death {
 	case broker.DeathRejected:
@@ -146,7 +156,7 @@ func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text strin
 	case broker.DeathMaxLength:
 		return execution.WorkerUnavailable, textQueueFull, false
 	case broker.DeathDeliveryLimit:
-		return execution.WorkerUnavailable, textDeliveryLimit, true
+		return execution.WorkerUnavailable, textDeliveryLimit, false
 	default:
 		return execution.QueueTimeout, textTTLExpired, true
 	}

@@ -25,13 +25,17 @@ type scheduler struct {
 	// host.Forever when nothing is.
 	next time.Duration
 
-	// absent is of the passes' task alone.
+	// Used only by the scheduling task: since when nothing fits, and which beats were seen.
 	absent absences
+	leases leaseWatch
 }
 
 func newScheduler(s *Service) *scheduler {
 	c := s.config.Executor
-	return &scheduler{Service: s, hints: newHints(s), next: host.Forever, absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}}
+	return &scheduler{
+		Service: s, hints: newHints(s), next: host.Forever,
+		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
+	}
 }
 
 // wakeIn asks for a pass after d, and for one now: it is how the loop learns of an earlier moment to
@@ -110,6 +114,7 @@ func (s *scheduler) pass() (more bool, err error) {
 	c := s.config.Executor
 	fleet := newFleet(workers, s.config, s.probes, s.host.Uint64N)
 	s.absent.look(s.host.Monotonic(), fleet)
+	s.leases.look(s.host.Monotonic(), workers)
 	demands := fleet.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -169,7 +174,7 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit
 func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
-	if f.fitting(row) > 0 || s.client.ConnectedFor() < s.reunion() {
+	if f.fitting(row) > 0 || s.leases.expected(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunion() {
 		return p
 	}
 	p.Unschedulable = true

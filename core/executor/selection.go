@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -18,6 +19,8 @@ type fleet struct {
 	// runtimes are those that some worker fits. They are few, so they are searched for.
 	runtimes []runtimeHealth
 	ahead    int
+	// turnover is after how long without a free slot nothing more is dispatched ahead of a worker.
+	turnover time.Duration
 	draw     func(uint64) uint64
 }
 
@@ -50,7 +53,7 @@ func (f *fleet) fit(runtime string, health execution.Health) {
 func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *fleet {
 	f := &fleet{
 		workers: workers, standings: make([]standing, len(workers)),
-		ahead: c.Executor.DispatchAhead, draw: draw,
+		ahead: c.Executor.DispatchAhead, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
 	}
 	for i := range workers {
 		w := &workers[i]
@@ -72,10 +75,15 @@ func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bo
 }
 
 // limit is how many rows a worker may hold: its capacity and what is dispatched ahead of it, or one for
-// a trial.
+// a trial. Dispatching ahead saves the way of a message where slots come free all the time. Where none has come free for
+// a quarter of the dispatch timeout, what is dispatched ahead would mostly come back unclaimed.
 func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
+	w := &f.workers[i]
 	if !f.quarantined(i, runtime, pinned) {
-		return f.workers[i].Capacity + f.ahead
+		if w.FullFor >= f.turnover {
+			return w.Capacity
+		}
+		return w.Capacity + f.ahead
 	}
 	if f.standings[i].trial {
 		return 1

@@ -36,8 +36,9 @@ func (s *Service) monitorTimeouts() error {
 	err := s.sweep(store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
-		if row.PublishedAt.IsZero() {
-			// Nobody can pick up what may never have been sent: that is no reason to fail.
+		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
+			// Nobody can pick up what may never have been sent, nor what the database's clock has passed over: that is
+			// no reason to fail.
 			r.Policy, r.Counts = config.Reschedule, false
 		}
 		return r

@@ -43,6 +43,61 @@ func recoveryCases() []Case {
 			b.expect("dispatches at the worker that stays", b.row(counted.ID).Dispatches, 1)
 			b.expect("dispatches at the worker that leaves", b.row(uncounted.ID).Dispatches, 0)
 		}},
+		{"what waits at a worker whose slots are all taken counts for nobody and is not failed", func(b *bench) {
+			w := b.active("w")
+			keys := []execution.Key{b.scheduled(w), b.scheduled(w)}
+			var runs []execution.Key
+			for range Capacity {
+				runs = append(runs, b.running(w))
+			}
+			b.expectBehind(w, keys[0])
+			// With a slot free again, only a heartbeat knows that it waited.
+			b.finish(w, store.Finish{Key: runs[0], To: execution.Completed})
+			r := unclaimed(keys[1], store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches at a worker with a free slot", b.reclaim(r).Row.Dispatches, 1)
+			b.expect("expiries held against it", len(b.worker(w).Expired), 1)
+		}},
+		{"what has waited at a worker that says it was full since the dispatch counts for nobody", func(b *bench) {
+			w := b.active("w")
+			before := b.scheduled(w)
+			b.Advance(5 * time.Second)
+			after := b.scheduled(w)
+			b.Advance(3 * time.Second)
+			// Full until five seconds ago: at the first dispatch, and not since the second one.
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: 5 * time.Second})
+			b.must(err)
+			b.expectBehind(w, before)
+			r := unclaimed(after, store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches of what came later", b.reclaim(r).Row.Dispatches, 1)
+		}},
+		{"a worker that was full at the very moment of a dispatch was full since", func(b *bench) {
+			w := b.active("w")
+			b.Advance(time.Second)
+			at, early := b.scheduled(w), b.scheduled(w)
+			b.Advance(2 * time.Second)
+			beat := func(number uint64, ago time.Duration) {
+				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: ago})
+				b.must(err)
+			}
+			beat(2, 2*time.Second)
+			b.expectBehind(w, at)
+			beat(3, 2*time.Second+tick)
+			r := unclaimed(early, store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches a tick later", b.reclaim(r).Row.Dispatches, 1)
+		}},
+		{"a worker that was full and is gone protects nothing", func(b *bench) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true})
+			b.must(err)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			r := unclaimed(key, store.OwnerGone, 0)
+			r.Policy = config.Fail
+			b.expect("the status", b.reclaim(r).Row.Status, execution.Failed)
+		}},
 		{"the last dispatch that counts fails the execution", func(b *bench) {
 			w := b.active("w")
 			key := b.scheduled(w)
@@ -277,4 +332,16 @@ func terminalCases() []Case {
 			b.expect("handled", b.row(key.ID).OrchestratedAt.IsZero(), false)
 		}},
 	}
+}
+
+// expectBehind takes a row back on a ground that would count and fail, and expects that it does neither, because the row
+// waited behind others.
+func (b *bench) expectBehind(w store.WorkerKey, key execution.Key) {
+	b.t.Helper()
+	blamed := len(b.worker(w).Expired)
+	r := unclaimed(key, store.DeadLettered, 0)
+	r.Counts, r.MaxDispatches, r.Policy = true, 1, config.Fail
+	out := b.reclaim(r)
+	b.expect("applied, status, dispatches of what waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
+	b.expect("expiries held against its worker", len(b.worker(w).Expired), blamed)
 }

@@ -104,7 +104,29 @@ func workerCases() []Case {
 			key := b.scheduled(w)
 			b.Advance(time.Second + tick)
 			_, err := b.Store.Claim(b.ctx, w, []store.Claim{{Key: key}})
-			b.refused("the claim", err, store.ErrLost)
+			b.refused("the claim", err, store.ErrLeaseOver)
+			_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true})
+			b.must(err)
+			b.expect("applied after the next heartbeat", b.claim(w, key).Applied, true)
+		}},
+		{"a claim of nothing is refused like any other while the lease is over", func(b *bench) {
+			w := b.active("w")
+			b.Advance(Lease + tick)
+			_, err := b.Store.Claim(b.ctx, w, nil)
+			b.refused("the claim", err, store.ErrLeaseOver)
+		}},
+		{"a worker whose slots are all taken says since when no slot has come free", func(b *bench) {
+			w := b.active("w")
+			for range Capacity - 1 {
+				b.running(w)
+				b.Advance(time.Second)
+			}
+			b.expect("with a free slot", b.worker(w).FullFor, time.Duration(0))
+			last := b.running(w)
+			b.Advance(7 * time.Second)
+			b.expect("with none", b.worker(w).FullFor, 7*time.Second)
+			b.finish(w, store.Finish{Key: last, To: execution.Completed})
+			b.expect("after an end", b.worker(w).FullFor, time.Duration(0))
 		}},
 		{"a result needs the epoch and the incarnation that claimed", func(b *bench) {
 			w, other := b.active("w"), b.active("other")

@@ -77,7 +77,7 @@ func (p *player) saw(format string, args ...any) { p.now = append(p.now, fmt.Spr
 
 // failed shows what kind of error it was: its text is the store's own.
 func failed(err error) string {
-	for _, known := range []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrSuperseded, store.ErrLost} {
+	for _, known := range []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrSuperseded, store.ErrLost, store.ErrLeaseOver} {
 		if errors.Is(err, known) {
 			return known.Error()
 		}

@@ -73,7 +73,8 @@ func (p *player) heartbeat(c command) {
 	w := p.incarnationOf(c.a, store.WorkerKey{})
 	b := store.Beat{
 		WorkerKey: w, Number: p.beatOf(w) + pick(c.b, uint64(1), 1, 1, 0, 2), ConsumerAlive: c.b < 12,
-		Lease: pick(c.items[0].a, Lease, Lease, 30*time.Second, -time.Second, 1500*time.Nanosecond),
+		Lease:   pick(c.items[0].a, Lease, Lease, 30*time.Second, -time.Second, 1500*time.Nanosecond),
+		WasFull: c.items[0].b%3 == 0, FullAgo: pick(c.items[0].b, 0, 5*time.Second, time.Minute),
 	}
 	for i := range p.rows {
 		if e := &p.rows[i]; e.Incarnation == w.Incarnation && e.Status.Claimed() && (c.items[0].row+i)%4 != 3 {
@@ -85,7 +86,7 @@ func (p *player) heartbeat(c command) {
 		b.Held = append(b.Held, key)
 	}
 	reply, err := p.Store.Heartbeat(p.ctx, b)
-	p.saw("Heartbeat %d of %s, lease %v, consumes %v: %s", b.Number, p.incarnation(w.Incarnation), b.Lease, b.ConsumerAlive, failed(err))
+	p.saw("Heartbeat %d of %s, lease %v, consumes %v, full %v, %v ago: %s", b.Number, p.incarnation(w.Incarnation), b.Lease, b.ConsumerAlive, b.WasFull, b.FullAgo, failed(err))
 	for _, key := range b.Held {
 		p.saw("  holds %s, lost %v, to be ended %v", p.key(key), slices.Contains(reply.Lost, key), slices.Contains(reply.Cancel, key))
 	}

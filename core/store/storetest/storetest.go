@@ -39,6 +39,8 @@ const (
 	Lease           = 90 * time.Second
 	DispatchTimeout = 20 * time.Second
 	RunTimeout      = 10 * time.Second
+	// Capacity is how many run slots every worker of the cases has.
+	Capacity = 4
 )
 
 // tick is the smallest step of a database's clock.
@@ -79,7 +81,7 @@ func (b *bench) register(name string) store.WorkerKey {
 	b.t.Helper()
 	b.process++
 	r, err := b.Store.Register(b.ctx, store.Registration{
-		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease,
+		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
 	})
 	b.must(err)
 	return r.WorkerKey
