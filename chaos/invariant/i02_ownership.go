@@ -105,10 +105,20 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	used := e.Count > l.dispatches
-	if used {
-		t := c.s.workers[l.incarnation]
-		if t == nil || t.superseded || t.lifecycle != execution.Active {
-			return "a dispatch is counted although its worker did not stay"
+	t := c.s.workers[l.incarnation]
+	stays := t != nil && !t.superseded && t.lifecycle == execution.Active
+	switch {
+	case used && !stays:
+		return "a dispatch is counted although its worker did not stay"
+	case stays && (used || e.To == execution.Failed):
+		if since := c.full(t, e.At, l.entered); since >= 0 {
+			return fmt.Sprintf("it waited behind others: all %d run slots of worker %d (incarnation %d) were taken at %v, after the dispatch", t.capacity, t.worker, l.incarnation, since)
+		}
+	}
+	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
+		// Whoever was started since the dispatch can only go by the database's clock.
+		if lay, due := e.At-l.entered, l.due-l.stamped; lay < due-due/5 && c.s.started[e.Process] <= l.entered {
+			return fmt.Sprintf("it may wait for %v and has waited for %v: only a step of the database's clock has ended its time", due, lay)
 		}
 	}
 	if x.Unclaimed != config.Reschedule {
@@ -122,6 +132,19 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 		return fmt.Sprintf("it is dispatched again after %d of %d dispatches that count", e.Count, x.MaxDispatches)
 	}
 	return ""
+}
+
+// full is a moment since a dispatch at which every run slot of its worker was taken and which whoever takes the row back
+// must have known of; negative if there is none. What stands in the rows is known at once, but for the time that a
+// statement may have begun before it.
+func (c *ownershipChecker) full(t *tenure, now, dispatched time.Duration) time.Duration {
+	if t.capacity > 0 && t.fullSince >= 0 && (c.s.tolerance <= clockTolerance || now-t.fullSince > c.s.tolerance) {
+		return max(t.fullSince, dispatched)
+	}
+	if t.toldFull >= dispatched+c.s.tolerance {
+		return t.toldFull
+	}
+	return -1
 }
 
 // unclaimed judges a reclaim of what is scheduled.

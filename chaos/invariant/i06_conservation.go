@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -13,11 +14,11 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever; and what can't be read is stored before it is acknowledged.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever, nor stays with its consumer for longer than the broker waits; and what can't be read is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration)}
 	}
 	return i
 }
@@ -35,6 +36,8 @@ type conservationChecker struct {
 	// and that have not arrived yet.
 	here   map[copyOf]int
 	moving map[uint64]int64
+	// delivered is when a copy went to a consumer that has not settled it yet.
+	delivered map[copyOf]time.Duration
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
 	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
@@ -56,11 +59,15 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if c.moving[e.Message]--; c.moving[e.Message] <= 0 {
 			delete(c.moving, e.Message)
 		}
+	case history.Delivered:
+		c.delivered[at] = e.At
 	case history.Requeued:
+		delete(c.delivered, at)
 		if c.rounds[at]++; c.rounds[at] > mostRounds {
 			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
 		}
 	case history.Acked:
+		c.settled(e, at)
 		c.leave(e, at)
 		if e.Fault == "" {
 			break
@@ -90,9 +97,25 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Fault == "" && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			c.lost(e)
 		}
+	case history.Rejected:
+		c.settled(e, at)
 	case history.Expired:
 		c.expired = at
 	default:
+	}
+}
+
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel (its
+// default since 3.8.17). A consumer that settles later loses everything that it holds.
+const consumerTimeout = 30 * time.Minute
+
+// settled judges how long a consumer has kept a delivery.
+func (c *conservationChecker) settled(e *history.Event, at copyOf) {
+	since, known := c.delivered[at]
+	delete(c.delivered, at)
+	if known && e.At-since > consumerTimeout {
+		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged with %s for %v; RabbitMQ closes the channel of a consumer after %v",
+			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}
 }
 
@@ -102,6 +125,7 @@ const mostRounds = 50
 
 func (c *conservationChecker) leave(e *history.Event, at copyOf) {
 	delete(c.rounds, at)
+	delete(c.delivered, at)
 	n := c.here[at]
 	switch {
 	case n == 0:

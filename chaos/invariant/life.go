@@ -72,6 +72,36 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
+
+	// capacity is how many run slots it has, running how many rows run there. fullSince is since when all are taken,
+	// negative while one is free; fullUntil is when that ended last, negative for never.
+	capacity, running    int64
+	fullSince, fullUntil time.Duration
+	// toldFull is a moment at which it was full and which an executor must know of: a heartbeat that began after it has
+	// arrived. Two heartbeats may have been on their way then, so the third one that arrives tells it for sure; telling
+	// are the moments that the next two tell.
+	toldFull time.Duration
+	telling  [2]time.Duration
+}
+
+// runs follows the rows that run at the incarnation.
+func (t *tenure) runs(at time.Duration, more int64) {
+	was := t.running >= t.capacity
+	t.running += more
+	switch full := t.running >= t.capacity; {
+	case full && !was:
+		t.fullSince = at
+	case was && !full:
+		t.fullSince, t.fullUntil = -1, at
+	}
+}
+
+// tells notes what a heartbeat that has arrived says of the slots.
+func (t *tenure) tells(at time.Duration) {
+	t.toldFull, t.telling[0], t.telling[1] = t.telling[0], t.telling[1], t.fullUntil
+	if t.fullSince >= 0 {
+		t.telling[1] = at
+	}
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -105,6 +135,13 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			}
 			l.stamped = s.database(e.At)
 			s.retire(l)
+		}
+		if t := s.workers[e.Incarnation]; t != nil && e.From.Claimed() != e.To.Claimed() {
+			if e.To.Claimed() {
+				t.runs(e.At, 1)
+			} else {
+				t.runs(e.At, -1)
+			}
 		}
 	case history.SlotTaken, history.SlotFreed:
 		if l != nil {
@@ -262,6 +299,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 		s.workers[e.Incarnation] = &tenure{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
+			capacity: e.Limit, fullSince: -1, fullUntil: -1, toldFull: -1, telling: [2]time.Duration{-1, -1},
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {
@@ -270,6 +308,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 	case history.HeartbeatRenewed:
 		if t := s.workers[e.Incarnation]; t != nil {
 			t.leaseEnds, t.renewed = e.Due, e.At
+			t.tells(e.At)
 		}
 	default:
 	}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"handoff/core/broker"
@@ -20,16 +21,21 @@ type hints struct {
 
 	mu   sync.Mutex
 	held []heldHint
+	// latest is the consumer of each queue that received something last.
+	latest map[string]broker.Consumer
 	// spare is an empty list to hold the next ones in.
 	spare []heldHint
 }
 
 type heldHint struct {
+	queue    string
 	consumer broker.Consumer
 	delivery broker.Delivery
 }
 
-func newHints(s *Service) *hints { return &hints{service: s, wake: s.host.NewSignal()} }
+func newHints(s *Service) *hints {
+	return &hints{service: s, wake: s.host.NewSignal(), latest: make(map[string]broker.Consumer)}
+}
 
 // consume feeds the hints of one queue until ctx ends.
 func (h *hints) consume(ctx context.Context, queue string) {
@@ -38,13 +44,26 @@ func (h *hints) consume(ctx context.Context, queue string) {
 			h.service.keepMalformed(ctx, c, d, queue)
 			return true
 		}
-		h.mu.Lock()
-		h.held = append(h.held, heldHint{c, d})
-		h.mu.Unlock()
-		h.wake.Set()
+		h.keep(queue, c, d)
 		return true
 	}})
 }
+
+// keep holds a hint for the next pass.
+func (h *hints) keep(queue string, c broker.Consumer, d broker.Delivery) {
+	h.mu.Lock()
+	if h.latest[queue] != c {
+		h.latest[queue] = c
+		h.held = slices.DeleteFunc(h.held, h.returned)
+	}
+	h.held = append(h.held, heldHint{queue, c, d})
+	h.mu.Unlock()
+	h.wake.Set()
+}
+
+// returned says that a hint is the broker's again, because it came over an earlier connection, and comes anew. If those
+// stayed, every reconnect while the database is away would add a prefetch to what is held. The lock is held.
+func (h *hints) returned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
 // take removes everything that is held.
 func (h *hints) take() []heldHint {
@@ -59,7 +78,7 @@ func (h *hints) take() []heldHint {
 func (h *hints) settle(held []heldHint, done bool) {
 	if !done {
 		h.mu.Lock()
-		h.held = append(held, h.held...)
+		h.held = append(slices.DeleteFunc(held, h.returned), h.held...)
 		h.mu.Unlock()
 		return
 	}

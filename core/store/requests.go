@@ -351,6 +351,8 @@ type Registration struct {
 	// request that the network held back would supersede the very process that sent it.
 	Process uint64
 	Attempt uint64
+	// After is the latest incarnation of the name that the process has seen, 0 for none.
+	After execution.Incarnation
 
 	Name     string
 	Runtimes []string

@@ -180,10 +180,14 @@ type Executor interface {
 type Worker interface {
 	Reader
 
-	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease.
-	// In the same step an older incarnation that is not gone becomes lost, so that its renewals
-	// stop to count and its work is reclaimed like that of any lost worker (flaw D14). An attempt
-	// that is older than one of the same process that was applied is ErrLost.
+	// Newest is the latest incarnation of a worker name, 0 if it has never registered: what a registration has to
+	// name as the one that it follows.
+	Newest(ctx context.Context, name string) (execution.Incarnation, error)
+	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; one that registers
+	// later has a greater number. In the same step an older incarnation that is not gone becomes lost, so that its
+	// renewals stop to count and its work is reclaimed like that of any lost worker (flaw D14). Guard: the name's latest
+	// incarnation is the one that the registration follows, or an earlier attempt of the same process; else ErrLost. So a
+	// request of a dead process that arrives late does not take the name from its successor.
 	Register(ctx context.Context, r Registration) (Registered, error)
 	// SetLifecycle moves an incarnation forward: active, draining, stopped. Repeating it is
 	// harmless. Guard: this incarnation, not gone.

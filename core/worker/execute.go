@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"handoff/core/broker"
@@ -108,7 +109,7 @@ func cancelled(f store.Finish) store.Finish {
 // What was written counts for the worker's health: a refused result is somebody else's verdict.
 func (t *tenure) finish(f store.Finish, took time.Duration) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
-	uncertain := false
+	uncertain, refused := false, false
 	for {
 		var outcomes []store.Outcome
 		err := t.db(func(ctx context.Context) (err error) {
@@ -127,14 +128,28 @@ func (t *tenure) finish(f store.Finish, took time.Duration) {
 			return
 		}
 		if !store.Retriable(err) {
-			t.log.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Any("error", err))
-			return
+			t.log.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
+			if refused {
+				return
+			}
+			f, refused = storable(f, err), true
+			continue
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
 		if backoff.Wait(t.closing) != nil {
 			return
 		}
 	}
+}
+
+// storable is what is left of a result that the database will never take: the end as it was, with the refusal in place of
+// what the action wrote. A run that ended is not to be lost, and run again, for its output.
+func storable(f store.Finish, refusal error) store.Finish {
+	f.Result = execution.Result{
+		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
+		Message: "the database refused what the action wrote: " + strings.ToValidUTF8(refusal.Error(), "?"),
+	}
+	return f
 }
 
 // keepRefused keeps the result of an execution that was lost, for whoever wants to know what it

@@ -137,8 +137,12 @@ func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.
 		// there over a path that is slower. Half a lease is the most that may be gone when the answer comes.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
 		err := s.within(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
+			newest, err := s.store.Newest(ctx, s.name)
+			if err != nil {
+				return err
+			}
 			registered, err = s.store.Register(ctx, store.Registration{
-				Process: s.process, Attempt: s.attempt, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
+				Process: s.process, Attempt: s.attempt, After: newest, Name: s.name, Runtimes: s.runtimes, Capacity: s.config.Worker.Concurrency, Lease: s.config.Worker.Lease(),
 				HealthURL: s.health,
 			})
 			return err

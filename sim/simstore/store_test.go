@@ -173,7 +173,7 @@ func TestGuards(t *testing.T) {
 		within(t, func(b *bench) {
 			old := b.worker("w")
 			key := b.scheduled(old)
-			r, err := b.c.Register(b.ctx, store.Registration{Process: 8, Attempt: 1, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease})
+			r, err := b.c.Register(b.ctx, store.Registration{Process: 8, Attempt: 1, After: old.Incarnation, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease})
 			b.must(err)
 			if r.ID != old.ID || r.Incarnation <= old.Incarnation {
 				t.Errorf("registered %v after %v", r, old)

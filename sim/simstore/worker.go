@@ -43,6 +43,16 @@ func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (
 	})
 }
 
+// Newest implements store.Worker.
+func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
+	return look(ctx, c, func(s *step) execution.Incarnation {
+		if id := s.db.byName[name]; id != 0 {
+			return s.db.workers[id-1].current
+		}
+		return 0
+	})
+}
+
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
 	return answer(ctx, c, func(s *step) (store.Registered, error) {
@@ -81,10 +91,17 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// late says that a later attempt of the same process was there before.
+// late says that a later attempt of the same process was there before, or another process that this one has not seen.
 func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
-	newest := db.incarnation(db.workers[id-1].current)
-	return newest != nil && newest.process == g.Process && newest.attempt >= g.Attempt
+	current := db.workers[id-1].current
+	newest := db.incarnation(current)
+	switch {
+	case newest == nil:
+		return false
+	case newest.process == g.Process:
+		return newest.attempt >= g.Attempt
+	}
+	return current != g.After
 }
 
 // SetLifecycle implements store.Worker.

@@ -14,11 +14,19 @@ import (
 const nextIncarnation = `select nextval(pg_get_serial_sequence('worker_incarnation', 'incarnation'))`
 
 // The update changes nothing: it locks the name's row, which makes registrations of one name follow
-// one another.
+// one another. A new name has incarnation 0 until its first registration is written, in the same transaction.
 const lockWorker = `
-insert into worker (name, incarnation) values ($1, $2)
+insert into worker (name, incarnation) values ($1, 0)
 on conflict (name) do update set name = excluded.name
 returning id, incarnation`
+
+const selectNewestIncarnation = `select w.incarnation from worker w where w.name = $1`
+
+// Newest implements store.Worker.
+func (s *Store) Newest(ctx context.Context, name string) (newest execution.Incarnation, err error) {
+	err = s.query(ctx, "reading a worker's latest incarnation", func(rows pgx.Rows) error { return rows.Scan(&newest) }, selectNewestIncarnation, name)
+	return newest, err
+}
 
 const insertIncarnation = `
 with superseded as (
@@ -36,22 +44,24 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	var registered store.Registered
 	err := s.transaction(ctx, "registering", func(tx pgx.Tx) error {
 		var id, incarnation, current int64
-		if err := tx.QueryRow(ctx, nextIncarnation).Scan(&incarnation); err != nil {
+		if err := tx.QueryRow(ctx, lockWorker, g.Name).Scan(&id, &current); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, lockWorker, g.Name, incarnation).Scan(&id, &current); err != nil {
-			return err
-		}
-		if current != incarnation {
+		if current != 0 {
 			var process, attempt int64
 			err := tx.QueryRow(ctx, `select process, attempt from worker_incarnation where incarnation = $1 for no key update`, current).
 				Scan(&process, &attempt)
 			if err != nil {
 				return err
 			}
-			if uint64(process) == g.Process && uint64(attempt) >= g.Attempt {
+			own := uint64(process) == g.Process
+			if own && uint64(attempt) >= g.Attempt || !own && execution.Incarnation(current) != g.After {
 				return store.ErrLost
 			}
+		}
+		// Drawn under the lock, so that a greater number is a later registration.
+		if err := tx.QueryRow(ctx, nextIncarnation).Scan(&incarnation); err != nil {
+			return err
 		}
 		runtimes := g.Runtimes
 		if runtimes == nil {

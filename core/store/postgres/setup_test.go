@@ -89,8 +89,10 @@ func (b *bench) scan(sql string, args []any, into ...any) {
 func (b *bench) register(name string, process uint64) store.WorkerKey {
 	b.Helper()
 	b.attempt++
+	newest, err := b.Newest(b.ctx, name)
+	b.must(err)
 	r, err := b.Register(b.ctx, store.Registration{
-		Process: process, Attempt: b.attempt, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease,
+		Process: process, Attempt: b.attempt, After: newest, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease,
 	})
 	b.must(err)
 	return r.WorkerKey

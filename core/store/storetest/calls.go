@@ -114,7 +114,7 @@ func (c *cell) workerCalls(r *rand.Rand) []call {
 		return all
 	}
 	return append(all, step("Register", func(s store.Store) string {
-		_, err := s.Register(c.ctx, store.Registration{Process: process, Attempt: 1, Name: c.name, Capacity: 1, Lease: lease})
+		_, err := s.Register(c.ctx, store.Registration{Process: process, Attempt: 1, After: c.worker.Incarnation, Name: c.name, Capacity: 1, Lease: lease})
 		return c.answer(err)
 	}))
 }

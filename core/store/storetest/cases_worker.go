@@ -48,6 +48,23 @@ func workerCases() []Case {
 			_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: now.WorkerKey, Number: 1, Lease: Lease})
 			b.must(err)
 		}},
+		{"a registration that follows another incarnation than the latest does not take the name", func(b *bench) {
+			newest, err := b.Store.Newest(b.ctx, "w")
+			b.must(err)
+			b.expect("the latest incarnation of a name that nobody has registered", newest, execution.Incarnation(0))
+			held := store.Registration{Process: 77, Attempt: 1, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: Lease}
+			successor := b.active("w")
+			newest, err = b.Store.Newest(b.ctx, "w")
+			b.must(err)
+			b.expect("the latest incarnation", newest, successor.Incarnation)
+			_, err = b.Store.Register(b.ctx, held)
+			b.refused("the registration that was sent before", err, store.ErrLost)
+			_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: successor, Number: 2, Lease: Lease, ConsumerAlive: true})
+			b.must(err)
+			held.After = successor.Incarnation
+			_, err = b.Store.Register(b.ctx, held)
+			b.must(err)
+		}},
 		{"lifecycles only move forward, and repeating one is harmless", func(b *bench) {
 			w := b.active("w")
 			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))

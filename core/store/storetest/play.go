@@ -62,7 +62,7 @@ func (p *player) prepare() {
 		p.begin = rows[0].Created
 	}
 	for _, name := range []string{"w0", "w1"} {
-		p.ready(p.register(store.Registration{Process: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease}))
+		p.ready(p.register(registration{Registration: store.Registration{Process: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease}}))
 	}
 }
 
@@ -81,12 +81,23 @@ func (p *player) create(items []store.NewExecution) {
 	}
 }
 
-func (p *player) register(g store.Registration) store.WorkerKey {
+// registration is one to be made, after the latest incarnation of its name unless it is stale.
+type registration struct {
+	store.Registration
+	stale bool
+}
+
+func (p *player) register(g registration) store.WorkerKey {
 	if g.Attempt == 0 {
 		p.attempt++
 		g.Attempt = p.attempt
 	}
-	r, err := p.Store.Register(p.ctx, g)
+	newest, err := p.Store.Newest(p.ctx, g.Name)
+	p.saw("Newest %s: %s, %s", g.Name, failed(err), p.incarnation(newest))
+	if !g.stale {
+		g.After = newest
+	}
+	r, err := p.Store.Register(p.ctx, g.Registration)
 	if err == nil {
 		p.known = append(p.known, r.WorkerKey)
 		p.names[r.ID] = g.Name

@@ -19,7 +19,7 @@ func (p *player) asWorker(c command) {
 		if it.twist >= 12 {
 			g.Attempt = p.attempt
 		}
-		if w := p.register(g); it.twist < 10 {
+		if w := p.register(registration{g, it.twist == 9}); it.twist < 10 {
 			p.ready(w)
 		}
 	case opLifecycle:

@@ -80,8 +80,10 @@ func (b *bench) refused(what string, err, want error) {
 func (b *bench) register(name string) store.WorkerKey {
 	b.t.Helper()
 	b.process++
+	newest, err := b.Store.Newest(b.ctx, name)
+	b.must(err)
 	r, err := b.Store.Register(b.ctx, store.Registration{
-		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
+		Process: b.process, Attempt: 1, After: newest, Name: name, Runtimes: []string{"shell", "python"}, Capacity: Capacity, Lease: Lease,
 	})
 	b.must(err)
 	return r.WorkerKey

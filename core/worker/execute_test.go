@@ -1,0 +1,63 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/benbjohnson/clock"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// picky is a database that never takes a result with an output in it.
+type picky struct {
+	store.Worker
+	refuses func(store.Finish) bool
+	asked   []store.Finish
+}
+
+// Finish implements store.Worker.
+func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	p.asked = append(p.asked, fs...)
+	if p.refuses(fs[0]) {
+		return nil, errors.New("value too long (54000)")
+	}
+	return []store.Outcome{{Applied: true, Row: execution.Execution{ID: fs[0].Key.ID, Incarnation: w.Incarnation, Status: fs[0].To}}}, nil
+}
+
+func finishing(p *picky) *tenure {
+	h := daemon.New(daemon.Options{Clock: clock.New()})
+	c := config.Default(config.Hardened)
+	log := slog.New(slog.DiscardHandler)
+	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
+	return newTenure(&Service{
+		host: h, store: p, config: c, log: log, recorder: telemetry.Discard{}, closing: context.Background(),
+		notifier: broker.NewNotifier(h, client, "w", log), topology: func(execution.WorkerID) broker.Topology { return broker.Topology{} },
+	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
+}
+
+// A run that has completed stays completed when the database refuses its output for good: it is neither lost nor run again.
+func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
+	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
+	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}}, 0)
+	last := p.asked[len(p.asked)-1]
+	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
+		t.Errorf("the database was asked %d times, at last for %+v", len(p.asked), last)
+	}
+}
+
+// What is refused even without its output is given up: the database would be asked for ever.
+func TestAResultThatIsRefusedAsAWholeIsGivenUp(t *testing.T) {
+	p := &picky{refuses: func(store.Finish) bool { return true }}
+	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)
+	if len(p.asked) != 2 {
+		t.Errorf("the database was asked %d times, want 2", len(p.asked))
+	}
+}
