@@ -176,7 +176,7 @@ func secondFreshness() *Flaw {
 				return c
 			}
 			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
-			return seeing(false, each(func(w *store.WorkerRow) { w.LeaseOverFor += earlier }))(p, c)
+			return seeing(false, each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
 		},
 	}
 }
