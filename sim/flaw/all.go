@@ -13,6 +13,6 @@ func All() []*Flaw {
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
 		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
-		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
+		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 	}
 }
