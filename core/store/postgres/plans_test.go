@@ -90,6 +90,10 @@ func hotStatements() []hot {
 		{"Chain", selectChain, []any{int64(3)}, batch},
 		{"Transitions", selectTransitions, []any{int64(3)}, batch},
 		{"Release", releaseAll, []any{now, int64(4)}, 2500},
+		// What waits is counted, and what has ended and is handled is not read.
+		{"Survey", survey, []any{now}, 25_000},
+		{"FreeSlots", freeStaleSlots, []any{now, batch}, batch},
+		{"ForgetKeys", forgetKeys, []any{now, time.Duration(0), batch}, 600},
 	}
 	for ground, sql := range finders {
 		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100}, 600})
