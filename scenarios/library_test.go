@@ -31,7 +31,9 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
 		// Load, a broken action and a missing runtime are faults too: these have no others.
-		if len(s.Faults) == 0 && !slices.Contains([]string{"overload", "broken-action", "wrong-runtime"}, s.Name) || len(s.Profiles) != 2 {
+		if len(s.Faults) == 0 && !slices.Contains([]string{
+			"overload", "broken-action", "wrong-runtime", "pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit",
+		}, s.Name) || len(s.Profiles) != 2 {
 			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)
 		}
 		for _, p := range s.Profiles {

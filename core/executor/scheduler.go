@@ -115,11 +115,11 @@ func (s *scheduler) pass() (more bool, err error) {
 	fleet := newFleet(workers, s.config, s.probes, s.host.Uint64N)
 	s.absent.look(s.host.Monotonic(), fleet)
 	s.leases.look(s.host.Monotonic(), workers)
-	demands := fleet.demands(c.BatchSize)
+	demands, pools := fleet.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
 		rows, err = s.store.ClaimForScheduling(ctx, store.SchedulingClaim{
-			Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Others: c.BatchSize,
+			Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Pools: pools, Others: c.BatchSize,
 		})
 		return err
 	}); err != nil || len(rows) == 0 {
@@ -127,38 +127,19 @@ func (s *scheduler) pass() (more bool, err error) {
 	}
 	var dispatches []assignment
 	var parks []store.Park
-	passedOver := false
-	for i := range rows {
+	for i, to := range fleet.place(rows) {
 		row := &rows[i]
-		if at, limit := fleet.choose(row); at >= 0 {
-			dispatches = append(dispatches, assignment{s.dispatch(row, &workers[at], limit), fleet.standings[at].health})
+		if to.worker < 0 {
+			parks = append(parks, s.park(row, fleet))
 			continue
 		}
-		parks = append(parks, s.park(row, fleet))
-		// A pinned row that waits for its worker has taken the place of one that could go.
-		passedOver = passedOver || row.Pinned != 0
+		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), fleet.standings[to.worker].health})
 	}
 	placed, err := s.handOff(dispatches)
-	more = len(rows) >= c.BatchSize || (placed > 0 || passedOver) && anyFilled(demands, rows)
+	// Each pass that is followed by another one has placed something, or has put off so many that no worker fits.
+	full, others := filled(demands, pools, rows)
+	more = placed > 0 && full || others >= c.BatchSize
 	return more, errors.Join(err, s.giveBack(parks))
-}
-
-// anyFilled says whether some runtime gave as many rows as were asked of it, so that more of it may be
-// due. A claim that got fewer saw all there was; what has become due since has a hint of its own, or
-// the next poll.
-func anyFilled(demands []store.Demand, rows []execution.Execution) bool {
-	for _, d := range demands {
-		got := 0
-		for i := range rows {
-			if rows[i].Action.Runtime == d.Runtime {
-				got++
-			}
-		}
-		if got > 0 && got >= d.Limit {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {

@@ -104,12 +104,16 @@ func (f *fleet) rank(i int, runtime string) execution.Health {
 	return f.standings[i].health
 }
 
-// demands asks for as many rows of each runtime as its fitting workers have room for. A runtime
-// whose workers are full is named with no demand, so that nothing of it is claimed.
-func (f *fleet) demands(most int) []store.Demand {
-	var demands []store.Demand
+// demands asks for as many rows of each lane as its fitting workers have room for: of each runtime those that are pinned to
+// nobody, and for each worker those that are pinned to it. A lane whose workers are full is named with no demand, so that
+// nothing of it is claimed. Workers that share a runtime, directly or over others, are one pool: for all of them together no
+// more is claimed than the room that they have, or rows would be claimed only to be parked.
+func (f *fleet) demands(most int) (demands []store.Demand, pools []int) {
+	var pinned []store.Demand
+	var part joined
 	for i := range f.workers {
 		w := &f.workers[i]
+		pool, room := -1, 0
 		for _, r := range w.Runtimes {
 			if !w.Fits(r) {
 				continue
@@ -117,13 +121,116 @@ func (f *fleet) demands(most int) []store.Demand {
 			at := slices.IndexFunc(demands, func(d store.Demand) bool { return d.Runtime == r })
 			if at < 0 {
 				at = len(demands)
-				demands = append(demands, store.Demand{Runtime: r})
+				demands = append(demands, store.Demand{Runtime: r, Pool: -1})
 			}
-			demands[at].Limit = min(most, demands[at].Limit+f.room(i, r, 0))
+			d := &demands[at]
+			if d.Pool < 0 && pool < 0 {
+				d.Pool = len(pools)
+				pools, part = append(pools, 0), append(part, d.Pool)
+			}
+			pool = part.join(d.Pool, pool)
+			d.Pool = pool
+			free, own := f.room(i, r, 0), f.room(i, r, w.ID)
+			d.Limit = min(most, d.Limit+free)
+			room = max(room, free, own)
+			pinned = append(pinned, store.Demand{Runtime: r, Pinned: w.ID, Limit: min(most, own), Pool: pool})
+		}
+		if pool >= 0 {
+			pools[pool] += room
 		}
 	}
-	return demands
+	demands = append(demands, pinned...)
+	for i := range pools {
+		if whole := part.of(i); whole != i {
+			pools[whole] += pools[i]
+			pools[i] = 0
+		}
+	}
+	for i := range pools {
+		pools[i] = min(most, pools[i])
+	}
+	for i := range demands {
+		demands[i].Pool = part.of(demands[i].Pool)
+	}
+	return demands, pools
 }
+
+// joined says of each pool which one it has become a part of, itself for none.
+type joined []int
+
+// of is the pool that a pool is a part of in the end.
+func (j joined) of(pool int) int {
+	for j[pool] != pool {
+		pool = j[pool]
+	}
+	return pool
+}
+
+// join makes two pools one, where -1 stands for none, and returns it.
+func (j joined) join(a, b int) int {
+	switch {
+	case a < 0:
+		return j.of(b)
+	case b < 0:
+		return j.of(a)
+	}
+	a, b = j.of(a), j.of(b)
+	j[max(a, b)] = min(a, b)
+	return min(a, b)
+}
+
+// filled says whether a lane, a worker or a pool gave as many rows as were asked of it, so that more may be due there.
+// A claim that got fewer everywhere saw all there was; what has become due since has a hint of its own, or the next poll.
+// others is how many rows are of lanes that are not demanded.
+func filled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
+	type lane struct {
+		runtime string
+		pinned  execution.WorkerID
+	}
+	at := make(map[lane]int, len(demands))
+	for i, d := range demands {
+		at[lane{d.Runtime, d.Pinned}] = i
+	}
+	lanes, left := make([]int, len(demands)), slices.Clone(pools)
+	workers := make(map[execution.WorkerID]int)
+	for i := range rows {
+		n, named := at[lane{rows[i].Action.Runtime, rows[i].Pinned}]
+		if !named {
+			others++
+			continue
+		}
+		d := &demands[n]
+		lanes[n]++
+		left[d.Pool]--
+		got := lanes[n]
+		if d.Pinned != 0 {
+			workers[d.Pinned]++
+			got = workers[d.Pinned]
+		}
+		full = full || got >= d.Limit || left[d.Pool] <= 0
+	}
+	return full, others
+}
+
+// place chooses a worker for each row, for those first that the fewest workers fit, so that no row takes the only place of
+// another one. Among equals the order of the rows decides.
+func (f *fleet) place(rows []execution.Execution) []placing {
+	order := make([]int, len(rows))
+	fitting := make([]int, len(rows))
+	for i := range rows {
+		order[i], fitting[i] = i, f.fitting(&rows[i])
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
+	placed := make([]placing, len(rows))
+	for _, i := range order {
+		placed[i].worker, placed[i].limit = f.choose(&rows[i])
+	}
+	return placed
+}
+
+// placing is the worker that was chosen for a row, by its place in the fleet, and how many rows it may hold; -1 for the
+// worker says that nobody has room.
+type placing struct{ worker, limit int }
 
 // fits says that a worker may be given a row, full or not.
 func (f *fleet) fits(i int, row *execution.Execution) bool {

@@ -36,8 +36,9 @@ func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
 			before[i] = workers[i].Load
 		}
 		demanded := 0
-		for _, d := range f.demands(100) {
-			if d.Runtime == row.Action.Runtime {
+		demands, _ := f.demands(100)
+		for _, d := range demands {
+			if d.Runtime == row.Action.Runtime && d.Pinned == 0 {
 				demanded = d.Limit
 			}
 		}

@@ -164,22 +164,33 @@ func (w *WorkerRow) Runs(runtime string) bool {
 	return false
 }
 
-// SchedulingClaim asks for due rows to schedule.
+// SchedulingClaim asks for due rows to schedule. Waiting rows stand in lanes, by runtime and by the worker that they are
+// pinned to. Rows of lanes that Demands names come first, oldest due first, whichever lane they are in.
 type SchedulingClaim struct {
 	Executor string
 	Expiry   time.Duration
-	// Demands says how many rows of which runtime are wanted, in the order in which they are
-	// served.
+	// Demands says how many rows of which lane can be placed. A lane that is named with a limit of 0 has workers
+	// that are only full: nothing of it is claimed, and looking costs nothing, however many rows wait there.
 	Demands []Demand
-	// Others is how many rows are wanted of runtimes that Demands does not name: those that no
-	// worker offers, so that somebody can say so.
+	// Pools is how many rows all demands of a pool can get together, by the pool's number.
+	Pools []int
+	// Others is how many rows are wanted of lanes that Demands does not name: those for which no worker
+	// fits, so that somebody can say so. They come after the others in the order of their runtimes and then of the
+	// workers that they are pinned to, and get only slots that those left.
 	Others int
 }
 
-// Demand is how many rows of a runtime can be placed.
+// Demand is how many rows of a lane can be placed. A lane that is named twice gets the sum of both limits.
 type Demand struct {
 	Runtime string
-	Limit   int
+	// Pinned is the worker that the rows are pinned to; 0 stands for rows that are pinned to nobody.
+	Pinned execution.WorkerID
+	// Limit is how many rows are wanted. What is pinned to one worker shares its room: of all runtimes together no
+	// more is claimed than the largest of its limits.
+	Limit int
+	// Pool numbers the workers that the rows can go to, beginning with 0: demands that have workers in common are in one
+	// pool. A pool that SchedulingClaim.Pools does not mention has no bound of its own.
+	Pool int
 }
 
 // Dispatch hands one claimed row to a worker. Key is the epoch of the scheduling claim.

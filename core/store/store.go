@@ -126,10 +126,11 @@ type Executor interface {
 	Workers(ctx context.Context) ([]WorkerRow, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
-	// expires: per runtime at most the demand's limit, oldest due first. Rows that another
+	// expires: per lane at most the demand's limit, oldest due first. Rows that another
 	// executor is claiming at the same time are skipped, and so are those whose action has a limit of
 	// concurrency and no free slot: a row with such an action takes one in the same step, keeps it until
-	// its end is handled, and gives it back when it becomes requested again.
+	// its end is handled, and gives it back when it becomes requested again. What the step reads and locks is
+	// bounded by what is wanted and by the number of lanes, not by what waits or by what slots there are.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,

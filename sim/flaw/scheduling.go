@@ -3,6 +3,7 @@ package flaw
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"handoff/core/broker"
@@ -101,6 +102,33 @@ func pinIgnored() *Flaw {
 				}
 				return rows, nil
 			}}
+		},
+	}
+}
+
+// eager is a store that claims what is pinned to a worker whether the worker has room for it or not.
+type eager struct{ store.Store }
+
+// ClaimForScheduling implements store.Store.
+func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	c.Demands, c.Pools = slices.Clone(c.Demands), nil
+	for i := range c.Demands {
+		if d := &c.Demands[i]; d.Pinned != 0 {
+			d.Limit = c.Others
+		}
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func parksThePinned() *Flaw {
+	return &Flaw{
+		Name: "parks-the-pinned", Source: "D45", Killer: 18, Scenario: "pinned-backlog",
+		About: "executions that are pinned to a full worker are taken up and put back again and again until it has room, so that waiting costs as much as work",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &eager{c}
 		},
 	}
 }

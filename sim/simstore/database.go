@@ -47,8 +47,9 @@ type Database struct {
 	incarnations []incarnation // by incarnation - 1
 
 	lists    [listCount]list
-	requests map[string]*queue
-	runtimes []string // of requests, sorted
+	requests map[lane]*queue
+	lanes    []*queue // of requests, by runtime and worker
+	claiming claiming
 	// requested counts the rows in that status.
 	requested int
 	slots     map[string]*slots
@@ -116,7 +117,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[string]*queue), law: execution.NewLaw(),
+		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), law: execution.NewLaw(),
 		slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 	}
 }

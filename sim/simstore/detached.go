@@ -20,20 +20,19 @@ func (db *Database) Clone() *Database {
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
 	c.letters = slices.Clone(db.letters)
-	c.runtimes = slices.Clone(db.runtimes)
-	c.requests = make(map[string]*queue, len(db.requests))
-	for _, runtime := range db.runtimes {
-		q := db.requests[runtime]
-		copied := &queue{unlimited: slices.Clone(q.unlimited)}
+	c.claiming = claiming{}
+	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
+	for _, q := range db.lanes {
+		copied := &queue{lane: q.lane, unlimited: slices.Clone(q.unlimited)}
 		for _, l := range q.limited {
 			copied.limited = append(copied.limited, &limited{l.action, slices.Clone(l.requests)})
 		}
-		c.requests[runtime] = copied
+		c.requests[q.lane], c.lanes = copied, append(c.lanes, copied)
 	}
 	c.keyed, c.limits = slices.Clone(db.keyed), slices.Clone(db.limits)
 	c.slots = make(map[string]*slots, len(db.slots))
 	for _, ref := range db.limits {
-		c.slots[ref] = &slots{db.slots[ref].limit, slices.Clone(db.slots[ref].holders)}
+		c.slots[ref] = &slots{limit: db.slots[ref].limit, holders: slices.Clone(db.slots[ref].holders)}
 	}
 	c.children = maps.Clone(db.children)
 	for parent, waiting := range c.children { //detlint:ok each list is copied by itself

@@ -11,57 +11,82 @@ import (
 
 // ClaimForScheduling implements store.Executor.
 func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
-	return ask(ctx, c, func(s *step) (claimed []execution.Execution) {
+	return ask(ctx, c, func(s *step) []execution.Execution {
 		if s.garbled(claim.Executor) {
 			return nil
 		}
-		runtimes, limits := merged(claim.Demands)
-		for _, runtime := range runtimes {
-			claimed = s.claimReady(claimed, runtime, limits[runtime], claim)
-		}
-		left := claim.Others
-		for _, runtime := range s.db.runtimes {
-			if _, named := limits[runtime]; !named {
-				before := len(claimed)
-				claimed = s.claimReady(claimed, runtime, left, claim)
-				left -= len(claimed) - before
-			}
-		}
-		return claimed
+		return s.claimOthers(s.claimNamed(&claim), &claim)
 	})
 }
 
-// merged puts demands of one runtime together, where the first of them stands.
-func merged(demands []store.Demand) (runtimes []string, limits map[string]int) {
-	limits = make(map[string]int, len(demands))
-	for _, d := range demands {
-		if _, named := limits[d.Runtime]; !named {
-			runtimes = append(runtimes, d.Runtime)
+// claimNamed claims rows of the lanes that are named, oldest due first. What waits in a lane of which nothing is wanted is
+// not looked at.
+func (s *step) claimNamed(claim *store.SchedulingClaim) (claimed []execution.Execution) {
+	c := &s.db.claiming
+	c.merge(claim)
+	c.found = c.found[:0]
+	for i := range c.wants {
+		w := &c.wants[i]
+		if q := s.db.requests[w.lane]; q != nil && w.limit > 0 {
+			c.walk(s.db, q, w.limit, s.now, w)
 		}
-		limits[d.Runtime] += max(0, d.Limit)
 	}
-	return runtimes, limits
-}
-
-func (s *step) claimReady(claimed []execution.Execution, runtime string, limit int, claim store.SchedulingClaim) []execution.Execution {
-	q := s.db.requests[runtime]
-	for q != nil && limit > 0 {
-		r := q.next(s.db, s.now)
-		if r == nil {
-			break
+	c.oldest(0)
+	kept := c.found[:0]
+	for _, x := range c.found {
+		if c.fits(&x) {
+			kept = append(kept, x)
+		} else {
+			x.back()
 		}
-		limit--
-		if r.Action.Concurrency > 0 {
-			s.takeSlot(r)
-		}
-		s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
-			r.SchedulingAt = s.now
-			r.SchedulingBy = claim.Executor
-			r.SchedulingExpiresAt = s.after(claim.Expiry)
-		})
-		claimed = append(claimed, r.Execution)
+	}
+	for i := range kept {
+		claimed = s.claimRow(claimed, &kept[i], claim)
 	}
 	return claimed
+}
+
+// claimOthers claims rows of lanes that are not named.
+func (s *step) claimOthers(claimed []execution.Execution, claim *store.SchedulingClaim) []execution.Execution {
+	c := &s.db.claiming
+	c.found = c.found[:0]
+	for _, q := range s.db.lanes {
+		from := len(c.found)
+		left := claim.Others - from
+		if left <= 0 {
+			break
+		}
+		if c.named[q.lane] != 0 {
+			continue
+		}
+		c.walk(s.db, q, left, s.now, nil)
+		c.oldest(from)
+		for len(c.found) > claim.Others {
+			c.found[len(c.found)-1].back()
+			c.found = c.found[:len(c.found)-1]
+		}
+	}
+	for i := range c.found {
+		if x := &c.found[i]; x.hasSlot() {
+			claimed = s.claimRow(claimed, x, claim)
+		} else {
+			x.back()
+		}
+	}
+	return claimed
+}
+
+func (s *step) claimRow(claimed []execution.Execution, x *candidate, claim *store.SchedulingClaim) []execution.Execution {
+	r := s.db.row(x.id)
+	if r.Action.Concurrency > 0 {
+		s.takeSlot(r)
+	}
+	s.move(r, execution.Scheduling, execution.Scheduler, execution.NoReason, func(r *row) {
+		r.SchedulingAt = s.now
+		r.SchedulingBy = claim.Executor
+		r.SchedulingExpiresAt = s.after(claim.Expiry)
+	})
+	return append(claimed, r.Execution)
 }
 
 // holdsClaim is the guard of everything that an executor does with a row that it claimed.

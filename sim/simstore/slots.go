@@ -12,6 +12,8 @@ import (
 type slots struct {
 	limit   int
 	holders []execution.ID
+	// asked counts the rows that have asked for one during a claim for scheduling.
+	asked int
 }
 
 // resize follows a change of the limit. Slots beyond it go when they come free.
@@ -45,8 +47,15 @@ func (s *slots) held() (n int) {
 	return n
 }
 
-// room says that one more may be claimed: there is a free slot, or the action has no limit any more.
-func (s *slots) room() bool { return s.limit == 0 || s.free() > 0 }
+// vacant counts the free slots.
+func (s *slots) vacant() (n int) {
+	for _, holder := range s.holders[:min(s.limit, len(s.holders))] {
+		if holder == 0 {
+			n++
+		}
+	}
+	return n
+}
 
 // takeSlot gives the first free slot of its action to a row, none where the limit was lifted.
 func (s *step) takeSlot(r *row) {

@@ -123,10 +123,14 @@ select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock
     union all
     select 'dead letters', '', count(*), null from dead_letter where handled_at is null
     union all
-    select 'slots', a.ref, count(s.execution), null
-      from action a left join concurrency_slot s on s.action = a.id and s.execution is not null
-     where a.concurrency is not null or s.execution is not null
-     group by a.ref
+    select 'slots', a.ref, x.n, null
+      from (
+        select h.action, sum(h.n)::bigint as n from (
+            select s.action, count(*) as n from concurrency_slot s where s.execution is not null group by s.action
+            union all
+            select a.id, 0 from action a where a.concurrency is not null
+        ) h group by h.action
+      ) x join action a on a.id = x.action
 ) s where s.n > 0 or s.status = 'slots'
  order by s.ref collate "C"`
 

@@ -74,7 +74,7 @@ func TestClaimForScheduling(t *testing.T) {
 		return ids
 	}
 	if got, want := claim(0, store.Demand{Runtime: "python", Limit: 1}, store.Demand{Runtime: "shell", Limit: 5}, store.Demand{Runtime: "none", Limit: 5}),
-		[]execution.ID{id(2), id(0), id(1)}; !slices.Equal(got, want) {
+		[]execution.ID{id(0), id(1), id(2)}; !slices.Equal(got, want) {
 		t.Errorf("claimed %v, want %v", got, want)
 	}
 	if got, want := claim(3, store.Demand{Runtime: "python", Limit: 0}), []execution.ID{id(4), id(5), id(6)}; !slices.Equal(got, want) {

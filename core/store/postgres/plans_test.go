@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"handoff/chaos/live/provision"
+	"handoff/core/store"
 )
 
 // fill makes 200,000 executions: mostly history, and of the rest some in every status.
@@ -72,7 +73,9 @@ func hotStatements() []hot {
 		{"Executions", selectExecutions, []any{ids}, batch},
 		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none}, batch},
 		{"Workers", selectWorkers, []any{now}, 4000},
-		{"ClaimForScheduling", claimForScheduling, []any{now, "e", time.Minute, []string{"runtime1"}, []int64{100}, int64(100)}, 400},
+		{"ClaimForScheduling", claimForScheduling, schedulingArgs(now, store.SchedulingClaim{
+			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
+		}), 400},
 		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
@@ -87,6 +90,10 @@ func hotStatements() []hot {
 		{"Chain", selectChain, []any{int64(3)}, batch},
 		{"Transitions", selectTransitions, []any{int64(3)}, batch},
 		{"Release", releaseAll, []any{now, int64(4)}, 2500},
+		// What waits is counted, and what has ended and is handled is not read.
+		{"Survey", survey, []any{now}, 25_000},
+		{"FreeSlots", freeStaleSlots, []any{now, batch}, batch},
+		{"ForgetKeys", forgetKeys, []any{now, time.Duration(0), batch}, 600},
 	}
 	for ground, sql := range finders {
 		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100}, 600})
@@ -102,6 +109,8 @@ type node struct {
 	Rows     float64 `json:"Actual Rows"`
 	Loops    float64 `json:"Actual Loops"`
 	Removed  float64 `json:"Rows Removed by Filter"`
+	Hit      float64 `json:"Shared Hit Blocks"`
+	Read     float64 `json:"Shared Read Blocks"`
 	Plans    []node
 }
 
@@ -210,7 +219,7 @@ func explain(t *testing.T, conn *pgx.Conn, h hot) *node {
 		}
 	}
 	var answer []byte
-	sql := fmt.Sprintf("explain (analyze, timing off, format json) execute %q (%s)", name, strings.Join(literals, ", "))
+	sql := fmt.Sprintf("explain (analyze, buffers, timing off, format json) execute %q (%s)", name, strings.Join(literals, ", "))
 	if err := tx.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
 		t.Fatalf("%s: %v", h.name, err)
 	}

@@ -20,147 +20,200 @@ func lifecycleNamed(name string) execution.Lifecycle {
 	return execution.NoLifecycle
 }
 
-// Each runtime is a walk along its part of one index. Runtimes that nobody named are found by
-// skipping through that index from one to the next. The limit on those rows has no order above it,
-// so it stops the walk, and hardly a row is locked that is not taken. The locks are the guard: what is locked
-// here is requested until the end of the statement. Saying so again in the update would offer it the
-// index of requested rows, to be read from end to end.
+// limitedBy is the action whose slot a row needs, 0 for none, and pinnedTo the worker that it is pinned to, 0 for none: as
+// in the index of waiting rows, word by word, or it is not used.
+const (
+	limitedBy = `(case when e.concurrency is null then 0 else e.action end)`
+	pinnedTo  = `(coalesce(e.pinned_worker, 0))`
+)
+
+// Rows wait in lanes: those of one runtime that are pinned to one worker, and need a slot of one action. The lanes that
+// there are, are found by skipping through their index from one to the next. Then only the lanes of which something is
+// wanted are walked, each as far as its limit and the free slots of its action go, so that nothing here grows with what
+// waits. The limit of a walk has no order above it, so it stops the walk, and hardly a row is locked that is not taken.
+// The locks are the guard: what is locked here is requested until the end of the statement. Saying so again in the
+// update would offer it the index of requested rows, to be read from end to end.
 //
-// Executions with a limit of concurrency stand in an index by action, and are only looked at as far as
-// their action has free slots, so those that wait for one hinder nobody. A slot is locked before it is
-// given; one that another transaction has locked is passed over (counting is no guard). Executions that were
-// created under a limit which their action has no more need no slot.
+// Of what the walks find stays, oldest first, what there are slots for, then what the worker has room for that it is
+// pinned to, then what its pool has room for. A row that falls out has met a limit, so whoever places the others and
+// asks again gets it.
+//
+// A slot is locked before it is given; one that another transaction has locked or taken is passed over (counting is no
+// guard). A row that gets none stays as it is. Executions that were created under a limit which their action has no more
+// need no slot.
 var claimForScheduling = text(`
 with recursive demand as materialized (
-    select * from unnest($4::text[], $5::bigint[]) with ordinality as d(runtime, wanted, n)
+    select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
+        as d(runtime, pinned, wanted, room, pool, pool_room)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
-free as materialized (
-    select s.action, s.number
-      from action a join concurrency_slot s on s.action = a.id and s.number <= a.concurrency
-     where s.execution is null
-     order by s.action, s.number
-       for no key update of s skip locked
-),
-slot as materialized (select f.action, f.number, row_number() over (partition by f.action order by f.number) as place from free f),
-lifted (action) as (
-    select min(e.action) from execution e where e.status = 'requested' and e.concurrency is not null
+lane (action, runtime, pinned) as (
+    (select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
+      where e.status = 'requested'
+      order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1)
     union all
-    select (select min(e.action) from execution e where e.status = 'requested' and e.concurrency is not null and e.action > l.action)
-      from lifted l where l.action is not null
-),
-room as materialized (
-    select s.action, count(*) as n from slot s group by s.action
-    union all
-    select a.id, (select coalesce(sum(d.wanted), 0)::bigint from demand d) + $6::bigint
-      from lifted l join action a on a.id = l.action where a.concurrency is null
-),
-limited as materialized (
-    select x.id, x.due_at, x.runtime, x.action
-      from room
+    select n.* from lane l
      cross join lateral (
-        select r.id, r.due_at, r.runtime, r.action from execution r
-         where r.status = 'requested' and r.concurrency is not null and r.action = room.action and r.due_at <= (select now from clock)
-         order by r.due_at, r.id
-         limit room.n
-           for no key update skip locked
-     ) x
+        select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
+         where e.status = 'requested' and (` + limitedBy + `, e.runtime, ` + pinnedTo + `) > (l.action, l.runtime, l.pinned)
+         order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1
+     ) n
 ),
-waiting (runtime) as (
-    select min(e.runtime) from execution e where e.status = 'requested' and e.concurrency is null and $6::bigint > 0
-    union all
-    select (select min(e.runtime) from execution e where e.status = 'requested' and e.concurrency is null and e.runtime > w.runtime)
-      from waiting w where w.runtime is not null
+asked as materialized (
+    select l.action, l.runtime, l.pinned, d.runtime is not null as named, coalesce(d.wanted, $10::bigint) as wanted,
+           d.room, d.pool, d.pool_room
+      from lane l left join demand d on d.runtime = l.runtime and d.pinned = l.pinned
+     where coalesce(d.wanted, $10::bigint) > 0
+),
+slots as materialized (
+    select x.action, a.concurrency, case when a.concurrency is null then x.wanted else f.n end as free
+      from (select k.action, sum(k.wanted)::bigint as wanted from asked k where k.action > 0 group by k.action) x
+      join action a on a.id = x.action
+     cross join lateral (
+        select count(*) as n from (
+            select from concurrency_slot s
+             where s.action = x.action and s.number <= a.concurrency and s.execution is null
+             limit x.wanted
+        ) s
+     ) f
+),
+walked as materialized (
+    select r.id, r.due_at, k.*, s.free
+      from asked k
+      left join slots s on s.action = k.action
+     cross join lateral (
+        select e.id, e.due_at from execution e
+         where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
+           and e.due_at <= (select now from clock)
+         order by e.due_at, e.id
+         limit least(k.wanted, s.free)
+           for no key update skip locked
+     ) r
+     where k.named
 ),
 named as materialized (
-    select d.n, e.id, e.due_at
-      from demand d
-     cross join lateral (
-        select u.id, u.due_at
-          from (
-            select * from (
-                select r.id, r.due_at from execution r
-                 where r.status = 'requested' and r.concurrency is null and r.runtime = d.runtime and r.due_at <= (select now from clock)
-                 order by r.due_at, r.id
-                 limit d.wanted
-                   for no key update skip locked
-            ) unlimited
-            union all
-            select l.id, l.due_at from limited l where l.runtime = d.runtime
-          ) u
-         order by u.due_at, u.id
-         limit d.wanted
-     ) e
+    select w.* from (
+        select w.*, row_number() over (partition by w.pool order by w.due_at, w.id) as in_pool from (
+            select w.*, row_number() over (partition by w.pinned order by w.due_at, w.id) as at_worker from (
+                select w.*, row_number() over (partition by w.action order by w.due_at, w.id) as place from walked w
+            ) w where w.action = 0 or w.place <= w.free
+        ) w where w.pinned = 0 or w.at_worker <= w.room
+    ) w where w.pool_room is null or w.in_pool <= w.pool_room
+),
+spare as materialized (
+    select s.action, s.free - (select count(*) from named n where n.action = s.action) as free from slots s
 ),
 others as materialized (
-    select $6::bigint + 1 + row_number() over (order by e.runtime, e.due_at, e.id) as n, e.id, e.due_at
-      from (
-        select * from (
-            select r.id, r.due_at, r.runtime
-              from waiting w
+    select o.* from (select k.runtime, k.pinned from asked k where not k.named group by k.runtime, k.pinned order by k.runtime, k.pinned) g
+     cross join lateral (
+        select r.* from (
+            select r.id, r.due_at, k.action, k.runtime, k.pinned, s.free
+              from asked k
+              left join spare s on s.action = k.action
              cross join lateral (
-                select x.id, x.due_at, x.runtime from execution x
-                 where x.status = 'requested' and x.concurrency is null and x.runtime = w.runtime and x.due_at <= (select now from clock)
-                 order by x.due_at, x.id
-                 limit $6::bigint
+                select e.id, e.due_at from execution e
+                 where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
+                   and e.due_at <= (select now from clock)
+                 order by e.due_at, e.id
+                 limit least($10::bigint, s.free)
                    for no key update skip locked
              ) r
-             where w.runtime is not null and w.runtime <> all ($4::text[])
-             limit $6::bigint
-        ) unlimited
-        union all
-        select l.id, l.due_at, l.runtime from limited l where l.runtime <> all ($4::text[])
-         order by runtime, due_at, id
-        limit $6::bigint
-      ) e
+             where k.runtime = g.runtime and k.pinned = g.pinned
+        ) r order by r.due_at, r.id limit $10::bigint
+     ) o
+     limit $10::bigint
 ),
 picked as materialized (
-    select p.*, l.action, row_number() over (partition by l.action order by p.due_at, p.id) as place
-      from (select n, id, due_at, false as other from named union all select n, id, due_at, true from others) p
-      left join limited l on l.id = p.id
+    select p.*, row_number() over (partition by p.action order by p.other, p.n) as place from (
+        select false as other, row_number() over (order by n.due_at, n.id) as n, n.id, n.action from named n
+        union all
+        select true, o.n, o.id, o.action from (
+            select o.*, row_number() over (order by o.runtime, o.pinned, o.due_at, o.id) as n,
+                   row_number() over (partition by o.action order by o.runtime, o.pinned, o.due_at, o.id) as place
+              from others o
+        ) o where o.action = 0 or o.place <= o.free
+    ) p
+),
+locked as materialized (
+    select c.*, row_number() over (partition by c.action order by c.number) as place
+      from (
+        select l.* from (
+            select s.action, s.concurrency, count(*) as n from picked p join slots s on s.action = p.action
+             where s.concurrency is not null group by s.action, s.concurrency
+        ) x
+         cross join lateral (
+            select s.action, s.number from concurrency_slot s
+             where s.action = x.action and s.number <= x.concurrency and s.execution is null
+             order by s.number
+             limit x.n
+               for no key update skip locked
+         ) l
+      ) c
+),
+taken as materialized (
+    select p.id, p.other, p.n, l.action, l.number
+      from picked p
+      left join slots s on s.action = p.action
+      left join locked l on l.action = p.action and l.place = p.place
+     where s.concurrency is null or l.number is not null
 ),
 given as (
     update concurrency_slot c
-       set execution = p.id, taken_at = (select now from clock)
-      from picked p
-      join slot s on s.action = p.action and s.place = p.place
-     where c.action = s.action and c.number = s.number
+       set execution = t.id, taken_at = (select now from clock)
+      from taken t
+     where c.action = t.action and c.number = t.number
 ),
 moved as (
     update execution e
        set status = 'scheduling', scheduling_at = c.now, scheduling_by = $2, scheduling_expires_at = c.now + $3::interval,
            written_by = 'scheduler', written_incarnation = null, written_epoch = e.epoch, written_reason = null
-      from picked p, clock c
-     where e.id = p.id
-    returning p.other, p.n, p.due_at as due, e.*
+      from taken t, clock c
+     where e.id = t.id
+    returning t.other, t.n, e.*
 )
-select {m} from moved m order by m.other, m.n, m.due, m.id`)
+select {m} from moved m order by m.other, m.n`)
 
 // ClaimForScheduling implements store.Executor.
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
-	var runtimes []string
-	var limits []int64
-	place := make(map[string]int, len(c.Demands))
-	for _, d := range c.Demands {
-		n, named := place[d.Runtime]
-		if !named {
-			n = len(runtimes)
-			place[d.Runtime] = n
-			runtimes, limits = append(runtimes, d.Runtime), append(limits, 0)
-		}
-		// Two walks in one statement would find the same rows.
-		limits[n] += int64(max(0, d.Limit))
-	}
-	if runtimes == nil {
-		runtimes, limits = []string{}, []int64{}
-	}
 	var found []execution.Execution
-	err := s.query(ctx, "claiming for scheduling", reader(&found), claimForScheduling,
-		s.now(), c.Executor, c.Expiry, runtimes, limits, int64(max(0, c.Others)))
-	if err != nil {
+	if err := s.query(ctx, "claiming for scheduling", reader(&found), claimForScheduling, schedulingArgs(s.now(), c)...); err != nil {
 		return nil, err
 	}
 	return found, nil
+}
+
+// schedulingArgs are the arguments of claimForScheduling, each lane once: two walks in one statement would find the
+// same rows.
+func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
+	n := len(c.Demands)
+	runtimes, pools := make([]string, 0, n), make([]int32, 0, n)
+	pinned, limits, rooms, bounds := make([]int64, 0, n), make([]int64, 0, n), make([]int64, 0, n), make([]*int64, 0, n)
+	type lane struct {
+		runtime string
+		pinned  execution.WorkerID
+	}
+	place := make(map[lane]int, n)
+	room := make(map[execution.WorkerID]int64)
+	for _, d := range c.Demands {
+		at, named := place[lane{d.Runtime, d.Pinned}]
+		if !named {
+			at = len(runtimes)
+			place[lane{d.Runtime, d.Pinned}] = at
+			runtimes, pinned, limits = append(runtimes, d.Runtime), append(pinned, int64(d.Pinned)), append(limits, 0)
+			var bound *int64
+			if d.Pool >= 0 && d.Pool < len(c.Pools) {
+				together := int64(c.Pools[d.Pool])
+				bound = &together
+			}
+			pools, bounds = append(pools, int32(d.Pool)), append(bounds, bound)
+		}
+		limits[at] += int64(max(0, d.Limit))
+		room[d.Pinned] = max(room[d.Pinned], limits[at])
+	}
+	for _, w := range pinned {
+		rooms = append(rooms, room[execution.WorkerID(w)])
+	}
+	return []any{now, c.Executor, c.Expiry, runtimes, pinned, limits, rooms, pools, bounds, int64(max(0, c.Others))}
 }
 
 // A worker that is active is also the newest of its name: registering ends the older one.

@@ -249,12 +249,21 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 			key, _ := p.about(item{row: it.worker, twist: it.twist})
 			e.Parent = key.ID
 		}
+		e.Pinned = p.pin(it.worker)
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
 		}
 		items = append(items, e)
 	}
 	return items
+}
+
+// pin is mostly no worker, or else one that has registered.
+func (p *player) pin(n int) execution.WorkerID {
+	if n < 9 || len(p.known) == 0 {
+		return 0
+	}
+	return p.known[n%min(2, len(p.known))].ID
 }
 
 func (p *player) executions(c command) {

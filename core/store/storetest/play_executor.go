@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"handoff/core/config"
@@ -66,11 +67,18 @@ func (p *player) claimForScheduling(c command) {
 		Executor: executorNamed(c.a), Expiry: pick(c.b, 15*time.Second, 15*time.Second, time.Minute, 0, 1500*time.Nanosecond, -time.Second),
 		Others: pick(c.items[0].b, 0, 1, 2, 5, -1),
 	}
+	claim.Pools = pick(c.items[0].twist, nil, nil, []int{2}, []int{1, 3}, []int{0, 1}, nil, []int{-1})
+	demands := ""
 	for _, it := range c.items {
-		claim.Demands = append(claim.Demands, store.Demand{Runtime: pick(it.row, "shell", "python", "node", "shell", "none"), Limit: pick(it.a, 2, 1, 3, 0, -1)})
+		d := store.Demand{
+			Runtime: pick(it.row, "shell", "python", "node", "shell", "none"), Pinned: p.pin(it.worker + 4),
+			Limit: pick(it.a, 2, 1, 3, 0, -1), Pool: pick(it.twist, 0, 0, 1, 2, -1),
+		}
+		claim.Demands = append(claim.Demands, d)
+		demands += fmt.Sprintf(" %d %s for %s in pool %d", d.Limit, d.Runtime, p.worker(d.Pinned), d.Pool)
 	}
 	rows, err := p.Store.ClaimForScheduling(p.ctx, claim)
-	p.saw("ClaimForScheduling by %s of %v and %d others: %s [%s]", claim.Executor, claim.Demands, claim.Others, failed(err), p.keys(rows))
+	p.saw("ClaimForScheduling by %s of%s with pools %v and %d others: %s [%s]", claim.Executor, demands, claim.Pools, claim.Others, failed(err), p.keys(rows))
 }
 
 func (p *player) park(c command) {

@@ -235,7 +235,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), listCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(),
 	} {
 		all = append(all, group...)
 	}

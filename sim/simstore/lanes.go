@@ -1,0 +1,246 @@
+package simstore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// lane names the rows that wait for the same workers: those of one runtime that are pinned to one worker, 0 for none.
+type lane struct {
+	runtime string
+	pinned  execution.WorkerID
+}
+
+// queue is the requested rows of one lane: those without a limit of concurrency, and beside them those of
+// each action with one, so that rows that wait for a slot are in nobody's way.
+type queue struct {
+	lane
+	unlimited requests
+	limited   []*limited
+}
+
+// limited is the requested rows of one action with a limit of concurrency.
+type limited struct {
+	action string
+	requests
+}
+
+// request files a requested row in its lane, by when it is due.
+func (db *Database) request(r *row, now time.Time) {
+	r.due = r.NotBefore
+	if r.due.IsZero() {
+		r.due = now
+	}
+	of := lane{r.Action.Runtime, r.Pinned}
+	q := db.requests[of]
+	if q == nil {
+		q = &queue{lane: of}
+		db.requests[of] = q
+		i, _ := slices.BinarySearchFunc(db.lanes, of, func(q *queue, of lane) int {
+			return cmp.Or(strings.Compare(q.runtime, of.runtime), cmp.Compare(q.pinned, of.pinned))
+		})
+		db.lanes = slices.Insert(db.lanes, i, q)
+	}
+	to := &q.unlimited
+	if r.Action.Concurrency > 0 {
+		to = &q.of(r.Action.Ref).requests
+	}
+	to.push(request{r.due, r.ID, r.Epoch})
+}
+
+// of is the part of an action.
+func (q *queue) of(action string) *limited {
+	for _, l := range q.limited {
+		if l.action == action {
+			return l
+		}
+	}
+	l := &limited{action: action}
+	q.limited = append(q.limited, l)
+	return l
+}
+
+// claiming is what a claim for scheduling works with, kept from one to the next.
+type claiming struct {
+	wants   []want
+	named   map[lane]int // places in wants + 1
+	workers map[execution.WorkerID]share
+	pools   []share
+	found   []candidate
+}
+
+// want is a demand for a lane, once for each lane.
+type want struct {
+	lane
+	limit, pool int
+}
+
+// share is how many rows something can get, and how many have asked for it.
+type share struct{ room, asked int }
+
+// ask says whether there is something left for one more.
+func (s *share) ask() bool {
+	s.asked++
+	return s.asked <= s.room
+}
+
+// candidate is a row that was taken out of its queue, and may have to go back.
+type candidate struct {
+	request
+	from *requests
+	// slots are those of its action, nil where it needs none, and free is how many of them were.
+	slots *slots
+	free  int
+	want  *want
+}
+
+// merge puts demands of one lane together.
+func (c *claiming) merge(claim *store.SchedulingClaim) {
+	if c.named == nil {
+		c.named, c.workers = make(map[lane]int), make(map[execution.WorkerID]share)
+	}
+	clear(c.named)
+	clear(c.workers)
+	c.wants, c.pools = c.wants[:0], c.pools[:0]
+	for _, room := range claim.Pools {
+		c.pools = append(c.pools, share{room: room})
+	}
+	for _, d := range claim.Demands {
+		of := lane{d.Runtime, d.Pinned}
+		at := c.named[of]
+		if at == 0 {
+			c.wants = append(c.wants, want{lane: of, pool: d.Pool})
+			at = len(c.wants)
+			c.named[of] = at
+		}
+		w := &c.wants[at-1]
+		w.limit += max(0, d.Limit)
+		if d.Pinned != 0 && w.limit > c.workers[d.Pinned].room {
+			c.workers[d.Pinned] = share{room: w.limit}
+		}
+	}
+}
+
+// walk takes the oldest due rows out of a queue, at most limit of those without a limit of concurrency and of those of
+// each action with one, there at most as many as have a slot.
+func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *want) {
+	take := func(from *requests, slots *slots, free int) {
+		for range min(limit, free) {
+			r := from.first(db, now)
+			if r == nil {
+				return
+			}
+			c.found = append(c.found, candidate{(*from)[0], from, slots, free, w})
+			from.pop()
+		}
+	}
+	take(&q.unlimited, nil, limit)
+	for _, l := range q.limited {
+		of := db.slots[l.action]
+		of.asked = 0
+		if of.limit == 0 {
+			take(&l.requests, nil, limit)
+		} else if len(l.requests) > 0 {
+			take(&l.requests, of, of.vacant())
+		}
+	}
+}
+
+// oldest puts what was found from a place on in the order in which it is served.
+func (c *claiming) oldest(from int) {
+	slices.SortFunc(c.found[from:], func(a, b candidate) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
+}
+
+// back returns a row that is not taken after all.
+func (x *candidate) back() { x.from.push(x.request) }
+
+// hasSlot says that there is a slot for one more of the action.
+func (x *candidate) hasSlot() bool {
+	if x.slots == nil {
+		return true
+	}
+	x.slots.asked++
+	return x.slots.asked <= x.free
+}
+
+// fits asks, in the order in which the real database does, for a slot, for room at the worker that the row is pinned to,
+// and for room in its pool.
+func (c *claiming) fits(x *candidate) bool {
+	if !x.hasSlot() {
+		return false
+	}
+	if x.want.pinned != 0 {
+		worker := c.workers[x.want.pinned]
+		fits := worker.ask()
+		c.workers[x.want.pinned] = worker
+		if !fits {
+			return false
+		}
+	}
+	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].ask()
+}
+
+// first is the row at the head if it is due, nil otherwise. Those whose rows have left otherwise (cancelled, or
+// a status set by force) are dropped.
+func (h *requests) first(db *Database, now time.Time) *row {
+	for len(*h) > 0 && !(*h)[0].due.After(now) {
+		head := (*h)[0]
+		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch {
+			return r
+		}
+		h.pop()
+	}
+	return nil
+}
+
+// request is a row that waits to be scheduled.
+type request struct {
+	due   time.Time
+	id    execution.ID
+	epoch execution.Epoch
+}
+
+// requests is a binary heap by (due, id).
+type requests []request
+
+func (h requests) less(a, b int) bool { return sooner(h[a].due, h[a].id, h[b].due, h[b].id) }
+
+func (h *requests) push(r request) {
+	*h = append(*h, r)
+	rows := *h
+	for i := len(rows) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !rows.less(i, up) {
+			break
+		}
+		rows[i], rows[up] = rows[up], rows[i]
+		i = up
+	}
+}
+
+// pop removes the row at the head.
+func (h *requests) pop() {
+	rows := *h
+	last := len(rows) - 1
+	rows[0] = rows[last]
+	rows = rows[:last]
+	*h = rows
+	for i := 0; ; {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < last; c++ {
+			if rows.less(c, least) {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		rows[i], rows[least] = rows[least], rows[i]
+		i = least
+	}
+}
