@@ -237,6 +237,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 		if len(c.items) == 1 && it.twist < 6 {
 			key, _ := p.about(item{row: it.worker, twist: it.twist})
 			e.Parent = key.ID
+			p.parents[p.chainOf(key.ID)] = true
 		}
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
