@@ -13,13 +13,13 @@ import (
 	"handoff/core/store/storetest"
 )
 
-// AllPairsVariable lets every pair of writes meet at every lock that the first of them takes, and between its
-// statements: HANDOFF_ALL_PAIRS=1 go test ./core/store/postgres -run TestPairs -timeout 60m. Without it a sample
+// PairsVariable lets every pair of writes meet at every lock that the first of them takes, and between its
+// statements: HANDOFF_CONFORMANCE_PAIRS=all go test ./core/store/postgres -run TestPairs -timeout 2h. Without it a sample
 // is taken of those of which it matters which comes first, at the locks that both take.
-const AllPairsVariable = "HANDOFF_ALL_PAIRS"
+const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
 // sample is which part of those meetings is made: one of so many, and the first of each method.
-const sample = 6
+const sample = 10
 
 // alone are the methods that can't meet another call, and why.
 var alone = map[string]string{
@@ -73,7 +73,7 @@ func (m *meetings) count(f func()) {
 // Whichever two calls meet, at whichever lock, they are answered and leave the database as if one had been made after
 // the other, as the model has it.
 func TestPairs(t *testing.T) {
-	m := newMeetings(os.Getenv(AllPairsVariable) != "")
+	m := newMeetings(os.Getenv(PairsVariable) != "")
 	t.Run("situations", func(t *testing.T) {
 		for n, situation := range storetest.Situations() {
 			if testing.Short() && n%6 != 0 {
@@ -151,50 +151,61 @@ func (s *stage) meet(m *meetings) {
 	}
 }
 
+// stop is where a call is held back: at a lock, or before one of its statements, counted from 1.
+type stop struct {
+	lock      lock
+	statement int
+}
+
+func (s stop) String() string {
+	if s.lock != "" {
+		return string(s.lock)
+	}
+	return fmt.Sprint("its statement ", s.statement)
+}
+
 // together makes two calls meet wherever it is to be tried.
 func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	orders := s.modelStage.Orders(s.model, a.model, b.model)
-	if m.all {
-		for _, l := range a.locks {
-			s.interleave(m, a, b, orders, l, 0)
-		}
-		// Before its second statement a transaction has neither seen nor locked anything.
-		for n := 3; n <= a.statements; n++ {
-			s.interleave(m, a, b, orders, "", n)
-		}
-		return
-	}
-	if !orders.Matter() {
+	if !m.all && !orders.Matter() {
 		m.count(func() { m.alike++ })
 		return
 	}
+	if m.all {
+		common = a.locks
+	}
+	var stops []stop
 	for _, l := range common {
+		stops = append(stops, stop{lock: l})
+	}
+	// Before its second statement a transaction has neither seen nor locked anything.
+	for n := 3; n <= a.statements; n++ {
+		stops = append(stops, stop{statement: n})
+	}
+	for _, at := range stops {
 		h := fnv.New32a()
-		fmt.Fprint(h, s.Name(), a, b, l)
-		if m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] {
+		fmt.Fprint(h, s.Name(), a, b, at)
+		if m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] {
 			s.met[a.Method] = true
-			s.interleave(m, a, b, orders, l, 0)
+			s.interleave(m, a, b, orders, at)
 		}
 	}
 }
 
 // interleave holds the first call back at a lock, or before one of its statements, lets the second begin and come as
 // far as it can, and lets both go on.
-func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at lock, statement int) {
-	where := fmt.Sprintf("%v, held back at its statement %d, and %v", a, statement, b)
-	if at != "" {
-		where = fmt.Sprintf("%v, held back at %s, and %v", a, at, b)
-	}
+func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at stop) {
+	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
 	s.restore()
-	s.one.gate.arm(statement)
+	s.one.gate.arm(at.statement)
 	s.two.gate.arm(0)
 	release := func() { close(s.one.gate.opened) }
-	if at != "" {
-		tx := s.hold(at)
+	if at.lock != "" {
+		tx := s.hold(at.lock)
 		release = func() { s.must(tx.Rollback(s.ctx)) }
 	}
 	first := s.begin(s.one, a.Write)
-	stopped := s.stops(first, statement > 0)
+	stopped := s.stops(first, at.statement > 0)
 	if !stopped && !a.Passes {
 		s.Errorf("%s: the first call did not wait", where)
 	}
@@ -215,7 +226,7 @@ func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at
 		if waited {
 			m.waited++
 		}
-		if statement > 0 {
+		if at.statement > 0 {
 			m.gated++
 		}
 		if all := append(deadlocks, others...); len(all) > 0 {

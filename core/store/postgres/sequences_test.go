@@ -19,7 +19,8 @@ import (
 const lanes = 4
 
 // The model of the simulated world and PostgreSQL answer random commands alike, and their audits say
-// the same.
+// the same. More of them, and other ones:
+// HANDOFF_CONFORMANCE_STEPS=100000 HANDOFF_CONFORMANCE_SEED=2 go test ./core/store/postgres -run TestSequences -timeout 1h
 func TestSequences(t *testing.T) {
 	free := make(chan *bench, lanes)
 	for range lanes {

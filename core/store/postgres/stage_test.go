@@ -132,7 +132,7 @@ func (s *stage) restore() {
 // lock is something that a call can wait for: a row, or what Write.Meets names.
 type lock string
 
-// touched are the rows that were locked or changed since the situation was restored: whoever locks a row leaves
+// touched are the rows that were locked, changed or deleted since the situation was restored: whoever locks a row leaves
 // its transaction on it, and whoever changes one leaves another version.
 func (s *stage) touched() (locks []lock) {
 	s.Helper()
@@ -141,12 +141,9 @@ func (s *stage) touched() (locks []lock) {
 		if !k.locked {
 			continue
 		}
-		condition := "true"
-		for _, column := range strings.Split(k.key, ", ") {
-			condition += fmt.Sprintf(" and k.%s = t.%[1]s", column)
-		}
-		parts = append(parts, fmt.Sprintf(`select '%s where (%s) = (' || concat_ws(', ', %[2]s) || ')' from %[1]s t
-			where (t.xmin::text <> (select by from kept.restored) or t.xmax::text <> '0') and exists (select from kept.%[1]s k where %[3]s)`, k.table, k.key, condition))
+		key := "k." + strings.ReplaceAll(k.key, ", ", ", k.")
+		parts = append(parts, fmt.Sprintf(`select '%s where (%s) = (' || concat_ws(', ', %s) || ')' from kept.%[1]s k left join %[1]s t using (%[2]s)
+			where t.xmin is null or t.xmin::text <> (select by from kept.restored) or t.xmax::text <> '0'`, k.table, k.key, key))
 	}
 	rows, err := s.conn.Query(s.ctx, strings.Join(parts, " union all ")+" order by 1")
 	s.must(err)
