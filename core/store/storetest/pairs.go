@@ -18,7 +18,7 @@ import (
 
 // readers are the methods of the store that write nothing, so that no two calls can conflict for them.
 var readers = []string{
-	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "Workers", "Find", "Clock", "Survey",
+	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "Workers", "Newest", "Find", "Clock", "Survey",
 }
 
 // Writing are the methods of the store that are none of the readers.

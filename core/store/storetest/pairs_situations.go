@@ -33,6 +33,10 @@ func Situations() []Situation {
 		{"scheduled at a worker that drains", at(execution.Scheduled, func(b *bench, st *Stage) {
 			b.must(b.Store.SetLifecycle(b.ctx, st.worker, execution.Draining))
 		})},
+		{"one is scheduled and one runs", at(execution.Scheduled, func(b *bench, st *Stage) {
+			b.claim(st.worker, st.second)
+			b.Advance(RunTimeout + time.Second)
+		})},
 		{"running past the deadline", at(execution.Running, later(RunTimeout+time.Second))},
 		{"running at a worker whose lease is over", at(execution.Running, later(Lease+time.Second))},
 		{"scheduled at a worker whose lease is over", at(execution.Scheduled, later(Lease+time.Second))},
@@ -93,7 +97,7 @@ func (st *Stage) knows(w store.WorkerKey, name string) {
 func (st *Stage) lead(b *bench, to execution.Status) {
 	b.limited(1)
 	b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
-	st.worker = b.active("w")
+	st.worker = b.small("w")
 	st.knows(st.worker, "w")
 	created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "old"}})
 	b.must(err)
@@ -117,6 +121,20 @@ func (st *Stage) lead(b *bench, to execution.Status) {
 		b.claim(st.worker, st.key)
 		b.claim(st.worker, st.second)
 	}
+}
+
+// small registers an active worker that can run one execution at a time.
+func (b *bench) small(name string) store.WorkerKey {
+	b.t.Helper()
+	b.process++
+	r, err := b.Store.Register(b.ctx, store.Registration{
+		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 1, Lease: Lease,
+	})
+	b.must(err)
+	_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: Lease, ConsumerAlive: true})
+	b.must(err)
+	b.must(b.Store.SetLifecycle(b.ctx, r.WorkerKey, execution.Active))
+	return r.WorkerKey
 }
 
 func (b *bench) dispatched(w store.WorkerKey, key execution.Key) execution.Key {
