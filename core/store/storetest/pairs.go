@@ -53,6 +53,8 @@ type Write struct {
 	Passes bool
 
 	do func(ctx context.Context, s store.Store) Answer
+	// parts are the calls about each of its rows alone, where it is about several: they have each a moment of their own.
+	parts []Write
 }
 
 // Do makes the call.
@@ -64,7 +66,26 @@ type Answer struct {
 	// calls and not by their numbers, because numbers are drawn by whoever comes first.
 	made       []execution.ID
 	registered store.WorkerKey
-	tell       func(p *player)
+	// head is shown first, and once for all parts of a call.
+	head string
+	tell func(p *player)
+}
+
+// together puts the answers about the parts of a call together.
+func together(parts []Answer) Answer {
+	var all Answer
+	for _, a := range parts {
+		all.made = append(all.made, a.made...)
+		if all.head == "" || a.head != parts[0].head {
+			all.head = a.head
+		}
+	}
+	all.tell = func(p *player) {
+		for _, a := range parts {
+			a.tell(p)
+		}
+	}
+	return all
 }
 
 // passed is the answer of a call that found nothing to do.
@@ -145,7 +166,7 @@ func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 		p.learn(rows[len(rows)-1-i].ID)
 	}
 	for n, a := range answers {
-		p.saw("answer %d:", n+1)
+		p.saw("answer %d: %s", n+1, a.head)
 		a.tell(p)
 	}
 	p.survey()
@@ -230,6 +251,53 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 		o = append(o, st.Shown(model.Clone().Store, passed, passed))
 	}
 	return o
+}
+
+// Apart asks the model what two calls amount to if each row of them has its moment, in any order of the rows; none if
+// both are about one row.
+func (st *Stage) Apart(model State, a, b Write) Orders {
+	var o Orders
+	calls := []Write{a, b}
+	// part names a part of a call.
+	type part struct{ call, n int }
+	var all []part
+	for i, w := range calls {
+		if w.parts == nil {
+			calls[i].parts = []Write{w}
+		}
+		for n := range calls[i].parts {
+			all = append(all, part{i, n})
+		}
+	}
+	if len(all) == len(calls) {
+		return nil
+	}
+	permutations(len(all), func(order []int) {
+		s := model.Clone()
+		answers := [][]Answer{make([]Answer, len(calls[0].parts)), make([]Answer, len(calls[1].parts))}
+		for _, i := range order {
+			answers[all[i].call][all[i].n] = calls[all[i].call].parts[all[i].n].Do(context.Background(), s.Store)
+		}
+		o = append(o, st.Shown(s.Store, together(answers[0]), together(answers[1])))
+	})
+	return o
+}
+
+// permutations calls do with every order of the numbers below n.
+func permutations(n int, do func(order []int)) {
+	var rest func(order []int)
+	rest = func(order []int) {
+		if len(order) == n {
+			do(order)
+			return
+		}
+		for i := range n {
+			if !slices.Contains(order, i) {
+				rest(append(slices.Clone(order), i))
+			}
+		}
+	}
+	rest(nil)
 }
 
 // Explain returns "" if what was shown is one of the possible results, and else how it differs from the one that it

@@ -21,7 +21,7 @@ func (st *Stage) Writes() []Write {
 func simple(method, name string, do func(ctx context.Context, s store.Store) (string, error)) Write {
 	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
 		text, err := do(ctx, s)
-		return Answer{tell: func(p *player) { p.saw("%s: %s %s", method, failed(err), text) }}
+		return Answer{head: fmt.Sprint(method, ": ", failed(err), " ", text), tell: func(*player) {}}
 	}}
 }
 
@@ -29,8 +29,7 @@ func simple(method, name string, do func(ctx context.Context, s store.Store) (st
 func guarded(method, name string, do func(ctx context.Context, s store.Store) ([]store.Outcome, error)) Write {
 	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
 		outcomes, err := do(ctx, s)
-		return Answer{tell: func(p *player) {
-			p.saw("%s: %s", method, failed(err))
+		return Answer{head: fmt.Sprint(method, ": ", failed(err)), tell: func(p *player) {
 			for _, o := range outcomes {
 				p.saw("  %s", p.outcome(o))
 			}
@@ -40,7 +39,9 @@ func guarded(method, name string, do func(ctx context.Context, s store.Store) ([
 
 // batch is a call about the first row, and one about both in the order against that of their numbers.
 func (st *Stage) batch(call func(name string, keys []execution.Key) Write) []Write {
-	return []Write{call("of one row", []execution.Key{st.key}), call("of two rows", []execution.Key{st.second, st.key})}
+	one, two := call("of one row", []execution.Key{st.key}), call("of two rows", []execution.Key{st.second, st.key})
+	two.parts = []Write{call("of the other row", []execution.Key{st.second}), one}
+	return []Write{one, two}
 }
 
 func (st *Stage) create(name string, item store.NewExecution, meets ...string) Write {
@@ -194,8 +195,8 @@ func (st *Stage) recoveryWrites() []Write {
 					a.made = append(a.made, o.Retry)
 				}
 			}
+			a.head = fmt.Sprint("Orchestrate: ", failed(err))
 			a.tell = func(p *player) {
-				p.saw("Orchestrate: %s", failed(err))
 				for _, o := range done {
 					p.saw("  applied %v, %s, started %s, skipped %s", o.Applied, p.id(o.Retry), p.listed(o.Started), p.listed(o.Skipped))
 				}
@@ -203,9 +204,11 @@ func (st *Stage) recoveryWrites() []Write {
 			return a
 		}}
 	}
+	both := orchestrate("of two rows", nil, st.second.ID, st.key.ID)
+	both.parts = []Write{orchestrate("of the other row", nil, st.second.ID), orchestrate("without a retry", nil, st.key.ID)}
 	retry := &store.Retry{Count: st.retries + 1, Reason: execution.Connection, Delay: time.Second}
 	return append(all,
-		orchestrate("without a retry", nil, st.key.ID), orchestrate("with a retry", retry, st.key.ID), orchestrate("of two rows", nil, st.second.ID, st.key.ID),
+		orchestrate("without a retry", nil, st.key.ID), orchestrate("with a retry", retry, st.key.ID), both,
 		Write{Method: "FreeSlots", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
 			freed, err := s.FreeSlots(ctx, many)
 			if err == nil && len(freed) == 0 {
