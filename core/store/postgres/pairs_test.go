@@ -245,7 +245,7 @@ func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at
 		if at.statement > 0 {
 			m.gated++
 		}
-		if all := append(deadlocks, others...); len(all) > 0 {
+		if all := slices.Concat(deadlocks, others); len(all) > 0 {
 			m.deadlocks[fmt.Sprint(s.Name(), ": ", where, "\n", all[0])] += len(all)
 		}
 		if different != "" {
