@@ -44,7 +44,7 @@ func (st *Stage) batch(call func(name string, keys []execution.Key) Write) []Wri
 	return []Write{one, two}
 }
 
-func creation(name string, item store.NewExecution, meets ...string) Write {
+func creating(name string, item store.NewExecution, meets ...string) Write {
 	return Write{Method: "Create", Name: name, Meets: meets, do: func(ctx context.Context, s store.Store) Answer {
 		created, err := s.Create(ctx, []store.NewExecution{item})
 		var a Answer
@@ -65,7 +65,7 @@ func creation(name string, item store.NewExecution, meets ...string) Write {
 	}}
 }
 
-func cancellation(name string, id execution.ID) Write {
+func cancelling(name string, id execution.ID) Write {
 	return guarded("Cancel", name, func(ctx context.Context, s store.Store) (all []store.Outcome, err error) {
 		answers, err := s.Cancel(ctx, []execution.ID{id})
 		for _, a := range answers {
@@ -92,12 +92,12 @@ func (st *Stage) userWrites() []Write {
 	}
 	all := []Write{
 		put("with a limit of two", 2), put("without a limit", 0),
-		creation("without a key", store.NewExecution{ActionRef: free.Ref}),
-		creation("under a new key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "new"}, "key new"),
-		creation("under an old key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "old"}),
-		creation("of a child", store.NewExecution{ActionRef: free.Ref, Parent: st.key.ID}),
-		creation("of a child under a new key", store.NewExecution{ActionRef: free.Ref, Parent: st.chain, IdempotencyKey: "new"}, "key new"),
-		cancellation("of the chain", st.chain),
+		creating("without a key", store.NewExecution{ActionRef: free.Ref}),
+		creating("under a new key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "new"}, "key new"),
+		creating("under an old key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "old"}),
+		creating("of a child", store.NewExecution{ActionRef: free.Ref, Parent: st.key.ID}),
+		creating("of a child under a new key", store.NewExecution{ActionRef: free.Ref, Parent: st.chain, IdempotencyKey: "new"}, "key new"),
+		cancelling("of the chain", st.chain),
 		cordon("on", store.Cordon{On: true, Reason: "why"}), cordon("on and drain", store.Cordon{On: true, Reason: "drain", Drain: true}), cordon("off", store.Cordon{}),
 		simple("SettleDeadLetter", "", func(ctx context.Context, s store.Store) (string, error) {
 			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded")
@@ -105,7 +105,7 @@ func (st *Stage) userWrites() []Write {
 		}),
 	}
 	if st.child != 0 {
-		all = append(all, cancellation("of the child", st.child), creation("of a grandchild", store.NewExecution{ActionRef: free.Ref, Parent: st.child}))
+		all = append(all, cancelling("of the child", st.child), creating("of a grandchild", store.NewExecution{ActionRef: free.Ref, Parent: st.child}))
 	}
 	return all
 }
@@ -244,7 +244,7 @@ func (st *Stage) fleetWrites() []Write {
 	return []Write{reap, letter, purge}
 }
 
-func registration(name string, g store.Registration, meets ...string) Write {
+func registering(name string, g store.Registration, meets ...string) Write {
 	return Write{Method: "Register", Name: name, Meets: meets, do: func(ctx context.Context, s store.Store) Answer {
 		r, err := s.Register(ctx, g)
 		return Answer{registered: r.WorkerKey, tell: func(p *player) {
@@ -296,7 +296,7 @@ func (st *Stage) workerWrites() []Write {
 	return slices.Concat(
 		st.batch(claim), st.batch(finish(execution.Completed, execution.NoReason)), st.batch(finish(execution.Failed, execution.Connection))[:1],
 		[]Write{
-			registration("of the same name", again), registration("of the same name by a third process", third), registration("of a new name", other, "name new"),
+			registering("of the same name", again), registering("of the same name by a third process", third), registering("of a new name", other, "name new"),
 			st.lifecycle(execution.Active), st.lifecycle(execution.Draining), st.lifecycle(execution.Stopped),
 			st.heartbeat("holding both rows", st.key, st.second), st.heartbeat("holding nothing"),
 			{Method: "Release", do: func(ctx context.Context, s store.Store) Answer {
