@@ -35,7 +35,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed fuzz bench-daemons bench-sim
+.PHONY: help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -43,6 +43,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                both profiles with LIVE_PROFILES=
 ##   live-named   the scenarios of the first design on real servers: part of make test
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
+##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
@@ -97,6 +98,12 @@ flaws: chaos-binary
 	bin/chaos flaws
 	bin/chaos run --seeds 50 --flaws 10 --out reports/out/flaws
 	FLAWS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+
+# The store's model against PostgreSQL, as far as the ordinary tests go on a sample: 100,000 random commands, and every
+# pair of writes at every lock and between their statements.
+conformance:
+	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./core/store/postgres
+	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./core/store/postgres
 
 live-flaws: build flawed servers
 	bin/chaos flaws --world live --lanes $(LIVE_LANES)

@@ -11,16 +11,18 @@ func Markdown() string {
 	b.WriteString(`# How true the models are
 
 The simulated world has models of PostgreSQL (` + "`sim/simstore`" + `) and of RabbitMQ (` + "`sim/simbroker`" + `). One body
-of cases, random command sequences and, for the store, histories of concurrent clients run on the models
-and on real servers (` + "`core/store/storetest`, `core/broker/brokertest`" + `); what clients observe is compared.
+of cases, random command sequences and, for the store, histories of concurrent clients and every pair of
+writes that can meet run on the models and on real servers (` + "`core/store/storetest`, `core/broker/brokertest`" + `);
+what clients observe is compared.
 
 A divergence is a bug of the model unless it stands in the first table.
 
     HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/store/postgres -run TestSequences
     HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/broker/rabbitmq -run TestContract
+    HANDOFF_CONFORMANCE_PAIRS=all go test ./core/store/postgres -run TestPairs -timeout 2h
     HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./core/store/postgres ./core/broker/rabbitmq
 
-run longer ones, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
+run longer ones, every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
 adds what was found to the last table, and ` + "`go test ./chaos/conformance -update`" + ` writes this page.
 
 ## Accepted differences, and what is not modelled

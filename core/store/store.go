@@ -157,7 +157,8 @@ type Executor interface {
 	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with
 	// it, the release of the slot, the retry, and the workflow children where no retry follows. Guard: not
 	// orchestrated yet; a retry is unique by (original, count), and none joins a chain whose cancellation
-	// was requested.
+	// was requested. The retries of one call are numbered in the order of its items; a chain that has had
+	// children may come after the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error

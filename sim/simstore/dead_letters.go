@@ -99,7 +99,9 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 			}
 			w := &by[r.Status]
 			w.Count++
-			w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+			if !r.AwaitsParent {
+				w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+			}
 		}
 		for status, w := range by {
 			if w.Count > 0 {
@@ -124,10 +126,8 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 // entered is since when a row waits in its status: a requested one from the moment at which it is due.
 func entered(r *row) time.Time {
 	switch {
-	case r.Status == execution.Requested && r.NotBefore.After(r.Created):
-		return r.NotBefore
 	case r.Status == execution.Requested:
-		return r.Created
+		return r.due
 	case r.Status == execution.Scheduling:
 		return r.SchedulingAt
 	case r.Status == execution.Scheduled:

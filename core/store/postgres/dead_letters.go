@@ -111,7 +111,7 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) 
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
-    select 'requested' as status, '' as ref, count(*) as n, min(due_at) as oldest from execution where status = 'requested'
+    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution where status = 'requested'
     union all
     select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
     union all

@@ -42,6 +42,9 @@ type Options struct {
 
 	// Now replaces the database's clock where it returns true. It is for tests; nil in production.
 	Now func() (time.Time, bool)
+
+	// trace sees every statement, and may hold it back. It is for tests.
+	trace pgx.QueryTracer
 }
 
 func (o Options) withDefaults() Options {
@@ -147,6 +150,9 @@ func (s *Store) Close() { s.pool.Close() }
 func configure(config *pgxpool.Config, o Options) {
 	config.MaxConns = int32(o.MaxConns)
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
+	if o.trace != nil {
+		config.ConnConfig.Tracer = o.trace
+	}
 	set := config.ConnConfig.RuntimeParams
 	if set["application_name"] == "" {
 		set["application_name"] = "handoff"

@@ -18,7 +18,9 @@ import (
 // snapshot; it is handled in a transaction that has the locks before it looks ($6 is true).
 //
 // A retry that exists already, or that another transaction inserts at this moment, is not inserted
-// again: the unique index on (original, count) decides. Its id is read afterwards.
+// again: the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the
+// order in which they were asked for, as the contract says; no other order is needed against deadlocks, because
+// the first row of each chain is locked by then.
 const orchestrate = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
@@ -60,7 +62,7 @@ inserted as (
            j.pinned_worker, j.now, 'retry_manager'
       from judged j
      where j.goes_on and not j.put_off
-     order by j.chain, j.ask_count
+     order by j.n
     on conflict (original_execution, retry_count) where original_execution is not null do nothing
     returning id, original_execution, retry_count
 ),

@@ -29,6 +29,8 @@ type bench struct {
 	now time.Time
 	// attempt numbers registrations.
 	attempt uint64
+	// emptied counts how often everything was deleted.
+	emptied int
 }
 
 const lease = 90 * time.Second

@@ -70,7 +70,7 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 }
 
 // asked makes a request for each key.
-func asked[R any](keys []execution.Key, request func(execution.Key) R) []R {
+func asked[K, R any](keys []K, request func(K) R) []R {
 	all := make([]R, len(keys))
 	for i, key := range keys {
 		all[i] = request(key)

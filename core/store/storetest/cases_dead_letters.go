@@ -107,5 +107,24 @@ func deadLetterCases() []Case {
 			keep(b, "r", false)
 			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 []}")
 		}},
+		{"the survey tells since when executions are due, of children that wait for their parent only that they are there", func(b *bench) {
+			seen := func() string {
+				found, err := b.Store.Survey(b.ctx)
+				b.must(err)
+				return fmt.Sprint(found.Waiting)
+			}
+			key := b.running(b.active("w"))
+			b.child(key.ID, "")
+			b.Advance(time.Second)
+			b.expect("a child alone", seen(), "[{requested 1 0s} {running 1 1s}]")
+			b.create("shell.echo", 1)
+			b.Advance(time.Second)
+			b.expect("beside one that is due", seen(), "[{requested 2 1s} {running 1 2s}]")
+			row := b.claimed("e")
+			_, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: row.Key()}})
+			b.must(err)
+			b.Advance(3 * time.Second)
+			b.expect("after it was given back", seen(), "[{requested 2 3s} {running 1 5s}]")
+		}},
 	}
 }

@@ -285,6 +285,15 @@ func terminalCases() []Case {
 				fmt.Sprint(execution.Requested, key.ID, 1, execution.Connection, w.ID, 0))
 			b.expect("its parameters", string(retry.Parameters), `{"n": 1}`)
 		}},
+		{"the retries of one call are numbered in the order of its items", func(b *bench) {
+			w := b.active("w")
+			first, second := b.failed(w), b.failed(w)
+			retry := &store.Retry{Count: 1, Reason: execution.Connection}
+			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: second.ID, Retry: retry}, {ID: first.ID, Retry: retry}})
+			b.must(err)
+			b.expect("the first item's retry has the smaller number", done[0].Retry < done[1].Retry, true)
+			b.expect("claimed, as both are due at one moment", b.claimedFor(2), list(done[0].Retry, done[1].Retry))
+		}},
 		{"a retry is due after its backoff", func(b *bench) {
 			w := b.active("w")
 			key := b.running(w)

@@ -41,6 +41,8 @@ type player struct {
 	names   map[execution.WorkerID]string
 	known   []store.WorkerKey // incarnations, as they registered
 	attempt uint64
+	// parents are the first rows of the chains for which a child was asked for.
+	parents map[execution.ID]bool
 
 	// rows and workers are as the last survey found them, shown how it showed them.
 	rows    []execution.Execution
@@ -54,7 +56,7 @@ type player struct {
 func newPlayer(s Subject) *player {
 	return &player{
 		Subject: s, ctx: context.Background(), places: make(map[execution.ID]int),
-		names: make(map[execution.WorkerID]string), shown: make(map[string]string),
+		names: make(map[execution.WorkerID]string), shown: make(map[string]string), parents: make(map[execution.ID]bool),
 	}
 }
 
@@ -94,6 +96,14 @@ func (p *player) learn(id execution.ID) {
 		p.places[id] = len(p.ids)
 		p.ids = append(p.ids, id)
 	}
+}
+
+// chainOf is the first row of a row's chain, as far as the last survey knows.
+func (p *player) chainOf(id execution.ID) execution.ID {
+	if place, known := p.places[id]; known && place < len(p.rows) && p.rows[place].ID != 0 {
+		return p.rows[place].Chain()
+	}
+	return id
 }
 
 func (p *player) id(id execution.ID) string {

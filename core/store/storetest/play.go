@@ -248,6 +248,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 		if len(c.items) == 1 && it.twist < 6 {
 			key, _ := p.about(item{row: it.worker, twist: it.twist})
 			e.Parent = key.ID
+			p.parents[p.chainOf(key.ID)] = true
 		}
 		e.Pinned = p.pin(it.worker)
 		if it.b >= 10 {

@@ -151,6 +151,11 @@ func (p *player) orchestrate(c command) {
 			o.Retry = &store.Retry{Count: e.RetryCount + pick(it.b, 1, 1, 1, 0, -1), Reason: reason(it.a), Delay: delay(it.worker, i)}
 		}
 		os = append(os, o)
+		if o.Retry != nil && p.parents[p.chainOf(key.ID)] {
+			// When its retry gets its number is open, and what comes first among equals depends on numbers.
+			os = os[len(os)-1:]
+			break
+		}
 	}
 	done, err := p.Store.Orchestrate(p.ctx, os)
 	p.saw("Orchestrate: %s", failed(err))

@@ -24,9 +24,12 @@ type Subject struct {
 	Advance func(d time.Duration)
 
 	// Kept is how many dead letters and refused results were stored, and Audit the changes of status
-	// after so many. A function that is nil is something that this subject can't tell.
+	// after so many. A function that is nil is something that this subject can't tell or do.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
+	// LeaveSlot notes by hand that a row's end is handled, and leaves its concurrency slot taken, as no step of the
+	// store does.
+	LeaveSlot func(id execution.ID)
 }
 
 // World runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
