@@ -78,7 +78,7 @@ func newCosts(t testing.TB) *costs {
 	}
 	c.exec("set session_replication_role = replica")
 	c.exec(`insert into action (ref, runtime, entrypoint, max_retries, concurrency) values
-		('a', 'cost', '/bin/a', 3, null), ('limited', 'cost', '/bin/a', 3, 400), ('stale', 'cost', '/bin/a', 3, 400),
+		('a', 'cost', '/bin/a', 3, null), ('limited', 'cost', '/bin/a', 3, 1), ('stale', 'cost', '/bin/a', 3, 1),
 		('idle', 'other', '/bin/a', 3, 1), ('busy', 'cost', '/bin/a', 3, 2), ('wide', 'cost', '/bin/a', 3, 1)`)
 	c.exec(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n`)
 	c.exec(fmt.Sprintf(`insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, %d) n`, costWorkers))
@@ -90,7 +90,17 @@ func newCosts(t testing.TB) *costs {
 	c.exec(`update concurrency_slot s set execution = n, taken_at = now() from generate_series(1, 2) n
 		where s.action = (select id from action where ref = 'busy') and s.number = n`)
 	c.exec("set enable_seqscan = off")
+	c.slotsOfCases(few)
 	return c
+}
+
+// slotsOfCases gives the actions of the cases as many slots as their batches have rows.
+func (c *costs) slotsOfCases(n int) {
+	c.Helper()
+	c.exec("update action set concurrency = $1 where ref in ('limited', 'stale')", n)
+	c.exec("delete from concurrency_slot s using action a where a.id = s.action and a.ref in ('limited', 'stale') and s.number > $1", n)
+	c.exec(`insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, a.concurrency) n
+		where a.ref in ('limited', 'stale') on conflict do nothing`)
 }
 
 // costTables are those that grow.

@@ -107,11 +107,12 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) 
 	return done, err
 }
 
-// Each line reads one partial index, which holds only what has not ended or is not handled.
+// Each line reads one partial index, which holds only what has not ended or is not handled. A child that waits for its
+// parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
-    select 'requested' as status, '' as ref, count(*) as n, min(due_at) as oldest from execution where status = 'requested'
+    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where due_at < 'infinity') as oldest from execution where status = 'requested'
     union all
     select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
     union all
