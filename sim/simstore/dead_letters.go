@@ -99,7 +99,9 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 			}
 			w := &by[r.Status]
 			w.Count++
-			w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+			if !r.AwaitsParent {
+				w.Oldest = max(w.Oldest, s.now.Sub(entered(r)))
+			}
 		}
 		for status, w := range by {
 			if w.Count > 0 {

@@ -292,6 +292,9 @@ func executorCosts() []costCase {
 				where number <= $1::int and action = (select id from action where ref = 'stale')`, b)
 			return func() error { return done(c.FreeSlots(c.ctx, b)) }
 		}},
+		{"FreeSlots", "nothing to free", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.FreeSlots(c.ctx, b)) }
+		}},
 		{"ForgetKeys", "", true, func(c *costs, b int) func() error {
 			c.fill(fillOf{status: "completed", handled: true, count: b, ago: 72 * time.Hour,
 				more: map[string]string{"idempotency_key": fmt.Sprintf("'forgotten%d-' || n", c.next())}})

@@ -37,7 +37,7 @@ func dimensions() []dimension {
 		{"free slots", "free concurrency slots of an action without executions", 2_000, 10_000, func(c *costs, from, to int) {
 			c.slots("idle", from, to, "null")
 		}},
-		{"held slots", "concurrency slots that running executions hold", 2_000, 10_000, func(c *costs, from, to int) {
+		{"held slots", "concurrency slots that running executions hold", 5_000, 10_000, func(c *costs, from, to int) {
 			c.fill(fillOf{status: "running", action: "idle", from: from, count: to - from, more: map[string]string{"id": "-n"}})
 			c.slots("idle", from, to, "-n")
 		}},

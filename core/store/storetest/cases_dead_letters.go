@@ -107,5 +107,18 @@ func deadLetterCases() []Case {
 			keep(b, "r", false)
 			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 []}")
 		}},
+		{"the survey counts children that wait for their parent, who are not late for it", func(b *bench) {
+			parent := b.running(b.active("w"))
+			b.child(parent.ID, "")
+			b.Advance(time.Second)
+			found, err := b.Store.Survey(b.ctx)
+			b.must(err)
+			b.expect("the survey", fmt.Sprint(found.Waiting), "[{requested 1 0s} {running 1 1s}]")
+			b.create("shell.echo", 1)
+			b.Advance(time.Second)
+			found, err = b.Store.Survey(b.ctx)
+			b.must(err)
+			b.expect("beside one that is due", fmt.Sprint(found.Waiting), "[{requested 2 1s} {running 1 2s}]")
+		}},
 	}
 }
