@@ -19,10 +19,11 @@ select f.id, f.cancel_requested_at is not null
  where f.id = (select coalesce(e.original_execution, e.id) from execution e where e.id = $1)
    for no key update of f`
 
-// newest is the last row of the chain $1.
-const newest = `(
-    select x.id from execution x where x.id = $1 or x.original_execution = $1 order by x.retry_count desc limit 1
-)`
+// newest is the id of the last row of the chain that begins with $1: its last retry, or the first row itself. Two
+// looks by an index each: asked for with one "or", the planner has no index for both and reads the whole table.
+const newest = `coalesce((
+    select x.id from execution x where x.original_execution = $1 order by x.retry_count desc limit 1
+), $1)`
 
 var selectNewest = text(`select {e} from execution e where e.id = ` + newest + ` for no key update of e`)
 

@@ -107,7 +107,8 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) 
 	return done, err
 }
 
-// Each line reads one partial index, which holds only what has not ended or is not handled.
+// Each line reads one partial index, which holds only what has not ended or is not handled. A child that waits for its
+// parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
 const survey = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
 select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (

@@ -185,12 +185,13 @@ select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' 
   join execution e on e.id = a.id
  where e.epoch <> a.epoch or e.incarnation is distinct from $1 or e.status >= 'completed' or e.status = 'canceling'`
 
-// What the database believes this incarnation to run and it does not.
+// What the database believes this incarnation to run and it does not. The list of what it holds is looked up by a
+// hash ("not in"): "not exists" would compare each row with each, as hash joins are off.
 var endUnheld = text(`
 with missing as materialized (
     select e.id, e.status from execution e
      where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $4 and exists (` + acting + `)
-       and not exists (select from unnest($5::bigint[], $6::bigint[]) as h(id, epoch) where h.id = e.id and h.epoch = e.epoch)
+       and (e.id, e.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))
      order by e.id for no key update
 )
 update execution e

@@ -290,9 +290,9 @@ func (st *Stage) workerWrites() []Write {
 			return all, err
 		})
 	}
-	again := store.Registration{Process: 901, Attempt: 1, Name: "w", Runtimes: []string{"shell"}, Capacity: 4, Lease: Lease}
+	again := store.Registration{Process: 901, Attempt: 1, After: st.worker.Incarnation, Name: "w", Runtimes: []string{"shell"}, Capacity: 4, Lease: Lease}
 	third, other := again, again
-	third.Process, other.Name = 902, "new"
+	third.Process, other.Name, other.After = 902, "new", 0
 	return slices.Concat(
 		st.batch(claim), st.batch(finish(execution.Completed, execution.NoReason)), st.batch(finish(execution.Failed, execution.Connection))[:1],
 		[]Write{
