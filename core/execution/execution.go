@@ -127,6 +127,10 @@ type Execution struct {
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
+	// SettlingAt stands on the first row of a chain whose end was handled and whose children may still wait to be
+	// started or skipped: it is when somebody last settled some of them, or when the end was handled. The zero
+	// time says that none waits.
+	SettlingAt time.Time
 }
 
 // Key names the execution's present epoch.

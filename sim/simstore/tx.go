@@ -74,7 +74,7 @@ func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.I
 // chain goes on.
 func (tx *Tx) SettleChildren(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
-		tx.s.settleChildren(r.Chain(), r.Status)
+		tx.s.settleChildren(r.Chain(), r.Status, len(tx.s.db.children[r.Chain()]))
 	}
 }
 
@@ -121,6 +121,7 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 	id := tx.s.insert(e, execution.API)
 	if e.AwaitsParent {
 		db.children[e.Parent] = append(db.children[e.Parent], id)
+		db.row(e.Parent).hasChildren = true
 	}
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id
