@@ -115,7 +115,7 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 // the default batch size. A key of that age is free whether or not it was forgotten; this keeps their index small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
-		return s.store.ForgetKeys(ctx, store.KeyLifetime, limit)
+		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)
 	})
 }
 

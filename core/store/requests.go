@@ -8,17 +8,11 @@ import (
 	"handoff/core/execution"
 )
 
-// KeyLifetime is how long an idempotency key stands for the execution that it created, by the database's clock:
-// until just before that much has passed since the creation. From then on the key is free, whether or not anybody has
-// forgotten it: whoever creates an execution under it takes it over in the same step. Forgetting old keys
-// only keeps the index of keys small.
-const KeyLifetime = 24 * time.Hour
-
 // NewExecution is a request to run an action.
 type NewExecution struct {
 	ActionRef  string
 	Parameters json.RawMessage
-	// IdempotencyKey makes repeating the request within KeyLifetime harmless; empty means that it is not.
+	// IdempotencyKey makes repeating the request within execution.KeyLifetime harmless; empty means that it is not.
 	IdempotencyKey string
 	// Parent is any row of the chain that the execution is a workflow child of; 0 for none.
 	Parent execution.ID

@@ -71,7 +71,7 @@ type Client interface {
 	Actions(ctx context.Context, q ActionQuery) ([]execution.Action, error)
 	// PutActions inserts or replaces actions by their ref.
 	PutActions(ctx context.Context, actions []execution.Action) error
-	// Create inserts requested executions. An item whose idempotency key was used less than KeyLifetime ago
+	// Create inserts requested executions. An item whose idempotency key was used less than execution.KeyLifetime ago
 	// returns the row that it created then; an older key is taken from its row. An unknown action, parent or
 	// pinned worker is an outcome of that item alone.
 	//

@@ -197,7 +197,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		return store.Created{}
 	}
 	old, used := db.byKey[item.IdempotencyKey]
-	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, store.KeyLifetime) {
+	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, execution.KeyLifetime) {
 		return store.Created{ID: old, Existed: true}
 	}
 	action, known := db.actions[item.ActionRef]

@@ -109,7 +109,7 @@ func nothing(pgx.Rows) error { return nil }
 // for each other in one direction. A key that another transaction has inserted meanwhile is neither
 // seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
 //
-// A key whose time is over ($8, store.KeyLifetime) is taken from its row before the new one is inserted: of two
+// A key whose time is over ($8, execution.KeyLifetime) is taken from its row before the new one is inserted: of two
 // statements that do so at the same moment the second waits for the first, finds the key gone from the old row and
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
 const insertExecutions = `
@@ -247,7 +247,7 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		}
 		return nil
 	}
-	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, store.KeyLifetime); err != nil {
+	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime); err != nil {
 		return err
 	}
 	var overtaken []int

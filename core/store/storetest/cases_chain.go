@@ -426,7 +426,7 @@ func childCases() []Case {
 					return created[0]
 				}
 				first := create()
-				b.Advance(store.KeyLifetime - tick)
+				b.Advance(execution.KeyLifetime - tick)
 				again := create()
 				b.expect("just before: existed, the same", fmt.Sprint(again.Existed, again.ID == first.ID), "true true")
 				b.Advance(tick)
@@ -440,7 +440,7 @@ func childCases() []Case {
 		{"a request that is refused does not take an old key", func(b *bench) {
 			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}})
 			b.must(err)
-			b.Advance(store.KeyLifetime)
+			b.Advance(execution.KeyLifetime)
 			refused, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "no.such", IdempotencyKey: "k"}})
 			b.must(err)
 			b.expect("refused", refused[0], store.Created{UnknownAction: true})
