@@ -99,7 +99,7 @@ type Load struct {
 	// Parent is the action of which the executions of this load are workflow children: the first Siblings of them of
 	// the first one that is submitted, and so on. Empty for none.
 	Parent string
-	// Siblings is how many have the same parent, 1 at least.
+	// Siblings is how many have the same parent; 0 for one.
 	Siblings int
 	// Again is the place from 1, among the loads, of the one whose idempotency keys this one uses again after their
 	// time; 0 for keys of its own.
@@ -118,6 +118,9 @@ func (l *Load) Key(place, n int) string {
 	}
 	return strconv.Itoa(place) + "/" + strconv.Itoa(n)
 }
+
+// ParentOf is the number, from 0, of the parent of the n-th execution.
+func (l *Load) ParentOf(n int) int { return n / max(1, l.Siblings) }
 
 // Cancel cancels executions of an action by their numbers: from Nth on, Count of them.
 type Cancel struct {

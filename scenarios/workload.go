@@ -53,10 +53,9 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 		v, _ := l.integer(c, "copies", 1, maxCopies)
 		load.Copies = int(v)
 	}
-	load.Siblings = 1
 	if n := m.at("siblings"); n != nil {
 		v, _ := l.integer(n, "siblings", 1, maxCount)
-		load.Siblings = max(1, int(v))
+		load.Siblings = int(v)
 		if !m.has("parent") {
 			l.refuse(n, "siblings stands without parent: it says how many executions have the same parent")
 		}
@@ -65,8 +64,12 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 		if name, ok := l.choice(p, "parent", l.submitted()); ok {
 			load.Parent = name
 			parents := l.s.SubmissionsOf(name)
-			if needed := (load.Count + load.Siblings - 1) / load.Siblings; needed > parents {
+			switch needed := load.ParentOf(load.Count-1) + 1; {
+			case needed <= parents:
+			case load.Siblings > 1:
 				l.refuse(p, "%d children, %d of each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
+			default:
+				l.refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
 			}
 		}
 	}
@@ -81,9 +84,9 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 }
 
 // again reads which step's keys a load uses again. Before their time is over it would get the executions that they
-// have created; the hour beside it is for those that are accepted late.
+// have created; the minutes beside it are for those that are accepted late.
 func (l *loader) again(n *yaml.Node, load *Load) {
-	const after = execution.KeyLifetime + time.Hour
+	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.integer(n, "again", 1, maxCount)
 	if !ok {
 		return

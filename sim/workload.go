@@ -95,7 +95,7 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 				ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.db.WorkerID(l.Pin),
 			}
 			if l.Parent != "" {
-				item.Parent = u.await(l.Parent, n/l.Siblings)
+				item.Parent = u.await(l.Parent, l.ParentOf(n))
 			}
 			items = append(items, item)
 		}

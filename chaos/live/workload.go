@@ -81,7 +81,7 @@ func (u *user) load(index, first int, l scenarios.Load) {
 		for ; n < l.Count && due(n) <= w.now() && len(items) < w.config.Executor.BatchSize; n++ {
 			item := store.NewExecution{ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.database.WorkerID(l.Pin)}
 			if l.Parent != "" {
-				item.Parent = u.await(l.Parent, n/l.Siblings)
+				item.Parent = u.await(l.Parent, l.ParentOf(n))
 			}
 			items = append(items, item)
 		}

@@ -78,6 +78,18 @@ func (tx *Tx) SettleChildren(id execution.ID) {
 	}
 }
 
+// Children is how many children wait for a row's chain.
+func (tx *Tx) Children(id execution.ID) (waiting int) {
+	if r := tx.s.db.row(id); r != nil {
+		for _, child := range tx.s.db.children[r.Chain()] {
+			if tx.s.db.row(child).AwaitsParent {
+				waiting++
+			}
+		}
+	}
+	return waiting
+}
+
 // RequestCancel notes the request to end a row's chain, and nothing else.
 func (tx *Tx) RequestCancel(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
