@@ -41,7 +41,7 @@ func (t teller) who(e *history.Event) string {
 		return "the alert " + e.Fault
 	case history.Created, history.Transition, history.StaleWrite:
 		return t.writer(e)
-	case history.CancelRequested, history.ActionDefined:
+	case history.CancelRequested, history.ActionDefined, history.KeyKnown:
 		return t.or(e.Process, "the API")
 	case history.Orchestrated, history.PublishedMarked, history.ChildStarted, history.SlotTaken, history.SlotFreed:
 		return t.or(e.Process, "the executor")
@@ -106,7 +106,7 @@ func (t teller) what(e *history.Event) string {
 		return "logged: " + e.Text
 	case history.Quiescent:
 		return "is finished and every queue is empty"
-	case history.ActionDefined, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:
+	case history.ActionDefined, history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:
 		return chain(e)
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated,
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
@@ -154,6 +154,8 @@ func chain(e *history.Event) string {
 			return fmt.Sprintf("defined the action %s", e.Action)
 		}
 		return fmt.Sprintf("defined the action %s, of which %d may run at a time", e.Action, e.Count)
+	case history.KeyKnown:
+		return fmt.Sprintf("answered a request under the key %q with execution %d, which is %v old", e.Key, e.Execution, e.Due)
 	case history.ChildStarted:
 		return fmt.Sprintf("let execution %d begin: its parent, execution %d, has completed", e.Execution, e.Related)
 	case history.CancelRequested:

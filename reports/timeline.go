@@ -293,7 +293,7 @@ func class(k history.Kind) string {
 	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
 		return "fault"
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated, history.ActionDefined,
-		history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
+		history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return "status"
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:

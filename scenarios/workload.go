@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/execution"
 )
 
 // workload reads what is submitted and cancelled. A step that names others by number names those of the
@@ -51,19 +53,61 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 		v, _ := l.integer(c, "copies", 1, maxCopies)
 		load.Copies = int(v)
 	}
+	if n := m.at("siblings"); n != nil {
+		v, _ := l.integer(n, "siblings", 1, maxCount)
+		load.Siblings = int(v)
+		if !m.has("parent") {
+			l.refuse(n, "siblings stands without parent: it says how many executions have the same parent")
+		}
+	}
 	if p := m.at("parent"); p != nil && actionsOK {
 		if name, ok := l.choice(p, "parent", l.submitted()); ok {
 			load.Parent = name
-			if parents := l.s.SubmissionsOf(name); load.Count > parents {
+			parents := l.s.SubmissionsOf(name)
+			switch needed := load.ParentOf(load.Count-1) + 1; {
+			case needed <= parents:
+			case load.Siblings > 1:
+				l.refuse(p, "%d children, %d of each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
+			default:
 				l.refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
 			}
 		}
+	}
+	if a := m.at("again"); a != nil {
+		l.again(a, &load)
 	}
 	if load.Count > 1 && load.Every > (maxDuration-load.From)/time.Duration(load.Count-1) {
 		l.refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, short(maxDuration))
 		return
 	}
 	l.s.Workload = append(l.s.Workload, load)
+}
+
+// again reads which step's keys a load uses again. Before their time is over it would get the executions that they
+// have created; the minutes beside it are for those that are accepted late.
+func (l *loader) again(n *yaml.Node, load *Load) {
+	const after = execution.KeyLifetime + 5*time.Minute
+	v, ok := l.integer(n, "again", 1, maxCount)
+	if !ok {
+		return
+	}
+	if int(v) > len(l.s.Workload) {
+		l.refuse(n, "again is %d, and %d steps above submit executions", v, len(l.s.Workload))
+		return
+	}
+	first := &l.s.Workload[v-1]
+	last := func(l *Load) time.Duration { return l.From + l.Every*time.Duration(load.Count-1) }
+	switch {
+	case first.Action != load.Action || first.Count < load.Count:
+		l.refuse(n, "again is %d, and that step submits %d of %s: use the same action and at most its count", v, first.Count, first.Action)
+	case load.From < first.From+after || last(load) < last(first)+after:
+		l.refuse(n, "a key stands for %s for the execution that it has created: each of these must come at least %s after the one of step %d",
+			short(execution.KeyLifetime), short(after), v)
+	case slices.Contains(l.s.Worlds, Live):
+		l.refuse(n, "again waits for the end of a key's time, %s, which the live world does not: write worlds: [sim]", short(execution.KeyLifetime))
+	default:
+		load.Again = int(v)
+	}
 }
 
 // submitted are the actions of the steps so far.

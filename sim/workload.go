@@ -3,9 +3,9 @@ package sim
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
+	"handoff/chaos/history"
 	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/execution"
@@ -92,10 +92,10 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 		var items []store.NewExecution
 		for ; n < l.Count && due(l, n) <= w.k.Now() && len(items) < w.config.Executor.BatchSize; n++ {
 			item := store.NewExecution{
-				ActionRef: l.Action, IdempotencyKey: strconv.Itoa(index) + "/" + strconv.Itoa(n), Pinned: w.db.WorkerID(l.Pin),
+				ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.db.WorkerID(l.Pin),
 			}
 			if l.Parent != "" {
-				item.Parent = u.await(l.Parent, n)
+				item.Parent = u.await(l.Parent, l.ParentOf(n))
 			}
 			items = append(items, item)
 		}
@@ -108,6 +108,7 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 		}
 		created, _ := u.api.Submit(context.Background(), items)
 		for i := range created {
+			u.told(&items[i], &created[i])
 			u.accepted[l.Action][first+began+i] = created[i].ID
 		}
 		for _, s := range u.waiting {
@@ -118,6 +119,18 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 		}
 	}
 	w.submitting--
+}
+
+// told writes that a request was answered with what another one had created under its key.
+func (u *user) told(item *store.NewExecution, c *store.Created) {
+	row, there := u.w.db.Execution(c.ID)
+	if !c.Existed || !there {
+		return
+	}
+	u.w.emit(history.Event{
+		Kind: history.KeyKnown, Process: client, Execution: c.ID, Chain: row.Chain(), Key: item.IdempotencyKey,
+		Due: u.w.db.Clock().Wall().Sub(row.Created),
+	})
 }
 
 // await waits until the execution of that number, from 0, is accepted.

@@ -42,6 +42,9 @@ const (
 	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
 	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime).
 	Created
+	// KeyKnown: Execution, Key, Process, Due (how long ago it was created, by the database's clock): a request was
+	// answered with the execution that another one had created under its idempotency key.
+	KeyKnown
 	// ChildStarted: Execution, Related: a child became due because its parent's chain has completed.
 	ChildStarted
 	// CancelRequested: Execution (the chain's last row), Chain, From (its status), Action: accepted.

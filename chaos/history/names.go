@@ -17,6 +17,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	FaultTouched:     "fault_touched",
 	ActionDefined:    "action_defined",
 	Created:          "created",
+	KeyKnown:         "key_known",
 	ChildStarted:     "child_started",
 	CancelRequested:  "cancel_requested",
 	SlotTaken:        "slot_taken",

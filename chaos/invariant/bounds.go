@@ -33,6 +33,10 @@ type Bounds struct {
 	Overrun time.Duration
 	// Terminal: terminal and not handled.
 	Terminal time.Duration
+	// ChildBatch: beside Terminal, for each batch of workflow children that wait for the handled end of a chain, its
+	// own and those before it. It is the most that a batch's two statements may take, so it leaves room for batches of
+	// chains that end later and come in between.
+	ChildBatch time.Duration
 	// Cancel: canceling, counted from the third renewal of its worker's lease after that: the reply to each of
 	// them asks for the end of the run, and two of them may be lost.
 	Cancel time.Duration
@@ -63,6 +67,7 @@ func BoundsOf(c config.Config) Bounds {
 		Warmup:     lease,
 		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
 		Terminal:   2*e.ReconcileInterval + slack,
+		ChildBatch: 2 * e.StatementTimeout,
 		Cancel:     c.Worker.KillGrace + 5*c.Worker.StatementTimeout + slack,
 	}
 }

@@ -11,11 +11,11 @@ import (
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",
-		Statement: "The end of an execution is handled exactly once, and with it its slot is released, and one retry created or the workflow children started or skipped.",
+		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created; after the end of a chain each of its workflow children is started or skipped, once, by how it has ended.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
-		return &orchestrationChecker{i: i, s: s, retries: make(map[execution.ID]int64), waiting: make(map[execution.ID]int)}
+		return &orchestrationChecker{i: i, s: s, retries: make(map[execution.ID]int64)}
 	}
 	return i
 }
@@ -25,16 +25,6 @@ type orchestrationChecker struct {
 	s *Suite
 	// retries is the highest retry count of a chain whose newest row is alive.
 	retries map[execution.ID]int64
-	// waiting counts the children that wait for the end of a chain, and settled says how those were settled
-	// since the last handling of an end: the handling that they belong to follows.
-	waiting map[execution.ID]int
-	settled []settledChild
-}
-
-// settledChild is a child that was started or skipped.
-type settledChild struct {
-	id, parent execution.ID
-	started    bool
 }
 
 func (c *orchestrationChecker) observe(e *history.Event, l *life) {
@@ -46,15 +36,12 @@ func (c *orchestrationChecker) observe(e *history.Event, l *life) {
 			}
 			c.retries[e.Chain] = max(c.retries[e.Chain], e.Count)
 		}
-		if e.Related != 0 {
-			c.waiting[e.Related]++
-		}
 	case history.ChildStarted:
 		if l == nil || l.parent == 0 {
 			c.s.violate(c.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
 			return
 		}
-		c.settle(settledChild{e.Execution, e.Related, true})
+		c.settle(e.Execution, e.Related, true)
 	case history.Transition:
 		c.transition(e, l)
 	case history.Orchestrated:
@@ -69,35 +56,20 @@ func (c *orchestrationChecker) transition(e *history.Event, l *life) {
 	case e.To == execution.Scheduling:
 		c.s.violate(c.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
 	case e.By == execution.ExecutionManager:
-		c.settle(settledChild{e.Execution, l.parent, false})
-	case e.To.Terminal():
-		c.leave(l.parent)
+		c.settle(e.Execution, l.parent, false)
 	}
 }
 
-// settle judges a child that was started or skipped: at once if the end of its parent's chain was handled
-// before, else with the handling that follows.
-func (c *orchestrationChecker) settle(child settledChild) {
-	c.leave(child.parent)
-	if ended := c.s.ended.of(child.parent); ended != execution.None {
-		c.judge(child, ended)
-		return
-	}
-	c.settled = append(c.settled, child)
-}
-
-func (c *orchestrationChecker) leave(parent execution.ID) {
-	if c.waiting[parent]--; c.waiting[parent] <= 0 {
-		delete(c.waiting, parent)
-	}
-}
-
-func (c *orchestrationChecker) judge(child settledChild, ended execution.Status) {
-	switch completed := ended == execution.Completed; {
-	case child.started && !completed:
-		c.s.violate(c.i, child.id, "execution %d was started, and its parent, execution %d, has ended as %v", child.id, child.parent, ended)
-	case !child.started && completed:
-		c.s.violate(c.i, child.id, "execution %d was skipped, and its parent, execution %d, has completed", child.id, child.parent)
+// settle judges a child that was started or skipped, by how its parent's chain has ended. That none is left out is
+// a matter of time: see detection.
+func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
+	switch ended := c.s.ended.of(parent); {
+	case ended == execution.None:
+		c.s.violate(c.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, has ended", child, parent)
+	case started && ended != execution.Completed:
+		c.s.violate(c.i, child, "execution %d was started, and its parent, execution %d, has ended as %v", child, parent, ended)
+	case !started && ended == execution.Completed:
+		c.s.violate(c.i, child, "execution %d was skipped, and its parent, execution %d, has completed", child, parent)
 	}
 }
 
@@ -111,17 +83,6 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, c.s.actions[l.action])
 	case e.Related == 0:
 		delete(c.retries, e.Chain)
-	}
-	for _, child := range c.settled {
-		if child.parent != e.Chain || e.Related != 0 {
-			c.s.violate(c.i, child.id, "execution %d was started or skipped before the chain of its parent, execution %d, has ended", child.id, child.parent)
-			continue
-		}
-		c.judge(child, e.From)
-	}
-	c.settled = c.settled[:0]
-	if n := c.waiting[e.Chain]; n > 0 && e.Related == 0 {
-		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s, and %d children of its chain still wait for it", e.Execution, e.Process, n)
 	}
 }
 

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -68,6 +69,16 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 			c.canceling = append(c.canceling, askedToEnd{id: e.Execution, epoch: e.Epoch, owner: e.Incarnation})
 		}
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: e.To})
+	case history.Created:
+		if e.Related != 0 {
+			c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, in: execution.Requested})
+		}
+	case history.Orchestrated:
+		if e.Related == 0 {
+			for _, id := range c.s.orphans.waiting[e.Chain] {
+				c.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
+			}
+		}
 	case history.DeadLettered, history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
@@ -170,6 +181,9 @@ type deadline struct{ since, bound, warm time.Duration }
 func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	b := &c.s.bounds
 	switch {
+	case l.orphan:
+		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
+		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("waiting for its parent, execution %d, whose end was handled,", l.parent)
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:

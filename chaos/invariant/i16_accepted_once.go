@@ -6,13 +6,15 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
-// acceptedOnce is invariant 16 (flaw D9): a client that got no answer sends its request again, and must be able to.
+// acceptedOnce is invariant 16 (flaw D9): a client that got no answer sends its request again, and must be able to. And
+// a key that is used again after its time means a new execution: whoever is told of the old one has run nothing.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
-		Statement: "Of all requests with one idempotency key, within 24 hours, one creates an execution.",
+		Statement: "Of all requests with one idempotency key, within 24 hours, one creates an execution; after that the key can be used again.",
 		Needs:     []history.Kind{history.Created},
 	}
 	i.make = func(s *Suite) checker {
@@ -23,7 +25,7 @@ func acceptedOnce() *Invariant {
 
 // keyGeneration is half of the time for which a key is kept: the checker remembers the keys of this generation
 // and of the one before, so each for half a day at least and for a day at most.
-const keyGeneration = 12 * time.Hour
+const keyGeneration = execution.KeyLifetime / 2
 
 // keyHash stands for a key, which may be long: there is one for every execution of the last day.
 type keyHash [8]byte
@@ -39,6 +41,11 @@ type keyChecker struct {
 }
 
 func (c *keyChecker) observe(e *history.Event, _ *life) {
+	// An answer is a little older when it arrives than when it was given.
+	if e.Kind == history.KeyKnown && e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
+		c.s.violate(c.i, e.Execution, "a request under the key %q was answered with execution %d, which was created %v before: the key's time is over after %v",
+			e.Key, e.Execution, e.Due, execution.KeyLifetime)
+	}
 	if e.Kind != history.Created || e.Key == "" {
 		return
 	}

@@ -54,6 +54,11 @@ type life struct {
 
 	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
 	parent execution.ID
+	// orphan says that the end of the parent's chain was handled, parentEnded when; ahead bounds how many batches of
+	// children the settling of this one takes, with all that waited then.
+	orphan      bool
+	parentEnded time.Duration
+	ahead       int32
 
 	claims       int32 // of the present epoch
 	started      int32 // actions of the present epoch
@@ -129,6 +134,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.learnCreated(e)
 	case history.Transition:
 		if l != nil {
+			s.settled(l)
 			l.transition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)
@@ -151,6 +157,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 	case history.ChildStarted:
 		if l != nil {
+			s.settled(l)
 			l.parent, l.due, l.waits = 0, max(l.due, s.database(e.At)), e.At
 		}
 	case history.CancelRequested:
@@ -158,6 +165,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Orchestrated:
 		if e.Related == 0 {
 			s.ended.set(e.Chain, e.From)
+			s.learnOrphans(e)
 			delete(s.cancelled, e.Chain)
 		}
 		if l != nil {
@@ -233,6 +241,9 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
 	l.action, l.parent = s.action(e.Action), e.Related
 	l.runtime, l.pinned = e.Text, e.Worker
+	if l.parent != 0 {
+		s.learnChild(l, e.At)
+	}
 	s.lives[e.Execution] = l
 	s.created = max(s.created, e.Execution)
 }

@@ -90,6 +90,7 @@ type Suite struct {
 	cancelled map[execution.ID]bool
 	ended     ends
 	actions   []string
+	orphans   orphans
 	// chains counts the rows of a chain that are alive.
 	calm   calm
 	fleet  *fleet
@@ -112,6 +113,7 @@ func New(c config.Config, only []int) *Suite {
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		fleet: newFleet(c), tolerance: clockTolerance,
+		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
 	}
 	for _, i := range All() {
 		if wanted(only, i.Number) {

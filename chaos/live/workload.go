@@ -3,7 +3,6 @@ package live
 import (
 	"log/slog"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -80,9 +79,9 @@ func (u *user) load(index, first int, l scenarios.Load) {
 		began := n
 		var items []store.NewExecution
 		for ; n < l.Count && due(n) <= w.now() && len(items) < w.config.Executor.BatchSize; n++ {
-			item := store.NewExecution{ActionRef: l.Action, IdempotencyKey: strconv.Itoa(index) + "/" + strconv.Itoa(n), Pinned: w.database.WorkerID(l.Pin)}
+			item := store.NewExecution{ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.database.WorkerID(l.Pin)}
 			if l.Parent != "" {
-				item.Parent = u.await(l.Parent, n)
+				item.Parent = u.await(l.Parent, l.ParentOf(n))
 			}
 			items = append(items, item)
 		}

@@ -159,18 +159,28 @@ func (s *Server) workers(r *http.Request) ([]store.WorkerRow, *Problem) {
 	return rows, nil
 }
 
-// worker finds the worker that a path names.
+// byName begins, in a path, the name of a worker that could be taken for a number.
+const byName = "name:"
+
+// worker finds the worker that a path names: digits are its number, whatever other workers are called, and anything else
+// is its name, after "name:" or without it.
 func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 	rows, problem := s.workers(r)
 	if problem != nil {
 		return nil, problem
 	}
 	text := r.PathValue("id")
-	id, err := strconv.ParseInt(text, 10, 64)
+	fits := func(w *store.WorkerRow) bool { return w.Name == text }
+	if name, given := strings.CutPrefix(text, byName); given {
+		fits = func(w *store.WorkerRow) bool { return w.Name == name }
+	} else if strings.Trim(text, "0123456789") == "" {
+		id, err := strconv.ParseInt(text, 10, 64)
+		fits = func(w *store.WorkerRow) bool { return err == nil && w.ID == execution.WorkerID(id) }
+	}
 	for i := range rows {
-		if rows[i].Name == text || err == nil && rows[i].ID == execution.WorkerID(id) {
+		if fits(&rows[i]) {
 			return &rows[i], nil
 		}
 	}
-	return nil, notFound(fmt.Sprintf("No worker is called %q. GET /api/v1/workers lists them.", yamlfile.Cut(text)))
+	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; %s7 is the one that is called 7.", yamlfile.Cut(text), byName))
 }

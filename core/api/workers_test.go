@@ -101,3 +101,22 @@ func TestPinned(t *testing.T) {
 		t.Errorf("shown: %s", a.text)
 	}
 }
+
+// A number is a worker's id, whatever others are called; what is called like a number is named as a name.
+func TestAWorkerIsFoundByItsNumberBeforeAnotherOneOfThatName(t *testing.T) {
+	b := withWorkers(t)
+	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)
+	b.store.workers = append(b.store.workers, store.WorkerRow{WorkerKey: store.WorkerKey{ID: 4, Incarnation: 7}, Name: "name:2", Lifecycle: execution.Active})
+	for path, id := range map[string]execution.WorkerID{"2": 2, "02": 2, "name:2": 3, "name:shell-1": 1, "name:name:2": 4, "shell-2": 2} {
+		b.store.cordons = nil
+		a := b.do(http.MethodPost, "/api/v1/workers/"+path+"/drain", "")
+		if a.status != http.StatusOK || len(b.store.cordons) != 1 || b.store.cordons[0].Worker != id {
+			t.Errorf("%s: %d, %+v, want worker %d", path, a.status, b.store.cordons, id)
+		}
+	}
+	for _, path := range []string{"7", "name:7", "name:", "99999999999999999999"} {
+		if a := b.do(http.MethodPost, "/api/v1/workers/"+path+"/drain", ""); a.status != http.StatusNotFound {
+			t.Errorf("%s: %d %s", path, a.status, a.text)
+		}
+	}
+}

@@ -127,7 +127,17 @@ type Execution struct {
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
+	// SettlingAt stands on the first row of a chain whose end was handled and whose children may still wait to be
+	// started or skipped: it is when somebody last settled some of them, or when the end was handled. The zero
+	// time says that none waits.
+	SettlingAt time.Time
 }
+
+// KeyLifetime is how long an idempotency key stands for the execution that it created, by the database's clock:
+// until just before that much has passed since the creation. From then on the key is free, whether or not anybody has
+// forgotten it: whoever creates an execution under it takes it over in the same step. Forgetting old keys
+// only keeps the index of keys small.
+const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }

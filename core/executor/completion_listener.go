@@ -4,21 +4,24 @@ import (
 	"context"
 	"log/slog"
 
-	"handoff/core/broker"
 	"handoff/core/execution"
+	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/telemetry"
 )
 
 // completionListener does what follows the end of an execution: once, in one transaction with the
-// mark that says so. Hints of completion start it early; the reconciler starts it in any case.
+// mark that says so. Hints of completion start it early; the reconciler starts it in any case. The children of
+// a chain that has ended are settled after that, in batches: see children.go.
 type completionListener struct {
 	*Service
 	hints *hints
+	// unsettled wakes the loop that settles what the first batch of children left.
+	unsettled host.Signal
 }
 
 func newCompletionListener(s *Service) *completionListener {
-	return &completionListener{Service: s, hints: newHints(s)}
+	return &completionListener{Service: s, hints: newHints(s), unsettled: s.host.NewSignal()}
 }
 
 func (l *completionListener) run(ctx context.Context) {
@@ -42,7 +45,8 @@ func (l *completionListener) run(ctx context.Context) {
 }
 
 // handle orchestrates the executions that hints named, in batches. The rows decide: a hint about
-// one that is not terminal, or was handled, has no effect.
+// one that is not terminal, or was handled, has no effect. An error is for a database that is away: what could not
+// be handled for a reason of its own is left to the reconciler, and its hint is done with.
 func (l *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), l.config.Executor.BatchSize)
@@ -62,52 +66,73 @@ func (l *completionListener) handle(ids []execution.ID) error {
 }
 
 // orchestrate commits the terminal handling of those rows that are terminal and not handled, and
-// returns how many of them were its own.
-func (l *completionListener) orchestrate(rows []execution.Execution) (done int, err error) {
+// returns those that it did not handle. An error is for a database that is away.
+func (l *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
+	var chains []execution.ID
 	for i := range rows {
 		row := &rows[i]
 		if row.Status.Terminal() && row.OrchestratedAt.IsZero() {
-			os = append(os, store.Orchestration{ID: row.ID, Retry: l.retry(row)})
+			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: l.retry(row)}), append(chains, row.Chain())
 		}
 	}
 	if len(os) == 0 {
-		return 0, nil
+		return nil, nil
 	}
-	var outcomes []store.Orchestrated
-	if err := l.db(func(ctx context.Context) (err error) {
-		outcomes, err = l.store.Orchestrate(ctx, os)
-		return err
-	}); err != nil {
-		return 0, err
-	}
+	outcomes, err := l.commit(os)
+	var parents []execution.ID
 	for i, o := range outcomes {
 		if !o.Applied {
+			left = append(left, os[i].ID)
 			continue
 		}
-		done++
 		if o.Retry != 0 {
 			l.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
 			l.scheduler.wakeIn(os[i].Retry.Delay)
 		}
-		l.announceChildren(&o)
+		if o.Children {
+			parents = append(parents, chains[i])
+		}
 	}
-	// A run slot, and perhaps a concurrency slot, came free: whatever waits for one may fit now.
-	l.scheduler.wakeIn(0)
-	return done, nil
+	if len(left) < len(outcomes) {
+		// A run slot, and perhaps a concurrency slot, came free: whatever waits for one may fit now.
+		l.scheduler.wakeIn(0)
+	}
+	l.beginChildren(parents)
+	return left, err
 }
 
-// announceChildren hints at what became of the workflow children of a chain that has ended. The step that
-// handled the end has decided it already: who starts or skips children a second time finds none waiting.
-func (l *completionListener) announceChildren(o *store.Orchestrated) {
-	var changes []broker.Change
-	for _, id := range o.Skipped {
-		changes = append(changes, broker.Change{Key: execution.Key{ID: id}, From: execution.Requested, To: execution.Cancelled})
+// commit makes the step for all of them in one call, and for each by itself if that fails for any reason but a
+// database that is away, which is an error: one row that can't be handled, or whose handling takes too long,
+// must not hold up the others. The answers come with the error.
+func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
+	var outcomes []store.Orchestrated
+	err := l.db(func(ctx context.Context) (err error) {
+		outcomes, err = l.store.Orchestrate(ctx, os)
+		return err
+	})
+	switch {
+	case err == nil:
+		return outcomes, nil
+	case store.Retriable(err) && !l.reachable():
+		return nil, err
+	case len(outcomes) < len(os):
+		outcomes = make([]store.Orchestrated, len(os))
 	}
-	l.notifier.Changed(changes...)
-	keys := make([]execution.Key, len(o.Started))
-	for i, id := range o.Started {
-		keys[i] = execution.Key{ID: id}
+	if len(os) == 1 {
+		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries it again",
+			slog.Int64("execution", int64(os[0].ID)), slog.Any("error", err))
+		return outcomes, nil
 	}
-	l.notifier.Requested(keys...)
+	for i := range os {
+		if outcomes[i].Applied {
+			continue
+		}
+		one, err := l.commit(os[i : i+1])
+		if err != nil {
+			return outcomes, err
+		}
+		outcomes[i] = one[0]
+	}
+	return outcomes, nil
 }

@@ -175,25 +175,3 @@ func (s *Service) keepMalformed(ctx context.Context, c broker.Consumer, d broker
 	}, func() { c.Ack(d) })
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
 }
-
-// purgeDeadLetters deletes what was kept for its time, in bounded batches with a pause between them, so
-// that a flood that comes of age does not hold the database up.
-func (s *Service) purgeDeadLetters() error {
-	age := time.Duration(s.config.MessageQueue.RabbitMQ.DeadLetter.TTLMS) * time.Millisecond
-	for range purgeBatches {
-		purged := 0
-		if err := s.db(func(ctx context.Context) (err error) {
-			purged, err = s.store.PurgeDeadLetters(ctx, age, s.config.Executor.BatchSize)
-			return err
-		}); err != nil || purged < s.config.Executor.BatchSize {
-			return err
-		}
-	}
-	return nil
-}
-
-// purgeBatches bounds one pass of the purge, and purgeInterval is the time between two.
-const (
-	purgeBatches  = 50
-	purgeInterval = time.Minute
-)

@@ -37,7 +37,7 @@ func newIdleQueues(s *Service) *idleQueues {
 }
 
 // pass looks at a bounded number of workers. What can't be deleted yet is looked at again by the next pass.
-func (q *idleQueues) pass() error {
+func (q *idleQueues) pass(context.Context) error {
 	if !q.client.Ready() {
 		return nil
 	}

@@ -94,7 +94,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 				slog.Int64("worker", int64(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
-	return m.reconcileOwners()
+	return m.reconcileOwners(ctx)
 }
 
 // sinceBeat is how long ago an incarnation beat last.

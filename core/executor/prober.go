@@ -44,7 +44,7 @@ func (p *probes) unreachable(i execution.Incarnation) bool {
 }
 
 // probeWorkers probes every active worker that has an endpoint, and forgets all others.
-func (s *Service) probeWorkers() error {
+func (s *Service) probeWorkers(context.Context) error {
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
 		workers, err = s.store.Workers(ctx)

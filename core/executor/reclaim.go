@@ -2,7 +2,9 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 
 	"handoff/core/broker"
 	"handoff/core/config"
@@ -13,8 +15,14 @@ import (
 
 // reclaim takes rows back, announces what that changed, and returns how many it took.
 func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
+	ids, err := s.take(rs)
+	return len(ids), err
+}
+
+// take is reclaim that returns the rows it took.
+func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
-		return 0, nil
+		return nil, nil
 	}
 	var outcomes []store.Outcome
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -22,9 +30,9 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 		return err
 	}); err != nil {
 		if len(rs) > 1 && !store.Retriable(err) {
-			return s.reclaimOneByOne(rs, err)
+			return s.takeOneByOne(rs, err)
 		}
-		return 0, err
+		return nil, err
 	}
 	var changes []broker.Change
 	for i := range outcomes {
@@ -35,7 +43,7 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 				slog.Int64("epoch", int64(rs[i].Key.Epoch)), slog.String("now", o.Row.Status.String()), slog.Int64("at", int64(o.Row.Epoch)))
 			continue
 		}
-		taken++
+		taken = append(taken, rs[i].Key.ID)
 		if o.Row.Status == execution.Requested {
 			s.scheduler.wakeIn(rs[i].Delay)
 			continue
@@ -50,36 +58,29 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 	return taken, nil
 }
 
-// reclaimOneByOne takes rows back after their batch was refused: one bad row must not stop the others. It
+// takeOneByOne takes rows back after their batch was refused: one bad row must not stop the others. It
 // returns the error of the batch only if no row could be taken.
-func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error) (taken int, err error) {
+func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error) (taken []execution.ID, err error) {
 	for i := range rs {
-		n, err := s.reclaim(rs[i : i+1])
+		ids, err := s.take(rs[i : i+1])
 		if err != nil {
 			s.log.LogAttrs(context.Background(), slog.LevelError, "execution can't be taken back", slog.Int64("execution", int64(rs[i].Key.ID)), slog.Any("error", err))
 			continue
 		}
-		taken += n
+		taken = append(taken, ids...)
 	}
-	if taken == 0 {
-		return 0, refusal
+	if len(taken) == 0 {
+		return nil, refusal
 	}
 	return taken, nil
 }
 
 // sweep reclaims everything that is found on a ground and that decide does not pass over with a zero
-// Reclaim, batch by batch, until a batch is not full. Each batch asks anew, so a row that could not be
-// reclaimed does not stop the others.
-func (s *Service) sweep(ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
-	ground.Limit = s.config.Executor.BatchSize
-	for {
-		var rows []execution.Execution
-		if err := s.db(func(ctx context.Context) (err error) {
-			rows, err = s.store.Find(ctx, ground)
-			return err
-		}); err != nil {
-			return err
-		}
+// Reclaim, batch by batch, until a batch is not full or ctx ends. Rows that could not be reclaimed do not stop the
+// others: the pass goes on behind them, and returns their error at its end.
+func (s *Service) sweep(ctx context.Context, ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+	var refused error
+	err := s.drain(ctx, ground, func(rows []execution.Execution) (left []execution.ID, err error) {
 		var rs []store.Reclaim
 		for i := range rows {
 			r := decide(&rows[i])
@@ -89,11 +90,18 @@ func (s *Service) sweep(ground store.Finding, decide func(*execution.Execution) 
 			r.Ground, r.Age = ground.Ground, ground.Age
 			rs = append(rs, r)
 		}
-		taken, err := s.reclaim(rs)
-		if err != nil || taken == 0 || len(rows) < ground.Limit {
-			return err
+		taken, err := s.take(rs)
+		if store.Retriable(err) {
+			return nil, err
 		}
-	}
+		refused = errors.Join(refused, err)
+		gone := make(map[execution.ID]bool, len(taken))
+		for _, id := range taken {
+			gone[id] = true
+		}
+		return slices.DeleteFunc(idsOf(rows), func(id execution.ID) bool { return gone[id] }), nil
+	})
+	return errors.Join(err, refused)
 }
 
 // unclaimed is the reclaim of a row that no worker ever claimed: failed or dispatched again, as

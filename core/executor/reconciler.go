@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -17,8 +18,8 @@ import (
 // write that is safe on every replica. Requested rows that are due are the scheduler's own poll.
 
 // reconcileClaims takes back what an executor claimed for scheduling and then died (flaw D8).
-func (s *Service) reconcileClaims() error {
-	return s.sweep(store.Finding{Ground: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
+func (s *Service) reconcileClaims(ctx context.Context) error {
+	return s.sweep(ctx, store.Finding{Ground: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
 			Key: row.Key(), By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule,
 		}
@@ -26,8 +27,8 @@ func (s *Service) reconcileClaims() error {
 }
 
 // reconcileOwners takes back what is scheduled at, or runs on, an incarnation that is gone.
-func (s *Service) reconcileOwners() error {
-	return s.sweep(store.Finding{Ground: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+func (s *Service) reconcileOwners(ctx context.Context) error {
+	return s.sweep(ctx, store.Finding{Ground: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.owners.over(row) {
 			return store.Reclaim{}
 		}
@@ -39,9 +40,9 @@ func (s *Service) reconcileOwners() error {
 // executor died between commit and publish, or the confirm was lost (flaws D7, D9). What is past
 // half of its own dispatch timeout is dispatched anew instead, and never failed for a message that nobody
 // sent: its worker would refuse what comes after the deadline, and that would count as left lying.
-func (s *Service) reconcileUnpublished() error {
+func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
-	err := s.sweep(store.Finding{Ground: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
+	err := s.sweep(ctx, store.Finding{Ground: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
@@ -49,83 +50,79 @@ func (s *Service) reconcileUnpublished() error {
 	if err != nil || !s.client.Ready() {
 		return err
 	}
-	var rows []execution.Execution
-	if err := s.db(func(ctx context.Context) (err error) {
-		rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unpublished, Age: c.ConfirmTimeout, Limit: c.BatchSize})
-		return err
-	}); err != nil {
-		return err
-	}
-	rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
-		// Late since a moment ago: the next pass takes it back.
-		return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
+	return s.drain(ctx, store.Finding{Ground: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
+		if !s.client.Ready() {
+			return nil, errDisconnected
+		}
+		left := idsOf(rows)
+		rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
+			// Late since a moment ago: the next pass takes it back.
+			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
+		})
+		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
+		return left, s.publish(rows)
 	})
-	s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
-	return s.publish(rows)
 }
 
+// errDisconnected ends a pass that publishes.
+var errDisconnected = errors.New("the connection to the broker has ended or is blocked")
+
 // reconcileTerminal finds terminal executions that nobody has handled, because no message came.
-func (s *Service) reconcileTerminal() error {
-	c := s.config.Executor
-	for {
-		var rows []execution.Execution
-		if err := s.db(func(ctx context.Context) (err error) {
-			rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unorchestrated, Age: c.ReconcileInterval, Limit: c.BatchSize})
-			return err
-		}); err != nil || len(rows) == 0 {
-			return err
-		}
-		s.log.LogAttrs(context.Background(), slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
-		done, err := s.completion.orchestrate(rows)
-		if err != nil || done == 0 || len(rows) < c.BatchSize {
-			return err
-		}
-	}
+func (s *Service) reconcileTerminal(ctx context.Context) error {
+	f := store.Finding{Ground: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
+	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
+		return s.completion.orchestrate(rows)
+	})
 }
 
 // reconcileCancellations hints again at cancellations that no worker has answered. The heartbeat's reply
 // says the same; this is for a worker whose heartbeats take long.
-func (s *Service) reconcileCancellations() error {
-	c := s.config.Executor
-	var rows []execution.Execution
-	if err := s.db(func(ctx context.Context) (err error) {
-		rows, err = s.store.Find(ctx, store.Finding{Ground: store.Unanswered, Age: c.ConfirmTimeout, Limit: c.BatchSize})
-		return err
-	}); err != nil {
-		return err
-	}
-	for i := range rows {
-		s.notifier.Cancel(rows[i].Worker, rows[i].Key())
-	}
-	return nil
+func (s *Service) reconcileCancellations(ctx context.Context) error {
+	f := store.Finding{Ground: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
+	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+		for i := range rows {
+			s.notifier.Cancel(rows[i].Worker, rows[i].Key())
+		}
+		return idsOf(rows), nil
+	})
 }
 
-// slotSweep is how often slots are looked for that nobody may hold: nothing in this program leaves one.
-// keySweep is how often old idempotency keys are forgotten, and keptKeys how long they are kept.
+// slotSweep is how often slots are looked for that nobody may hold: nothing in this program leaves one. keySweep is
+// how often old idempotency keys are forgotten, and purgeInterval how often dead letters are purged.
 const (
-	slotSweep = time.Minute
-	keySweep  = time.Minute
-	keptKeys  = 24 * time.Hour
+	slotSweep     = time.Minute
+	keySweep      = time.Minute
+	purgeInterval = time.Minute
 )
 
 // reconcileSlots gives back slots that are held by what may hold none, and wakes what waits for them.
-func (s *Service) reconcileSlots() error {
+func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
-	if err := s.db(func(ctx context.Context) (err error) {
-		freed, err = s.store.FreeSlots(ctx, s.config.Executor.BatchSize)
-		return err
-	}); err != nil || len(freed) == 0 {
-		return err
+	err := s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+		ids, err := s.store.FreeSlots(ctx, limit)
+		freed = append(freed, ids...)
+		return len(ids), err
+	})
+	if len(freed) > 0 {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "concurrency slots freed that nobody may hold", slog.Any("executions", freed))
+		s.scheduler.wakeIn(0)
 	}
-	s.log.LogAttrs(context.Background(), slog.LevelWarn, "concurrency slots freed that nobody may hold", slog.Any("executions", freed))
-	s.scheduler.wakeIn(0)
-	return nil
+	return err
 }
 
-// reconcileKeys forgets idempotency keys whose time is over: from then on they can be used again.
-func (s *Service) reconcileKeys() error {
-	return s.db(func(ctx context.Context) error {
-		_, err := s.store.ForgetKeys(ctx, keptKeys, s.config.Executor.BatchSize)
-		return err
+// reconcileKeys forgets idempotency keys whose time is over: so many a minute as come of age in it, up to 20,000 with
+// the default batch size. A key of that age is free whether or not it was forgotten; this keeps their index small.
+func (s *Service) reconcileKeys(ctx context.Context) error {
+	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)
+	})
+}
+
+// purgeDeadLetters deletes dead letters that were kept for their time.
+func (s *Service) purgeDeadLetters(ctx context.Context) error {
+	age := time.Duration(s.config.MessageQueue.RabbitMQ.DeadLetter.TTLMS) * time.Millisecond
+	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+		return s.store.PurgeDeadLetters(ctx, age, limit)
 	})
 }

@@ -105,6 +105,7 @@ func (s *Service) Run(ctx context.Context) {
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
 		s.host.Go("completion listener", func() { s.completion.run(ctx) }),
+		s.host.Go("reconciler of children", func() { s.completion.settleWhatIsLeft(ctx) }),
 		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
 		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
 		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
@@ -164,13 +165,13 @@ func (s *Service) loop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }
 
-// every runs pass at once and then every interval, until ctx ends. Errors are logged: the next pass
-// starts from what the database says then.
-func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func() error) host.Task {
+// every runs pass at once and then every interval, until ctx ends; a pass of several batches looks at ctx between
+// two. Errors are logged: the next pass starts from what the database says then.
+func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
 	return s.host.Go(name, func() {
 		loop := s.loop(name)
 		for {
-			if err := loop.Pass(pass); err != nil {
+			if err := loop.Pass(func() error { return pass(ctx) }); err != nil {
 				s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))
 			}
 			loop.Interval(interval)

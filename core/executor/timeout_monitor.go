@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 
 	"handoff/core/config"
@@ -25,7 +26,7 @@ const (
 //
 // Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
 // ended has to be over, so its deadline and the grace after it must have passed on two clocks.
-func (s *Service) monitorTimeouts() error {
+func (s *Service) monitorTimeouts(ctx context.Context) error {
 	c := s.config.Executor
 	if err := s.readDatabaseClock(); err != nil {
 		return err
@@ -33,7 +34,7 @@ func (s *Service) monitorTimeouts() error {
 	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
-	err := s.sweep(store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
+	err := s.sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
@@ -43,7 +44,7 @@ func (s *Service) monitorTimeouts() error {
 		}
 		return r
 	})
-	return errors.Join(err, s.sweep(store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return errors.Join(err, s.sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.overrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}

@@ -12,7 +12,7 @@ import (
 type NewExecution struct {
 	ActionRef  string
 	Parameters json.RawMessage
-	// IdempotencyKey makes repeating the request harmless; empty means that it is not.
+	// IdempotencyKey makes repeating the request within execution.KeyLifetime harmless; empty means that it is not.
 	IdempotencyKey string
 	// Parent is any row of the chain that the execution is a workflow child of; 0 for none.
 	Parent execution.ID
@@ -282,6 +282,9 @@ const (
 	Unorchestrated
 	// Unanswered: canceling for at least Age. Only for Find.
 	Unanswered
+	// Unsettled: the first row of a chain whose end was handled and whose children may wait to be settled, and
+	// nobody has settled any for at least Age. Only for Find.
+	Unsettled
 )
 
 // Finding asks for rows that need attention on one ground.
@@ -289,6 +292,9 @@ type Finding struct {
 	Ground Ground
 	Age    time.Duration
 	Limit  int
+	// Skip are rows that are not wanted: a pass names those that it could do nothing about, and so comes to
+	// what stands behind them.
+	Skip []execution.ID
 }
 
 // Reclaim takes one epoch of one row back.
@@ -350,9 +356,17 @@ type Orchestrated struct {
 	Applied bool
 	// Retry is the row that was created, 0 for none.
 	Retry execution.ID
-	// Started and Skipped are the children that became due and that were cancelled.
+	// Children says that the row's chain has ended and has children to settle.
+	Children bool
+}
+
+// Settled is what one call of SettleChildren did for one chain.
+type Settled struct {
+	// Started and Skipped are the children that became due and that were cancelled, by id.
 	Started []execution.ID
 	Skipped []execution.ID
+	// More says that children of the chain still wait.
+	More bool
 }
 
 // Registration is a worker process announcing itself.

@@ -75,8 +75,9 @@ type Client interface {
 	Actions(ctx context.Context, q ActionQuery) ([]execution.Action, error)
 	// PutActions inserts or replaces actions by their ref.
 	PutActions(ctx context.Context, actions []execution.Action) error
-	// Create inserts requested executions. An item whose idempotency key exists returns the row
-	// that it created before; an unknown action or pinned worker is an outcome of that item alone.
+	// Create inserts requested executions. An item whose idempotency key was used less than execution.KeyLifetime ago
+	// returns the row that it created then; an older key is taken from its row. An unknown action, parent or
+	// pinned worker is an outcome of that item alone.
 	//
 	// A child (an item with a parent) waits until the parent's chain has ended and been handled: it
 	// becomes due when the chain completes, and is cancelled otherwise. A chain that has been handled
@@ -155,11 +156,28 @@ type Executor interface {
 	// has watched.
 	Reap(ctx context.Context, rs []Reap) ([]bool, error)
 	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with
-	// it, the release of the slot, the retry, and the workflow children where no retry follows. Guard: not
-	// orchestrated yet; a retry is unique by (original, count), and none joins a chain whose cancellation
-	// was requested. The retries of one call are numbered in the order of its items; a chain that has had
-	// children may come after the others.
+	// it, the release of the slot, and the retry. Where no retry follows and the chain has children, the same
+	// step notes on the chain's first row that they are to be settled. Guard: not orchestrated yet; a retry is
+	// unique by (original, count), and none joins a chain whose cancellation was requested. The retries of one
+	// call are numbered in the order of its items.
+	//
+	// Where single items are wrong in themselves, the answers of the others come with the error.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
+	// SettleChildren starts or skips children that wait for chains whose end was handled, at most so many of each
+	// chain, the smallest ids first. A chain is named by its first row; whether its children are started or skipped
+	// follows from how its last row has ended. Guard: the chain is noted as one whose children are to be settled,
+	// and the child is still requested and waits. A chain or a child that somebody else works on at the same moment
+	// is passed over. When no child of a chain waits any more, the note is taken off, else it is dated anew, so
+	// that a chain with many children goes behind the others.
+	//
+	// No child is missed between Orchestrate and SettleChildren. Both this note and a child's creation are written
+	// under the lock of the chain's first row. A child that was created before the note was committed stands in the
+	// snapshot of whoever sees the note. One that is created after it finds the chain handled, is decided at once
+	// and never waits. And the note is only taken off by a step that has seen all children that wait and has
+	// settled every one of them.
+	//
+	// Where single chains are wrong in themselves, the answers of the others come with the error.
+	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error
 	// PurgeDeadLetters deletes at most limit dead letters that were received at least age ago, the

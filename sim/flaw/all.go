@@ -5,14 +5,14 @@ func All() []*Flaw {
 	return []*Flaw{
 		unguardedMonitor(), deadLetterFailsRunning(), statusOnlyGuard(), unguardedFinish(), noRepublish(), noClaimSweep(),
 		unknownIsRefused(), unguardedClaim(), noLeaseMonitor(), sameNameOrphans(), noSelfFence(), directDLX(), lateClaim(),
-		noTerminalSweep(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), heartbeatGivesUpEarly(), killedIsCompleted(), retryAtOnce(),
+		noTerminalSweep(), oneStatementForAllChildren(), badChainEndsThePass(), oneBatchAPass(), resultGivenUp(), handledTwice(), hoardedDeadLetters(), drainingLooksDead(), heartbeatStopsFirst(), heartbeatGivesUpEarly(), killedIsCompleted(), retryAtOnce(),
 		retryUnbounded(), noBrake(), brakeCountsThePresent(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
 		oneClockLease(), oneClockDeadline(), deadlineWithoutGrace(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
 		silentBrake(), alertForEver(), goneWorkersCount(), sickLookHealthy(), emptyArchive(), neverOld(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
-		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
+		keyLookedUp(), keysForgottenTooLate(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 	}

@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -78,40 +79,84 @@ func mayRetry(r *row) bool {
 // adopt files a new child with its parent's chain, or decides at once when that has ended. It says whether the child
 // was skipped.
 func (s *step) adopt(id, parent execution.ID) bool {
-	db := s.db
-	db.children[parent] = append(db.children[parent], id)
-	if last := db.last(parent); !last.OrchestratedAt.IsZero() {
-		_, skipped := s.settleChildren(parent, last.Status)
-		return slices.Contains(skipped, id)
+	last := s.db.last(parent)
+	if last.OrchestratedAt.IsZero() {
+		s.db.children[parent] = append(s.db.children[parent], id)
+		s.db.row(parent).hasChildren = true
+		return false
 	}
+	return !s.settleChild(s.db.row(id), parent, last.Status)
+}
+
+// settleChild starts a child that waits for a chain that has completed, and skips one whose chain has ended
+// otherwise. It says whether the child was started.
+func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) bool {
+	if ended == execution.Completed {
+		r.AwaitsParent = false
+		s.db.emit(history.Event{Kind: history.ChildStarted, Process: s.process, Execution: r.ID, Related: chain})
+		s.db.request(r, s.now)
+		return true
+	}
+	s.naming(r.Key())
+	s.move(r, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed, func(r *row) {
+		r.AwaitsParent = false
+		fail(r, execution.ParentFailed, store.SkippedResult())
+	})
 	return false
 }
 
-// settleChildren starts the children that wait for a chain that has completed, and skips those of one
-// that has ended otherwise.
-func (s *step) settleChildren(chain execution.ID, ended execution.Status) (started, skipped []execution.ID) {
+// SettleChildren implements store.Executor.
+func (c *Client) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	return each(ctx, c, chains, func(s *step, chain *execution.ID) store.Settled {
+		first := s.db.row(*chain)
+		if first == nil || first.SettlingAt.IsZero() || most <= 0 {
+			return store.Settled{}
+		}
+		settled := s.settleChildren(first.ID, s.db.last(first.ID).Status, most)
+		s.note(first, settled.More)
+		return settled
+	})
+}
+
+// settleChildren settles at most so many of the children that wait for a chain.
+func (s *step) settleChildren(chain execution.ID, ended execution.Status, most int) (settled store.Settled) {
 	db := s.db
-	for _, id := range db.children[chain] {
-		r := db.row(id)
-		if !r.AwaitsParent {
-			continue
+	waiting := db.children[chain]
+	for len(waiting) > 0 {
+		r := db.row(waiting[0])
+		if r.AwaitsParent && len(settled.Started)+len(settled.Skipped) == most {
+			break
 		}
-		if ended == execution.Completed {
-			r.AwaitsParent = false
-			started = append(started, id)
-			db.emit(history.Event{Kind: history.ChildStarted, Process: s.process, Execution: id, Related: chain})
-			db.request(r, s.now)
-			continue
+		waiting = waiting[1:]
+		switch {
+		case !r.AwaitsParent:
+		case s.settleChild(r, chain, ended):
+			settled.Started = append(settled.Started, r.ID)
+		default:
+			settled.Skipped = append(settled.Skipped, r.ID)
 		}
-		skipped = append(skipped, id)
-		s.naming(r.Key())
-		s.move(r, execution.Cancelled, execution.ExecutionManager, execution.ParentFailed, func(r *row) {
-			r.AwaitsParent = false
-			fail(r, execution.ParentFailed, store.SkippedResult())
-		})
 	}
-	delete(db.children, chain)
-	return started, skipped
+	settled.More = len(waiting) > 0
+	if db.children[chain] = waiting; !settled.More {
+		delete(db.children, chain)
+	}
+	return settled
+}
+
+// note notes on the first row of a chain that its children are to be settled, or that none waits any more. The list
+// is in the order of those moments, like the index that it stands for.
+func (s *step) note(first *row, settles bool) {
+	db := s.db
+	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first.ID })
+	if first.SettlingAt = (time.Time{}); !settles {
+		return
+	}
+	first.SettlingAt = s.now
+	at, _ := slices.BinarySearchFunc(db.settling, first, func(id execution.ID, f *row) int {
+		r := db.row(id)
+		return cmp.Or(r.SettlingAt.Compare(f.SettlingAt), cmp.Compare(r.ID, f.ID))
+	})
+	db.settling = slices.Insert(db.settling, at, first.ID)
 }
 
 // ForgetKeys implements store.Executor.
@@ -122,12 +167,23 @@ func (c *Client) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 			if !s.old(r.Created, age) {
 				break
 			}
-			delete(s.db.byKey, r.IdempotencyKey)
-			r.IdempotencyKey = ""
-			s.db.keyed = s.db.keyed[1:]
+			s.forgetKey(r)
 		}
 		return forgotten
 	})
+}
+
+// forgetKey frees a row's idempotency key.
+func (s *step) forgetKey(r *row) {
+	db := s.db
+	delete(db.byKey, r.IdempotencyKey)
+	r.IdempotencyKey = ""
+	switch at := slices.Index(db.keyed, r.ID); {
+	case at == 0:
+		db.keyed = db.keyed[1:]
+	case at > 0:
+		db.keyed = slices.Delete(db.keyed, at, at+1)
+	}
 }
 
 // List implements store.Client.

@@ -185,16 +185,6 @@ func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]stor
 
 func (s *step) create(item *store.NewExecution) store.Created {
 	db := s.db
-	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey) {
-		return store.Created{}
-	}
-	if id, used := db.byKey[item.IdempotencyKey]; used && item.IdempotencyKey != "" {
-		return store.Created{ID: id, Existed: true}
-	}
-	action, known := db.actions[item.ActionRef]
-	if !known {
-		return store.Created{UnknownAction: true}
-	}
 	var parent execution.ID
 	if item.Parent != 0 {
 		r := db.row(item.Parent)
@@ -203,11 +193,25 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		}
 		parent = r.Chain()
 	}
+	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey) {
+		return store.Created{}
+	}
+	old, used := db.byKey[item.IdempotencyKey]
+	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, execution.KeyLifetime) {
+		return store.Created{ID: old, Existed: true}
+	}
+	action, known := db.actions[item.ActionRef]
+	if !known {
+		return store.Created{UnknownAction: true}
+	}
 	if item.Pinned != 0 && db.WorkerName(item.Pinned) == "" {
 		return store.Created{UnknownWorker: true}
 	}
 	if s.malformed(item.Parameters) {
 		return store.Created{}
+	}
+	if used {
+		s.forgetKey(db.row(old))
 	}
 	id := s.insert(execution.Execution{
 		Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,

@@ -55,6 +55,7 @@ type Database struct {
 	slots     map[string]*slots
 	limits    []string                        // the actions of slots, in order of first appearance
 	children  map[execution.ID][]execution.ID // that wait, by the first row of their parent's chain
+	settling  []execution.ID                  // the first rows of the chains whose children are to be settled, in the order of SettlingAt
 	keyed     []execution.ID                  // those with an idempotency key, oldest first
 
 	letters []store.StoredDeadLetter // by id, those that were purged left out

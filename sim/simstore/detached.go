@@ -29,6 +29,7 @@ func (db *Database) Clone() *Database {
 		}
 		c.requests[q.lane], c.lanes = copied, append(c.lanes, copied)
 	}
+	c.settling = slices.Clone(db.settling)
 	c.keyed, c.limits = slices.Clone(db.keyed), slices.Clone(db.limits)
 	c.slots = make(map[string]*slots, len(db.slots))
 	for _, ref := range db.limits {

@@ -34,6 +34,8 @@ func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
 		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
 	case store.Unanswered:
 		return r.Status == execution.Canceling && s.old(r.CancelingAt, age)
+	case store.Unsettled:
+		return !r.SettlingAt.IsZero() && s.old(r.SettlingAt, age)
 	default:
 		return false
 	}
@@ -78,6 +80,14 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 		if f.Limit <= 0 || f.Ground == store.OwnerGone && !s.anyOwnerGone() {
 			return nil
 		}
+		for _, id := range s.db.settling {
+			if f.Ground != store.Unsettled || len(found) == f.Limit {
+				break
+			}
+			if r := s.db.row(id); s.given(r, f.Ground, f.Age) && !slices.Contains(f.Skip, id) {
+				found = append(found, r.Execution)
+			}
+		}
 		for _, name := range listsFor(f.Ground) {
 			s.db.each(name, func(r *row) bool {
 				// The list of the running is in the order of their starts, not of their deadlines.
@@ -85,7 +95,9 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 					return false
 				}
 				if s.given(r, f.Ground, f.Age) {
-					found = append(found, r.Execution)
+					if !slices.Contains(f.Skip, r.ID) {
+						found = append(found, r.Execution)
+					}
 					return true
 				}
 				// What comes later in these lists is younger.
@@ -123,7 +135,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		return store.Outcome{}
 	}
 	r := s.db.row(rc.Key.ID)
-	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || !s.given(r, rc.Ground, rc.Age) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || rc.Ground == store.Unsettled || !s.given(r, rc.Ground, rc.Age) {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
 	}
@@ -220,8 +232,7 @@ func statements(os []store.Orchestration) [][]int {
 
 func wrongRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
 
-// orchestrate is one statement. It looks at all its rows before it changes one: a child that the end of its
-// parent skips is not handled by the same statement.
+// orchestrate is one statement. It looks at all its rows before it changes one.
 func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.Orchestrated) {
 	judged := make([]*row, len(places))
 	for n, i := range places {
@@ -246,7 +257,8 @@ func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.
 	}
 }
 
-// handleTerminal marks the row, gives its slot back and creates its retry, or settles its children.
+// handleTerminal marks the row, gives its slot back and creates its retry, or notes that the chain's children are to
+// be settled.
 func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	db := s.db
 	s.freeSlot(r)
@@ -266,7 +278,10 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 		}
 		done.Retry = id
 	} else {
-		done.Started, done.Skipped = s.settleChildren(from.Chain(), from.Status)
+		first := db.row(from.Chain())
+		if done.Children = first.hasChildren; done.Children {
+			s.note(first, true)
+		}
 	}
 	db.emit(history.Event{
 		Kind: history.Orchestrated, Process: s.process, Execution: from.ID, Chain: from.Chain(), From: from.Status,

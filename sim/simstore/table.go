@@ -25,6 +25,8 @@ type row struct {
 	due        time.Time // when it was due, while it is or was requested
 	// slot is the number of the concurrency slot that it holds, 0 for none.
 	slot int
+	// hasChildren says, of the first row of a chain, that children were created that wait for it.
+	hasChildren bool
 }
 
 // add appends a row under the next id.

@@ -74,8 +74,20 @@ func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.I
 // chain goes on.
 func (tx *Tx) SettleChildren(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
-		tx.s.settleChildren(r.Chain(), r.Status)
+		tx.s.settleChildren(r.Chain(), r.Status, len(tx.s.db.children[r.Chain()]))
 	}
+}
+
+// Children is how many children wait for a row's chain.
+func (tx *Tx) Children(id execution.ID) (waiting int) {
+	if r := tx.s.db.row(id); r != nil {
+		for _, child := range tx.s.db.children[r.Chain()] {
+			if tx.s.db.row(child).AwaitsParent {
+				waiting++
+			}
+		}
+	}
+	return waiting
 }
 
 // RequestCancel notes the request to end a row's chain, and nothing else.
@@ -121,6 +133,7 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 	id := tx.s.insert(e, execution.API)
 	if e.AwaitsParent {
 		db.children[e.Parent] = append(db.children[e.Parent], id)
+		db.row(e.Parent).hasChildren = true
 	}
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id

@@ -87,39 +87,30 @@ func incarnations(database []Item) map[execution.Key]history.Event {
 }
 
 // together gives all that one transaction wrote one moment, that of its last trigger: nobody saw any of it
-// before. Its handlings come last, each behind the children that it started or skipped, as the model has them:
-// the triggers of one statement that writes several rows and tables fire in no particular order.
+// before. Its handlings come last: the triggers of one statement that writes several rows and tables fire in no
+// particular order. The children that wait for a handling are started or skipped by transactions after it.
 func together(database []Item) []Item {
 	type handling struct {
 		transaction int64
 		chain       execution.ID
 	}
 	last := make(map[int64]time.Time)
-	parents := make(map[execution.ID]execution.ID)
 	place := make(map[handling]int)
 	for i := range database {
 		item := &database[i]
 		if item.Wall.After(last[item.Transaction]) {
 			last[item.Transaction] = item.Wall
 		}
-		switch e := &item.Event; e.Kind {
-		case history.Created:
-			parents[e.Execution] = e.Related
-		case history.Orchestrated:
-			place[handling{item.Transaction, e.Chain}] = 2*i + 2
-		default:
+		if e := &item.Event; e.Kind == history.Orchestrated {
+			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
-	// 0 for what belongs to no handling of its transaction.
+	// 0 for what is no handling.
 	of := func(item *Item) int {
-		switch e := &item.Event; {
-		case e.Kind == history.Orchestrated:
-			return place[handling{item.Transaction, e.Chain}]
-		case e.Kind == history.ChildStarted, e.Kind == history.Transition && e.By == execution.ExecutionManager:
-			return max(0, place[handling{item.Transaction, parents[e.Execution]}]-1)
-		default:
+		if item.Event.Kind != history.Orchestrated {
 			return 0
 		}
+		return place[handling{item.Transaction, item.Event.Chain}]
 	}
 	out := slices.Clone(database)
 	for i := range out {

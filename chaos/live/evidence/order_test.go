@@ -106,9 +106,10 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 	}
 }
 
-// Of several handlings in one transaction each stands behind its own children.
-func TestChildrenStandBeforeTheirHandling(t *testing.T) {
+// Several handlings of one transaction keep their order, and children are settled by transactions after theirs.
+func TestChildrenStandBehindTheHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
+	settled := func(i Item) Item { i.Transaction = 8; return i }
 	created := func(id, parent execution.ID) Item {
 		return at(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
 	}
@@ -117,14 +118,14 @@ func TestChildrenStandBeforeTheirHandling(t *testing.T) {
 	}
 	events := Order(Sources{Database: []Item{
 		created(3, 1), created(4, 2), handled(1), handled(2),
-		in(at(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
-		in(at(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
+		settled(at(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
+		settled(at(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
 	}})
 	var order []execution.ID
 	for _, e := range events {
 		order = append(order, e.Execution)
 	}
-	if want := []execution.ID{3, 4, 3, 1, 4, 2}; !slices.Equal(order, want) {
+	if want := []execution.ID{3, 4, 1, 2, 4, 3}; !slices.Equal(order, want) {
 		t.Errorf("%v, want %v", order, want)
 	}
 }

@@ -122,6 +122,10 @@ func (d *database) Clock(context.Context) (time.Time, error) { return d.host.Now
 
 func (d *database) FreeSlots(context.Context, int) ([]execution.ID, error) { return nil, nil }
 
+func (d *database) SettleChildren(context.Context, []execution.ID, int) ([]store.Settled, error) {
+	return nil, nil
+}
+
 func (d *database) ForgetKeys(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
 func (d *database) StoreDeadLetter(context.Context, store.DeadLetter) error { return nil }

@@ -212,11 +212,19 @@ func (s *executor) Orchestrate(ctx context.Context, os []store.Orchestration) ([
 		if o.Retry != 0 {
 			s.meter.created(execution.RetryManager, os[i].Retry.Reason)
 		}
-		for range o.Skipped {
+	}
+	return outcomes, err
+}
+
+// SettleChildren implements store.Executor.
+func (s *executor) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	settled, err := s.Executor.SettleChildren(ctx, chains, most)
+	for i := range settled {
+		for range settled[i].Skipped {
 			s.meter.skipped()
 		}
 	}
-	return outcomes, err
+	return settled, err
 }
 
 type worker struct {

@@ -108,22 +108,40 @@ func nothing(pgx.Rows) error { return nil }
 // Rows with a key are inserted in the order of their keys, so that two batches that share some wait
 // for each other in one direction. A key that another transaction has inserted meanwhile is neither
 // seen by this statement's snapshot nor inserted; the caller looks for it afterwards.
+//
+// A key whose time is over ($8, execution.KeyLifetime) is taken from its row before the new one is inserted: of two
+// statements that do so at the same moment the second waits for the first, finds the key gone from the old row and
+// taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+known as materialized (
+    select a.n, old.id, old.created <= c.now - $8::interval as over
+      from asked a cross join clock c
+      join execution old on old.idempotency_key = a.key
+),
 seen as materialized (
-    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, old.id as existing,
+    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, k.id as existing,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
       from asked a
       left join action t on t.ref = a.ref
-      left join execution old on old.idempotency_key = a.key
+      left join known k on k.n = a.n and not k.over
      order by a.n
 ),
 fresh as materialized (
     select nextval(pg_get_serial_sequence('execution', 'id')) as new_id, s.*
       from seen s where s.existing is null and s.id is not null and not s.lost
+),
+outdated as materialized (
+    select e.id, e.idempotency_key as key from execution e
+     where e.id in (select k.id from known k join fresh f on f.n = k.n where k.over) and e.idempotency_key is not null
+     order by e.id for no key update of e
+),
+released as (
+    update execution e set idempotency_key = null from outdated o where e.id = o.id
+    returning e.id
 ),
 inserted as (
     insert into execution (
@@ -133,6 +151,7 @@ inserted as (
     select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries, f.concurrency,
            f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api'
       from fresh f cross join clock c
+     where (select count(*) from released) >= 0
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
     returning id
@@ -228,7 +247,7 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		}
 		return nil
 	}
-	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned); err != nil {
+	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime); err != nil {
 		return err
 	}
 	var overtaken []int

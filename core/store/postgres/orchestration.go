@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,9 +12,9 @@ import (
 )
 
 // The first rows of the chains are locked with the rows themselves: whether the chain was cancelled, and
-// whether it has children, stands on them. A chain with children is only marked as put off ($6 is false
-// then), because children that were created while this statement waited for its locks are not in its
-// snapshot; it is handled in a transaction that has the locks before it looks ($6 is true).
+// whether it has children, stands on them. Both are read from the locked rows, so they are as of the lock and not
+// as of the statement's snapshot: a child that was created while this statement waited is seen. The children
+// themselves are not touched here, however many there are; see settle.
 //
 // A retry that exists already, or that another transaction inserts at this moment, is not inserted
 // again: the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the
@@ -34,8 +33,7 @@ locked as materialized (
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select a.ask_count, a.ask_reason, a.ask_delay, a.n, a.chain, l.*, c.now,
-           first.has_children and not $6::boolean as put_off,
+    select a.ask_count, a.ask_reason, a.ask_delay, a.n, a.chain, l.*, c.now, first.has_children as family,
            a.ask_count is not null and first.cancel_requested_at is null as goes_on
       from asked a
       join locked l on l.id = a.ask_id
@@ -43,14 +41,25 @@ judged as materialized (
      cross join clock c
      where l.status >= 'completed' and l.orchestrated_at is null
 ),
+-- One row may be handled itself and be the first row of another one's chain, and a statement changes a row once.
+marks as materialized (
+    select m.id, m.now, bool_or(m.handled) as handled, bool_or(m.settling) as settling
+      from (select j.id, j.now, true as handled, false as settling from judged j
+            union all
+            select j.chain, j.now, false, true from judged j where j.family and not j.goes_on) m
+     group by m.id, m.now
+),
 marked as (
-    update execution e set orchestrated_at = j.now from judged j where e.id = j.id and not j.put_off
-    returning e.id
+    update execution e
+       set orchestrated_at = case when m.handled then m.now else e.orchestrated_at end,
+           settling_at = case when m.settling then m.now else e.settling_at end
+      from marks m
+     where e.id = m.id
 ),
 freed as (
     update concurrency_slot s set execution = null, taken_at = null
       from judged j
-     where s.execution = j.id and j.concurrency is not null and not j.put_off
+     where s.execution = j.id and j.concurrency is not null
 ),
 inserted as (
     insert into execution (
@@ -61,31 +70,14 @@ inserted as (
            j.parameters, j.parent, j.chain, j.ask_count, j.ask_reason::failure_reason, j.now + j.ask_delay, j.now + j.ask_delay, j.worker,
            j.pinned_worker, j.now, 'retry_manager'
       from judged j
-     where j.goes_on and not j.put_off
+     where j.goes_on
      order by j.n
     on conflict (original_execution, retry_count) where original_execution is not null do nothing
     returning id, original_execution, retry_count
-),
-started as (
-    update execution c set due_at = j.now from judged j
-     where $6::boolean and c.parent = j.chain and c.status = 'requested' and c.awaits_parent and not j.goes_on and j.status = 'completed'
-    returning c.id, j.n
-),
-skipped as (
-    update execution c
-       set status = 'cancelled', failure_reason = 'parent_failed', result = $7::text::json, ended = j.now, due_at = j.now,
-           written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
-      from judged j
-     where $6::boolean and c.parent = j.chain and c.status = 'requested' and c.awaits_parent and not j.goes_on and j.status <> 'completed'
-    returning c.id, j.n
 )
-select case when j.put_off then 'put off' when j.goes_on then 'goes on' else 'ended' end, j.n, j.chain, 0, 0 from judged j
+select case when j.goes_on then 'goes on' when j.family then 'children' else 'ended' end, j.n, j.chain, 0, 0 from judged j
 union all
-select 'retry', 0, i.original_execution, i.retry_count, i.id from inserted i
-union all
-select 'started', c.n, 0, 0, c.id from started c
-union all
-select 'skipped', c.n, 0, 0, c.id from skipped c`
+select 'retry', 0, i.original_execution, i.retry_count, i.id from inserted i`
 
 const selectRetries = `
 select e.original_execution, e.retry_count, e.id
@@ -127,23 +119,9 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 		ids, counts = append(ids, int64(os[i].ID)), append(counts, count)
 		reasons, delays = append(reasons, reasonOrNull(retry.Reason)), append(delays, retry.Delay)
 	}
-	skipped := store.SkippedResult()
-	args := []any{s.now(), ids, counts, reasons, delays, false, encodeResult(&skipped)}
 	a := answers{results: results, retries: make(map[attempt]int64), wanted: make(map[int]attempt)}
-	if err := s.query(ctx, op, a.scan(counts), orchestrate, args...); err != nil {
+	if err := s.query(ctx, op, a.scan(counts), orchestrate, s.now(), ids, counts, reasons, delays); err != nil {
 		return err
-	}
-	if a.putOff {
-		args[5] = true
-		err := s.transaction(ctx, op, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(ctx, lockChains, ids); err != nil {
-				return err
-			}
-			return read(ctx, tx, a.scan(counts), orchestrate, args...)
-		})
-		if err != nil {
-			return unknown(op, err)
-		}
 	}
 	if err := s.existing(ctx, a.wanted, a.retries); err != nil {
 		return err
@@ -151,19 +129,8 @@ func (s *Store) orchestrate(ctx context.Context, os []store.Orchestration, resul
 	for n, at := range a.wanted {
 		results[n].Retry = execution.ID(a.retries[at])
 	}
-	for n := range results {
-		// The transaction may have been made twice.
-		slices.Sort(results[n].Started)
-		slices.Sort(results[n].Skipped)
-		results[n].Started, results[n].Skipped = slices.Compact(results[n].Started), slices.Compact(results[n].Skipped)
-	}
 	return nil
 }
-
-const lockChains = `
-select from execution e
- where e.id in (select coalesce(x.original_execution, x.id) from execution x where x.id = any($1::bigint[]))
- order by e.id for no key update of e`
 
 // answers collects what orchestrate answers.
 type answers struct {
@@ -171,7 +138,6 @@ type answers struct {
 	// retries are the rows that were inserted, wanted those that were asked for, by place.
 	retries map[attempt]int64
 	wanted  map[int]attempt
-	putOff  bool
 }
 
 func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
@@ -183,19 +149,13 @@ func (a *answers) scan(counts []*int32) func(pgx.Rows) error {
 			return err
 		}
 		switch what {
-		case "put off":
-			a.putOff = true
 		case "retry":
 			a.retries[attempt{chain, count}] = id
 		case "goes on":
 			a.results[n-1].Applied = true
 			a.wanted[n-1] = attempt{chain, int(*counts[n-1])}
-		case "ended":
-			a.results[n-1].Applied = true
-		case "started":
-			a.results[n-1].Started = append(a.results[n-1].Started, execution.ID(id))
-		case "skipped":
-			a.results[n-1].Skipped = append(a.results[n-1].Skipped, execution.ID(id))
+		default:
+			a.results[n-1] = store.Orchestrated{Applied: true, Children: what == "children"}
 		}
 		return nil
 	}

@@ -14,7 +14,8 @@ import (
 	"handoff/core/store"
 )
 
-// fill makes 200,000 executions: mostly history, and of the rest some in every status.
+// fill makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
+// parent that is not at its end, and 40 each for 250 chains whose children are to be settled.
 const fillRows = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 1);
@@ -36,6 +37,10 @@ select 1, 'a', 'runtime' || n % 5, '/bin/a', 1, s.status, w, w, case when w is n
        when n % 100 = 4 then 'running' else 'completed' end)::execution_status as status) s
  cross join lateral (select case when s.status in ('scheduled', 'running', 'completed') then n / 100 % 200 + 1 end as w,
        s.status in ('running', 'completed') as claimed, clock_timestamp() - n * interval '1 millisecond' as at) x;
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, parent, written_by)
+select 1, 'a', 'shell', '/bin/a', 1, 'infinity', now(), case when n % 4 = 0 then 50 + n % 1000 / 4 * 100 else 10 end, 'api'
+  from generate_series(1, 40000) n;
+update execution set settling_at = ended where id in (select 50 + n * 100 from generate_series(1, 250) n) and orchestrated_at is not null;
 set session_replication_role = origin`
 
 // hot is a statement with arguments as the store sends them, and how many rows it may touch.
@@ -51,7 +56,8 @@ func hotStatements() []hot {
 	var falses []bool
 	var zero []time.Duration
 	var texts, refs, completed []string
-	var nulls []*string
+	var nulls, keyed []*string
+	var settling []int64
 	var none []*int64
 	var counts []*int32
 	var most []int32
@@ -61,6 +67,8 @@ func hotStatements() []hot {
 		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
 		falses, zero, texts = append(falses, false), append(zero, 0), append(texts, "owner_gone")
 		none = append(none, nil)
+		key := fmt.Sprint("key", (i+1)*10)
+		keyed, settling = append(keyed, &key), append(settling, 50+(i+1)*100)
 		nulls, refs, completed = append(nulls, nil), append(refs, "a"), append(completed, "completed")
 		counts, most = append(counts, &one), append(most, 3)
 	}
@@ -71,7 +79,12 @@ func hotStatements() []hot {
 	var now *time.Time
 	all := []hot{
 		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none}, batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour}, batch},
+		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour}, batch},
+		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0)}, 3 * batch},
+		{"Create, locks of parents", lockParents, []any{ids}, batch},
+		{"Create, ends of parents", selectEnds, []any{ids}, batch},
+		{"Create, parents marked", adopt, []any{ids}, batch},
 		{"Workers", selectWorkers, []any{now}, 4000},
 		{"ClaimForScheduling", claimForScheduling, schedulingArgs(now, store.SchedulingClaim{
 			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
@@ -80,8 +93,9 @@ func hotStatements() []hot {
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
 		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},
-		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero, false, nulls[0]}, batch},
-		{"Orchestrate with children", orchestrate, []any{now, ids, counts, nulls, zero, true, nulls[0]}, batch},
+		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
+		{"SettleChildren of one chain", settleChildren, []any{now, settling[:1], 100, nulls[0]}, batch + 1},
+		{"SettleChildren of many chains", settleChildren, []any{now, settling, 1, nulls[0]}, 2 * batch},
 		{"Claim", claimRows, []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
 		{"Finish", finishRows, []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},
@@ -96,7 +110,7 @@ func hotStatements() []hot {
 		{"ForgetKeys", forgetKeys, []any{now, time.Duration(0), batch}, 600},
 	}
 	for ground, sql := range finders {
-		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100}, 600})
+		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
 	}
 	return all
 }

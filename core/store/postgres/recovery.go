@@ -12,37 +12,49 @@ import (
 )
 
 // finders are the questions by ground. Each reads one partial index in its order and stops at the
-// limit. $1 is the clock, $2 the age, $3 the limit.
+// limit. $1 is the clock, $2 the age, $3 the limit, $4 the rows that are not wanted.
 var finders = map[store.Ground]string{
 	store.Unclaimed: find(`
 		from execution e
 		where e.status = 'scheduled' and e.scheduled_at <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
 		order by e.scheduled_at, e.id`),
 	store.Unpublished: find(`
 		from execution e
 		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
 		order by e.scheduled_at, e.id`),
 	store.UnpublishedLate: find(`
 		from execution e
 		where e.status = 'scheduled' and e.published_at is null and e.scheduled_at <= (select now from clock) - $2::interval
 		  and e.scheduled_at + (e.dispatch_deadline - e.scheduled_at) / 2 <= (select now from clock)
+		  and e.id <> all($4::bigint[])
 		order by e.scheduled_at, e.id`),
 	store.Overrun: find(`
 		from execution e
 		where e.status in ('running', 'canceling') and e.run_deadline <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
 		order by e.run_deadline, e.id`),
 	store.Unanswered: find(`
 		from execution e
 		where e.status = 'canceling' and e.canceling_at <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
 		order by e.canceling_at, e.id`),
 	store.ClaimExpired: find(`
 		from execution e
 		where e.status = 'scheduling' and e.scheduling_expires_at < (select now from clock) and $2::interval is not null
+		  and e.id <> all($4::bigint[])
 		order by e.scheduling_expires_at, e.id`),
 	store.Unorchestrated: find(`
 		from execution e
 		where e.status >= 'completed' and e.orchestrated_at is null and e.ended <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
 		order by e.ended, e.id`),
+	store.Unsettled: find(`
+		from execution e
+		where e.settling_at is not null and e.settling_at <= (select now from clock) - $2::interval
+		  and e.id <> all($4::bigint[])
+		order by e.settling_at, e.id`),
 	// Incarnations outlive their work by far, so the walk is along those that hold something.
 	store.OwnerGone: find(`
 		from holding h
@@ -50,6 +62,7 @@ var finders = map[store.Ground]string{
 		join execution e on e.incarnation = i.incarnation and e.status in ('scheduled', 'running', 'canceling')
 		where i.lifecycle in ('draining', 'stopped', 'lost')
 		  and (e.status = 'scheduled' or i.lifecycle <> 'draining' and i.lease_expires_at <= (select now from clock) - $2::interval)
+		  and e.id <> all($4::bigint[])
 		order by e.status <> 'scheduled', case e.status when 'scheduled' then e.scheduled_at else e.started_at end, e.id`, `
 		holding (incarnation) as (
 			select min(e.incarnation) from execution e where e.status in ('scheduled', 'running', 'canceling')
@@ -75,7 +88,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 		return nil, nil
 	}
 	var found []execution.Execution
-	if err := s.query(ctx, "finding", reader(&found), question, s.now(), f.Age, f.Limit); err != nil {
+	if err := s.query(ctx, "finding", reader(&found), question, s.now(), f.Age, f.Limit, integers(f.Skip)); err != nil {
 		return nil, err
 	}
 	return found, nil

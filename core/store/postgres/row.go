@@ -20,7 +20,7 @@ var rowColumns = strings.Fields(`
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
 	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
-	canceling_at ended orchestrated_at`)
+	canceling_at ended orchestrated_at settling_at`)
 
 // text completes a statement: {e} stands for the columns of a row of the table or list e.
 func text(sql string) string {
@@ -53,7 +53,7 @@ type record struct {
 	retryAt, created, unschedulable pgtype.Timestamptz
 	schedulingAt, schedulingExpires pgtype.Timestamptz
 	scheduled, published, started   pgtype.Timestamptz
-	ended, orchestrated             pgtype.Timestamptz
+	ended, orchestrated, settling   pgtype.Timestamptz
 }
 
 // targets returns where to scan a row: some targets of the caller's, then the record's.
@@ -63,7 +63,7 @@ func (r *record) targets(before ...any) []any {
 		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.pinned, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
 		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
-		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated,
+		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated, &r.settling,
 	)
 }
 
@@ -104,6 +104,7 @@ func (r *record) execution() (execution.Execution, error) {
 		SchedulingAt: moment(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: moment(r.schedulingExpires),
 		ScheduledAt: moment(r.scheduled), PublishedAt: moment(r.published), StartedAt: moment(r.started),
 		ClaimBeat: uint64(r.claimBeat.Int64), Ended: moment(r.ended), OrchestratedAt: moment(r.orchestrated),
+		SettlingAt: moment(r.settling),
 	}, nil
 }
 

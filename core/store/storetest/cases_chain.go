@@ -143,6 +143,17 @@ func (b *bench) claimable() int {
 	return len(rows)
 }
 
+// settle settles at most so many children of a chain.
+func (b *bench) settle(chain execution.ID, most int) store.Settled {
+	b.t.Helper()
+	settled, err := b.Store.SettleChildren(b.ctx, []execution.ID{chain}, most)
+	b.must(err)
+	return settled[0]
+}
+
+// enough is more children than any case has.
+const enough = 100
+
 func childCases() []Case {
 	return []Case{
 		{"children wait, and are due when their parent has completed", func(b *bench) {
@@ -153,8 +164,10 @@ func childCases() []Case {
 			b.expect("claimed while the parent runs", b.claimable(), 0)
 			b.finish(w, store.Finish{Key: key, To: execution.Completed})
 			b.expect("claimed before its end is handled", b.claimable(), 0)
-			done := b.orchestrate(key.ID, 0, noRetry)
-			b.expect("started and skipped", fmt.Sprint(done.Started, done.Skipped), fmt.Sprint([]execution.ID{first, second}, []execution.ID(nil)))
+			b.expect("that there are children", b.orchestrate(key.ID, 0, noRetry).Children, true)
+			b.expect("claimed before they are settled", b.claimable(), 0)
+			done := b.settle(key.ID, enough)
+			b.expect("started and skipped", fmt.Sprint(done.Started, done.Skipped, done.More), fmt.Sprint([]execution.ID{first, second}, []execution.ID(nil), false))
 			b.expect("claimed afterwards", b.claimable(), 2)
 			b.expect("that it waits", b.row(first).AwaitsParent, false)
 		}},
@@ -163,7 +176,8 @@ func childCases() []Case {
 			key := b.failed(w)
 			child := b.child(key.ID, "").ID
 			retry := b.orchestrate(key.ID, 1, 0)
-			b.expect("started and skipped by the first row", len(retry.Started)+len(retry.Skipped), 0)
+			b.expect("that the first row has children to settle", retry.Children, false)
+			b.expect("settled after the first row", fmt.Sprint(b.settle(key.ID, enough)), fmt.Sprint(store.Settled{}))
 			late := b.child(retry.Retry, "").ID
 			b.expect("a parent is the chain's first row", b.row(late).Parent, key.ID)
 			row := b.claimed("e")
@@ -171,28 +185,125 @@ func childCases() []Case {
 			b.must(err)
 			b.claim(w, results[0].Row.Key())
 			b.finish(w, store.Finish{Key: results[0].Row.Key(), To: execution.Completed})
-			b.expect("started by the last", list(b.orchestrate(retry.Retry, 0, noRetry).Started...), list(child, late))
+			b.expect("that the last row has", b.orchestrate(retry.Retry, 0, noRetry).Children, true)
+			b.expect("named by the last row", fmt.Sprint(b.settle(retry.Retry, enough)), fmt.Sprint(store.Settled{}))
+			b.expect("started by the last", list(b.settle(key.ID, enough).Started...), list(child, late))
 		}},
 		{"children are skipped when their parent does not complete", func(b *bench) {
 			w := b.active("w")
 			key := b.failed(w)
 			child := b.child(key.ID, "").ID
 			grandchild := b.child(child, "").ID
-			done := b.orchestrate(key.ID, 0, noRetry)
+			b.orchestrate(key.ID, 0, noRetry)
+			done := b.settle(key.ID, enough)
 			b.expect("started and skipped", fmt.Sprint(done.Started, done.Skipped), fmt.Sprint([]execution.ID(nil), []execution.ID{child}))
 			row := b.row(child)
 			b.expect("the child", fmt.Sprint(row.Status, row.FailureReason, row.Ended.IsZero()), "cancelled parent_failed false")
 			b.expect("its end is found", list(b.find(store.Finding{Ground: store.Unorchestrated})...), list(child))
-			b.expect("skipped with it", list(b.orchestrate(child, 0, noRetry).Skipped...), list(grandchild))
+			b.orchestrate(child, 0, noRetry)
+			b.expect("skipped with it", list(b.settle(child, enough).Skipped...), list(grandchild))
 			b.expect("claimed", b.claimable(), 0)
 		}},
-		{"a call that skips a child does not handle its end as well", func(b *bench) {
+		{"children are settled in bounded batches, and each of them once", func(b *bench) {
+			w := b.active("w")
+			for _, end := range []struct {
+				finish store.Finish
+				as     string
+			}{{store.Finish{To: execution.Completed}, "requested"}, {store.Finish{To: execution.Failed, Reason: execution.Validation}, "cancelled"}} {
+				key := b.running(w)
+				var children []execution.ID
+				for range 5 {
+					children = append(children, b.child(key.ID, "").ID)
+				}
+				end.finish.Key = key
+				b.finish(w, end.finish)
+				b.orchestrate(key.ID, 0, noRetry)
+				var settled []string
+				for range 4 {
+					s := b.settle(key.ID, 2)
+					settled = append(settled, fmt.Sprint(append(s.Started, s.Skipped...), s.More))
+				}
+				b.expect("the batches", fmt.Sprint(settled), fmt.Sprint([]string{
+					fmt.Sprint(children[:2], true), fmt.Sprint(children[2:4], true), fmt.Sprint(children[4:], false), fmt.Sprint([]execution.ID(nil), false),
+				}))
+				b.expect("the last child", fmt.Sprint(b.row(children[4]).Status, b.row(children[4]).AwaitsParent), end.as+" false")
+			}
+		}},
+		{"a batch of just as many children as wait is the last one", func(b *bench) {
+			w := b.active("w")
+			key := b.failed(w)
+			b.child(key.ID, "")
+			b.child(key.ID, "")
+			b.orchestrate(key.ID, 0, noRetry)
+			b.expect("more after two of two", b.settle(key.ID, 2).More, false)
+			b.expect("found", list(b.find(store.Finding{Ground: store.Unsettled})...), list())
+		}},
+		{"a bound of nothing settles nothing", func(b *bench) {
+			w := b.active("w")
+			key := b.failed(w)
+			b.child(key.ID, "")
+			b.orchestrate(key.ID, 0, noRetry)
+			b.expect("settled", fmt.Sprint(b.settle(key.ID, 0), b.settle(key.ID, -1)), fmt.Sprint(store.Settled{}, store.Settled{}))
+			b.expect("found", list(b.find(store.Finding{Ground: store.Unsettled})...), list(key.ID))
+		}},
+		{"chains with children to settle are found by when they were last worked on", func(b *bench) {
+			w := b.active("w")
+			var chains []execution.ID
+			for range 3 {
+				key := b.failed(w)
+				b.child(key.ID, "")
+				b.child(key.ID, "")
+				chains = append(chains, key.ID)
+				b.orchestrate(key.ID, 0, noRetry)
+				b.Advance(time.Second)
+			}
+			found := func(age time.Duration, skip ...execution.ID) string {
+				return list(b.find(store.Finding{Ground: store.Unsettled, Age: age, Limit: 10, Skip: skip})...)
+			}
+			b.expect("all", found(0), list(chains...))
+			b.expect("at the boundary", found(2*time.Second), list(chains[:2]...))
+			b.expect("just before it", found(2*time.Second+tick), list(chains[0]))
+			b.expect("without one", found(0, chains[1]), list(chains[0], chains[2]))
+			b.settle(chains[0], 1)
+			b.expect("after a batch of the first", found(0), list(chains[1], chains[2], chains[0]))
+			b.settle(chains[1], enough)
+			b.expect("after the second is done", found(0), list(chains[2], chains[0]))
+			b.expect("when the note was dated anew", b.row(chains[0]).SettlingAt.Sub(b.row(chains[0]).OrchestratedAt), 3*time.Second)
+			b.expect("the one that is done", b.row(chains[1]).SettlingAt.IsZero(), true)
+		}},
+		{"several chains are settled in one call, each by its own end", func(b *bench) {
+			w := b.active("w")
+			completed, failed, childless := b.running(w), b.failed(w), b.failed(w)
+			due, skipped := b.child(completed.ID, "").ID, b.child(failed.ID, "").ID
+			b.finish(w, store.Finish{Key: completed, To: execution.Completed})
+			for _, id := range []execution.ID{completed.ID, failed.ID, childless.ID} {
+				b.orchestrate(id, 0, noRetry)
+			}
+			settled, err := b.Store.SettleChildren(b.ctx, []execution.ID{failed.ID, 999, childless.ID, completed.ID, failed.ID}, enough)
+			b.must(err)
+			b.expect("settled", fmt.Sprint(settled), fmt.Sprint([]store.Settled{{Skipped: []execution.ID{skipped}}, {}, {}, {Started: []execution.ID{due}}, {}}))
+			none, err := b.Store.SettleChildren(b.ctx, nil, enough)
+			b.must(err)
+			b.expect("of nobody", len(none), 0)
+		}},
+		{"a child that is created while others wait to be settled is decided at once", func(b *bench) {
+			w := b.active("w")
+			key := b.running(w)
+			first := b.child(key.ID, "").ID
+			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			b.orchestrate(key.ID, 0, noRetry)
+			late := b.child(key.ID, "").ID
+			b.expect("that the late one waits, and the first", fmt.Sprint(b.row(late).AwaitsParent, b.row(first).AwaitsParent), "false true")
+			b.expect("settled", fmt.Sprint(b.settle(key.ID, enough)), fmt.Sprint(store.Settled{Started: []execution.ID{first}}))
+		}},
+		{"a call that handles an end does not settle the children", func(b *bench) {
 			w := b.active("w")
 			key := b.failed(w)
 			child := b.child(key.ID, "").ID
 			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}, {ID: child}})
 			b.must(err)
-			b.expect("skipped, and handled", fmt.Sprint(done[0].Skipped, done[1].Applied), fmt.Sprint([]execution.ID{child}, false))
+			b.expect("children, and the child handled", fmt.Sprint(done[0].Children, done[1].Applied), "true false")
+			b.expect("skipped", list(b.settle(key.ID, enough).Skipped...), list(child))
 			b.expect("the child's end is found", list(b.find(store.Finding{Ground: store.Unorchestrated})...), list(child))
 		}},
 		{"a child of a chain that was cancelled is skipped, whatever retry was proposed", func(b *bench) {
@@ -200,8 +311,19 @@ func childCases() []Case {
 			key := b.failed(w)
 			child := b.child(key.ID, "").ID
 			b.cancel(key.ID)
-			done := b.orchestrate(key.ID, 1, 0)
-			b.expect("retry and skipped", fmt.Sprint(done.Retry, done.Skipped), fmt.Sprint(0, []execution.ID{child}))
+			b.expect("retry", b.orchestrate(key.ID, 1, 0).Retry, execution.ID(0))
+			b.expect("skipped", list(b.settle(key.ID, enough).Skipped...), list(child))
+		}},
+		{"only a child that waits makes a chain one with children to settle", func(b *bench) {
+			w := b.active("w")
+			unknown, late := b.failed(w), b.failed(w)
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "no.such", Parent: unknown.ID}})
+			b.must(err)
+			b.expect("created", created[0], store.Created{UnknownAction: true})
+			b.expect("of an unknown action", b.orchestrate(unknown.ID, 0, noRetry).Children, false)
+			b.orchestrate(late.ID, 0, noRetry)
+			b.child(late.ID, "")
+			b.expect("of a child that was decided at once", b.row(late.ID).SettlingAt.IsZero(), true)
 		}},
 		{"a retry without a number is an error, whatever else follows the end", func(b *bench) {
 			w := b.active("w")
@@ -231,7 +353,9 @@ func childCases() []Case {
 			child := b.child(key.ID, "").ID
 			b.expect("accepted", b.cancel(child).Applied, true)
 			b.finish(w, store.Finish{Key: key, To: execution.Completed})
-			b.expect("started with the others", list(b.orchestrate(key.ID, 0, noRetry).Started...), list())
+			b.orchestrate(key.ID, 0, noRetry)
+			b.expect("started with the others", fmt.Sprint(b.settle(key.ID, enough)), fmt.Sprint(store.Settled{}))
+			b.expect("found afterwards", list(b.find(store.Finding{Ground: store.Unsettled})...), list())
 			b.expect("the child", b.row(child).Status, execution.Cancelled)
 		}},
 		{"a child is created once under its key, and not without its parent", func(b *bench) {
@@ -239,6 +363,88 @@ func childCases() []Case {
 			first, second := b.child(parent, "k"), b.child(parent, "k")
 			b.expect("the second creation", fmt.Sprint(second.ID, second.Existed), fmt.Sprint(first.ID, true))
 			b.expect("of nobody", b.child(999, ""), store.Created{UnknownParent: true})
+		}},
+		{"many children are created in one call, each with an answer of its own", func(b *bench) {
+			w := b.active("w")
+			waits, completed, failed := b.create("shell.echo", 1)[0], execution.Key{}, execution.Key{}
+			b.cancel(waits)
+			waits = b.create("python.run", 1)[0]
+			completed, failed = b.running(w), b.failed(w)
+			b.finish(w, store.Finish{Key: completed, To: execution.Completed})
+			b.orchestrate(completed.ID, 0, noRetry)
+			b.orchestrate(failed.ID, 0, noRetry)
+			old := b.child(waits, "old").ID
+			items := []store.NewExecution{
+				{ActionRef: "shell.echo", Parent: failed.ID}, {ActionRef: "shell.echo"}, {ActionRef: "no.such", Parent: waits},
+				{ActionRef: "shell.echo", Parent: 999}, {ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "old"},
+				{ActionRef: "shell.echo", Parent: completed.ID, IdempotencyKey: "k"}, {ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"},
+				{ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"}, {ActionRef: "shell.echo", Parent: waits, Pinned: 999},
+				{ActionRef: "shell.echo", Parent: waits},
+			}
+			created, err := b.Store.Create(b.ctx, items)
+			b.must(err)
+			var all []string
+			for i, c := range created {
+				now := "nothing"
+				if c.ID != 0 {
+					now = fmt.Sprint(b.row(c.ID).Status, b.row(c.ID).AwaitsParent, b.row(c.ID).Parent == items[i].Parent)
+				}
+				all = append(all, fmt.Sprint(c.Existed, c.Skipped, c.UnknownAction, c.UnknownParent, c.UnknownWorker, " ", now))
+			}
+			for i, want := range []string{
+				"false true false false false cancelled false true", "false false false false false requested false true",
+				"false false true false false nothing", "false false false true false nothing", "true false false false false requested true true",
+				"false false false false false requested false true", "true false false false false requested false false",
+				"true false false false false requested false false", "false false false false true nothing",
+				"false false false false false requested true true",
+			} {
+				b.expect(fmt.Sprint("item ", i, ": existed, skipped, unknown action, parent, worker; status, waits, its parent"), all[i], want)
+			}
+			b.expect("those with one key", list(created[4].ID, created[6].ID, created[7].ID), list(old, created[5].ID, created[5].ID))
+		}},
+		{"a child that is wrong in itself does not stop the others", func(b *bench) {
+			parent := b.create("shell.echo", 1)[0]
+			items := make([]store.NewExecution, 7)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "shell.echo", Parent: parent}
+			}
+			items[2].Parameters, items[5].IdempotencyKey = []byte(`{`), "k\x00"
+			created, err := b.Store.Create(b.ctx, items)
+			b.expect("the error", failed(err), "the request was wrong")
+			var made []bool
+			for _, c := range created {
+				made = append(made, c.ID != 0)
+			}
+			b.expect("created", fmt.Sprint(made), "[true true false true true false true]")
+		}},
+		{"a key stands for what it created until its time is over, whether or not it was forgotten", func(b *bench) {
+			parent := b.create("shell.echo", 1)[0]
+			for _, item := range []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}, {ActionRef: "shell.echo", IdempotencyKey: "kc", Parent: parent}} {
+				create := func() store.Created {
+					created, err := b.Store.Create(b.ctx, []store.NewExecution{item})
+					b.must(err)
+					return created[0]
+				}
+				first := create()
+				b.Advance(execution.KeyLifetime - tick)
+				again := create()
+				b.expect("just before: existed, the same", fmt.Sprint(again.Existed, again.ID == first.ID), "true true")
+				b.Advance(tick)
+				second := create()
+				b.expect("at the end: existed, another one", fmt.Sprint(second.Existed, second.ID != first.ID), "false true")
+				b.expect("the keys of the rows", fmt.Sprintf("%q %q", b.row(first.ID).IdempotencyKey, b.row(second.ID).IdempotencyKey), fmt.Sprintf("%q %q", "", item.IdempotencyKey))
+				third := create()
+				b.expect("and again: existed, the second", fmt.Sprint(third.Existed, third.ID == second.ID), "true true")
+			}
+		}},
+		{"a request that is refused does not take an old key", func(b *bench) {
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}})
+			b.must(err)
+			b.Advance(execution.KeyLifetime)
+			refused, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "no.such", IdempotencyKey: "k"}})
+			b.must(err)
+			b.expect("refused", refused[0], store.Created{UnknownAction: true})
+			b.expect("the key", b.row(created[0].ID).IdempotencyKey, "k")
 		}},
 		{"a key is forgotten when its time is over", func(b *bench) {
 			item := []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}}

@@ -71,6 +71,16 @@ func Situations() []Situation {
 			st.ended(b, execution.Completed)
 			b.orchestrate(st.key.ID, 0, noRetry)
 		})},
+		{"completed and handled, and a child waits", at(execution.Running, func(b *bench, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			st.ended(b, execution.Completed)
+			b.orchestrate(st.key.ID, 0, noRetry)
+		})},
+		{"failed and handled, and a child waits", at(execution.Running, func(b *bench, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			st.ended(b, execution.Failed)
+			b.orchestrate(st.key.ID, 0, noRetry)
+		})},
 		{"completed, and its slot was left behind", at(execution.Running, func(b *bench, st *Stage) {
 			st.ended(b, execution.Completed)
 			b.LeaveSlot(st.key.ID)

@@ -198,7 +198,7 @@ func (st *Stage) recoveryWrites() []Write {
 			a.head = fmt.Sprint("Orchestrate: ", failed(err))
 			a.tell = func(p *player) {
 				for _, o := range done {
-					p.saw("  applied %v, %s, started %s, skipped %s", o.Applied, p.id(o.Retry), p.listed(o.Started), p.listed(o.Skipped))
+					p.saw("  applied %v, %s, children %v", o.Applied, p.id(o.Retry), o.Children)
 				}
 			}
 			return a
@@ -209,6 +209,17 @@ func (st *Stage) recoveryWrites() []Write {
 	retry := &store.Retry{Count: st.retries + 1, Reason: execution.Connection, Delay: time.Second}
 	return append(all,
 		orchestrate("without a retry", nil, st.key.ID), orchestrate("with a retry", retry, st.key.ID), both,
+		Write{Method: "SettleChildren", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			settled, err := s.SettleChildren(ctx, []execution.ID{st.chain}, many)
+			if err == nil && len(settled) == 1 && len(settled[0].Started)+len(settled[0].Skipped) == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) {
+				for _, x := range settled {
+					p.saw("SettleChildren: %s, started %s, skipped %s, more %v", failed(err), p.listed(x.Started), p.listed(x.Skipped), x.More)
+				}
+			}}
+		}},
 		Write{Method: "FreeSlots", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
 			freed, err := s.FreeSlots(ctx, many)
 			if err == nil && len(freed) == 0 {

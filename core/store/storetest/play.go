@@ -223,12 +223,16 @@ func (p *player) do(c command) {
 		})
 		p.saw("StoreDeadLetter: %s", failed(err))
 	case opFind:
-		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unanswered) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
+		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unsettled) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
+		if c.items[0].b%3 == 0 {
+			key, _ := p.about(c.items[0])
+			f.Skip = []execution.ID{key.ID}
+		}
 		rows, err := p.Store.Find(p.ctx, f)
-		p.saw("Find %d of age %v, at most %d: %s [%s]", f.Ground, f.Age, f.Limit, failed(err), p.keys(rows))
+		p.saw("Find %d of age %v, at most %d, without %s: %s [%s]", f.Ground, f.Age, f.Limit, p.listed(f.Skip), failed(err), p.keys(rows))
 	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock:
 		p.asUser(c)
-	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate:
+	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate, opSettle:
 		p.asExecutor(c)
 	default:
 		p.asWorker(c)

@@ -49,8 +49,30 @@ func (p *player) asExecutor(c command) {
 		}
 		marked, err := p.Store.Reap(p.ctx, rs)
 		p.saw("Reap: %s %v", failed(err), marked)
+	case opSettle:
+		p.settle(c)
 	default:
 		p.orchestrate(c)
+	}
+}
+
+// settle is mostly about chains whose children are to be settled.
+func (p *player) settle(c command) {
+	var chains []execution.ID
+	for i := range p.rows {
+		if c.a < 12 && !p.rows[i].SettlingAt.IsZero() && len(chains) < len(c.items) {
+			chains = append(chains, p.rows[i].ID)
+		}
+	}
+	for _, it := range c.items[len(chains):] {
+		key, _ := p.about(it)
+		chains = append(chains, key.ID)
+	}
+	most := pick(c.b, 1, 2, 50, 0, -1)
+	settled, err := p.Store.SettleChildren(p.ctx, chains, most)
+	p.saw("SettleChildren, at most %d: %s", most, failed(err))
+	for i, s := range settled {
+		p.saw("  of %s: started %s, skipped %s, more %v", p.id(chains[i]), p.listed(s.Started), p.listed(s.Skipped), s.More)
 	}
 }
 
@@ -161,6 +183,6 @@ func (p *player) orchestrate(c command) {
 	p.saw("Orchestrate: %s", failed(err))
 	for i, o := range done {
 		p.learn(o.Retry)
-		p.saw("  %s retry %+v: applied %v, %s, started %s, skipped %s", p.id(os[i].ID), os[i].Retry, o.Applied, p.id(o.Retry), p.listed(o.Started), p.listed(o.Skipped))
+		p.saw("  %s retry %+v: applied %v, %s, children %v", p.id(os[i].ID), os[i].Retry, o.Applied, p.id(o.Retry), o.Children)
 	}
 }

@@ -1,0 +1,69 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// orphans are the workflow children that wait, by the first row of their parent's chain: what must happen to them once
+// its end was handled comes in batches, and some time later.
+type orphans struct {
+	// waiting are the children of chains whose ends were not handled; those that have ended meanwhile stay in the list.
+	waiting map[execution.ID][]execution.ID
+	// settling counts, for the other chains, the children that are still to be started or skipped; all is their sum.
+	settling map[execution.ID]int
+	all      int
+}
+
+// learnChild files a new child that waits. One whose parent's chain has ended is to be settled like the others.
+func (s *Suite) learnChild(l *life, at time.Duration) {
+	o := &s.orphans
+	if s.ended.of(l.parent) == execution.None {
+		o.waiting[l.parent] = append(o.waiting[l.parent], l.id)
+		return
+	}
+	o.settling[l.parent]++
+	o.all++
+	l.orphan, l.parentEnded, l.ahead = true, at, s.batches()
+}
+
+// learnOrphans notes that the end of a chain was handled: whatever waits for it is to be settled from now on.
+func (s *Suite) learnOrphans(e *history.Event) {
+	o := &s.orphans
+	var left []*life
+	for _, id := range o.waiting[e.Chain] {
+		if l := s.lives[id]; l != nil && l.parent == e.Chain && l.status == execution.Requested {
+			left = append(left, l)
+		}
+	}
+	delete(o.waiting, e.Chain)
+	if len(left) == 0 {
+		return
+	}
+	o.settling[e.Chain] += len(left)
+	o.all += len(left)
+	for _, l := range left {
+		l.orphan, l.parentEnded, l.ahead = true, e.At, s.batches()
+	}
+}
+
+// batches bounds how many batches all children take that are to be settled now: each batch moves at least half as many
+// as it may, or is the last one of a chain.
+func (s *Suite) batches() int32 {
+	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
+}
+
+// settled notes that a child was started or has ended. It is called before the life says so.
+func (s *Suite) settled(l *life) {
+	if !l.orphan {
+		return
+	}
+	o := &s.orphans
+	l.orphan = false
+	o.all--
+	if o.settling[l.parent]--; o.settling[l.parent] <= 0 {
+		delete(o.settling, l.parent)
+	}
+}

@@ -1,0 +1,151 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// The workflow children of a chain that has ended are started, or skipped, in bounded batches and apart from the
+// handling of the end: a chain may have any number of them, and one statement for all would take longer than a
+// statement may, hold the parent's lock for as long, and fail again at every attempt. What is to be done stands in
+// the database (store.Executor.SettleChildren), so this executor may stop after any batch.
+
+// beginChildren settles a first batch of children of chains whose ends were just handled, so that the few children
+// that most chains have are not kept waiting. The rest is the loop's; an error is, too.
+func (l *completionListener) beginChildren(chains []execution.ID) {
+	if len(chains) == 0 {
+		return
+	}
+	left, more, err := l.settleBatch(chains)
+	if err != nil {
+		l.log.LogAttrs(context.Background(), slog.LevelWarn, "children of ended executions could not be settled yet", slog.Any("error", err))
+	}
+	if err != nil || more || len(left) > 0 {
+		l.unsettled.Set()
+	}
+}
+
+// settleWhatIsLeft settles children until ctx ends: at once when a first batch has left some, and every reconcile
+// interval what an executor that died has left.
+func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
+	interval := l.config.Executor.ReconcileInterval
+	loop := l.loop("reconciler of children")
+	for {
+		woken, err := l.unsettled.Wait(ctx, interval)
+		if err != nil {
+			return
+		}
+		f := store.Finding{Ground: store.Unsettled, Age: interval}
+		if woken {
+			f.Age = 0
+		}
+		if err := loop.Pass(func() error { return l.settleChildren(ctx, f) }); err != nil {
+			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass starts anew", slog.Any("error", err))
+		}
+		loop.Interval(interval)
+	}
+}
+
+// settleChildren goes round the chains that are found, a batch at a time, until none has children that wait. A chain
+// of which some are left goes to the end of the line, so one with very many does not hold up the others.
+func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
+	f.Limit = l.config.Executor.BatchSize
+	for range passBatches {
+		var rows []execution.Execution
+		if err := l.db(func(ctx context.Context) (err error) {
+			rows, err = l.store.Find(ctx, f)
+			return err
+		}); err != nil || len(rows) == 0 {
+			return err
+		}
+		left, more, err := l.settleBatch(idsOf(rows))
+		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
+			return err
+		}
+		// Where there is work, all of it is this pass's: what was begun a moment ago, too.
+		f.Age, f.Skip = 0, append(f.Skip, left...)
+	}
+	l.unsettled.Set()
+	return nil
+}
+
+// settleBatch settles one batch of the children of chains, of each its share, and tells whoever is concerned. left are
+// the chains for which nothing could be done, more says that others have children left. An error is for a database
+// that is away.
+func (l *completionListener) settleBatch(chains []execution.ID) (left []execution.ID, more bool, err error) {
+	share := max(1, l.config.Executor.BatchSize/len(chains))
+	settled, err := l.commitChildren(chains, share)
+	if err != nil {
+		return nil, false, err
+	}
+	for i := range settled {
+		c := &settled[i]
+		switch {
+		case c.failed, c.More && len(c.Started)+len(c.Skipped) == 0:
+			left = append(left, chains[i])
+		case c.More:
+			more = true
+		}
+		l.announceChildren(&c.Settled)
+	}
+	return left, more, nil
+}
+
+// settledChain is the answer for one chain, or that there is none.
+type settledChain struct {
+	store.Settled
+	failed bool
+}
+
+// commitChildren makes one step for all chains, and one for each if that fails, as commit does.
+func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
+	var answers []store.Settled
+	err := l.db(func(ctx context.Context) (err error) {
+		answers, err = l.store.SettleChildren(ctx, chains, most)
+		return err
+	})
+	if err != nil && store.Retriable(err) && !l.reachable() {
+		return nil, err
+	}
+	settled := make([]settledChain, len(chains))
+	for i := range answers {
+		settled[i].Settled = answers[i]
+	}
+	switch {
+	case err == nil:
+	case len(chains) == 1:
+		l.log.LogAttrs(context.Background(), slog.LevelError, "children can't be settled, the next pass tries it again",
+			slog.Int64("parent", int64(chains[0])), slog.Any("error", err))
+		settled[0].failed = true
+	default:
+		for i := range chains {
+			if s := &settled[i]; s.More || len(s.Started)+len(s.Skipped) > 0 {
+				continue
+			}
+			one, err := l.commitChildren(chains[i:i+1], most)
+			if err != nil {
+				return settled, err
+			}
+			settled[i] = one[0]
+		}
+	}
+	return settled, nil
+}
+
+// announceChildren hints at what became of children. Whoever starts or skips them a second time finds none waiting.
+func (l *completionListener) announceChildren(c *store.Settled) {
+	var changes []broker.Change
+	for _, id := range c.Skipped {
+		changes = append(changes, broker.Change{Key: execution.Key{ID: id}, From: execution.Requested, To: execution.Cancelled})
+	}
+	l.notifier.Changed(changes...)
+	keys := make([]execution.Key, len(c.Started))
+	for i, id := range c.Started {
+		keys[i] = execution.Key{ID: id}
+	}
+	l.notifier.Requested(keys...)
+}

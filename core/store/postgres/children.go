@@ -1,0 +1,239 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// lockParents locks the first rows of the chains that the parents $1 belong to, in the order of their ids as everybody
+// does who locks several, and says which parent belongs to which chain. It is a statement of its own, so that the
+// next one sees whatever was committed while it waited.
+const lockParents = `
+with asked as materialized (
+    select e.id, coalesce(e.original_execution, e.id) as chain from execution e where e.id = any($1::bigint[])
+),
+locked as materialized (
+    select f.id from execution f where f.id in (select chain from asked) order by f.id for no key update of f
+)
+select a.id, a.chain from asked a where (select count(*) from locked) >= 0`
+
+// selectEnds says how chains have ended whose end was handled.
+const selectEnds = `
+select f.id, coalesce(last.status, f.status)::text
+  from execution f
+  left join lateral (
+      select x.status, x.orchestrated_at from execution x where x.original_execution = f.id order by x.retry_count desc limit 1
+  ) last on true
+ where f.id = any($1::bigint[])
+   and case when last.status is null then f.orchestrated_at else last.orchestrated_at end is not null`
+
+// adopt marks chains as having children that wait, under their locks: whoever handles the end of a chain knows from
+// its locked row that there are children to settle.
+const adopt = `update execution set has_children = true where id = any($1::bigint[]) and not has_children`
+
+const skipNewChildren = `
+update execution e
+   set status = 'cancelled', failure_reason = 'parent_failed', result = $3::text::json,
+       ended = coalesce($2::timestamptz, clock_timestamp()), due_at = coalesce($2::timestamptz, clock_timestamp()),
+       written_by = 'execution_manager', written_incarnation = null, written_epoch = e.epoch, written_reason = 'parent_failed'
+ where e.id = any($1::bigint[]) and e.status = 'requested' and e.awaits_parent`
+
+// createChildren creates executions of which some have a parent: the others as usual, and the children in
+// transactions of a bounded number of them and of a number of round trips that does not depend on how many they are.
+// Each transaction commits by itself: whoever repeats a request of which a part was not applied, under the same
+// keys, finds the parts that were, and comes to its end.
+func (s *Store) createChildren(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, errs := make([]store.Created, len(items)), make([]error, len(items))
+	var plain []store.NewExecution
+	var children []child
+	var places []int
+	for i := range items {
+		if items[i].Parent == 0 {
+			plain, places = append(plain, items[i]), append(places, i)
+			continue
+		}
+		children = append(children, child{NewExecution: items[i], n: i})
+	}
+	var broken error
+	for _, round := range (step[child, store.Created]{row: (*child).row}).rounds(children) {
+		for part := range slices.Chunk(round, s.options.BatchRows) {
+			batch := make([]child, len(part))
+			for k, at := range part {
+				batch[k] = children[at]
+			}
+			broken = s.createPart(ctx, batch, created, errs, broken)
+		}
+	}
+	if broken == nil {
+		made, err := s.creates.do(ctx, "creating executions", plain)
+		for n, i := range places {
+			if n < len(made) {
+				created[i] = made[n]
+			}
+			errs[i] = err
+		}
+	} else {
+		for _, i := range places {
+			errs[i] = unavailable("creating executions", broken)
+		}
+	}
+	return settle(created, errs)
+}
+
+// child is an item with its place in the call.
+type child struct {
+	store.NewExecution
+	n int
+}
+
+// row is what two items of one transaction must not share: the same key would be created twice.
+func (c *child) row() any {
+	if c.IdempotencyKey == "" {
+		return c.n
+	}
+	return c.IdempotencyKey
+}
+
+// createPart creates some children in one transaction. If one of them is wrong in itself the halves are
+// tried apart, so that a few wrong ones among many cost few transactions. It returns the error after which
+// nothing more should be sent; broken is that of an earlier part.
+func (s *Store) createPart(ctx context.Context, items []child, created []store.Created, errs []error, broken error) error {
+	const op = "creating children"
+	if broken != nil {
+		for i := range items {
+			errs[items[i].n] = unavailable(op, broken)
+		}
+		return broken
+	}
+	var results []store.Created
+	err := s.transaction(ctx, op, func(tx pgx.Tx) (err error) {
+		results, err = s.createUnderLock(ctx, tx, items)
+		return err
+	})
+	switch {
+	case err == nil:
+		for i := range items {
+			created[items[i].n] = results[i]
+		}
+		return nil
+	case !store.Retriable(err) && len(items) > 1:
+		half := len(items) / 2
+		broken = s.createPart(ctx, items[:half], created, errs, nil)
+		return s.createPart(ctx, items[half:], created, errs, broken)
+	}
+	for i := range items {
+		errs[items[i].n] = err
+	}
+	if store.Retriable(err) {
+		return err
+	}
+	return nil
+}
+
+// createUnderLock creates children under the locks of their parents' chains.
+func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) ([]store.Created, error) {
+	results := make([]store.Created, len(items))
+	chains, err := s.lockParents(ctx, tx, items)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := readEnds(ctx, tx, chains)
+	if err != nil {
+		return nil, err
+	}
+	var known []store.NewExecution
+	var families []family
+	var places []int
+	for i := range items {
+		chain, exists := chains[items[i].Parent]
+		if !exists {
+			results[i] = store.Created{UnknownParent: true}
+			continue
+		}
+		known, places = append(known, items[i].NewExecution), append(places, i)
+		families = append(families, family{parent: chain, waits: ended[chain] != execution.Completed})
+	}
+	if len(known) == 0 {
+		return results, nil
+	}
+	made := make([]store.Created, len(known))
+	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return read(ctx, tx, scan, sql, args...)
+	}
+	if err := s.insert(ctx, within, known, families, made); err != nil {
+		return nil, err
+	}
+	var adopting, skipping []int64
+	for k, i := range places {
+		results[i] = made[k]
+		if made[k].ID == 0 || made[k].Existed {
+			continue
+		}
+		switch ended[families[k].parent] {
+		case execution.None:
+			adopting = append(adopting, families[k].parent)
+		case execution.Completed:
+		default:
+			results[i].Skipped = true
+			skipping = append(skipping, int64(made[k].ID))
+		}
+	}
+	if len(adopting) > 0 {
+		if _, err := tx.Exec(ctx, adopt, adopting); err != nil {
+			return nil, err
+		}
+	}
+	if len(skipping) > 0 {
+		result := store.SkippedResult()
+		_, err = tx.Exec(ctx, skipNewChildren, skipping, s.now(), encodeResult(&result))
+	}
+	return results, err
+}
+
+// lockParents locks the chains of the items' parents, and returns them by parent.
+func (s *Store) lockParents(ctx context.Context, tx pgx.Tx, items []child) (map[execution.ID]int64, error) {
+	parents := make([]int64, len(items))
+	for i := range items {
+		parents[i] = int64(items[i].Parent)
+	}
+	slices.Sort(parents)
+	chains := make(map[execution.ID]int64)
+	err := read(ctx, tx, func(rows pgx.Rows) error {
+		var parent, chain int64
+		if err := rows.Scan(&parent, &chain); err != nil {
+			return err
+		}
+		chains[execution.ID(parent)] = chain
+		return nil
+	}, lockParents, slices.Compact(parents))
+	return chains, err
+}
+
+// readEnds returns how those of the chains have ended whose end was handled. They are locked.
+func readEnds(ctx context.Context, tx pgx.Tx, chains map[execution.ID]int64) (map[int64]execution.Status, error) {
+	ended := make(map[int64]execution.Status)
+	if len(chains) == 0 {
+		return ended, nil
+	}
+	var ids []int64
+	for _, chain := range chains {
+		ids = append(ids, chain)
+	}
+	slices.Sort(ids)
+	err := read(ctx, tx, func(rows pgx.Rows) error {
+		var chain int64
+		var name string
+		if err := rows.Scan(&chain, &name); err != nil {
+			return err
+		}
+		status, err := execution.ParseStatus(name)
+		ended[chain] = status
+		return err
+	}, selectEnds, slices.Compact(ids))
+	return ended, err
+}

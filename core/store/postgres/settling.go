@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Nothing here waits for a lock: a chain or a child that somebody holds is passed over and comes with a later
+// batch. So batches of several executors can't block each other, whatever order they take their chains in, and a
+// chain into which children are being created right now does not hold up the others.
+//
+// A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest version once the
+// row is locked. A snapshot that has the note has every child that waited when the note was committed, because each
+// was committed under the same lock before; and no child waits that was created later (see createChildren). So
+// "seen" has all of them, up to the bound, and the note goes when as many were moved as were seen.
+const settleChildren = `
+with asked as materialized (
+    select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
+),
+chain as materialized (
+    select f.id, f.status, a.n from asked a join execution f on f.id = a.ask_id
+     where f.settling_at is not null
+     order by f.id for no key update of f skip locked
+),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from chain) l),
+ended as materialized (
+    select ch.id, ch.n, c.now,
+           coalesce((select x.status from execution x where x.original_execution = ch.id order by x.retry_count desc limit 1),
+                    ch.status) = 'completed' as completed
+      from chain ch cross join clock c
+),
+seen as materialized (
+    select e.id as chain, e.n, e.now, e.completed, w.id, row_number() over (partition by e.id order by w.id) as place
+      from ended e
+     cross join lateral (
+         select c.id from execution c
+          where c.parent = e.id and c.status = 'requested' and c.awaits_parent
+          order by c.id limit $3::bigint + 1) w
+),
+taken as materialized (
+    select s.chain, s.n, s.now, s.completed, c.id
+      from seen s join execution c on c.id = s.id
+     where s.place <= $3::bigint and c.status = 'requested' and c.awaits_parent
+     order by c.id for no key update of c skip locked
+),
+started as (
+    update execution c set due_at = t.now
+      from taken t
+     where c.id = t.id and t.completed and c.status = 'requested' and c.awaits_parent
+    returning c.id, t.n, t.chain
+),
+skipped as (
+    update execution c
+       set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = t.now, due_at = t.now,
+           written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
+      from taken t
+     where c.id = t.id and not t.completed and c.status = 'requested' and c.awaits_parent
+    returning c.id, t.n, t.chain
+),
+counted as materialized (
+    select e.id, e.n, e.now, (select count(*) from seen s where s.chain = e.id)
+           > (select count(*) from started m where m.chain = e.id) + (select count(*) from skipped m where m.chain = e.id) as more
+      from ended e
+),
+noted as (
+    update execution f set settling_at = case when c.more then c.now end from counted c where f.id = c.id
+)
+select 'more', c.n, 0 from counted c where c.more
+union all
+select 'started', m.n, m.id from started m
+union all
+select 'skipped', m.n, m.id from skipped m`
+
+// SettleChildren implements store.Executor.
+func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	const op = "settling children"
+	return step[execution.ID, store.Settled]{
+		op:  op,
+		row: func(id *execution.ID) any { return *id },
+		run: func(ctx context.Context, chains []execution.ID, results []store.Settled) error {
+			if most <= 0 {
+				return nil
+			}
+			skipped := store.SkippedResult()
+			clear(results)
+			err := s.query(ctx, op, func(rows pgx.Rows) error {
+				var what string
+				var n int
+				var id int64
+				if err := rows.Scan(&what, &n, &id); err != nil {
+					return err
+				}
+				switch r := &results[n-1]; what {
+				case "more":
+					r.More = true
+				case "started":
+					r.Started = append(r.Started, execution.ID(id))
+				default:
+					r.Skipped = append(r.Skipped, execution.ID(id))
+				}
+				return nil
+			}, settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
+			for i := range results {
+				// The statement may have been sent twice: the first answer may have come in part.
+				slices.Sort(results[i].Started)
+				slices.Sort(results[i].Skipped)
+				results[i].Started, results[i].Skipped = slices.Compact(results[i].Started), slices.Compact(results[i].Skipped)
+			}
+			return err
+		},
+	}.all(ctx, chains)
+}
