@@ -29,7 +29,7 @@ var costGrowth = []grows{
 	{"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",
 		append([]string{"open dead letters"}, openOf...)},
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
-	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots"}},
+	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
 	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Dispatch", worse, "each row is compared with each worker of its batch, in memory: a batch is 100 rows, and hash joins are off", []string{batched}},
 	{"Reclaim, unclaimed", worse, "each row is compared with each worker of its batch, in memory: a batch is 100 rows, and hash joins are off", []string{batched}},

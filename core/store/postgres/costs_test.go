@@ -281,3 +281,36 @@ func TestEveryMethodHasACost(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+// A call that grows without leave is an error, and so is leave for what does not grow.
+func TestCostsAreJudged(t *testing.T) {
+	at := func(rows float64) observed {
+		return observed{cost: cost{rows: rows, buffers: rows}, nodes: map[string]float64{"a scan": rows}}
+	}
+	for _, c := range []struct {
+		call, dimension string
+		once, kept      float64
+		wrong           string
+	}{
+		{"Clock", "finished", 1, 1, ""},
+		{"Clock", "finished", 1000, 2000, "allowed is constant"},
+		{"Executions", batched, 1000, 2000, ""},
+		{"Executions", batched, 1000, 4000, "allowed is linear"},
+		{"Workers", "names", 1000, 2000, ""},
+		{"Workers", "names", 1000, 4000, "allowed is linear"},
+		{"Workers", "names", 1000, 1000, "delete the entry from costGrowth"},
+	} {
+		k := costCase{method: c.call}
+		m := measurement{figures: map[pair]*figures{{c.call, c.dimension}: {once: at(c.once), kept: at(c.kept)}}}
+		if err := m.judge(&k, c.dimension); (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+			t.Errorf("%s × %s, %v → %v: %v, want %q", c.call, c.dimension, c.once, c.kept, err, c.wrong)
+		}
+	}
+	for _, e := range costExceptions {
+		k := costCase{method: e.call}
+		m := measurement{figures: map[pair]*figures{{e.call, e.dimensions[0]}: {once: at(1000), kept: at(1000)}}}
+		if err := m.judge(&k, e.dimensions[0]); err == nil || !strings.Contains(err.Error(), "delete the exception") {
+			t.Errorf("the exception of %s is forgotten: %v", e.call, err)
+		}
+	}
+}
