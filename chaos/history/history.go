@@ -29,9 +29,10 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind), Count (1 if it can hinder an
-	// executor). FaultTouched is the evidence that a fault made a difference to something: to a Process,
-	// or to a Message with its Type in a Queue.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1
+	// if the fault can hinder an executor), Process (whom it strikes: names with a comma between, or the
+	// server) and Queue (of links the other ends, of messages their type). FaultTouched is the evidence
+	// that a fault made a difference to something: to a Process, or to a Message with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched

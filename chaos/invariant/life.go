@@ -40,6 +40,11 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
+	// sentLate says that its message reached the broker when half of its time for a claim was over.
+	sentLate bool
+	// exit and exited are how the action of the present epoch has ended.
+	exit   execution.Reason
+	exited execution.Status
 	// expired and rejected are how copies of its message died.
 	expired, rejected bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate says that it was started anew before the message
@@ -72,6 +77,32 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
+
+	runtimes string
+	// capacity is how many executions it may run, running how many it has claimed and not ended. It has been full
+	// since fullSince while it is, and was last from fullFrom to fullUntil.
+	capacity, running             int32
+	fullSince, fullFrom, fullUntil time.Duration
+}
+
+// full says that it runs as many executions as it may.
+func (t *tenure) full() bool { return t.capacity > 0 && t.running >= t.capacity }
+
+// run counts what it runs.
+func (t *tenure) run(e *history.Event) {
+	was := t.full()
+	switch {
+	case e.To.Claimed() && !e.From.Claimed():
+		t.running++
+	case e.From.Claimed() && !e.To.Claimed():
+		t.running--
+	}
+	switch is := t.full(); {
+	case is && !was:
+		t.fullSince = e.At
+	case was && !is:
+		t.fullFrom, t.fullUntil = t.fullSince, e.At
+	}
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -98,6 +129,11 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Created:
 		s.learnCreated(e)
 	case history.Transition:
+		if e.From.Claimed() != e.To.Claimed() {
+			if t := s.workers[e.Incarnation]; t != nil {
+				t.run(e)
+			}
+		}
 		if l != nil {
 			l.transition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
@@ -140,11 +176,15 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.ActionEnded:
 		if l != nil {
 			l.running--
+			if e.Epoch == l.epoch {
+				l.exit, l.exited = e.Reason, e.To
+			}
 			s.retire(l)
 		}
 	case history.Published:
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch && !l.published {
 			l.orphanSentLate = s.database(e.At) > l.due && s.started[l.scheduler] > l.entered
+			l.sentLate = s.database(e.At) > l.stamped+(l.due-l.stamped)/2
 		}
 		l.message(e)
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
@@ -209,7 +249,8 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
-		l.expired, l.rejected = false, false
+		l.expired, l.rejected, l.sentLate = false, false, false
+		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate = e.Process, false
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
@@ -262,6 +303,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 		s.workers[e.Incarnation] = &tenure{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
+			runtimes: e.Text, capacity: int32(e.Limit),
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {

@@ -26,6 +26,8 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
+	// Part says what is judged of the rule where the history holds no faults; empty for a rule that does not ask for them.
+	Part string
 	// Bounds says that the rule is about time and needs the configuration.
 	make func(*Suite) checker
 }
@@ -54,7 +56,7 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(),
+		alerting(), acceptedOnce(), earned(),
 	}
 }
 
@@ -104,6 +106,8 @@ type Suite struct {
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
+	// holds says of each kind of event that the history would hold it if it had happened; nil: of all.
+	holds []history.Kind
 }
 
 // New returns a suite of the invariants in only, or of all when it is nil.
@@ -143,6 +147,10 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 // SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
 // for a history whose events carry just that moment; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
+
+// SetEvidence says which kinds of events the history would hold if they had happened; the default is all. What is
+// judged in part (see Invariant.Part) depends on it.
+func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
 // Open is how many executions are not finished.
 func (s *Suite) Open() int { return len(s.lives) }
