@@ -19,12 +19,13 @@ type earning struct {
 	instead func(c *ending) string
 }
 
-// What can keep a worker from renewing its lease, or from hearing that it has.
-const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | databaseFails | databaseClock
+// What can keep a worker from renewing its lease, or from hearing that it has. The database's clock is not among it: a
+// step of it ends no lease, because a worker counts its own on its own clock, and an executor watches it on another one.
+const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWithdrawn | databaseFails
 
-// What can keep a worker from claiming what was dispatched to it. The rest of the causes of no renewal is among them,
-// because a worker whose lease is in doubt claims nothing.
-const noClaim = noRenewal | toBroker | isDeaf | losesQueue | brokerFails | dispatchesFail
+// What can keep a worker from claiming what was dispatched to it. What keeps it from renewing is among it, because a
+// worker whose lease is in doubt claims nothing; and so is the database's clock, on which the deadline of a claim is.
+const noClaim = noRenewal | toBroker | isDeaf | losesQueue | brokerFails | databaseClock | dispatchesFail
 
 // earnings is the table. Where a reason has several rows, the first that fits is taken.
 //
@@ -46,15 +47,14 @@ func earnings() []earning {
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
 		// No queue was bound: it was deleted, its bindings were, or its worker was not there to declare it.
-		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceDispatch},
+		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceQueue},
 
 		// Every worker that could have taken it, each for itself; see noWorkers.
 		{reason: execution.NoWorkers, causes: noClaim, from: sinceFit, instead: (*ending).noWorkers},
 
-		// The worker's own word: the database believes it to run what it does not. The reply to its claim was lost.
-		{reason: execution.WorkerLost, by: execution.Worker, causes: standsStill | itsClock | toDatabase | databaseFails, from: sinceClaim},
-		// Its lease is over or it was superseded: by its own successor after it fenced itself or died, or by a twin.
-		{reason: execution.WorkerLost, causes: noRenewal, from: sinceRenewal},
+		// Its lease is over or it was superseded: by its own successor after it fenced itself or died, or by a twin. Or
+		// the database believes it to run what it does not, because the reply to its claim was lost.
+		{reason: execution.WorkerLost, causes: noRenewal, from: sinceLoss},
 		{reason: execution.HeartbeatStale, causes: noRenewal, from: sinceFence},
 
 		// Only a stop that somebody asked for ends an action so.
@@ -92,6 +92,9 @@ func sinceDispatch(c *ending) time.Duration {
 	return min(c.l.entered, c.l.due-c.s.skew-c.recovery())
 }
 
+// sinceQueue: a worker that has lost its queue declares it anew when it is back, and may get work before that.
+func sinceQueue(c *ending) time.Duration { return c.l.entered - c.recovery() }
+
 // sinceAttempt: between the start that failed and its result lie two statements.
 func sinceAttempt(c *ending) time.Duration { return c.e.At - c.s.bounds.Slack }
 
@@ -102,6 +105,15 @@ func sinceRenewal(c *ending) time.Duration {
 		return c.e.At - c.s.bounds.WorkerDead - c.s.bounds.Hold
 	}
 	return c.t.renewed - c.s.config.Worker.Lease()
+}
+
+// sinceLoss: what never began may have been lost with the reply to its claim; for all else the worker must have lost
+// its right.
+func sinceLoss(c *ending) time.Duration {
+	if c.e.By == execution.Worker && c.l.started == 0 {
+		return min(sinceClaim(c), sinceRenewal(c))
+	}
+	return sinceRenewal(c)
 }
 
 // sinceFence: a worker fences itself a margin before the end of its lease, as it knows it, ends the action within the
