@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"os"
 	"fmt"
 	"slices"
 	"strings"
@@ -187,7 +186,7 @@ func (c *ending) innocent(of cause) string {
 func (c *ending) crowded(counted bool) string {
 	t, e := c.t, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
-	if os.Getenv("NOCROWD") != "" || e.From != execution.Scheduled || !unclaimed || t == nil || t.capacity == 0 {
+	if e.From != execution.Scheduled || !unclaimed || t == nil || t.capacity == 0 {
 		return ""
 	}
 	if t.full() && t.fullSince <= c.l.entered {
