@@ -17,7 +17,9 @@ func earned() *Invariant {
 		Number: 17, Name: "earned",
 		Statement: "What ends badly has earned it: every failure, abandonment, timeout, cancellation, loss of a worker and dispatch that is counted against one has a cause in the run.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
-		Part:      "which cancellations were asked for, whether a parent has failed, and that nothing fails in the queue of a worker that was full all the time; what faults explain it can't know",
+		Whole:     []history.Kind{history.FaultBegan, history.CancelRequested, history.HeartbeatRenewed, history.ActionEnded},
+		Part: "that cancellations were asked for, that the parent of a skipped child has failed, and that nothing fails for waiting at a worker whose slots were all taken the whole time; " +
+			"what faults and actions explain is not in it",
 	}
 	i.make = func(s *Suite) checker {
 		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings()}
@@ -49,10 +51,8 @@ type ending struct {
 	t   *tenure
 }
 
-// whole says that the history would hold faults, runs and requests. Otherwise only a part of the rule is judged.
-func (c *earnedChecker) whole() bool {
-	return c.s.holds == nil || slices.Contains(c.s.holds, history.FaultBegan) && slices.Contains(c.s.holds, history.ActionEnded)
-}
+// whole says that the history would hold faults, runs and heartbeats. Otherwise only a part of the rule is judged.
+func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 func (c *earnedChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
@@ -229,6 +229,10 @@ func (c *ending) asked() string {
 // this one, and may stand behind it.
 func (c *ending) parentEnded() string {
 	parent := c.l.parent
+	if parent == 0 {
+		// An audit says it with the end, and not who has waited for whom before.
+		parent = c.e.Related
+	}
 	if parent == 0 {
 		return "it waits for no parent"
 	}

@@ -81,7 +81,7 @@ type tenure struct {
 	runtimes string
 	// capacity is how many executions it may run, running how many it has claimed and not ended. It has been full
 	// since fullSince while it is, and was last from fullFrom to fullUntil.
-	capacity, running             int32
+	capacity, running              int32
 	fullSince, fullFrom, fullUntil time.Duration
 }
 

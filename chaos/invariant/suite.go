@@ -11,6 +11,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -26,8 +27,9 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Part says what is judged of the rule where the history holds no faults; empty for a rule that does not ask for them.
-	Part string
+	// Whole are the kinds of events without which only a part of the rule is judged, and Part says which part.
+	Whole []history.Kind
+	Part  string
 	// Bounds says that the rule is about time and needs the configuration.
 	make func(*Suite) checker
 }
@@ -58,6 +60,11 @@ func All() []*Invariant {
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(), earned(),
 	}
+}
+
+// InPart says that of a history that holds only these kinds of events a part of the rule is judged; nil stands for all.
+func (i *Invariant) InPart(kinds []history.Kind) bool {
+	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
 
 // ByNumber returns an invariant, nil if there is none of that number.
@@ -106,7 +113,7 @@ type Suite struct {
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
-	// holds says of each kind of event that the history would hold it if it had happened; nil: of all.
+	// holds are the kinds of events that the history would hold if they had happened; nil for all.
 	holds []history.Kind
 }
 
@@ -149,7 +156,7 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
 
 // SetEvidence says which kinds of events the history would hold if they had happened; the default is all. What is
-// judged in part (see Invariant.Part) depends on it.
+// judged in part (see Invariant.InPart) depends on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
 // Open is how many executions are not finished.
