@@ -90,6 +90,13 @@ type afflicted struct {
 	// worker is who it registered as last, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
+	// held is that it was paused or frozen. A process may end meanwhile, and is held no more when its machine is.
+	held trouble
+}
+
+// had says whether a cause was there since a moment.
+func (p *afflicted) had(c cause, from time.Duration) bool {
+	return p.of[c.at()].since(from) || c == standsStill && p.held.since(from)
 }
 
 // ledger remembers what has struck whom. It believes what was seen before what was announced: processes that
@@ -126,14 +133,15 @@ func (l *ledger) observe(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
 		// Until now it was not there.
-		l.process(e.Process).of[standsStill.at()] = trouble{seen: true, last: e.At}
+		p := l.process(e.Process)
+		p.of[standsStill.at()], p.held.lasting = trouble{seen: true, last: e.At}, 0
 	case history.ProcessCrashed, history.ProcessStopped, history.ProcessStopping:
-		// Whatever else kept it from going on, now it is this, until it starts again.
+		// Until it starts again.
 		l.process(e.Process).of[standsStill.at()] = trouble{lasting: 1, seen: true, last: e.At}
 	case history.ProcessPaused, history.ProcessFrozen:
-		l.process(e.Process).of[standsStill.at()].begin(e.At)
+		l.process(e.Process).held.begin(e.At)
 	case history.ProcessResumed, history.ProcessThawed:
-		l.process(e.Process).of[standsStill.at()].end(e.At)
+		l.process(e.Process).held.end(e.At)
 	case history.WorkerRegistered:
 		l.process(e.Process).worker = e.Worker
 	case history.WorkerCordoned:
@@ -231,7 +239,7 @@ func (l *ledger) struck(of cause, process string, worker execution.WorkerID, fro
 				return true
 			}
 		default:
-			if p := l.byName[process]; p != nil && p.of[i].since(from) {
+			if p := l.byName[process]; p != nil && p.had(c, from) {
 				return true
 			}
 		}
@@ -251,11 +259,6 @@ func (l *ledger) executors(from time.Duration) bool {
 		if p.worker != 0 {
 			return false
 		}
-		for _, c := range [...]cause{standsStill, itsClock, toDatabase, toBroker} {
-			if p.of[c.at()].since(from) {
-				return true
-			}
-		}
-		return false
+		return p.had(standsStill, from) || p.had(itsClock, from) || p.had(toDatabase, from) || p.had(toBroker, from)
 	})
 }

@@ -20,11 +20,11 @@ func fencesBetweenBeats() *Flaw {
 	}
 }
 
-// impatient is a store that tells a worker that its runs may take half as long as they may.
-type impatient struct{ store.Store }
+// halved is a store that tells a worker that its runs may take half as long as they may.
+type halved struct{ store.Store }
 
 // Claim implements store.Store.
-func (s *impatient) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
 	for i := range results {
 		action := &results[i].Row.Action
@@ -35,9 +35,9 @@ func (s *impatient) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 
 func endsRunsEarly() *Flaw {
 	return &Flaw{
-		Name: "ends-runs-early", Source: "D51", Killer: 17, Scenario: "run-timeouts",
+		Name: "ends-runs-early", Source: "D29", Killer: 17, Scenario: "run-timeouts",
 		About: "a worker ends actions as timed out at half of their timeout",
-		Store: func(_ Process, c Database) store.Store { return &impatient{c} },
+		Store: func(_ Process, c Database) store.Store { return &halved{c} },
 	}
 }
 
@@ -60,7 +60,7 @@ func fullIsNoWorker() *Flaw {
 
 func failureIsALoss() *Flaw {
 	return &Flaw{
-		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "broken-action",
+		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "retries-exhausted",
 		About: "a worker writes the failure of an action that lost a connection of its own as the loss of the worker",
 		Store: func(_ Process, c Database) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
