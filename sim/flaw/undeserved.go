@@ -60,7 +60,7 @@ func fullIsNoWorker() *Flaw {
 
 func failureIsALoss() *Flaw {
 	return &Flaw{
-		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "retries-exhausted",
+		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "all-executors-down",
 		About: "a worker writes the failure of an action that lost a connection of its own as the loss of the worker",
 		Store: func(_ Process, c Database) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
