@@ -107,14 +107,16 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 // describe says what ended how and when.
 func (c *ending) describe(counted bool) string {
 	e := c.e
-	what := "ended as " + e.To.String()
+	what := "failed"
 	switch {
 	case counted && e.To == execution.Requested:
 		what = "was counted against " + c.worker()
-	case e.To == execution.Failed:
-		what = "failed"
 	case e.To == execution.Abandoned:
 		what = "was abandoned"
+	case e.To == execution.Timeout:
+		what = "timed out"
+	case e.To == execution.Cancelled:
+		what = "ended"
 	}
 	return fmt.Sprintf("execution %d %s as %v at %v (by the %v, %s)", e.Execution, what, reasonName(e.Reason), e.At, e.By, e.Process)
 }
