@@ -194,7 +194,8 @@ func (c *ending) crowded(counted bool) string {
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, before it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
-	if !c.whole() {
+	// Who decides compares two moments of the database's clock: when it was full last, and when this was dispatched.
+	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
 	known := t.renewed - c.s.config.Worker.StatementTimeout

@@ -146,6 +146,21 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	}
 }
 
+// A step of the database's clock puts the moment at which a worker was full before the dispatch.
+func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
+	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
+	for _, c := range []struct {
+		freed  time.Duration
+		earned bool
+	}{{40 * second, true}, {0, false}} {
+		story := append(crowdedStory(c.freed, 140*second, execution.Requested), step)
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		if why := earnedOf(nil, story); (why == "") != c.earned {
+			t.Errorf("freed at %v: %q", c.freed, why)
+		}
+	}
+}
+
 // An audit holds no faults: what they could explain is let pass, and what the rows themselves refute is not.
 func TestAnAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
