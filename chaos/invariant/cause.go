@@ -47,7 +47,7 @@ const (
 const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails
 
 // causeNames say what each is, of worker %s.
-var causeNames = [causes]string{ //nolint:gochecknoglobals // a constant table
+var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
 	"the broker", "the database", "the database's clock", "lost or late dispatches", "an executor or its links",
