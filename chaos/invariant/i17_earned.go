@@ -22,7 +22,7 @@ func earned() *Invariant {
 			"what faults and actions explain is not in it",
 	}
 	i.make = func(s *Suite) checker {
-		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings()}
+		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
 	}
 	return i
 }
@@ -32,6 +32,7 @@ type earnedChecker struct {
 	s      *Suite
 	ledger *ledger
 	table  []earning
+	slots  map[execution.Incarnation]*slots
 	// skipped are the children that were ended for their parent's sake before the end of its chain was handled.
 	skipped []skippedChild
 }
@@ -49,6 +50,7 @@ type ending struct {
 	e   *history.Event
 	l   *life
 	t   *tenure
+	at  *slots // nil where t is
 }
 
 // whole says that the history would hold faults, runs and heartbeats. Otherwise only a part of the rule is judged.
@@ -64,16 +66,19 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		if l != nil && !e.From.Terminal() {
 			c.transition(e, l)
 		}
+		if at := c.slots[e.Incarnation]; at != nil && e.From.Claimed() != e.To.Claimed() {
+			at.run(e)
+		}
 	case history.Orchestrated:
 		if len(c.skipped) > 0 {
 			c.handled(e)
 		}
+	case history.WorkerRegistered:
+		c.ledger.observe(e)
+		c.slots[e.Incarnation] = &slots{runtimes: e.Text, capacity: e.Limit}
 	case history.HeartbeatRenewed, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
 		// Most events are of these kinds, and tell the ledger nothing.
 	default:
-		c.ledger.observe(e)
-	}
-	if e.Kind == history.WorkerRegistered {
 		c.ledger.observe(e)
 	}
 }
@@ -83,7 +88,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 	if e.To != execution.Failed && e.To != execution.Timeout && e.To != execution.Abandoned && e.To != execution.Cancelled && !counted {
 		return
 	}
-	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers[l.incarnation]}
+	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers[l.incarnation], at: c.slots[l.incarnation]}
 	if why := end.crowded(counted); why != "" {
 		c.s.violate(c.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
 		return
@@ -177,8 +182,8 @@ func (c *ending) faulty(of cause) bool {
 // innocent says how the worker was, and what would have been a cause.
 func (c *ending) innocent(of cause) string {
 	was := "is not known"
-	if c.t != nil {
-		was = fmt.Sprintf("was %v, beat last at %v and ran %d of %d", c.t.lifecycle, c.t.renewed, c.t.running, c.t.capacity)
+	if c.t != nil && c.at != nil {
+		was = fmt.Sprintf("was %v, beat last at %v and ran %d of %d", c.t.lifecycle, c.t.renewed, c.at.running, c.at.capacity)
 	}
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
 }
@@ -186,9 +191,9 @@ func (c *ending) innocent(of cause) string {
 // crowded says that it waited at a worker that had no room for it, and that the executor could know that: the worker has
 // renewed its lease since, and with it told when it was full last.
 func (c *ending) crowded(counted bool) string {
-	t, e := c.t, c.e
+	t, e := c.at, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
-	if e.From != execution.Scheduled || !unclaimed || t == nil || t.capacity == 0 {
+	if e.From != execution.Scheduled || !unclaimed || t == nil || c.t == nil || t.capacity == 0 {
 		return ""
 	}
 	if t.full() && t.fullSince <= c.l.entered {
@@ -198,13 +203,13 @@ func (c *ending) crowded(counted bool) string {
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
-	known := t.renewed - c.s.config.Worker.StatementTimeout
+	known := c.t.renewed - c.s.config.Worker.StatementTimeout
 	switch {
 	case t.full() && max(t.fullSince, c.l.entered) <= known:
-		return fmt.Sprintf("its worker %s has run %d of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, t.renewed)
+		return fmt.Sprintf("its worker %s has run %d of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)
 	case t.fullUntil > 0 && max(t.fullFrom, c.l.entered) <= min(t.fullUntil, known):
 		return fmt.Sprintf("its worker %s ran %d of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
-			c.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, t.renewed, c.l.entered)
+			c.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, c.t.renewed, c.l.entered)
 	}
 	return ""
 }
@@ -294,7 +299,7 @@ func (c *ending) noWorkers() string {
 		return ""
 	}
 	for _, m := range c.s.fleet.members {
-		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(m.runtimes), c.l.runtime) {
+		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots[m.incarnation].runtimes), c.l.runtime) {
 			continue
 		}
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, from) {
@@ -317,7 +322,7 @@ func (c *earnedChecker) lost(e *history.Event) {
 		return
 	}
 	// It is lost for the same causes as what it runs.
-	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, row: &earning{causes: noRenewal, from: sinceRenewal}}
+	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {
 		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
 			t.process, e.Incarnation, e.Process, e.At, end.innocent(noRenewal))

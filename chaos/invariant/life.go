@@ -77,32 +77,6 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
-
-	runtimes string
-	// capacity is how many executions it may run, running how many it has claimed and not ended. It has been full
-	// since fullSince while it is, and was last from fullFrom to fullUntil.
-	capacity, running              int32
-	fullSince, fullFrom, fullUntil time.Duration
-}
-
-// full says that it runs as many executions as it may.
-func (t *tenure) full() bool { return t.capacity > 0 && t.running >= t.capacity }
-
-// run counts what it runs.
-func (t *tenure) run(e *history.Event) {
-	was := t.full()
-	switch {
-	case e.To.Claimed() && !e.From.Claimed():
-		t.running++
-	case e.From.Claimed() && !e.To.Claimed():
-		t.running--
-	}
-	switch is := t.full(); {
-	case is && !was:
-		t.fullSince = e.At
-	case was && !is:
-		t.fullFrom, t.fullUntil = t.fullSince, e.At
-	}
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -129,11 +103,6 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Created:
 		s.learnCreated(e)
 	case history.Transition:
-		if e.From.Claimed() != e.To.Claimed() {
-			if t := s.workers[e.Incarnation]; t != nil {
-				t.run(e)
-			}
-		}
 		if l != nil {
 			l.transition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
@@ -303,7 +272,6 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 		s.workers[e.Incarnation] = &tenure{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
-			runtimes: e.Text, capacity: int32(e.Limit),
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {
