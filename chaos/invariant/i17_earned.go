@@ -76,7 +76,11 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 	case history.WorkerRegistered:
 		c.ledger.observe(e)
 		c.slots[e.Incarnation] = &slots{runtimes: e.Text, capacity: e.Limit}
-	case history.HeartbeatRenewed, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
+	case history.HeartbeatRenewed:
+		if at := c.slots[e.Incarnation]; at != nil {
+			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
+		}
+	case history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
 		// Most events are of these kinds, and tell the ledger nothing.
 	default:
 		c.ledger.observe(e)
@@ -189,7 +193,7 @@ func (c *ending) innocent(of cause) string {
 }
 
 // crowded says that it waited at a worker that had no room for it, and that the executor could know that: the worker has
-// renewed its lease since, and with it told when it was full last.
+// renewed its lease since, and told with its heartbeats when it was full last.
 func (c *ending) crowded(counted bool) string {
 	t, e := c.at, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -203,7 +207,7 @@ func (c *ending) crowded(counted bool) string {
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
-	known := c.t.renewed - c.s.config.Worker.StatementTimeout
+	known := t.known()
 	switch {
 	case t.full() && max(t.fullSince, c.l.entered) <= known:
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)

@@ -100,7 +100,7 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 // The first ends at freed; the worker has renewed its lease at told; the second was dispatched at 30 s.
 func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
-	second := func(e history.Event) history.Event {
+	sec, second := time.Second, func(e history.Event) history.Event {
 		e.Execution, e.Chain = 2, 2
 		return e
 	}
@@ -111,7 +111,7 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	if freed > 0 {
 		story = append(story, move(freed, execution.Running, execution.Completed, execution.Worker, 1, 1))
 	}
-	story = append(story, beat(told, 1), history.Event{At: 150 * time.Second, Kind: history.FaultBegan, Fault: "f", Text: "deaf", Process: "w"})
+	story = append(story, beat(told, 1), beat(told+sec, 1), beat(told+2*sec, 1), history.Event{At: 150 * time.Second, Kind: history.FaultBegan, Fault: "f", Text: "deaf", Process: "w"})
 	back := second(move(200*time.Second, execution.Scheduled, to, execution.DeadLetterHandler, 1, 2))
 	back.Reason, back.Count = execution.QueueTimeout, 1
 	return append(story, back)
@@ -119,7 +119,6 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 
 // Waiting behind others is no cause, even beside a fault, if the executor could know of it.
 func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
-	known := config.Default(config.Hardened).Worker.StatementTimeout
 	cases := []struct {
 		name        string
 		freed, told time.Duration
@@ -127,8 +126,8 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	}{
 		{"full the whole time", 0, 140 * second, false},
 		{"full at first, and told", 40 * second, 140 * second, false},
-		{"full at first, told at the edge", 40 * second, 30*second + known, false},
-		{"full at first, and not told", 40 * second, 30*second + known - 1, true},
+		{"full at first, told at the edge", 40 * second, 30 * second, false},
+		{"full at first, and not told", 40 * second, 30*second - 1, true},
 		{"free in the moment of the dispatch", 30*second - 1, 140 * second, true},
 	}
 	for _, c := range cases {

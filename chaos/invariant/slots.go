@@ -13,7 +13,13 @@ type slots struct {
 	// since fullSince while it is, and was last from fullFrom to fullUntil.
 	capacity, running              int64
 	fullSince, fullFrom, fullUntil time.Duration
+	// beats are its last three renewals, the latest first.
+	beats [3]time.Duration
 }
+
+// known is the latest moment of which an executor must know whether it was full: two heartbeats may have been on their
+// way since before it, and the third one that arrives has begun after it.
+func (t *slots) known() time.Duration { return t.beats[2] }
 
 // full says that it runs as many executions as it may.
 func (t *slots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
