@@ -96,7 +96,7 @@ func (in *injector) triggers(e *history.Event) {
 func (x *injection) begin(inject injectFunc) {
 	x.fired, x.began = true, x.w.k.Now()
 	x.targets = x.choose()
-	x.w.emit(history.Event{Kind: history.FaultBegan, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	x.w.emit(x.announced(history.FaultBegan))
 	undo := inject(x)
 	if undo == nil {
 		return
@@ -110,8 +110,17 @@ func (x *injection) begin(inject injectFunc) {
 // end writes that the fault is over.
 func (x *injection) end() {
 	x.ended = x.w.k.Now()
-	x.w.emit(history.Event{Kind: history.FaultEnded, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	x.w.emit(x.announced(history.FaultEnded))
 	x.w.injector.pending--
+}
+
+// announced is the event of its beginning or its end.
+func (x *injection) announced(kind history.Kind) history.Event {
+	struck := make([]string, len(x.targets))
+	for i, p := range x.targets {
+		struck[i] = p.name
+	}
+	return trial.Announced(kind, x.fault, struck, x.hinders())
 }
 
 // endless says that the fault has no end, so that nothing waits for it.

@@ -118,14 +118,14 @@ func (w *world) pausePoint() *kernel.PausePoint {
 		}
 		w.paused = true
 		w.injector.pending++
-		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenarios.Pause), Count: hinders})
+		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenarios.Pause), Count: hinders, Process: at.Process})
 		w.emit(history.Event{Kind: history.ProcessPaused, Process: at.Process})
 		w.k.After(at.For, func() {
 			if p.Alive() {
 				p.Resume()
 				w.emit(history.Event{Kind: history.ProcessResumed, Process: at.Process})
 			}
-			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenarios.Pause), Count: hinders})
+			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenarios.Pause), Count: hinders, Process: at.Process})
 			w.injector.pending--
 		})
 		p.Pause()

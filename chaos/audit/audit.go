@@ -40,6 +40,8 @@ type Result struct {
 	Violations []invariant.Finding
 	Judged     []*invariant.Invariant
 	NotJudged  []NotJudged
+	// InPart are those of Judged of which only a part was; Why says which.
+	InPart []NotJudged
 }
 
 // NotJudged is an invariant for which the audit has no evidence.
@@ -52,7 +54,8 @@ type NotJudged struct {
 // ErrNoAudit means that the database has no audit table: it is not this project's, or its schema is older.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
-// evidence is what the audit and the executions say.
+// evidence is what the audit and the executions say of all that happened. Requests to cancel and registrations are read,
+// too, but of each execution, and of each worker, only the last request and what it was registered with.
 var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
 
 // Judge reads a database's audit and judges it.
@@ -84,7 +87,7 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(events, now, History{Config: o.Config}, func(i *invariant.Invariant) string {
+	return judge(events, now, History{Config: o.Config, Kinds: evidence}, func(i *invariant.Invariant) string {
 		if i.Number == 8 {
 			return "the audit does not keep when a retry was due"
 		}
@@ -131,10 +134,14 @@ func judge(events []history.Event, now time.Duration, h History, lacks func(*inv
 			continue
 		}
 		r.Judged = append(r.Judged, i)
+		if i.InPart(h.Kinds) {
+			r.InPart = append(r.InPart, NotJudged{i, i.Part})
+		}
 		numbers = append(numbers, i.Number)
 	}
 	suite := invariant.New(h.Config, numbers)
 	suite.ExpectAlerts(h.Alerts)
+	suite.SetEvidence(h.Kinds)
 	if h.Tolerance > 0 {
 		suite.SetTolerance(h.Tolerance)
 	}
@@ -169,13 +176,20 @@ func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Dura
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
 		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
-		       coalesce(t.writer_incarnation, 0), coalesce(t.reason::text, ''), e.retry_count, e.max_retries, 0
+		       coalesce(t.writer_incarnation, 0), coalesce(t.reason::text, ''), e.retry_count, e.max_retries,
+		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end
 		  from execution_transition t join execution e on e.id = t.execution
 		union all
 		select e.orchestrated_at, 1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
 		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
 		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
 		  from execution e where e.orchestrated_at is not null
+		union all
+		select e.cancel_requested_at, -1, e.id, e.id, coalesce(e.original_execution, e.id), '', e.status::text, e.epoch, e.epoch, e.epoch, 0, 0, '', 0, '', 0, 0, 0
+		  from execution e where e.cancel_requested_at is not null
+		union all
+		select w.registered_at, -2, w.incarnation, 0, 0, '', '', 0, 0, 0, w.worker, w.incarnation, '', 0, '', w.capacity, 0, 0
+		  from worker_incarnation w
 		 order by 1, 2, 3`)
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the audit: %w", err)
@@ -207,17 +221,25 @@ func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Dura
 	return events, present.Sub(first), nil
 }
 
+// The ranks of rows of one moment: causes stand before consequences.
+const (
+	rankRegistered = -2
+	rankCancelled  = -1
+	rankHandled    = 1
+)
+
 // record is one row of the reading query.
 type record struct {
-	at                           time.Time
-	rank                         int
-	id, execution, chain         int64
-	from, to                     string
-	epoch, oldEpoch, named       int64
-	worker, incarnation          int64
-	writer                       string
-	writerIncarnation            int64
-	reason                       string
+	at                     time.Time
+	rank                   int
+	id, execution, chain   int64
+	from, to               string
+	epoch, oldEpoch, named int64
+	worker, incarnation    int64
+	writer                 string
+	writerIncarnation      int64
+	reason                 string
+	// Of a registration retryCount is the capacity; next is the retry of what was handled, or the parent of what was skipped.
 	retryCount, maxRetries, next int64
 }
 
@@ -235,6 +257,10 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 		Worker: execution.WorkerID(r.worker), Incarnation: execution.Incarnation(r.incarnation), Writer: execution.Incarnation(r.writerIncarnation),
 		Process: r.writer,
 	}
+	if r.rank == rankRegistered {
+		e.Kind, e.Limit = history.WorkerRegistered, r.retryCount
+		return e, nil
+	}
 	var err error
 	if e.To, err = execution.ParseStatus(r.to); err != nil {
 		return e, err
@@ -248,12 +274,15 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 		}
 	}
 	switch {
-	case r.rank == 1:
+	case r.rank == rankCancelled:
+		e.Kind, e.To = history.CancelRequested, execution.None
+	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
 	case r.from == "":
 		e.Kind, e.Count, e.Limit = history.Created, r.retryCount, r.maxRetries
 	default:
 		e.From, err = execution.ParseStatus(r.from)
+		e.Related = execution.ID(r.next)
 	}
 	return e, err
 }

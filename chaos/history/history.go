@@ -29,9 +29,10 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind), Count (1 if it can hinder an
-	// executor). FaultTouched is the evidence that a fault made a difference to something: to a Process,
-	// or to a Message with its Type in a Queue.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1
+	// if the fault can hinder an executor), Process (whom it strikes: names with a comma between, or the
+	// server) and Queue (of links the other ends, of messages their type). FaultTouched is the evidence
+	// that a fault made a difference to something: to a Process, or to a Message with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched
@@ -55,7 +56,8 @@ const (
 	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
 	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
 	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
-	// running, canceling: run deadline), Text (the error of a failure).
+	// running, canceling: run deadline), Text (the error of a failure), Related (in an audit: the parent of
+	// a child that was skipped).
 	Transition
 	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.
 	StaleWrite

@@ -105,14 +105,10 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	used := e.Count > l.dispatches
-	t := c.s.workers[l.incarnation]
-	stays := t != nil && !t.superseded && t.lifecycle == execution.Active
-	switch {
-	case used && !stays:
-		return "a dispatch is counted although its worker did not stay"
-	case stays && (used || e.To == execution.Failed):
-		if since := c.full(t, e.At, l.entered); since >= 0 {
-			return fmt.Sprintf("it waited behind others: all %d run slots of worker %d (incarnation %d) were taken at %v, after the dispatch", t.capacity, t.worker, l.incarnation, since)
+	if used {
+		t := c.s.workers[l.incarnation]
+		if t == nil || t.superseded || t.lifecycle != execution.Active {
+			return "a dispatch is counted although its worker did not stay"
 		}
 	}
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
@@ -132,19 +128,6 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 		return fmt.Sprintf("it is dispatched again after %d of %d dispatches that count", e.Count, x.MaxDispatches)
 	}
 	return ""
-}
-
-// full is a moment since a dispatch at which every run slot of its worker was taken and which whoever takes the row back
-// must have known of; negative if there is none. What stands in the rows is known at once, but for the time that a
-// statement may have begun before it.
-func (c *ownershipChecker) full(t *tenure, now, dispatched time.Duration) time.Duration {
-	if t.capacity > 0 && t.fullSince >= 0 && (c.s.tolerance <= clockTolerance || now-t.fullSince > c.s.tolerance) {
-		return max(t.fullSince, dispatched)
-	}
-	if t.toldFull >= dispatched+c.s.tolerance {
-		return t.toldFull
-	}
-	return -1
 }
 
 // unclaimed judges a reclaim of what is scheduled.

@@ -40,6 +40,11 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
+	// sentLate says that its message reached the broker when half of its time for a claim was over.
+	sentLate bool
+	// exit and exited are how the action of the present epoch has ended.
+	exit   execution.Reason
+	exited execution.Status
 	// expired and rejected are how copies of its message died.
 	expired, rejected bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate says that it was started anew before the message
@@ -77,36 +82,6 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
-
-	// capacity is how many run slots it has, running how many rows run there. fullSince is since when all are taken,
-	// negative while one is free; fullUntil is when that ended last, negative for never.
-	capacity, running    int64
-	fullSince, fullUntil time.Duration
-	// toldFull is a moment at which it was full and which an executor must know of: a heartbeat that began after it has
-	// arrived. Two heartbeats may have been on their way then, so the third one that arrives tells it for sure; telling
-	// are the moments that the next two tell.
-	toldFull time.Duration
-	telling  [2]time.Duration
-}
-
-// runs follows the rows that run at the incarnation.
-func (t *tenure) runs(at time.Duration, more int64) {
-	was := t.running >= t.capacity
-	t.running += more
-	switch full := t.running >= t.capacity; {
-	case full && !was:
-		t.fullSince = at
-	case was && !full:
-		t.fullSince, t.fullUntil = -1, at
-	}
-}
-
-// tells notes what a heartbeat that has arrived says of the slots.
-func (t *tenure) tells(at time.Duration) {
-	t.toldFull, t.telling[0], t.telling[1] = t.telling[0], t.telling[1], t.fullUntil
-	if t.fullSince >= 0 {
-		t.telling[1] = at
-	}
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -141,13 +116,6 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			}
 			l.stamped = s.database(e.At)
 			s.retire(l)
-		}
-		if t := s.workers[e.Incarnation]; t != nil && e.From.Claimed() != e.To.Claimed() {
-			if e.To.Claimed() {
-				t.runs(e.At, 1)
-			} else {
-				t.runs(e.At, -1)
-			}
 		}
 	case history.SlotTaken, history.SlotFreed:
 		if l != nil {
@@ -185,11 +153,15 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.ActionEnded:
 		if l != nil {
 			l.running--
+			if e.Epoch == l.epoch {
+				l.exit, l.exited = e.Reason, e.To
+			}
 			s.retire(l)
 		}
 	case history.Published:
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch && !l.published {
 			l.orphanSentLate = s.database(e.At) > l.due && s.started[l.scheduler] > l.entered
+			l.sentLate = s.database(e.At) > l.stamped+(l.due-l.stamped)/2
 		}
 		l.message(e)
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
@@ -257,7 +229,8 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
-		l.expired, l.rejected = false, false
+		l.expired, l.rejected, l.sentLate = false, false, false
+		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate = e.Process, false
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
@@ -310,7 +283,6 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 		s.workers[e.Incarnation] = &tenure{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
-			capacity: e.Limit, fullSince: -1, fullUntil: -1, toldFull: -1, telling: [2]time.Duration{-1, -1},
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {
@@ -319,7 +291,6 @@ func (s *Suite) learnWorker(e *history.Event) {
 	case history.HeartbeatRenewed:
 		if t := s.workers[e.Incarnation]; t != nil {
 			t.leaseEnds, t.renewed = e.Due, e.At
-			t.tells(e.At)
 		}
 	default:
 	}

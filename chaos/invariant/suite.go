@@ -11,6 +11,7 @@ package invariant
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -26,6 +27,9 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
+	// Whole are the kinds of events without which only a part of the rule is judged, and Part says which part.
+	Whole []history.Kind
+	Part  string
 	// Bounds says that the rule is about time and needs the configuration.
 	make func(*Suite) checker
 }
@@ -54,8 +58,13 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(),
+		alerting(), acceptedOnce(), earned(),
 	}
+}
+
+// InPart says that of a history that holds only these kinds of events a part of the rule is judged; nil stands for all.
+func (i *Invariant) InPart(kinds []history.Kind) bool {
+	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
 
 // ByNumber returns an invariant, nil if there is none of that number.
@@ -105,6 +114,8 @@ type Suite struct {
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
+	// holds are the kinds of events that the history would hold if they had happened; nil for all.
+	holds []history.Kind
 }
 
 // New returns a suite of the invariants in only, or of all when it is nil.
@@ -145,6 +156,10 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 // SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
 // for a history whose events carry just that moment; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
+
+// SetEvidence says which kinds of events the history would hold if they had happened; the default is all. What is
+// judged in part (see Invariant.InPart) depends on it.
+func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
 // Open is how many executions are not finished.
 func (s *Suite) Open() int { return len(s.lives) }

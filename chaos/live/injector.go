@@ -172,7 +172,7 @@ func (x *injection) begin() {
 	x.targets = x.choose()
 	in.mu.Unlock()
 	defer in.working.Done()
-	x.w.emit(history.Event{Kind: history.FaultBegan, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	x.w.emit(x.announced(history.FaultBegan))
 	undo, err := injectors()[x.fault.Kind](x)
 	if err != nil {
 		x.w.fail(fmt.Sprintf("the harness could not inject the fault “%s”: %v", x.fault.Name, err))
@@ -213,7 +213,16 @@ func (x *injection) end() {
 	x.over, x.ended = true, x.w.now()
 	in.pending--
 	in.mu.Unlock()
-	x.w.emit(history.Event{Kind: history.FaultEnded, Fault: x.fault.Name, Text: string(x.fault.Kind), Count: x.hinders()})
+	x.w.emit(x.announced(history.FaultEnded))
+}
+
+// announced is the event of its beginning or its end.
+func (x *injection) announced(kind history.Kind) history.Event {
+	struck := make([]string, len(x.targets))
+	for i, p := range x.targets {
+		struck[i] = p.name
+	}
+	return trial.Announced(kind, x.fault, struck, x.hinders())
 }
 
 // endless says that the fault has no end, so that nothing waits for it.

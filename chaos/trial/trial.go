@@ -68,6 +68,19 @@ func Hinders(f *scenarios.Fault, strikesExecutor bool) int64 {
 	return 0
 }
 
+// Announced is the event with which a fault begins or ends: what it is, whom it strikes, and, of links, at which
+// other ends. struck are the processes that were drawn for it; the server stands for none.
+func Announced(kind history.Kind, f *scenarios.Fault, struck []string, hinders int64) history.Event {
+	e := history.Event{Kind: kind, Fault: f.Name, Text: string(f.Kind), Count: hinders, Process: f.Target, Queue: f.Messages}
+	if len(struck) > 0 {
+		e.Process = strings.Join(struck, ",")
+	}
+	if len(f.From) > 0 {
+		e.Queue = strings.Join(f.From, ",")
+	}
+	return e
+}
+
 // Matches says whether an event is an instance of a trigger. workers names the workers by id.
 func Matches(when *scenarios.When, e *history.Event, workers func(execution.WorkerID) string) bool {
 	who := e.Process

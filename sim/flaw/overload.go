@@ -15,7 +15,7 @@ import (
 
 func countsAtAFullWorker() *Flaw {
 	return &Flaw{
-		Name: "counts-at-a-full-worker", Source: "C1", Killer: 2, Scenario: "long-runs", Raw: true,
+		Name: "counts-at-a-full-worker", Source: "C1", Killer: 17, Scenario: "long-runs", Raw: true,
 		About: "a dispatch that waited behind runs longer than its deadline counts as left lying, and the third one fails the execution",
 		Store: func(_ Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}

@@ -1,0 +1,340 @@
+package invariant
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// earned is invariant 17: what ends badly has earned it. Being queued behind others, being many or being long is no
+// cause (overload is not failure).
+func earned() *Invariant {
+	i := &Invariant{
+		Number: 17, Name: "earned",
+		Statement: "What ends badly has earned it: every failure, abandonment, timeout, cancellation, loss of a worker and dispatch that is counted against one has a cause in the run.",
+		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
+		Whole:     []history.Kind{history.FaultBegan, history.CancelRequested, history.HeartbeatRenewed, history.ActionEnded},
+		Part: "that cancellations were asked for, that the parent of a skipped child has failed, and that nothing fails for waiting at a worker whose slots were all taken the whole time; " +
+			"what faults and actions explain is not in it",
+	}
+	i.make = func(s *Suite) checker {
+		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
+	}
+	return i
+}
+
+type earnedChecker struct {
+	i      *Invariant
+	s      *Suite
+	ledger *ledger
+	table  []earning
+	slots  map[execution.Incarnation]*slots
+	// skipped are the children that were ended for their parent's sake before the end of its chain was handled.
+	skipped []skippedChild
+}
+
+// skippedChild is one that waits for the proof that its parent's chain has not completed.
+type skippedChild struct {
+	id, parent execution.ID
+	at         time.Duration
+}
+
+// ending is one bad end, and all that the checker knows of it.
+type ending struct {
+	*earnedChecker
+	row *earning
+	e   *history.Event
+	l   *life
+	t   *tenure
+	at  *slots // nil where t is
+}
+
+// whole says that the history would hold faults, runs and heartbeats. Otherwise only a part of the rule is judged.
+func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
+
+func (c *earnedChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.WorkerLifecycle:
+		if e.Lifecycle == execution.Lost && c.whole() {
+			c.lost(e)
+		}
+	case history.Transition:
+		if l != nil && !e.From.Terminal() {
+			c.transition(e, l)
+		}
+		if at := c.slots[e.Incarnation]; at != nil && e.From.Claimed() != e.To.Claimed() {
+			at.run(e)
+		}
+	case history.Orchestrated:
+		if len(c.skipped) > 0 {
+			c.handled(e)
+		}
+	case history.WorkerRegistered:
+		c.ledger.observe(e)
+		c.slots[e.Incarnation] = &slots{runtimes: e.Text, capacity: e.Limit}
+	case history.HeartbeatRenewed:
+		if at := c.slots[e.Incarnation]; at != nil {
+			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
+		}
+	case history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
+		// Most events are of these kinds, and tell the ledger nothing.
+	default:
+		c.ledger.observe(e)
+	}
+}
+
+func (c *earnedChecker) transition(e *history.Event, l *life) {
+	counted := e.From == execution.Scheduled && e.Count > l.dispatches
+	if e.To != execution.Failed && e.To != execution.Timeout && e.To != execution.Abandoned && e.To != execution.Cancelled && !counted {
+		return
+	}
+	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers[l.incarnation], at: c.slots[l.incarnation]}
+	if why := end.crowded(counted); why != "" {
+		c.s.violate(c.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
+		return
+	}
+	for n := range c.table {
+		row := &c.table[n]
+		if row.reason == e.Reason && (row.by == execution.NoPart || row.by == e.By) {
+			end.row = row
+			break
+		}
+	}
+	if end.row == nil {
+		c.s.violate(c.i, e.Execution, "%s, and nothing can be a cause of that", end.describe(counted))
+		return
+	}
+	if why := end.unearned(); why != "" {
+		c.s.violate(c.i, e.Execution, "%s although nothing in this run explains it: %s", end.describe(counted), why)
+	}
+}
+
+// describe says what ended how and when.
+func (c *ending) describe(counted bool) string {
+	e := c.e
+	what := "failed"
+	switch {
+	case counted && e.To == execution.Requested:
+		what = "was counted against " + c.worker()
+	case e.To == execution.Abandoned:
+		what = "was abandoned"
+	case e.To == execution.Timeout:
+		what = "timed out"
+	case e.To == execution.Cancelled:
+		what = "ended"
+	}
+	return fmt.Sprintf("execution %d %s as %v at %v (by the %v, %s)", e.Execution, what, reasonName(e.Reason), e.At, e.By, e.Process)
+}
+
+func reasonName(r execution.Reason) string {
+	if r == execution.NoReason {
+		return "no reason at all"
+	}
+	return r.String()
+}
+
+// worker is the name of the worker that had it.
+func (c *ending) worker() string {
+	if c.t == nil || c.t.process == "" {
+		return fmt.Sprintf("worker %d", c.l.worker)
+	}
+	return c.t.process
+}
+
+// unearned says why the end has no cause; empty if it has one.
+func (c *ending) unearned() string {
+	row := c.row
+	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
+		return ""
+	}
+	// An action may give any reason as its own, and then it is its own.
+	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
+		return ""
+	}
+	if row.instead != nil {
+		why := row.instead(c)
+		if why == "" || row.causes == 0 || row.reason == execution.NoWorkers {
+			return why
+		}
+		if c.faulty(row.causes) {
+			return ""
+		}
+		return why
+	}
+	if c.faulty(row.causes) {
+		return ""
+	}
+	return c.innocent(row.causes)
+}
+
+// faulty says whether a fault explains it.
+func (c *ending) faulty(of cause) bool {
+	if of&dispatchesFail != 0 && (!c.l.published || c.l.sentLate) {
+		of |= executorFails
+	}
+	process := ""
+	if c.t != nil {
+		process = c.t.process
+	}
+	return c.ledger.struck(of, process, c.l.worker, c.row.from(c)-c.s.tolerance)
+}
+
+// innocent says how the worker was, and what would have been a cause.
+func (c *ending) innocent(of cause) string {
+	was := "is not known"
+	if c.t != nil && c.at != nil {
+		was = fmt.Sprintf("was %v, beat last at %v and ran %d of %d", c.t.lifecycle, c.t.renewed, c.at.running, c.at.capacity)
+	}
+	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
+}
+
+// crowded says that it waited at a worker that had no room for it, and that the executor could know that: the worker has
+// renewed its lease since, and told with its heartbeats when it was full last.
+func (c *ending) crowded(counted bool) string {
+	t, e := c.at, c.e
+	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
+	if e.From != execution.Scheduled || !unclaimed || t == nil || c.t == nil || t.capacity == 0 {
+		return ""
+	}
+	if t.full() && t.fullSince <= c.l.entered {
+		return fmt.Sprintf("its worker %s has run %d of %d since %v, before it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
+	}
+	// Who decides compares two moments of the database's clock: when it was full last, and when this was dispatched.
+	if !c.whole() || c.s.stepped > c.l.entered {
+		return ""
+	}
+	known := t.known()
+	switch {
+	case t.full() && max(t.fullSince, c.l.entered) <= known:
+		return fmt.Sprintf("its worker %s has run %d of %d since %v, and said so with its heartbeat at %v", c.worker(), t.running, t.capacity, t.fullSince, c.t.renewed)
+	case t.fullUntil > 0 && max(t.fullFrom, c.l.entered) <= min(t.fullUntil, known):
+		return fmt.Sprintf("its worker %s ran %d of %d from %v to %v, and said so with its heartbeat at %v; it was dispatched there at %v",
+			c.worker(), t.capacity, t.capacity, t.fullFrom, t.fullUntil, c.t.renewed, c.l.entered)
+	}
+	return ""
+}
+
+// ownEnd: the action itself has ended so.
+func (c *ending) ownEnd() string {
+	switch {
+	case c.l.exited == execution.None:
+		return fmt.Sprintf("no action of it has ended at epoch %d", c.e.OldEpoch)
+	case c.l.exited != execution.Failed:
+		return fmt.Sprintf("its action ended as %v", c.l.exited)
+	}
+	return fmt.Sprintf("its action failed as %v", c.l.exit)
+}
+
+// asked: somebody has asked for the cancellation of its chain.
+func (c *ending) asked() string {
+	if c.s.cancelled[c.l.chain] {
+		return ""
+	}
+	return fmt.Sprintf("nobody has asked for the cancellation of its chain, %d", c.l.chain)
+}
+
+// parentEnded: its parent's chain has ended otherwise than completed. The handling of that end is written together with
+// this one, and may stand behind it.
+func (c *ending) parentEnded() string {
+	parent := c.l.parent
+	if parent == 0 {
+		// An audit says it with the end, and not who has waited for whom before.
+		parent = c.e.Related
+	}
+	if parent == 0 {
+		return "it waits for no parent"
+	}
+	switch c.s.ended.of(parent) {
+	case execution.None:
+		c.skipped = append(c.skipped, skippedChild{c.e.Execution, parent, c.e.At})
+		return ""
+	case execution.Completed:
+		return fmt.Sprintf("its parent, execution %d, has completed", parent)
+	default:
+		return ""
+	}
+}
+
+// handled looks for the children of a chain whose end is being handled.
+func (c *earnedChecker) handled(e *history.Event) {
+	if e.Related != 0 {
+		return
+	}
+	c.skipped = slices.DeleteFunc(c.skipped, func(child skippedChild) bool {
+		if child.parent != e.Chain {
+			return false
+		}
+		if e.From == execution.Completed {
+			c.s.violate(c.i, child.id, "execution %d ended as parent_failed at %v although its parent, execution %d, has completed", child.id, child.at, child.parent)
+		}
+		return true
+	})
+	// What belongs to this handling was written with it.
+	if len(c.skipped) > 0 && e.At > c.skipped[0].at+c.s.bounds.Slack {
+		c.orphans()
+	}
+}
+
+func (c *earnedChecker) orphans() {
+	child := c.skipped[0]
+	c.s.violate(c.i, child.id, "execution %d ended as parent_failed at %v although the chain of its parent, execution %d, has not ended", child.id, child.at, child.parent)
+	c.skipped = c.skipped[:0]
+}
+
+// ranItsTime: it has run for its whole timeout. The worker counts from the moment at which it asked for the claim, which
+// is up to one statement before the claim's effect.
+func (c *ending) ranItsTime() string {
+	now := c.s.database(c.e.At)
+	early := min(c.s.config.Worker.StatementTimeout, max(0, c.l.due-c.l.stamped)/2)
+	if now >= c.l.due-early-c.s.tolerance {
+		return ""
+	}
+	return fmt.Sprintf("its run deadline is %v away, and it was claimed at %v", c.l.due-now, c.l.entered)
+}
+
+// noWorkers: nobody offers what it needs, or each who does has a cause of its own for not being fit.
+func (c *ending) noWorkers() string {
+	from := c.row.from(c) - c.s.tolerance
+	if c.ledger.struck(c.row.causes&servers&^dispatchesFail, "", 0, from) {
+		return ""
+	}
+	for _, m := range c.s.fleet.members {
+		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots[m.incarnation].runtimes), c.l.runtime) {
+			continue
+		}
+		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, from) {
+			continue
+		}
+		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
+			m.process, c.l.runtime, m.lifecycle, m.renewed, c.row.causes.describe(m.process), max(0, from))
+	}
+	return ""
+}
+
+// lost judges the loss of a worker that an executor has marked lost. Where a successor has taken its place, what it
+// held is judged when it ends.
+func (c *earnedChecker) lost(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if t == nil || t.process == e.Process {
+		return
+	}
+	if by := c.ledger.byName[e.Process]; by != nil && by.worker != 0 {
+		return
+	}
+	// It is lost for the same causes as what it runs.
+	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
+	if !end.faulty(noRenewal) {
+		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
+			t.process, e.Incarnation, e.Process, e.At, end.innocent(noRenewal))
+	}
+}
+
+func (c *earnedChecker) end(bool) {
+	if len(c.skipped) > 0 {
+		c.orphans()
+	}
+}

@@ -1,0 +1,189 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// earnedOf judges a story by the one rule.
+func earnedOf(kinds []history.Kind, events []history.Event) string {
+	s := New(config.Default(config.Hardened), []int{17})
+	s.SetEvidence(kinds)
+	for i := range events {
+		s.Observe(&events[i])
+	}
+	for _, f := range s.End(true) {
+		return f.Message
+	}
+	return ""
+}
+
+// Each cause of each row counts when it was over at the very beginning of the window, and not a moment before.
+func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
+	for _, row := range earnings() {
+		for i := range causes {
+			one := cause(1) << i
+			if row.causes&one == 0 || one == dispatchesFail && row.from == nil {
+				continue
+			}
+			for _, early := range []bool{false, true} {
+				s := New(config.Default(config.Hardened), []int{17})
+				checker := s.checkers[0].(*earnedChecker)
+				c := &ending{
+					earnedChecker: checker, row: &row, e: &history.Event{At: 1000 * second, By: row.by},
+					l: &life{worker: 1, entered: 900 * second, due: 990 * second, started: 1, published: true},
+					t: &tenure{process: "w", worker: 1, renewed: 980 * second},
+				}
+				w := checker.ledger.process("w")
+				w.worker = 1
+				at := row.from(c) - s.tolerance
+				if early {
+					at--
+				}
+				if one&servers != 0 {
+					checker.ledger.common[i].strike(at)
+				} else {
+					w.of[i].strike(at)
+				}
+				if c.faulty(row.causes) == early {
+					t.Errorf("%v: %s, early %v: it counts, or does not", row.reason, one.describe("w"), early)
+				}
+			}
+		}
+	}
+}
+
+// A worker that an executor marks lost: what strikes it is a cause, and what strikes another, or another link, is none.
+func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
+	fault := func(kind, process, at string) history.Event {
+		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
+	}
+	cases := []struct {
+		name   string
+		event  history.Event
+		earned bool
+	}{
+		{"nothing", history.Event{At: 5 * second, Kind: history.Logged}, false},
+		{"its link to the database", fault("partition", "w", "database"), true},
+		{"its link to the database among others", fault("latency", "v,w", "broker,database"), true},
+		{"its link to the broker", fault("partition", "w", "broker"), false},
+		{"another's link", fault("partition", "v", "database"), false},
+		{"muteness", fault("mute", "w", ""), true},
+		{"deafness", fault("deaf", "w", ""), false},
+		{"a crash", history.Event{At: 5 * second, Kind: history.ProcessCrashed, Process: "w"}, true},
+		{"a crash of another", history.Event{At: 5 * second, Kind: history.ProcessCrashed, Process: "v"}, false},
+		{"a standstill", history.Event{At: 5 * second, Kind: history.ProcessFrozen, Process: "w"}, true},
+		{"an outage of the database", history.Event{At: 5 * second, Kind: history.DatabaseDown, Process: "database"}, true},
+		{"an outage of the broker", history.Event{At: 5 * second, Kind: history.BrokerDown, Process: "broker"}, false},
+		{"a step of the database's clock", history.Event{At: 5 * second, Kind: history.ClockStepped, Process: "database", Due: 40 * second}, false},
+	}
+	for _, c := range cases {
+		lost := worker(60*second, execution.Lost)
+		lost.Process = "executor-1"
+		why := earnedOf(nil, append(beginning(), c.event, lost))
+		if (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
+		}
+		if !c.earned && !strings.Contains(why, "marked lost by executor-1") {
+			t.Errorf("%s: the message does not say what happened: %q", c.name, why)
+		}
+	}
+}
+
+// crowdedStory is one slot that execution 1 holds, and execution 2 that waits for it and is counted against the worker.
+// The first ends at freed; the worker has renewed its lease at told; the second was dispatched at 30 s.
+func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
+	story := beginning()
+	sec, second := time.Second, func(e history.Event) history.Event {
+		e.Execution, e.Chain = 2, 2
+		return e
+	}
+	story = append(story,
+		second(created(30*time.Second)),
+		second(move(30*time.Second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)),
+		second(move(30*time.Second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1)))
+	if freed > 0 {
+		story = append(story, move(freed, execution.Running, execution.Completed, execution.Worker, 1, 1))
+	}
+	story = append(story, beat(told, 1), beat(told+sec, 1), beat(told+2*sec, 1), history.Event{At: 150 * time.Second, Kind: history.FaultBegan, Fault: "f", Text: "deaf", Process: "w"})
+	back := second(move(200*time.Second, execution.Scheduled, to, execution.DeadLetterHandler, 1, 2))
+	back.Reason, back.Count = execution.QueueTimeout, 1
+	return append(story, back)
+}
+
+// Waiting behind others is no cause, even beside a fault, if the executor could know of it.
+func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
+	cases := []struct {
+		name        string
+		freed, told time.Duration
+		earned      bool
+	}{
+		{"full the whole time", 0, 140 * second, false},
+		{"full at first, and told", 40 * second, 140 * second, false},
+		{"full at first, told at the edge", 40 * second, 30 * second, false},
+		{"full at first, and not told", 40 * second, 30*second - 1, true},
+		{"free in the moment of the dispatch", 30*second - 1, 140 * second, true},
+	}
+	for _, c := range cases {
+		for _, to := range []execution.Status{execution.Requested, execution.Failed} {
+			story := crowdedStory(c.freed, c.told, to)
+			slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+			why := earnedOf(nil, story)
+			if (why == "") != c.earned {
+				t.Errorf("%s, then %v: %q", c.name, to, why)
+			}
+			if !c.earned && !strings.Contains(why, "waiting behind others is no cause") {
+				t.Errorf("%s: the message does not say that it only waited: %q", c.name, why)
+			}
+		}
+	}
+}
+
+// A step of the database's clock puts the moment at which a worker was full before the dispatch.
+func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
+	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
+	for _, c := range []struct {
+		freed  time.Duration
+		earned bool
+	}{{40 * second, true}, {0, false}} {
+		story := append(crowdedStory(c.freed, 140*second, execution.Requested), step)
+		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
+		if why := earnedOf(nil, story); (why == "") != c.earned {
+			t.Errorf("freed at %v: %q", c.freed, why)
+		}
+	}
+}
+
+// An audit holds no faults: what they could explain is let pass, and what the rows themselves refute is not.
+func TestAnAuditIsJudgedInPart(t *testing.T) {
+	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
+	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
+		t.Error("an audit is judged in part, and a whole history is not")
+	}
+	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has run 1 of 1 since") {
+		t.Errorf("failed for waiting at a worker that was full the whole time: %q", why)
+	}
+	if why := earnedOf(held, crowdedStory(40*second, 140*second, execution.Failed)); why != "" {
+		t.Errorf("that worker had room for a while: %q", why)
+	}
+	lost := move(60*second, execution.Running, execution.Abandoned, execution.Reconciler, 1, 2)
+	lost.Reason = execution.WorkerLost
+	if why := earnedOf(held, append(beginning(), lost)); why != "" {
+		t.Errorf("nobody knows what struck its worker: %q", why)
+	}
+	cancelled := move(60*second, execution.Running, execution.Cancelled, execution.Worker, 1, 1)
+	cancelled.Reason = execution.CancelRequested
+	if why := earnedOf(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
+		t.Errorf("cancelled, and nobody has asked: %q", why)
+	}
+	request := history.Event{At: 50 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}
+	if why := earnedOf(held, append(beginning(), request, cancelled)); why != "" {
+		t.Errorf("cancelled as asked: %q", why)
+	}
+}

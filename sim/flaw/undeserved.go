@@ -1,0 +1,73 @@
+package flaw
+
+import (
+	"context"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants ends that nothing in a run explains.
+
+func fencesBetweenBeats() *Flaw {
+	return &Flaw{
+		Name: "fences-between-beats", Source: "D15", Killer: 17, Scenario: "worker-stops-gracefully",
+		About: "a worker fences itself so long before the end of its lease that the next heartbeat comes too late, and ends everything that it runs although nothing is wrong",
+		Config: func(c *config.Config) {
+			c.Worker.FenceMargin = c.Worker.Lease() - c.Worker.HeartbeatInterval/2
+		},
+	}
+}
+
+// halved is a store that tells a worker that its runs may take half as long as they may.
+type halved struct{ store.Store }
+
+// Claim implements store.Store.
+func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	for i := range results {
+		action := &results[i].Row.Action
+		action.Timeout = action.RunTimeout() / 2
+	}
+	return results, err
+}
+
+func endsRunsEarly() *Flaw {
+	return &Flaw{
+		Name: "ends-runs-early", Source: "D29", Killer: 17, Scenario: "run-timeouts",
+		About: "a worker ends actions as timed out at half of their timeout",
+		Store: func(_ Process, c Database) store.Store { return &halved{c} },
+	}
+}
+
+func fullIsNoWorker() *Flaw {
+	return &Flaw{
+		Name: "full-is-no-worker", Source: "D45", Killer: 17, Scenario: "overload",
+		About: "a worker whose run slots are all taken counts as none, so what only has to wait for one fails for want of workers",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &finder{Store: c, see: func(ws []store.WorkerRow) {
+				for i := range ws {
+					ws[i].Cordoned = ws[i].Cordoned || ws[i].Load >= ws[i].Capacity
+				}
+			}}
+		},
+	}
+}
+
+func failureIsALoss() *Flaw {
+	return &Flaw{
+		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "all-executors-down",
+		About: "a worker writes the failure of an action that lost a connection of its own as the loss of the worker",
+		Store: func(_ Process, c Database) store.Store {
+			return &results{Store: c, change: func(f *store.Finish) {
+				if f.To == execution.Failed && f.Reason == execution.Connection {
+					f.Reason = execution.WorkerLost
+				}
+			}}
+		},
+	}
+}
