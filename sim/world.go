@@ -154,7 +154,7 @@ func (w *world) build() {
 	w.behaviour = make(map[string]simhost.Behaviour, len(w.scenario.Actions))
 	for _, a := range w.scenario.Actions {
 		w.behaviour[a.Ref] = simhost.Behaviour{
-			TakesMin: a.TakesMin, TakesMax: a.TakesMax, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
+			TakesMin: a.TakesMin, TakesMax: a.TakesMax, TakesLog: a.TakesLog, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
 		}
 	}
 	for i := range w.scenario.Cluster.Workers {
