@@ -88,7 +88,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
 	w.tally = trial.NewTally(s.Expect(p).Texts)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
 	w.db = simstore.New(w.k, w.net, w)
@@ -100,6 +100,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	}
 	w.injector = newInjector(w)
 	w.alerts = newAlerts(w, s.Expect(p).Alerts)
+	w.suite.SetWork(w)
 	return w
 }
 
@@ -137,6 +138,24 @@ func (w *world) Observe(e *history.Event) {
 	w.history.Observe(e)
 	if e.Kind != history.Logged {
 		w.injector.triggers(e)
+	}
+}
+
+// A moment of virtual time has this many steps at most, and more for each execution that is not finished: a burst is
+// lawful, a loop that never waits is not.
+const (
+	stepsAtOnce             = 200_000
+	stepsAtOnceForExecution = 100
+)
+
+func (w *world) stepsAtOnce() uint64 {
+	return stepsAtOnce + stepsAtOnceForExecution*uint64(w.db.Unfinished())
+}
+
+// Statements implements invariant.Work.
+func (w *world) Statements(visit func(process string, worker bool, made uint64)) {
+	for _, p := range w.processes {
+		visit(p.name, p.worker != nil, w.db.Statements(p.name))
 	}
 }
 

@@ -55,6 +55,7 @@ func All() []*Invariant {
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(),
+		work(),
 	}
 }
 
@@ -94,6 +95,7 @@ type Suite struct {
 	calm   calm
 	fleet  *fleet
 	alerts Alerts
+	work   Work
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
 	// latest is the latest moment that clock has shown before it was moved, setBack when it shows that again: until then
