@@ -14,5 +14,6 @@ func All() []*Flaw {
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
 		keyLookedUp(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
+		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), oneBatchAPass(),
 	}
 }

@@ -37,7 +37,7 @@ type Database struct {
 	event history.Event
 	// made counts the statements of each process, over its restarts.
 	made map[string]*uint64
-	law   *execution.Law
+	law  *execution.Law
 
 	rows    table
 	byKey   map[string]execution.ID
