@@ -32,7 +32,7 @@ func work() *Invariant {
 // for each executor, whose claims may cross. While a worker could take it and is only full, executors know that and
 // leave it alone, except for lost races, which all executions share: a dispatch can cost each of the other executors one
 // look, and one for each other runtime that was offered the same room; a change of the fleet can cost each executor
-// one batch. The claim of a dead executor is taken back once a claim expiry.
+// one batch of what was open then. The claim of a dead executor is taken back once a claim expiry.
 //
 // A dispatch that is taken back (scheduled → requested) waits a backoff, which grows to its fifth doubling at most where
 // nobody counts: 2 + as many of the shortest backoffs as fit into T, and one for each change of the fleet, because
@@ -74,6 +74,8 @@ type workChecker struct {
 	runtimes  int64           // the most that one worker offers
 
 	dispatches, changes, races int64
+	// spoilt is what one executor may have taken up on a view that a change of the fleet has spoilt.
+	spoilt int64
 	faults                     int
 	// faultOver is when the last fault was over, forwards how far the database's clock has been set forwards.
 	faultOver time.Duration
@@ -114,18 +116,18 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 	case history.FaultBegan:
 		c.faults++
 		c.struck = true
-		c.changes++
+		c.changed()
 	case history.FaultEnded:
 		c.faults--
 		c.faultOver = e.At
-		c.changes++
+		c.changed()
 	case history.ClockStepped:
 		c.forwards += max(0, e.Due)
 	case history.WorkerRegistered:
-		c.changes++
+		c.changed()
 		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
-		c.changes++
+		c.changed()
 	case history.Published:
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
 			c.published(e, l)
@@ -169,6 +171,13 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 	}
 }
 
+// changed notes that the fleet is another one, so that every executor may have decided on an old view: for one batch of
+// what is open at that moment.
+func (c *workChecker) changed() {
+	c.changes++
+	c.spoilt += int64(min(c.s.config.Executor.BatchSize, len(c.s.lives)))
+}
+
 // hindered says that a fault lasts, or has ended so lately that what it did is not over.
 func (c *workChecker) hindered(at time.Duration) bool {
 	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+c.s.config.Worker.Lease()
@@ -183,11 +192,11 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	n := int64(max(1, len(c.executors)))
 	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
 		c.races++
-		bound := c.dispatches*(n*c.runtimes-1) + (c.changes+1)*n*int64(x.BatchSize)
+		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {
 			c.s.violate(c.i, e.Execution,
-				"execution %d was taken up and given back by %s although a worker fits it that is only full: %d such looks in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d changes of the fleet × %d executors × batch_size %d)",
-				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, c.changes+1, n, x.BatchSize)
+				"execution %d was taken up and given back by %s although a worker fits it that is only full: %d such looks in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d that were open when the fleet changed, a batch at most each time)",
+				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
 		}
 		return
 	}
