@@ -76,7 +76,7 @@ type workChecker struct {
 	dispatches, changes, races int64
 	// spoilt is what one executor may have taken up on a view that a change of the fleet has spoilt.
 	spoilt int64
-	faults                     int
+	faults int
 	// faultOver is when the last fault was over, forwards how far the database's clock has been set forwards.
 	faultOver time.Duration
 	forwards  time.Duration
