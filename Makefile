@@ -35,7 +35,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -53,6 +53,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   bench        the daemons on real servers beside a replay and River; then the simulated world
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
+##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS of DRAWN_CHECKS each
 ##   fmt          format the code as the linters want it
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
@@ -151,6 +152,21 @@ servers: chaos-binary
 unit: servers
 	go test -vet=off -p 3 -timeout 10m ./...
 	cd .tools && go test -vet=off ./...
+
+# The large sample of drawn clusters; make test draws a hundred. Every seed is run, whatever the ones before it
+# found, and what failed is named at the end.
+DRAWN_SEEDS  := $(shell seq 20261122 20261141)
+DRAWN_CHECKS := 1000
+
+drawn:
+	@mkdir -p reports/out && go test -vet=off -c -o reports/out/drawn.test ./sim
+	@red=; for seed in $(DRAWN_SEEDS); do \
+		(cd sim && ../reports/out/drawn.test -test.run 'TestDrawnClustersOnEveryTimeScale$$' -test.timeout 0 \
+			-rapid.seed=$$seed -rapid.checks=$(DRAWN_CHECKS) -rapid.shrinktime=10s -rapid.nofailfile) \
+			> reports/out/drawn-$$seed.txt 2>&1 || red="$$red $$seed"; \
+		grep -m 1 -E 'failed after|^ok|^PASS' reports/out/drawn-$$seed.txt | sed "s/^/seed $$seed: /"; \
+	done; \
+	if [ -n "$$red" ]; then echo "drawn: red seeds:$$red; see reports/out/drawn-SEED.txt"; exit 1; fi
 
 race:
 	go test -vet=off -race -short $(RACE)

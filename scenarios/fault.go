@@ -101,7 +101,8 @@ func (l *loader) lasting(m mapping, f form, into *Fault) {
 			l.refuse(m.keys["for"], "a %s has no `for`: say when the process comes back with restart_after", f.key)
 		}
 		if restart != nil {
-			into.RestartAfter, _ = l.duration(restart, "restart_after", time.Millisecond)
+			d := l.drawn(restart, "restart_after", time.Millisecond)
+			into.RestartAfter, into.RestartMin, into.RestartLog = d.most, d.min(), d.log
 		}
 		return
 	}
@@ -109,10 +110,16 @@ func (l *loader) lasting(m mapping, f form, into *Fault) {
 		l.refuse(m.keys["restart_after"], "restart_after belongs to crash and stop; a %s lasts as long as `for` says", f.key)
 	}
 	if lasts != nil {
-		into.For, _ = l.duration(lasts, "for", time.Millisecond)
+		l.forHow(lasts, into)
 	} else if into.For == 0 && !m.flawed && !l.lacksInner(m, f) {
 		l.refuse(m.node, "the %s has no end: add `for`", f.key)
 	}
+}
+
+// forHow reads how long a fault lasts.
+func (l *loader) forHow(n *yaml.Node, into *Fault) {
+	d := l.drawn(n, "for", time.Millisecond)
+	into.For, into.ForMin, into.ForLog = d.most, d.min(), d.log
 }
 
 // lacksInner says that `for` stands in the kind's mapping and was refused there already.
@@ -236,7 +243,7 @@ func (l *loader) link(m mapping, f *Fault, process, ends string) {
 		f.PerMillion = l.share(m.at("rate"), "rate")
 	}
 	if m.has("for") {
-		f.For, _ = l.duration(m.at("for"), "for", time.Millisecond)
+		l.forHow(m.at("for"), f)
 	}
 }
 

@@ -75,8 +75,8 @@ func faultShape() shape {
 		s.keys = append(s.keys, key{f.key, f.about, false, f.value})
 	}
 	s.keys = append(s.keys,
-		key{"for", "how long it lasts", false, durationSchema()},
-		key{"restart_after", "when a crashed or stopped process comes back; left out: never", false, durationSchema()})
+		key{"for", "how long it lasts", false, drawnSchema("for")},
+		key{"restart_after", "when a crashed or stopped process comes back; left out: never", false, drawnSchema("restart_after")})
 	return s
 }
 
@@ -141,7 +141,7 @@ func partitionShape() shape {
 		{"cut", "the process that is cut off", true, schema{"type": "string"}},
 		{"from", "the other ends", true, someSetOf(enum(otherEnds()))},
 		{"direction", "which way, seen from the process: outgoing loses what it sends, incoming what is sent to it; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, durationSchema()},
+		{"for", "how long it lasts", false, drawnSchema("for")},
 	}}
 }
 
@@ -151,7 +151,7 @@ func latencyShape() shape {
 		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
 		{"adds", "what each message takes longer, or the least and the most", true, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
 		{"direction", "which way, seen from the process; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, durationSchema()},
+		{"for", "how long it lasts", false, drawnSchema("for")},
 	}}
 }
 
@@ -160,7 +160,7 @@ func resetShape() shape {
 		{"of", "the process whose calls lose their connection", true, schema{"type": "string"}},
 		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
 		{"rate", "the share of the calls; left out: all", false, shareSchema()},
-		{"for", "how long it lasts", false, durationSchema()},
+		{"for", "how long it lasts", false, drawnSchema("for")},
 	}}
 }
 
@@ -173,7 +173,7 @@ func messagesShape() shape {
 	s.keys = append(s.keys,
 		key{"by", "how late delayed messages are, or the least and the most", false, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
 		key{"rate", "the share of the messages; left out: all", false, shareSchema()},
-		key{"for", "how long it lasts", false, durationSchema()})
+		key{"for", "how long it lasts", false, drawnSchema("for")})
 	return s
 }
 

@@ -89,7 +89,7 @@ func slowLinkShape() shape {
 		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
 		{"takes", "how long the link is busy with one message, or the least and the most", true, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
 		{"direction", "which way, seen from the process; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, durationSchema()},
+		{"for", "how long it lasts", false, drawnSchema("for")},
 	}}
 }
 

@@ -225,7 +225,8 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 		a.Runtime, _ = l.text(n, "runtime")
 	}
 	if n := m.at("takes"); n != nil {
-		a.TakesMin, a.TakesMax = l.takes(n)
+		d := l.drawn(n, "takes", 0)
+		a.TakesMin, a.TakesMax, a.TakesLog = d.least, d.most, d.log
 	}
 	if n := m.at("fails"); n != nil {
 		l.fails(n, &a)
@@ -256,17 +257,6 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 		}
 	}
 	return a
-}
-
-func (l *loader) takes(n *yaml.Node) (from, to time.Duration) {
-	if n.Kind != yaml.MappingNode {
-		from, _ = l.duration(n, "takes", 0)
-		return from, from
-	}
-	if m, ok := l.mapping(n, uniformShape()); ok && m.has("uniform") {
-		from, to = l.span(m.at("uniform"), "uniform")
-	}
-	return from, to
 }
 
 func (l *loader) fails(n *yaml.Node, a *Action) {

@@ -83,8 +83,9 @@ type Worker struct {
 // Action is an action and, because a simulated run has no real program, how it behaves.
 type Action struct {
 	execution.Action
-	// Takes is how long a run lasts, drawn uniformly.
+	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.
 	TakesMin, TakesMax time.Duration
+	TakesLog           bool
 	// FailPerMillion of the runs fail, for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
@@ -127,8 +128,9 @@ type Cancel struct {
 	Action string
 	Nth    int
 	Count  int
-	// Of each, AfterMin to AfterMax after it was accepted, drawn; or, if Timed, At.
+	// Of each, AfterMin to AfterMax after it was accepted, drawn (log-uniformly with AfterLog); or, if Timed, At.
 	AfterMin, AfterMax time.Duration
+	AfterLog           bool
 	Timed              bool
 	At                 time.Duration
 }
@@ -148,9 +150,11 @@ type Fault struct {
 	// Direction of a partition or latency.
 	Direction Direction
 	// For is how long it lasts; RestartAfter when a crashed or stopped process comes back (zero:
-	// never).
-	For          time.Duration
-	RestartAfter time.Duration
+	// never). Where they are drawn these are the longest, ForMin and RestartMin the shortest, else zero; Log says
+	// that they are drawn log-uniformly. Drawn fixes them for a run.
+	For, ForMin              time.Duration
+	RestartAfter, RestartMin time.Duration
+	ForLog, RestartLog       bool
 	// Messages is the message type that a message fault strikes, "*" for every one.
 	Messages string
 	// PerMillion is the share that a message fault or reset strikes; 1,000,000 for all.

@@ -118,17 +118,13 @@ func workerShape(name string) shape {
 func actionShape(ref string) shape {
 	return shape{under("action", ref), []key{
 		{"runtime", "the runtime that a worker must have to run it", true, schema{"type": "string", "minLength": 1}},
-		{"takes", "how long a run lasts", true, schema{"oneOf": []any{durationSchema(), uniformShape().object()}}},
+		{"takes", "how long a run lasts", true, drawnSchema("takes")},
 		{"fails", "how often a run fails, and why; left out: never", false, failsShape().object()},
 		{"timeout", "ends a run; left out: " + short(execution.DefaultTimeout), false, durationSchema()},
 		{"dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: the configuration's", false, durationSchema()},
 		{"concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", false, schema{"type": "integer", "minimum": 1, "maximum": maxConcurrency}},
 		{"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: 0", false, schema{"type": "integer", "minimum": 0, "maximum": maxRetries}},
 	}}
-}
-
-func uniformShape() shape {
-	return shape{"takes", []key{{"uniform", "a drawn duration: the shortest and the longest", true, spanSchema()}}}
 }
 
 func failsShape() shape {
@@ -164,13 +160,9 @@ func cancelShape() shape {
 		{"action", "one of the actions that are submitted above", true, schema{"type": "string"}},
 		{"nth", "the number of the first execution of the action that is cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
 		{"count", "how many are cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"after", "how long after each was accepted; left out, without at: at once", false, schema{"oneOf": []any{durationSchema(), afterShape().object()}}},
+		{"after", "how long after each was accepted; left out, without at: at once", false, drawnSchema("after")},
 		{"at", "when all of them are cancelled, instead of after", false, durationSchema()},
 	}}
-}
-
-func afterShape() shape {
-	return shape{"after", []key{{"uniform", "a drawn duration: the shortest and the longest", true, spanSchema()}}}
 }
 
 func settleShape() shape {

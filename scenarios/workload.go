@@ -146,7 +146,8 @@ func (l *loader) cancelStep(item *yaml.Node) {
 		if c.Timed {
 			l.refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
 		}
-		c.AfterMin, c.AfterMax = l.delay(n)
+		d := l.drawn(n, "after", 0)
+		c.AfterMin, c.AfterMax, c.AfterLog = d.least, d.most, d.log
 	}
 	if n := m.at("action"); n != nil {
 		if c.Action, ok = l.choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
@@ -154,17 +155,6 @@ func (l *loader) cancelStep(item *yaml.Node) {
 		}
 	}
 	l.s.Cancels = append(l.s.Cancels, c)
-}
-
-func (l *loader) delay(n *yaml.Node) (from, to time.Duration) {
-	if n.Kind != yaml.MappingNode {
-		from, _ = l.duration(n, "after", 0)
-		return from, from
-	}
-	if m, ok := l.mapping(n, afterShape()); ok && m.has("uniform") {
-		from, to = l.span(m.at("uniform"), "uniform")
-	}
-	return from, to
 }
 
 // Submissions is how many executions the workload submits.

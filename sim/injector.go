@@ -50,7 +50,8 @@ func newInjector(w *world) *injector {
 	}
 	for i := range w.scenario.Faults {
 		f := &w.scenario.Faults[i]
-		in.all = append(in.all, &injection{w: w, fault: f, stream: w.k.Stream("fault/" + strconv.Itoa(f.Index))})
+		stream := w.k.Stream("fault/" + strconv.Itoa(f.Index))
+		in.all = append(in.all, &injection{w: w, fault: f.Drawn(stream), stream: stream})
 	}
 	return in
 }

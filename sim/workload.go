@@ -150,7 +150,7 @@ func (u *user) await(action string, number int) execution.ID {
 func (u *user) cancel(c scenarios.Cancel) {
 	left := c.Count
 	for i := range c.Count {
-		after := u.stream.Duration(c.AfterMin, c.AfterMax)
+		after := scenarios.Draw(u.stream, c.AfterMin, c.AfterMax, c.AfterLog)
 		u.host.Go("cancel one", func() {
 			if c.Timed {
 				_ = u.host.Sleep(context.Background(), c.At-u.w.k.Now())

@@ -88,7 +88,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
 	w.tally = trial.NewTally(s.Expect(p).Texts)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
 	w.db = simstore.New(w.k, w.net, w)
@@ -100,6 +100,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	}
 	w.injector = newInjector(w)
 	w.alerts = newAlerts(w, s.Expect(p).Alerts)
+	w.suite.SetWork(w)
 	return w
 }
 
@@ -140,6 +141,24 @@ func (w *world) Observe(e *history.Event) {
 	}
 }
 
+// A moment of virtual time has this many steps at most, and more for each execution that is not finished: a burst is
+// lawful, a loop that never waits is not.
+const (
+	stepsAtOnce             = 200_000
+	stepsAtOnceForExecution = 100
+)
+
+func (w *world) stepsAtOnce() uint64 {
+	return stepsAtOnce + stepsAtOnceForExecution*uint64(w.db.Unfinished())
+}
+
+// Statements implements invariant.Work.
+func (w *world) Statements(visit func(process string, worker bool, made uint64)) {
+	for _, p := range w.processes {
+		visit(p.name, p.worker != nil, w.db.Statements(p.name))
+	}
+}
+
 func (w *world) emit(e history.Event) {
 	w.event = e
 	w.event.At, w.event.Step = w.k.Now(), w.k.Step()
@@ -154,7 +173,7 @@ func (w *world) build() {
 	w.behaviour = make(map[string]simhost.Behaviour, len(w.scenario.Actions))
 	for _, a := range w.scenario.Actions {
 		w.behaviour[a.Ref] = simhost.Behaviour{
-			TakesMin: a.TakesMin, TakesMax: a.TakesMax, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
+			TakesMin: a.TakesMin, TakesMax: a.TakesMax, TakesLog: a.TakesLog, FailPerMillion: a.FailPerMillion, FailReason: a.FailReason,
 		}
 	}
 	for i := range w.scenario.Cluster.Workers {

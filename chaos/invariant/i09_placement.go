@@ -3,7 +3,6 @@ package invariant
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -20,7 +19,7 @@ func placement() *Invariant {
 	i.make = func(s *Suite) checker {
 		x := s.config.Executor
 		return &placementChecker{
-			i: i, s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool),
+			i: i, roster: newRoster(s),
 			limited: make(map[string]bool),
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
@@ -32,15 +31,11 @@ func placement() *Invariant {
 }
 
 type placementChecker struct {
-	i             *Invariant
-	s             *Suite
-	byIncarnation map[execution.Incarnation]*candidate
-	// candidates are the incarnations that may still get work, oldest first.
-	candidates []*candidate
-	cordoned   map[execution.WorkerID]bool
-	memory     time.Duration
-	patience   time.Duration
-	nextLook   time.Duration
+	roster
+	i        *Invariant
+	memory   time.Duration
+	patience time.Duration
+	nextLook time.Duration
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -50,47 +45,18 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
 		c.leftWaiting(e.At)
 	}
+	c.hear(e)
 	switch e.Kind {
-	case history.WorkerRegistered:
-		c.registered(e)
-	case history.WorkerLifecycle:
-		if w := c.byIncarnation[e.Incarnation]; w != nil {
-			w.lifecycle(e, c.cordoned[e.Worker])
-		}
-	case history.HeartbeatRenewed:
-		if w := c.byIncarnation[e.Incarnation]; w != nil {
-			w.beat(e, c.s.database(e.At), c.cordoned[e.Worker])
-		}
 	case history.HealthReported:
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
-	case history.WorkerCordoned:
-		c.cordoned[e.Worker] = e.Count == 1
-		for _, w := range c.candidates {
-			if w.worker == e.Worker {
-				w.settle(e.At, e.Count == 1)
-			}
-		}
 	case history.Transition:
 		c.transition(e, l)
 	default:
 	}
-}
-
-func (c *placementChecker) registered(e *history.Event) {
-	for _, w := range c.candidates {
-		w.left = w.left || w.worker == e.Worker
-	}
-	c.candidates = slices.DeleteFunc(c.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
-	w := &candidate{
-		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never,
-	}
-	c.byIncarnation[e.Incarnation] = w
-	c.candidates = append(c.candidates, w)
 }
 
 // reported keeps what a worker has said of its runs, and demands that it be true: who is charged with

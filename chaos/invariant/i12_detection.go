@@ -189,7 +189,9 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
 	case l.status.Claimed():
-		best, what := deadline{l.due - c.s.skew, b.Overrun, b.Warmup}, "running past its deadline"
+		// Overrun by the database's clock and by one that nobody has set since the claim: a step alone ends no run.
+		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
+		best, what := deadline{over, b.Overrun, b.Warmup}, "running past its deadline"
 		if t := c.s.workers[l.incarnation]; t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {

@@ -58,7 +58,7 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(), earned(),
+		alerting(), acceptedOnce(), earned(), work(),
 	}
 }
 
@@ -104,6 +104,7 @@ type Suite struct {
 	calm   calm
 	fleet  *fleet
 	alerts Alerts
+	work   Work
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
 	// latest is the latest moment that clock has shown before it was moved, setBack when it shows that again: until then

@@ -2,6 +2,7 @@ package live
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,9 +22,7 @@ const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SE
 
 // shellAction is the command line of an action.
 func shellAction(a *scenarios.Action, seed uint64) string {
-	least, span := a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds()
-	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) +
-		fmt.Sprintf("d; us=$((%d+r*%d/1000000)); ", least, span) +
+	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
 	if a.FailPerMillion > 0 {
 		text += fmt.Sprintf(`d; if [ $r -lt %d ]; then echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1; fi; `, a.FailPerMillion, a.FailReason)
@@ -31,28 +30,54 @@ func shellAction(a *scenarios.Action, seed uint64) string {
 	return text + `echo '{"ok":true}'`
 }
 
+// logPieces is in how many pieces the shell, which has no logarithm, knows a log-uniform draw: each is as likely
+// as the others, and uniform within.
+const logPieces = 32
+
+// takesInShell sets us to how many microseconds the run lasts.
+func takesInShell(a *scenarios.Action) string {
+	if !a.TakesLog {
+		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())
+	}
+	var ends strings.Builder
+	ratio := float64(a.TakesMax) / float64(a.TakesMin)
+	for i := range logPieces + 1 {
+		fmt.Fprintf(&ends, " %d", int64(float64(a.TakesMin.Microseconds())*math.Pow(ratio, float64(i)/logPieces)))
+	}
+	return fmt.Sprintf("set --%s; shift $((r*%d/1000000)); us=$(($1+r*%d%%1000000*($2-$1)/1000000)); ", ends.String(), logPieces, logPieces)
+}
+
 // pythonAction does the same for the runtime python.
 func pythonAction(a *scenarios.Action, seed uint64) string {
 	return fmt.Sprintf(`import json, os, random, sys, time
 r = random.Random("%d/%%s/%%s" %% (os.environ["HANDOFF_EXECUTION_ID"], os.environ["HANDOFF_EPOCH"]))
-time.sleep(r.uniform(%f, %f))
+least, most = %f, %f
+time.sleep(least * (most / least) ** r.random() if %s else r.uniform(least, most))
 if r.randrange(1000000) < %d:
     print(json.dumps({"error": {"type": "%v", "message": "drawn to fail"}}))
     sys.exit(1)
 print(json.dumps({"ok": True}))
-`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), a.FailPerMillion, a.FailReason)
+`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, a.FailReason)
+}
+
+func inPython(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
 }
 
 // nodeAction does the same for the runtime node.
 func nodeAction(a *scenarios.Action, seed uint64) string {
 	return fmt.Sprintf(`let x = BigInt(process.env.HANDOFF_EXECUTION_ID) * 2654435761n + BigInt(process.env.HANDOFF_EPOCH) * 40503n + %dn;
 const draw = () => { for (let i = 0; i < 3; i++) x = (x * 6364136223846793005n + 1442695040888963407n) & 0x7fffffffffffffffn; return Number((x >> 20n) %% 1000000n); };
-const ms = %f + draw() * %f / 1000000;
+const least = %f, most = %f, part = draw() / 1000000;
+const ms = %t ? least * (most / least) ** part : least + part * (most - least);
 setTimeout(() => {
   if (draw() < %d) { console.log('{"error":{"type":"%v","message":"drawn to fail"}}'); process.exit(1); }
   console.log('{"ok":true}');
 }, ms);
-`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64((a.TakesMax-a.TakesMin).Microseconds())/1000, a.FailPerMillion, a.FailReason)
+`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, a.FailReason)
 }
 
 // actions are a scenario's actions with something to run, whose scripts are written into a folder.

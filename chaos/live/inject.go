@@ -80,7 +80,7 @@ func (x *injection) affect(e wire.Effect) func() {
 
 // delay draws what the fault adds to one thing that passes.
 func (x *injection) delay() time.Duration {
-	return x.random.duration(x.fault.DelayMin, x.fault.DelayMax)
+	return x.random.Duration(x.fault.DelayMin, x.fault.DelayMax)
 }
 
 func injectPartition(x *injection) (func(), error) { return x.affect(wire.Effect{Hold: true}), nil }

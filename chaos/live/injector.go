@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -57,7 +58,8 @@ func newInjector(w *world) *injector {
 	in := &injector{w: w}
 	for i := range w.scenario.Faults {
 		f := &w.scenario.Faults[i]
-		in.all = append(in.all, &injection{w: w, fault: f, random: newStream(w.options.Seed, fmt.Sprintf("fault/%d", f.Index))})
+		random := newStream(w.options.Seed, fmt.Sprintf("fault/%d", f.Index))
+		in.all = append(in.all, &injection{w: w, fault: f.Drawn(random), random: random})
 	}
 	return in
 }
@@ -74,13 +76,26 @@ func newStream(seed uint64, label string) *stream {
 	return &stream{r: rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
-func (s *stream) duration(least, most time.Duration) time.Duration {
+// Duration implements scenarios.Drawer.
+func (s *stream) Duration(least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return least + time.Duration(s.r.Int64N(int64(most-least)+1))
+}
+
+// LogDuration implements scenarios.Drawer.
+func (s *stream) LogDuration(least, most time.Duration) time.Duration {
+	least = max(least, time.Microsecond)
+	if most <= least {
+		return least
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := time.Duration(float64(least) * math.Pow(float64(most)/float64(least), s.r.Float64()))
+	return min(d, most)
 }
 
 func (s *stream) chance(perMillion uint64) bool {
@@ -105,7 +120,7 @@ func (in *injector) arm() {
 			continue
 		}
 		in.pending++
-		at := x.random.duration(x.fault.When.Min, x.fault.When.Max)
+		at := x.random.Duration(x.fault.When.Min, x.fault.When.Max)
 		in.w.after(in.w.ready+at-in.w.now(), x.begin)
 	}
 }

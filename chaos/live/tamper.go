@@ -155,7 +155,7 @@ func (f *fate) decide(x *injection, kind string) {
 		f.duplicate = x.fault.Name
 	case scenarios.DelayMessages:
 		f.delay = x.fault.Name
-		f.by += x.random.duration(x.fault.DelayMin, x.fault.DelayMax)
+		f.by += x.random.Duration(x.fault.DelayMin, x.fault.DelayMax)
 	case scenarios.ReorderMessages:
 		f.reorder = x.fault.Name
 		f.by = max(f.by, x.fault.DelayMax)

@@ -136,7 +136,7 @@ func (u *user) await(action string, number int) execution.ID {
 func (u *user) cancel(c scenarios.Cancel) {
 	var left sync.WaitGroup
 	for i := range c.Count {
-		after := u.random.duration(c.AfterMin, c.AfterMax)
+		after := scenarios.Draw(u.random, c.AfterMin, c.AfterMax, c.AfterLog)
 		left.Add(1)
 		u.w.clients.Go(func() {
 			defer left.Done()

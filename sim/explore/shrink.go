@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim"
 	"handoff/sim/flaw"
@@ -288,8 +289,14 @@ func (s *shrinker) dropProcesses() (changed bool) {
 func (s *shrinker) narrow() (changed bool) {
 	for i := range s.scenario().Faults {
 		if f := s.scenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.over() {
-			at := s.struck(f.Name).Truncate(time.Millisecond)
+			at := s.struck(f.Name).Begin.Truncate(time.Millisecond)
 			changed = s.try(s.edited(func(d *scenarios.Document) { d.SetAt(i, at) })) || changed
+		}
+		if f := s.scenario().Faults[i]; f.ForMin > 0 && !s.over() {
+			band := s.struck(f.Name)
+			if lasted := (band.End - band.Begin).Truncate(time.Millisecond); lasted > 0 {
+				changed = s.try(s.edited(func(d *scenarios.Document) { d.SetFor(i, lasted) })) || changed
+			}
 		}
 		for f := s.scenario().Faults[i]; f.For > time.Second && !s.over(); f = s.scenario().Faults[i] {
 			half := (f.For / 2).Truncate(time.Millisecond)
@@ -302,17 +309,17 @@ func (s *shrinker) narrow() (changed bool) {
 	return changed
 }
 
-// struck is when a fault began in the best run.
-func (s *shrinker) struck(name string) time.Duration {
+// struck is when a fault began and ended in the best run.
+func (s *shrinker) struck(name string) verdict.Band {
 	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, band := range r.Bands {
 		if band.Fault == name {
-			return band.Begin
+			return band
 		}
 	}
-	return 0
+	return verdict.Band{}
 }
 
 // finish writes the file.

@@ -16,5 +16,6 @@ func All() []*Flaw {
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 		fencesBetweenBeats(), endsRunsEarly(), fullIsNoWorker(), failureIsALoss(),
+		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), batchesCutShort(),
 	}
 }

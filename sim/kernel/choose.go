@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/bits"
 	"math/rand/v2"
+	"sort"
 	"time"
 )
 
@@ -60,6 +61,55 @@ func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
 	}
 	n := uint64(hi-lo)/uint64(time.Microsecond) + 1
 	return lo + time.Duration(s.Uint64N(n))*time.Microsecond
+}
+
+// logParts is how many values a log-uniform draw has: fine enough that the share of no decade of 31 days is off
+// by more than a millionth, and few enough that no product of two parts overflows.
+const logParts = 1 << 24
+
+// LogDuration returns a duration in [lo, hi], in microseconds from lo, drawn log-uniformly: every factor is as
+// likely as every other, so that from 1 s to 100 s half of the draws lie under 10 s. lo counts as a microsecond at
+// least. If hi is not above lo it returns lo and does not draw.
+//
+// The arithmetic is of integers only, so the same draw gives the same duration on every machine. The duration is
+// the longest d for which log2(d) - log2(lo) does not exceed the drawn part of log2(hi) - log2(lo), with logarithms cut
+// off after 32 binary digits: that is off by less than one part in 10^9 of the logarithm, beside the rounding to
+// microseconds. Draws are monotonic: 0 gives lo and the last one hi.
+func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
+	lo = max(lo, time.Microsecond)
+	if hi <= lo {
+		return lo
+	}
+	least, steps := uint64(lo/time.Microsecond), uint64(hi-lo)/uint64(time.Microsecond)
+	if steps == 0 {
+		return lo
+	}
+	from := log2(least)
+	part := s.Uint64N(logParts)
+	target := from + (log2(least+steps)-from)*part/(logParts-1)
+	// The first number of steps that is too many; log2 is monotonic.
+	most := uint64(sort.Search(int(steps), func(i int) bool { return log2(least+uint64(i)+1) > target }))
+	return lo + time.Duration(most)*time.Microsecond
+}
+
+// log2 is the binary logarithm of x, which is above 0, with 32 binary digits after the point, cut off. It squares
+// the mantissa once for each digit: where the square reaches 2, the digit is 1.
+func log2(x uint64) uint64 {
+	const digits = 32
+	whole := uint64(bits.Len64(x) - 1)
+	mantissa := x << (63 - whole) // from 1 to 2, the point after the first bit
+	log := whole
+	for range digits {
+		log <<= 1
+		hi, lo := bits.Mul64(mantissa, mantissa)
+		if hi>>63 == 1 {
+			log |= 1
+			mantissa = hi
+			continue
+		}
+		mantissa = hi<<1 | lo>>63
+	}
+	return log
 }
 
 // Chance returns true perMillion times in a million. At 0 and from 1,000,000 on it does not draw. A

@@ -120,3 +120,77 @@ func recovered(f func()) (value any) {
 	f()
 	return nil
 }
+
+// Each decade of a log-uniform draw over four of them gets a quarter, whatever its width.
+func TestLogDrawsGiveEachDecadeItsShare(t *testing.T) {
+	s := NewStream(NewRandom(7), "takes")
+	const draws = 40_000
+	var share [4]int
+	for range draws {
+		d := s.LogDuration(10*time.Millisecond, 100*time.Second)
+		switch {
+		case d < 10*time.Millisecond || d > 100*time.Second:
+			t.Fatalf("%v is not from 10ms to 100s", d)
+		case d < 100*time.Millisecond:
+			share[0]++
+		case d < time.Second:
+			share[1]++
+		case d < 10*time.Second:
+			share[2]++
+		default:
+			share[3]++
+		}
+	}
+	for i, n := range share {
+		if n < draws/4*97/100 || n > draws/4*103/100 {
+			t.Errorf("decade %d got %d of %d draws", i, n, draws)
+		}
+	}
+}
+
+// fixed is a chooser that always chooses the same part of the range, in thousandths.
+type fixed uint64
+
+func (f fixed) Choose(_ *Stream, n uint64) uint64 { return (n - 1) / 1000 * uint64(f) }
+
+// The quantiles of a log-uniform draw are known: they are written down, so that a platform on which they come out
+// differently fails.
+func TestLogDrawsAreExact(t *testing.T) {
+	for part, want := range map[fixed]time.Duration{
+		0: time.Second, 250: 7_744_000 * time.Microsecond, 500: 59_976_000 * time.Microsecond, 750: 464_512_000 * time.Microsecond,
+	} {
+		got := NewStream(part, "x").LogDuration(time.Second, time.Hour)
+		if diff := got - want; diff < -want/1000 || diff > want/1000 {
+			t.Errorf("%d thousandths of 1s to 1h are %v, want about %v", part, got, want)
+		}
+	}
+	s := NewStream(NewRandom(42), "takes")
+	var got [4]time.Duration
+	for i := range got {
+		got[i] = s.LogDuration(10*time.Millisecond, 2*time.Hour)
+	}
+	if want := [4]time.Duration{4_850_392_000, 559_242_000, 453_518_566_000, 7_593_339_000}; got != want {
+		t.Errorf("seed 42 draws %v, want %v", got, want)
+	}
+}
+
+// last chooses the last of whatever there is.
+type last struct{}
+
+func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }
+
+func TestLogDrawsReachBothEndsAndNothingBeyond(t *testing.T) {
+	for _, span := range [][2]time.Duration{
+		{time.Microsecond, 2 * time.Microsecond}, {time.Millisecond, 31 * 24 * time.Hour}, {time.Second, 3 * time.Second}, {7 * time.Millisecond, 7001 * time.Microsecond},
+	} {
+		if got := NewStream(fixed(0), "x").LogDuration(span[0], span[1]); got != span[0] {
+			t.Errorf("the first draw from %v to %v is %v", span[0], span[1], got)
+		}
+		if got := NewStream(last{}, "x").LogDuration(span[0], span[1]); got != span[1] {
+			t.Errorf("the last draw from %v to %v is %v", span[0], span[1], got)
+		}
+	}
+	if got := NewStream(last{}, "x").LogDuration(time.Second, time.Second); got != time.Second {
+		t.Errorf("from 1s to 1s is %v", got)
+	}
+}

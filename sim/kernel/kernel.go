@@ -18,6 +18,10 @@ type Options struct {
 	// sleeps for no time over and over never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
+	// StepsAtOnce bounds the steps that are made at one moment of virtual time; nil means no limit. It is asked again and
+	// again, so it may depend on how much there is to do.
+	StepsAtOnce func() uint64
+
 	// Start is what a wall clock without faults shows at virtual time 0. The zero time means
 	// 2026-01-01 00:00 UTC.
 	Start time.Time
@@ -48,6 +52,7 @@ type Kernel struct {
 
 	now     time.Duration
 	step    uint64
+	spin    spin
 	horizon time.Duration
 
 	queue     runQueue
@@ -153,6 +158,7 @@ const (
 	StopMaxSteps                 // Options.MaxSteps steps were made
 	StopIdle                     // no task is runnable and no timer is armed: nothing can ever happen
 	StopPanic                    // product code panicked; Failure says where
+	StopSpin                     // Options.StepsAtOnce was exceeded; Spun says who
 )
 
 // String returns the reason as a lower-case word.
@@ -168,6 +174,8 @@ func (s Stop) String() string {
 		return "idle"
 	case StopPanic:
 		return "panic"
+	case StopSpin:
+		return "spin"
 	}
 	return "unknown"
 }
@@ -199,6 +207,8 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 			return StopDone
 		case k.step >= k.maxSteps:
 			return StopMaxSteps
+		case k.spin.steps >= spinLook && k.spinning():
+			return StopSpin
 		}
 		if stop := k.next(); stop != 0 {
 			return stop
@@ -248,6 +258,13 @@ func (k *Kernel) next() Stop {
 
 func (k *Kernel) beginStep(t *Task) {
 	k.step++
+	if k.now != k.spin.at {
+		k.spin = spin{at: k.now}
+	}
+	k.spin.steps++
+	if k.spin.tasks != nil {
+		k.spin.tasks[spinner(t)]++
+	}
 	if k.step&63 == 0 {
 		k.progress.Add(1)
 	}

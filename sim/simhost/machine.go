@@ -13,8 +13,9 @@ import (
 
 // Behaviour is how a simulated action behaves.
 type Behaviour struct {
-	// TakesMin and TakesMax bound how long a run lasts.
+	// TakesMin and TakesMax bound how long a run lasts, drawn uniformly, or log-uniformly with TakesLog.
 	TakesMin, TakesMax time.Duration
+	TakesLog           bool
 	// FailPerMillion of the runs fail, for FailReason.
 	FailPerMillion uint64
 	FailReason     execution.Reason
@@ -133,7 +134,11 @@ func (a *action) begin() {
 	m.actions = append(m.actions, a)
 	a.emit(history.ActionStarted, execution.None, execution.NoReason)
 	b := m.behaviour[a.spec.Action.Ref]
-	takes := m.stream.Duration(b.TakesMin, b.TakesMax)
+	draw := m.stream.Duration
+	if b.TakesLog {
+		draw = m.stream.LogDuration
+	}
+	takes := draw(b.TakesMin, b.TakesMax)
 	exit := worker.Exit{}
 	if m.stream.Chance(b.FailPerMillion) {
 		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()

@@ -20,13 +20,21 @@ type Client struct {
 	db   *Database
 	p    *kernel.Process // nil for one whose steps are applied at once
 	path *simnet.Path
+	made *uint64 // statements of all processes of that name
 }
 
 var _ store.Store = (*Client)(nil)
 
 // Client returns the client of a process.
 func (db *Database) Client(p *kernel.Process) *Client {
-	return &Client{db: db, p: p, path: db.net.Path(p, Server)}
+	c := &Client{db: db, p: p, path: db.net.Path(p, Server), made: new(uint64)}
+	if p != nil {
+		if known := db.made[p.Name()]; known != nil {
+			c.made = known
+		}
+		db.made[p.Name()] = c.made
+	}
+	return c
 }
 
 // Step makes one atomic step with raw access, over the network like any statement.
@@ -79,6 +87,7 @@ func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
 func (q *statement[T]) make(ctx context.Context) (T, error) {
 	var none T
 	var err error
+	*q.c.made++
 	if q.c.p == nil {
 		q.Arrive()
 	} else {

@@ -35,7 +35,9 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
-	law   *execution.Law
+	// made counts the statements of each process, over its restarts.
+	made map[string]*uint64
+	law  *execution.Law
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -119,8 +121,16 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
 		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), law: execution.NewLaw(),
-		slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
+		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 	}
+}
+
+// Statements is how many statements the processes of a name have made, whatever came of them.
+func (db *Database) Statements(process string) uint64 {
+	if made := db.made[process]; made != nil {
+		return *made
+	}
+	return 0
 }
 
 // Clock is the database's own clock.

@@ -9,7 +9,7 @@ import (
 
 // Detached returns a client whose steps are applied at once, past the network and outside of every
 // process, for those who hold the model against the real database.
-func (db *Database) Detached() *Client { return &Client{db: db} }
+func (db *Database) Detached() *Client { return &Client{db: db, made: new(uint64)} }
 
 // Clone returns a copy of the database as it is, on the same clock, that writes no history.
 func (db *Database) Clone() *Database {

@@ -1,0 +1,312 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// work is invariant 18: what is done for an execution, and for nothing at all, has a bound that is computed from the
+// configuration. A system can keep every other rule and still wear its database out.
+func work() *Invariant {
+	i := &Invariant{
+		Number: 18, Name: "work for work",
+		Statement: "Nobody works for nothing: looks without a worker, take-backs, messages and statements have bounds computed from the configuration, and time moves on.",
+		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
+	}
+	i.make = func(s *Suite) checker {
+		return &workChecker{
+			i: i, roster: newRoster(s), budgets: make(map[execution.ID]*budget), executors: make(map[string]bool),
+			statements: make(map[string]uint64), runtimes: 1,
+		}
+	}
+	return i
+}
+
+// The formulas. T is the time since the first of what is counted, by the clock that runs faster.
+//
+// A look without a worker (requested → scheduling → requested) has a cause while no worker could take the execution at
+// all, or a fault lasts. Then it comes once each pause, which is the reconcile interval: 2 + T / pause, and one more
+// for each executor, whose claims may cross. While a worker could take it and is only full, executors know that and
+// leave it alone, except for lost races, which all executions share: a dispatch can cost each of the other executors one
+// look, and one for each other runtime that was offered the same room; a change of the fleet can cost each executor
+// one batch of what was open then. The claim of a dead executor is taken back once a claim expiry.
+//
+// A dispatch that is taken back (scheduled → requested) waits a backoff, which grows to its fifth doubling at most where
+// nobody counts: 2 + as many of the shortest backoffs as fit into T, and one for each change of the fleet, because
+// what a worker gives back when it stops is due at once.
+//
+// A dispatch is published once, and again by each executor once each reconcile interval when it is older than the
+// confirm timeout.
+//
+// From these follow the transitions of one execution: three for each dispatch, two for each look, and its end.
+//
+// In a minute a process makes the statements of its loops, each with one pass more than fits, and lostPasses for each
+// event of the run, because every message may wake it. A statement that failed is made twice; held dead letters
+// are tried again with a backoff of their own.
+const (
+	// mostDoublings bounds the growth of a backoff after take-backs that count for nobody.
+	mostDoublings = 5
+	// statementsAnEvent is for the passes that one event of the run can wake.
+	statementsAnEvent = 8
+	// workWindow is how long statements are counted before they are judged.
+	workWindow = time.Minute
+)
+
+// budget is what was done for one execution that is not at its end.
+type budget struct {
+	looks, takeBacks, expired int64
+	firstLook, firstTakeBack  time.Duration
+	firstExpired              time.Duration
+	// changes is how often the fleet had changed when the execution was first dispatched.
+	changes int64
+	// published are the messages of the present dispatch.
+	published int64
+}
+
+type workChecker struct {
+	roster
+	i         *Invariant
+	budgets   map[execution.ID]*budget
+	executors map[string]bool // that schedule
+	runtimes  int64           // the most that one worker offers
+
+	dispatches, changes, races int64
+	// spoilt is what one executor may have taken up on a view that a change of the fleet has spoilt.
+	spoilt int64
+	faults int
+	// faultOver is when the last fault was over, forwards how far the database's clock has been set forwards.
+	faultOver time.Duration
+	forwards  time.Duration
+
+	// of the present window: since when, how many events there were, and what each process had made before it.
+	window     time.Duration
+	events     int64
+	struck     bool // a fault lasted in it
+	statements map[string]uint64
+}
+
+// Work tells how many statements each process has made since the start. A world that can't count them tells nothing.
+type Work interface {
+	// Statements calls visit for each process in a fixed order; worker says what the process is.
+	Statements(visit func(process string, worker bool, made uint64))
+}
+
+// SetWork tells the suite where to read statements. Without it they are not judged.
+func (s *Suite) SetWork(w Work) { s.work = w }
+
+// Spins records that time stood still: a process made so many steps at one moment, where the bound allows fewer. It returns
+// false where this rule is not judged.
+func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
+	for _, c := range s.checkers {
+		if w, ok := c.(*workChecker); ok {
+			s.violate(w.i, 0, "%s goes round without time moving: %d steps of the run at one moment; the bound is %d (a fixed share and one for each execution)", who, steps, bound)
+			judged = true
+		}
+	}
+	return judged
+}
+
+func (c *workChecker) observe(e *history.Event, l *life) {
+	c.hear(e)
+	c.count(e)
+	switch e.Kind {
+	case history.FaultBegan:
+		c.faults++
+		c.struck = true
+		c.changed()
+	case history.FaultEnded:
+		c.faults--
+		c.faultOver = e.At
+		c.changed()
+	case history.ClockStepped:
+		c.forwards += max(0, e.Due)
+	case history.WorkerRegistered:
+		c.changed()
+		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
+	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
+		c.changed()
+	case history.Published:
+		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
+			c.published(e, l)
+		}
+	case history.Transition:
+		c.transition(e, l)
+	default:
+	}
+}
+
+func (c *workChecker) budget(id execution.ID) *budget {
+	b := c.budgets[id]
+	if b == nil {
+		b = new(budget)
+		c.budgets[id] = b
+	}
+	return b
+}
+
+func (c *workChecker) transition(e *history.Event, l *life) {
+	if e.By == execution.Scheduler && e.Process != "" {
+		c.executors[e.Process] = true
+	}
+	switch {
+	case e.To.Terminal():
+		delete(c.budgets, e.Execution)
+	case l == nil:
+	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
+		c.looked(e, l)
+	case e.From == execution.Scheduling && e.To == execution.Requested:
+		c.claimExpired(e)
+	case e.To == execution.Scheduled:
+		c.dispatches++
+		b := c.budget(e.Execution)
+		b.published = 0
+		if b.takeBacks == 0 {
+			b.changes = c.changes
+		}
+	case e.From == execution.Scheduled && e.To == execution.Requested:
+		c.takenBack(e)
+	}
+}
+
+// changed notes that the fleet is another one, so that every executor may have decided on an old view: for one batch of
+// what is open at that moment.
+func (c *workChecker) changed() {
+	c.changes++
+	c.spoilt += int64(min(c.s.config.Executor.BatchSize, len(c.s.lives)))
+}
+
+// hindered says that a fault lasts, or has ended so lately that what it did is not over.
+func (c *workChecker) hindered(at time.Duration) bool {
+	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+c.s.config.Worker.Lease()
+}
+
+// since is how much time the faster clock has seen since a moment.
+func (c *workChecker) since(from, at time.Duration) time.Duration { return at - from + c.forwards }
+
+// looked judges one look without a worker.
+func (c *workChecker) looked(e *history.Event, l *life) {
+	b, x := c.budget(e.Execution), c.s.config.Executor
+	n := int64(max(1, len(c.executors)))
+	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
+		c.races++
+		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
+		if c.races > bound {
+			c.s.violate(c.i, e.Execution,
+				"execution %d was taken up and given back by %s although a worker fits it that is only full: %d such looks in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d that were open when the fleet changed, a batch at most each time)",
+				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
+		}
+		return
+	}
+	if b.looks++; b.looks == 1 {
+		b.firstLook = e.At
+	}
+	elapsed := c.since(b.firstLook, e.At)
+	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes {
+		c.s.violate(c.i, e.Execution,
+			"execution %d was taken up and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) and %d changes of the fleet",
+			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
+	}
+}
+
+func (c *workChecker) claimExpired(e *history.Event) {
+	b, x := c.budget(e.Execution), c.s.config.Executor
+	if b.expired++; b.expired == 1 {
+		b.firstExpired = e.At
+	}
+	elapsed := c.since(b.firstExpired, e.At)
+	if bound := 2 + int64(elapsed/x.ClaimExpiry); b.expired > bound {
+		c.s.violate(c.i, e.Execution, "execution %d was taken back from scheduling %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
+			e.Execution, b.expired, elapsed, bound, x.ClaimExpiry)
+	}
+}
+
+func (c *workChecker) takenBack(e *history.Event) {
+	b := c.budget(e.Execution)
+	if b.takeBacks++; b.takeBacks == 1 {
+		b.firstTakeBack = e.At
+	}
+	elapsed := c.since(b.firstTakeBack, e.At)
+	if bound := 2 + backoffsWithin(c.s.config.Retry, elapsed); b.takeBacks > bound+c.changes-b.changes {
+		c.s.violate(c.i, e.Execution, "a dispatch of execution %d was taken back for the %d. time within %v; the bound is %d (2 + the shortest backoffs that fit) and %d changes of the fleet",
+			e.Execution, b.takeBacks, elapsed, bound, c.changes-b.changes)
+	}
+}
+
+// backoffsWithin is how many of the shortest backoffs follow each other within a time.
+func backoffsWithin(r config.Retry, elapsed time.Duration) (n int64) {
+	for total := time.Duration(0); ; n++ {
+		lowest, _ := r.BackoffBounds(min(int(n), mostDoublings))
+		if total += max(lowest, time.Millisecond); total > elapsed {
+			return n
+		}
+		if n > mostDoublings {
+			return n + int64((elapsed-total)/max(lowest, time.Millisecond)) + 1
+		}
+	}
+}
+
+// published judges one message of a dispatch.
+func (c *workChecker) published(e *history.Event, l *life) {
+	b, x := c.budget(e.Execution), c.s.config.Executor
+	b.published++
+	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))
+	bound := int64(1)
+	if age >= x.ConfirmTimeout {
+		bound += n * (2 + int64((age-x.ConfirmTimeout)/x.ReconcileInterval))
+	}
+	if b.published > bound {
+		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more each reconcile_interval %v for each of %d executors)",
+			e.Epoch, e.Execution, b.published, age, bound, x.ConfirmTimeout, x.ReconcileInterval, n)
+	}
+}
+
+// count judges the statements of each process once a window.
+func (c *workChecker) count(e *history.Event) {
+	c.events++
+	took := e.At - c.window
+	if c.s.work == nil || took < workWindow {
+		return
+	}
+	c.s.work.Statements(func(process string, worker bool, made uint64) {
+		statements := int64(made - c.statements[process])
+		c.statements[process] = made
+		if bound := c.statementBound(worker, took); statements > bound {
+			c.s.violate(c.i, 0, "%s made %d statements within %v, in which the run had %d events; the bound is %d (its loops, one pass more of each, and %d for each event)",
+				process, statements, took, c.events, bound, statementsAnEvent)
+		}
+	})
+	c.window, c.events, c.struck = e.At, 0, c.faults > 0
+}
+
+// statementBound is how many statements a process may make in a window.
+func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int64) {
+	x := c.s.config.Executor
+	loop := func(statements int64, interval time.Duration) {
+		bound += statements * (int64(took/interval) + 2)
+	}
+	if worker {
+		// A beat that failed is repeated within its interval.
+		loop(4, c.s.config.Worker.HeartbeatInterval)
+	} else {
+		// The scheduler, the monitors of leases, claims, owners and cancellations, dispatches, and what has ended.
+		loop(10, x.ReconcileInterval)
+		loop(4, x.TimeoutCheckInterval)
+		loop(4, x.FiguresInterval)
+		loop(2, x.HealthCheckInterval)
+		loop(6, time.Minute)
+		// While the brake lets one worker through at a time, the lease monitor looks once a second.
+		if c.struck {
+			loop(2, time.Second)
+		}
+	}
+	if c.struck {
+		// Every statement may be made twice; held messages are tried again every 200 ms to 10 s, fifty at a time.
+		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
+	}
+	return bound + statementsAnEvent*c.events
+}
+
+func (c *workChecker) end(bool) {}

@@ -1,0 +1,125 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// waiting is a worker that is fit, and an execution that waits for room on it.
+func waiting() []history.Event {
+	return []history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second)}
+}
+
+// oneLook is one look without a worker.
+func oneLook(at time.Duration) []history.Event {
+	return []history.Event{
+		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+		move(at, execution.Scheduling, execution.Requested, execution.Scheduler, 0, 0),
+	}
+}
+
+// looks are n looks; heartbeats keep the worker fit meanwhile.
+func looks(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
+	for i := range n {
+		at := 20*second + time.Duration(i)*every
+		if fit {
+			events = append(events, beat(at, 1))
+		}
+		events = append(events, oneLook(at)...)
+	}
+	return events
+}
+
+// work18 says whether a story breaks the budget.
+func work18(events []history.Event, w Work) bool {
+	s := New(config.Default(config.Hardened), []int{18})
+	s.SetWork(w)
+	for i := range events {
+		events[i].Step = uint64(i)
+		s.Observe(&events[i])
+	}
+	return slices.ContainsFunc(s.End(true), func(f Finding) bool { return f.Invariant.Number == 18 })
+}
+
+func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
+	interval := config.Default(config.Hardened).Executor.ReconcileInterval
+	nobody := []history.Event{created(second)}
+	for _, c := range []struct {
+		name   string
+		events []history.Event
+		broken bool
+	}{
+		{"nobody fits, once a pause", looks(nobody, 50, interval, false), false},
+		{"nobody fits, ten times a pause", looks(nobody, 50, interval/10, false), true},
+		{"a worker is only full, once a pause", looks(waiting(), 50, interval, true), true},
+		{"a worker is only full, one lost race", looks(waiting(), 1, interval, true), false},
+	} {
+		if got := work18(slices.Clone(c.events), nil); got != c.broken {
+			t.Errorf("%s: broken %v, want %v", c.name, got, c.broken)
+		}
+	}
+}
+
+func TestADispatchIsPublishedAgainOnlyWhenItsConfirmIsLate(t *testing.T) {
+	confirm := config.Default(config.Hardened).Executor.ConfirmTimeout
+	for again, broken := range map[time.Duration]bool{second: true, confirm + second: false} {
+		events := append(waiting(),
+			move(2*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+			move(2*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+			message(2*second, history.Published, "", 1), message(2*second+again, history.Published, "", 1))
+		if got := work18(events, nil); got != broken {
+			t.Errorf("published again after %v: broken %v, want %v", again, got, broken)
+		}
+	}
+}
+
+func TestTakeBacksWaitTheirBackoff(t *testing.T) {
+	story := func(every time.Duration) []history.Event {
+		events := waiting()
+		for i := range 20 {
+			at, epoch := 20*second+time.Duration(i)*every, execution.Epoch(2*i)
+			events = append(events, move(at, execution.Requested, execution.Scheduling, execution.Scheduler, epoch, epoch),
+				move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1),
+				move(at, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2))
+		}
+		return events
+	}
+	if !work18(story(time.Second), nil) || work18(story(40*time.Second), nil) {
+		t.Error("twenty take-backs in twenty seconds break the budget, one each 40 s do not")
+	}
+}
+
+// made is a world whose executor makes so many statements a minute.
+type made struct{ perMinute, total uint64 }
+
+func (m *made) Statements(visit func(string, bool, uint64)) {
+	m.total += m.perMinute
+	visit("executor-1", false, m.total)
+}
+
+func TestStatementsAtRestHaveABudget(t *testing.T) {
+	for perMinute, broken := range map[uint64]bool{150: false, 1500: true} {
+		var events []history.Event
+		for i := range 10 {
+			events = append(events, history.Event{At: time.Duration(i+1) * time.Minute, Kind: history.HeartbeatRenewed, Incarnation: 1})
+		}
+		if got := work18(events, &made{perMinute: perMinute}); got != broken {
+			t.Errorf("%d statements a minute: broken %v, want %v", perMinute, got, broken)
+		}
+	}
+}
+
+func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
+	s := New(config.Default(config.Hardened), nil)
+	if !s.Spins("executor-1 (task scheduler)", 300_000, 200_000) || len(s.Findings()) != 1 || s.Findings()[0].Invariant.Number != 18 {
+		t.Errorf("found %v", s.Findings())
+	}
+	if New(config.Default(config.Hardened), []int{1}).Spins("x", 2, 1) {
+		t.Error("a rule that is not judged has judged")
+	}
+}

@@ -1,0 +1,69 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// roster is every incarnation that may get work, as the history has told of it.
+type roster struct {
+	s             *Suite
+	byIncarnation map[execution.Incarnation]*candidate
+	// candidates are the incarnations that may still get work, oldest first.
+	candidates []*candidate
+	cordoned   map[execution.WorkerID]bool
+}
+
+func newRoster(s *Suite) roster {
+	return roster{s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool)}
+}
+
+// hear learns what an event says of workers; health it leaves to its owner.
+func (r *roster) hear(e *history.Event) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		r.registered(e)
+	case history.WorkerLifecycle:
+		if w := r.byIncarnation[e.Incarnation]; w != nil {
+			w.lifecycle(e, r.cordoned[e.Worker])
+		}
+	case history.HeartbeatRenewed:
+		if w := r.byIncarnation[e.Incarnation]; w != nil {
+			w.beat(e, r.s.database(e.At), r.cordoned[e.Worker])
+		}
+	case history.WorkerCordoned:
+		r.cordoned[e.Worker] = e.Count == 1
+		for _, w := range r.candidates {
+			if w.worker == e.Worker {
+				w.settle(e.At, e.Count == 1)
+			}
+		}
+	default:
+	}
+}
+
+func (r *roster) registered(e *history.Event) {
+	for _, w := range r.candidates {
+		w.left = w.left || w.worker == e.Worker
+	}
+	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
+	w := &candidate{
+		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never,
+	}
+	r.byIncarnation[e.Incarnation] = w
+	r.candidates = append(r.candidates, w)
+}
+
+// fits says that some worker could be given the execution, full or not, and has been for a while: whoever decided
+// before that could not know.
+func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
+	now := r.s.database(at)
+	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
+		return (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now) && at-w.fitSince > forAWhile
+	})
+}

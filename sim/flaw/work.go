@@ -1,0 +1,132 @@
+package flaw
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants systems that do what is right and far too much of it, or too little at a time.
+
+// restless waits for what it gave back in a loop that never sleeps.
+type restless struct {
+	store.Store
+	host   host.Host
+	parked bool
+}
+
+// Park implements store.Store.
+func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Park(ctx, executor, ps)
+	s.parked = s.parked || err == nil && len(ps) > 0
+	return outcomes, err
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	for s.parked && ctx.Err() == nil {
+		_ = s.host.Sleep(ctx, 0)
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func unboundedPark() *Flaw {
+	return &Flaw{
+		Name: "unbounded-park", Source: "D21", Killer: 18, Scenario: "slots-without-workers",
+		About: "whoever has given back an execution without a worker looks again at once, and again, without ever waiting",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &restless{Store: c, host: p.Host}
+		},
+	}
+}
+
+// greedy claims more than there is room for.
+type greedy struct{ store.Store }
+
+// ClaimForScheduling implements store.Store.
+func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	for i := range c.Demands {
+		c.Demands[i].Limit = c.Others
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func parksWhatWaits() *Flaw {
+	return &Flaw{
+		Name: "parks-what-waits", Source: "D21", Killer: 18, Scenario: "overload",
+		About: "each pass of the scheduler takes up everything that waits, whether or not a worker has room, and gives it back",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &greedy{c}
+		},
+	}
+}
+
+func pollsTooOften() *Flaw {
+	return &Flaw{
+		Name: "polls-too-often", Source: "D21", Killer: 18, Scenario: "long-runs",
+		About:  "every reconciler asks the database at a tenth of its interval, also when there is nothing to do",
+		Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
+	}
+}
+
+// stammering is a session that sends every dispatch twice.
+type stammering struct{ broker.Session }
+
+// Publish implements broker.Session.
+func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	var again []broker.Message
+	for i := range ms {
+		if ms[i].Envelope.Type == broker.ExecutionScheduled {
+			again = append(again, ms[i])
+		}
+	}
+	if len(again) > 0 {
+		s.Session.Publish(ctx, again)
+	}
+	return s.Session.Publish(ctx, ms)
+}
+
+func sentTwice() *Flaw {
+	return &Flaw{
+		Name: "sent-twice", Source: "D9", Killer: 18, Scenario: "overload",
+		About: "every dispatch is published twice, to be sure: the second one dies at its claim, so only its cost shows",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s} }}
+		},
+	}
+}
+
+func batchesCutShort() *Flaw {
+	return &Flaw{
+		Name: "batches-cut-short", Source: "D21", Killer: 12, Scenario: "more-than-a-batch",
+		About: "each pass of a reconciler handles one batch, and what is left waits for the next one, however much it is",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			asked := make(map[store.Ground]time.Duration)
+			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				now := p.Host.Monotonic()
+				if last, known := asked[f.Ground]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
+					return nil
+				}
+				asked[f.Ground] = now
+				return found
+			}}
+		},
+	}
+}
