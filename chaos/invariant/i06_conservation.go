@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -18,7 +19,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration)}
 	}
 	return i
 }
@@ -36,8 +37,10 @@ type conservationChecker struct {
 	// and that have not arrived yet.
 	here   map[copyOf]int
 	moving map[uint64]int64
-	// delivered is when a copy went to a consumer that has not settled it yet.
+	// delivered is when a copy went to a consumer that has not settled it yet; troubled is when a fault struck or let go
+	// of a process last: what stands still, or hears nothing, settles nothing.
 	delivered map[copyOf]time.Duration
+	troubled  map[string]time.Duration
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
 	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
@@ -97,6 +100,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Fault == "" && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			c.lost(e)
 		}
+	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
+		for process := range strings.SplitSeq(e.Process, ",") {
+			c.troubled[process] = e.At
+		}
 	case history.Rejected:
 		c.settled(e, at)
 	case history.Expired:
@@ -113,7 +120,7 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if known && e.At-since > consumerTimeout {
+	if known && e.At-since > consumerTimeout && c.troubled[e.Process] <= since {
 		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged with %s for %v; RabbitMQ closes the channel of a consumer after %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}
