@@ -32,11 +32,11 @@ func TestLibrary(t *testing.T) {
 		}
 		// Load, long runs, a broken action and a missing runtime are faults too: these have no others.
 		calm := []string{"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
-			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit"}
+			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue"}
 		// What these are about the documented profile fails by its policy, or it costs twice the time for nothing.
 		hardened := []string{
 			"every-time-scale", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-retried", "more-than-a-batch",
-			"step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",
+			"keys-used-again", "pinned-backlog", "pinned-beyond-a-batch", "step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",
 		}
 		if len(s.Faults) == 0 && !slices.Contains(calm, s.Name) || len(s.Profiles) != 2 && !slices.Contains(hardened, s.Name) {
 			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)

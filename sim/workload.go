@@ -88,6 +88,10 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 	w := u.w
 	for n := 0; n < l.Count; {
 		_ = u.host.Sleep(context.Background(), due(l, n)-w.k.Now())
+		for l.Pin != "" && w.db.WorkerID(l.Pin) == 0 {
+			// The API refuses a worker that has never registered; without one the execution would be pinned to nobody.
+			_ = u.host.Sleep(context.Background(), 100*time.Millisecond)
+		}
 		began := n
 		var items []store.NewExecution
 		for ; n < l.Count && due(l, n) <= w.k.Now() && len(items) < w.config.Executor.BatchSize; n++ {

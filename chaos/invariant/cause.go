@@ -90,6 +90,8 @@ type afflicted struct {
 	// worker is who it registered as last, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
+	// began is when it was started first.
+	began time.Duration
 	// held is that it was paused or frozen. A process may end meanwhile, and is held no more when its machine is.
 	held trouble
 }
@@ -132,8 +134,13 @@ func (c cause) at() int { return bits.TrailingZeros16(uint16(c)) }
 func (l *ledger) observe(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
+		p, known := l.byName[e.Process]
+		if !known {
+			// Its first start is no trouble: it ends nothing.
+			l.process(e.Process).began = e.At
+			return
+		}
 		// Until now it was not there.
-		p := l.process(e.Process)
 		p.of[standsStill.at()], p.held.lasting = trouble{seen: true, last: e.At}, 0
 	case history.ProcessCrashed, history.ProcessStopped, history.ProcessStopping:
 		// Until it starts again.

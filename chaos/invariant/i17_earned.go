@@ -309,6 +309,10 @@ func (c *ending) noWorkers() string {
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, from) {
 			continue
 		}
+		if p := c.ledger.byName[m.process]; p != nil && p.began >= from {
+			// It had not been there for long enough to be ready.
+			continue
+		}
 		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
 			m.process, c.l.runtime, m.lifecycle, m.renewed, c.row.causes.describe(m.process), max(0, from))
 	}

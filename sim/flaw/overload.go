@@ -59,22 +59,25 @@ func countAlways(tx *simstore.Tx, r *store.Reclaim) (outcome store.Outcome, repl
 
 func blamesAFullWorker() *Flaw {
 	return &Flaw{
-		Name: "blames-a-full-worker", Source: "C1", Killer: 9, Scenario: "long-runs-and-a-queue",
+		Name: "blames-a-full-worker", Source: "C1", Killer: 9, Scenario: "long-runs-beside-a-queue",
 		About: "what waits at a worker whose slots are all taken is held against its health, as if it had left it lying",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}
-			grudges := make(map[execution.Incarnation][]time.Duration)
+			// Since when the worker has not been full, as this executor has seen.
+			grudges := make(map[execution.Incarnation]time.Duration)
 			return &finder{Store: c, see: func(ws []store.WorkerRow) {
 				now := p.Host.Monotonic()
 				for i := range ws {
 					w := &ws[i]
-					if w.FullFor > p.Config.Executor.DispatchTimeout && len(grudges[w.Incarnation]) < p.Config.Health.UnhealthyThreshold {
-						grudges[w.Incarnation] = append(grudges[w.Incarnation], now)
+					if w.FullFor > p.Config.Executor.DispatchTimeout {
+						grudges[w.Incarnation] = now
 					}
-					for _, at := range grudges[w.Incarnation] {
-						w.Expired = append(w.Expired, now-at)
+					if at, known := grudges[w.Incarnation]; known {
+						for range p.Config.Health.UnhealthyThreshold {
+							w.Expired = append(w.Expired, now-at)
+						}
 					}
 				}
 			}}
@@ -104,7 +107,7 @@ func leaseRefusalEndsTheSession() *Flaw {
 
 func oneClockDispatch() *Flaw {
 	return &Flaw{
-		Name: "one-clock-dispatch", Source: "C8", Killer: 2, Scenario: "step-past-the-dispatch-timeout",
+		Name: "one-clock-dispatch", Source: "C8", Killer: 2, Scenario: "step-while-a-worker-is-cut",
 		About: "a dispatch whose time a step of the database's clock has ended counts as left lying",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
@@ -125,7 +128,7 @@ func (blindClock) Clock(context.Context) (time.Time, error) {
 
 func oneClockFleet() *Flaw {
 	return &Flaw{
-		Name: "one-clock-fleet", Source: "C8", Killer: 17, Scenario: "step-past-the-dispatch-timeout",
+		Name: "one-clock-fleet", Source: "C8", Killer: 17, Scenario: "step-while-a-worker-is-cut",
 		About: "when a step of the database's clock ends every lease, the scheduler concludes that there are no workers",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {

@@ -56,6 +56,9 @@ func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 	for i := range c.Demands {
 		c.Demands[i].Limit = c.Others
 	}
+	for i := range c.Pools {
+		c.Pools[i] = c.Others
+	}
 	return s.Store.ClaimForScheduling(ctx, c)
 }
 
