@@ -90,8 +90,6 @@ type afflicted struct {
 	// worker is who it registered as last, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
-	// began is when it was started first.
-	began time.Duration
 	// held is that it was paused or frozen. A process may end meanwhile, and is held no more when its machine is.
 	held trouble
 }
@@ -136,8 +134,8 @@ func (l *ledger) observe(e *history.Event) {
 	case history.ProcessStarted:
 		p, known := l.byName[e.Process]
 		if !known {
-			// Its first start is no trouble: it ends nothing.
-			l.process(e.Process).began = e.At
+			// Its first start ends nothing.
+			l.process(e.Process)
 			return
 		}
 		// Until now it was not there.

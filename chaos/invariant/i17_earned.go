@@ -33,6 +33,8 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []earning
 	slots  map[execution.Incarnation]*slots
+	// loss is the last loss of a worker, until the next event; of no kind without one.
+	loss history.Event
 	// skipped are the children that were ended for their parent's sake before the end of its chain was handled.
 	skipped []skippedChild
 }
@@ -57,10 +59,11 @@ type ending struct {
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 func (c *earnedChecker) observe(e *history.Event, l *life) {
+	c.judgeLoss(e)
 	switch e.Kind {
 	case history.WorkerLifecycle:
 		if e.Lifecycle == execution.Lost && c.whole() {
-			c.lost(e)
+			c.loss = *e
 		}
 	case history.Transition:
 		if l != nil && !e.From.Terminal() {
@@ -200,6 +203,9 @@ func (c *ending) crowded(counted bool) string {
 	if e.From != execution.Scheduled || !unclaimed || t == nil || c.t == nil || t.capacity == 0 {
 		return ""
 	}
+	if _, gone := c.t.gone(); gone {
+		return ""
+	}
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, before it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
@@ -309,8 +315,8 @@ func (c *ending) noWorkers() string {
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, from) {
 			continue
 		}
-		if p := c.ledger.byName[m.process]; p != nil && p.began >= from {
-			// It had not been there for long enough to be ready.
+		if t := c.s.workers[m.incarnation]; t != nil && t.since >= from && t.lifecycle <= execution.Active {
+			// It has only just come.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
@@ -319,14 +325,10 @@ func (c *ending) noWorkers() string {
 	return ""
 }
 
-// lost judges the loss of a worker that an executor has marked lost. Where a successor has taken its place, what it
-// held is judged when it ends.
+// lost judges the loss of a worker that an executor has marked lost.
 func (c *earnedChecker) lost(e *history.Event) {
 	t := c.s.workers[e.Incarnation]
-	if t == nil || t.process == e.Process {
-		return
-	}
-	if by := c.ledger.byName[e.Process]; by != nil && by.worker != 0 {
+	if t == nil {
 		return
 	}
 	// It is lost for the same causes as what it runs.
@@ -337,7 +339,21 @@ func (c *earnedChecker) lost(e *history.Event) {
 	}
 }
 
+// judgeLoss judges the last loss once the next event has come: where that is the registration of a successor, the worker
+// is lost for it, and what it held is judged when it ends.
+func (c *earnedChecker) judgeLoss(next *history.Event) {
+	if c.loss.Kind == history.NoKind {
+		return
+	}
+	loss := c.loss
+	c.loss = history.Event{}
+	if next.Kind != history.WorkerRegistered || next.Worker != loss.Worker {
+		c.lost(&loss)
+	}
+}
+
 func (c *earnedChecker) end(bool) {
+	c.judgeLoss(&history.Event{})
 	if len(c.skipped) > 0 {
 		c.orphans()
 	}
