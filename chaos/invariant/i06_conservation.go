@@ -38,7 +38,7 @@ type conservationChecker struct {
 	here   map[copyOf]int
 	moving map[uint64]int64
 	// delivered is when a copy went to a consumer that has not settled it yet; troubled is when a fault struck or let go
-	// of a process last: what stands still, or hears nothing, settles nothing.
+	// of a process or the database last: nobody settles anything while he stands still, or before the database has it.
 	delivered map[copyOf]time.Duration
 	troubled  map[string]time.Duration
 	// rounds counts how often a copy went back into its queue.
@@ -100,7 +100,8 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Fault == "" && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			c.lost(e)
 		}
-	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
+	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
+		history.DatabaseDown, history.DatabaseUp:
 		for process := range strings.SplitSeq(e.Process, ",") {
 			c.troubled[process] = e.At
 		}
@@ -120,7 +121,7 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if known && e.At-since > consumerTimeout && c.troubled[e.Process] <= since {
+	if known && e.At-since > consumerTimeout && max(c.troubled[e.Process], c.troubled[serverDatabase]) <= since {
 		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged with %s for %v; RabbitMQ closes the channel of a consumer after %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}

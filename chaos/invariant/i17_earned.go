@@ -312,7 +312,12 @@ func (c *ending) noWorkers() string {
 		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots[m.incarnation].runtimes), c.l.runtime) {
 			continue
 		}
-		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, from) {
+		began := from
+		if m.lifecycle >= execution.Draining {
+			// Whatever made it leave was there when it left.
+			began = min(from, m.since-c.recovery())
+		}
+		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
 			continue
 		}
 		if t := c.s.workers[m.incarnation]; t != nil && t.since >= from && t.lifecycle <= execution.Active {
