@@ -45,8 +45,6 @@ var costExceptions = []grows{
 	{"ClaimForScheduling, limited actions", worse, "each picked row is compared with each free slot", []string{batched}},
 	{"Orchestrate, ended", worse, "each row is compared with each of its batch", []string{batched}},
 	{"Orchestrate, retries", worse, "each row is compared with each of its batch", []string{batched}},
-	{"Orchestrate, children start", linear, "all children of a chain start in one statement, which outlives its timeout", []string{"children"}},
-	{"Orchestrate, children are skipped", linear, "all children of a chain end in one statement, which outlives its timeout", []string{"children"}},
 }
 
 // expectation finds what a list says of a pair.

@@ -237,29 +237,34 @@ owner as materialized (
      where i.incarnation = any($6::bigint[]) and (select count(*) from turn) >= 0
      order by i.incarnation for share
 ),
-held as materialized (
-    select o.incarnation, held_by(o.incarnation) as load from owner o
-),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id
      where (select count(*) from owner) >= 0
      order by e.id for no key update of e
 ),
+held as materialized (
+    select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from locked) >= 0
+),
+-- Full, because that can't be done by comparing each row with each worker: other joins of two lists can, as the
+-- store turns hash and merge joins off. On its own, because a condition on one of the lists would make it another join.
+met as materialized (
+    select l.*, h.worker as owner, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
+      from locked l full join held h on h.incarnation = l.ask_incarnation
+),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 able as materialized (
-    select l.*, c.now,
-           l.status = 'scheduling' and l.epoch = l.ask_epoch and l.scheduling_by = $2 as holds,
-           coalesce(o.worker = l.ask_worker and o.lifecycle = 'active' and c.now <= o.lease_expires_at
-                    and o.consumer_alive and not o.cordoned, false) as able
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.ask_incarnation
+    select m.*, c.now,
+           m.status = 'scheduling' and m.epoch = m.ask_epoch and m.scheduling_by = $2 as holds,
+           coalesce(m.owner = m.ask_worker and m.lifecycle = 'active' and c.now <= m.lease_expires_at
+                    and m.consumer_alive and not m.cordoned, false) as able
+      from met m cross join clock c
+     where m.n is not null
 ),
 judged as materialized (
     select a.*,
-           a.able and (a.ask_limit = 0 or a.ask_limit >= coalesce(h.load, 0)
+           a.able and (a.ask_limit = 0 or a.ask_limit >= coalesce(a.load, 0)
                + count(*) filter (where a.holds and a.able) over (partition by a.ask_incarnation order by a.n)) as fit
       from able a
-      left join held h on h.incarnation = a.ask_incarnation
 ),
 moved as (
     update execution e

@@ -52,7 +52,7 @@ started as (
     update execution c set due_at = t.now
       from taken t
      where c.id = t.id and t.completed and c.status = 'requested' and c.awaits_parent
-    returning c.id, t.n, t.chain
+    returning c.id, t.n, t.chain, t.now
 ),
 skipped as (
     update execution c
@@ -60,12 +60,19 @@ skipped as (
            written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
       from taken t
      where c.id = t.id and not t.completed and c.status = 'requested' and c.awaits_parent
-    returning c.id, t.n, t.chain
+    returning c.id, t.n, t.chain, t.now
 ),
+-- Lists are put together and not joined: a join would compare each chain with each child.
 counted as materialized (
-    select e.id, e.n, e.now, (select count(*) from seen s where s.chain = e.id)
-           > (select count(*) from started m where m.chain = e.id) + (select count(*) from skipped m where m.chain = e.id) as more
-      from ended e
+    select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
+      from (select e.id as chain, e.n, e.now, 0 as left_over from ended e
+            union all
+            select s.chain, s.n, s.now, 1 from seen s
+            union all
+            select m.chain, m.n, m.now, -1 from started m
+            union all
+            select m.chain, m.n, m.now, -1 from skipped m) x
+     group by x.chain, x.n, x.now
 ),
 noted as (
     update execution f set settling_at = case when c.more then c.now end from counted c where f.id = c.id
