@@ -112,6 +112,15 @@ func clientCosts() []costCase {
 			}
 			return func() error { return done(c.Create(c.ctx, items)) }
 		}},
+		{"Create", "keys that are free again", true, func(c *costs, b int) func() error {
+			prefix := fmt.Sprintf("over%d-", c.next())
+			c.fill(fillOf{status: "completed", handled: true, count: b, ago: 2 * execution.KeyLifetime, more: map[string]string{"idempotency_key": "'" + prefix + "' || n"}})
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprint(prefix, i+1)}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
 		{"Create", "children", true, func(c *costs, b int) func() error {
 			parent := c.fill(fillOf{status: "running", count: 1})[0]
 			switch c.dimension {

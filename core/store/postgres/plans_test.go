@@ -92,7 +92,8 @@ func hotStatements() []hot {
 		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
-		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, batch},
+		// What the 100 owners hold is counted: 20 each.
+		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, 20 * batch},
 		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
 		{"SettleChildren of one chain", settleChildren, []any{now, settling[:1], 100, nulls[0]}, batch + 1},
 		{"SettleChildren of many chains", settleChildren, []any{now, settling, 1, nulls[0]}, 2 * batch},

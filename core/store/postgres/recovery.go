@@ -127,7 +127,7 @@ locked as materialized (
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
--- Full, and on its own, for what dispatch says of it.
+-- Full, and on its own, for what claimForScheduling says of it.
 met as materialized (
     select l.*, t.lifecycle, t.lease_expires_at, t.full_now, t.full_at
       from locked l full join taken t on t.incarnation = l.incarnation
