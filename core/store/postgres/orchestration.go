@@ -20,7 +20,7 @@ import (
 // again: the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the
 // order in which they were asked for, as the contract says; no other order is needed against deadlocks, because
 // the first row of each chain is locked by then.
-const orchestrate = `
+var orchestrate = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
       from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])

@@ -22,7 +22,7 @@ import (
 // Rows that are known by their ids are to be found by them. So their conditions do not read as those of the partial
 // indexes of notes and of waiting rows do, which would be read from end to end for each row as long as statistics say that
 // they are short; and what was judged under the lock is not judged again, as it can't change any more.
-const settleChildren = `
+var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
 ),
