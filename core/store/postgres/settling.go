@@ -21,7 +21,9 @@ import (
 //
 // Rows that are known by their ids are to be found by them. So their conditions do not read as those of the partial
 // indexes of notes and of waiting rows do, which would be read from end to end for each row as long as statistics say that
-// they are short; and what was judged under the lock is not judged again, as it can't change any more.
+// they are short; and what was judged under the lock is not judged again, as it can't change any more. The children of a
+// chain are read in the order of their own index, with bounds in place of "=": an order by id alone, which "=" would make
+// of it, has the primary key too, and where one chain has most of the children that is walked for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
@@ -43,8 +45,8 @@ seen as materialized (
       from ended e
      cross join lateral (
          select c.id from execution c
-          where c.parent = e.id and c.status = 'requested' and c.awaits_parent
-          order by c.id limit $3::bigint + 1) w
+          where c.parent >= e.id and c.parent <= e.id and c.status = 'requested' and c.awaits_parent
+          order by c.parent, c.id limit $3::bigint + 1) w
 ),
 taken as materialized (
     select s.chain, s.n, s.now, s.completed, c.id
