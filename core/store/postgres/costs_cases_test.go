@@ -189,15 +189,18 @@ func clientCosts() []costCase {
 		}},
 		{"Changes", "from the beginning", true, func(c *costs, b int) func() error {
 			c.changes(b)
+			c.over()
 			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{Limit: b})) }
 		}},
 		{"Changes", "from the end", false, func(c *costs, b int) func() error {
+			c.over()
 			page, err := c.Changes(c.ctx, store.ChangeQuery{})
 			c.must(err)
 			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{After: page.End, Limit: b})) }
 		}},
 		{"Changes", "a filter that nothing passes", true, func(c *costs, b int) func() error {
 			c.changes(b)
+			c.over()
 			return func() error {
 				return done(c.Changes(c.ctx, store.ChangeQuery{ActionRef: "none", To: execution.Abandoned, Limit: b}))
 			}
@@ -217,6 +220,16 @@ func (c *costs) changes(b int) {
 	c.Helper()
 	c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
 		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
+}
+
+// over waits until every transaction is over that is as old as the latest change, also one of the server's own in another
+// database: as long as it is not, Changes does not come to what was changed since.
+func (c *costs) over() {
+	c.Helper()
+	for over := false; !over; {
+		c.must(c.hand.QueryRow(c.ctx, `select coalesce((select t.transaction < pg_snapshot_xmin(pg_current_snapshot())
+			from execution_transition t order by t.transaction desc, t.id desc limit 1), true)`).Scan(&over))
+	}
 }
 
 func executorCosts() []costCase {
