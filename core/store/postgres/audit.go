@@ -80,10 +80,12 @@ select h.xmin::text, coalesce(l.transaction::text, '0'), coalesce(l.id, 0)
     offset $3 limit 1
 ) l on true`
 
+// An execution is looked up for its change ("offset 0" keeps it so): an action of which there is next to nothing would
+// make the planner begin with executions, and read all of them to find those few.
 const selectChanges = `
 select t.transaction::text, t.id, t.execution, coalesce(e.action_ref, ''), ` + transitionColumns + `
   from execution_transition t
-  left join execution e on e.id = t.execution
+  left join lateral (select x.action_ref from execution x where x.id = t.execution offset 0) e on true
  where (t.transaction, t.id) > ($1::text::xid8, $2::bigint) and (t.transaction, t.id) <= ($3::text::xid8, $4::bigint)
    and ($5::bigint = 0 or t.execution = $5)
    and ($6::text is null or e.action_ref = $6)

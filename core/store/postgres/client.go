@@ -117,17 +117,14 @@ with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
-known as materialized (
-    select a.n, old.id, old.created <= c.now - $8::interval as over
-      from asked a cross join clock c
-      join execution old on old.idempotency_key = a.key
-),
 seen as materialized (
-    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, k.id as existing,
+    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned,
+           case when old.created > c.now - $8::interval then old.id end as existing,
+           case when old.created <= c.now - $8::interval then old.id end as outdated,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
-      from asked a
+      from asked a cross join clock c
       left join action t on t.ref = a.ref
-      left join known k on k.n = a.n and not k.over
+      left join execution old on old.idempotency_key = a.key
      order by a.n
 ),
 fresh as materialized (
@@ -135,8 +132,7 @@ fresh as materialized (
       from seen s where s.existing is null and s.id is not null and not s.lost
 ),
 outdated as materialized (
-    select e.id, e.idempotency_key as key from execution e
-     where e.id in (select k.id from known k join fresh f on f.n = k.n where k.over) and e.idempotency_key is not null
+    select e.id from fresh f join execution e on e.id = f.outdated and e.idempotency_key = f.key
      order by e.id for no key update of e
 ),
 released as (

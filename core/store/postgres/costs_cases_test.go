@@ -59,7 +59,7 @@ func number(n int) store.WorkerKey {
 func costCases() []costCase {
 	all := append(clientCosts(), executorCosts()...)
 	for _, ground := range []store.Ground{store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
-		store.ClaimExpired, store.Unorchestrated, store.Unanswered} {
+		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled} {
 		all = append(all, findCost(ground))
 	}
 	all = append(all, reclaimCosts()...)
@@ -106,6 +106,15 @@ func clientCosts() []costCase {
 		{"Create", "keys again", true, func(c *costs, b int) func() error {
 			prefix := fmt.Sprintf("again%d-", c.next())
 			c.fill(fillOf{status: "completed", handled: true, count: b, more: map[string]string{"idempotency_key": "'" + prefix + "' || n"}})
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprint(prefix, i+1)}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"Create", "keys that are free again", true, func(c *costs, b int) func() error {
+			prefix := fmt.Sprintf("over%d-", c.next())
+			c.fill(fillOf{status: "completed", handled: true, count: b, ago: 2 * execution.KeyLifetime, more: map[string]string{"idempotency_key": "'" + prefix + "' || n"}})
 			items := make([]store.NewExecution, b)
 			for i := range items {
 				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprint(prefix, i+1)}
@@ -180,15 +189,18 @@ func clientCosts() []costCase {
 		}},
 		{"Changes", "from the beginning", true, func(c *costs, b int) func() error {
 			c.changes(b)
+			c.over()
 			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{Limit: b})) }
 		}},
 		{"Changes", "from the end", false, func(c *costs, b int) func() error {
+			c.over()
 			page, err := c.Changes(c.ctx, store.ChangeQuery{})
 			c.must(err)
 			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{After: page.End, Limit: b})) }
 		}},
 		{"Changes", "a filter that nothing passes", true, func(c *costs, b int) func() error {
 			c.changes(b)
+			c.over()
 			return func() error {
 				return done(c.Changes(c.ctx, store.ChangeQuery{ActionRef: "none", To: execution.Abandoned, Limit: b}))
 			}
@@ -208,6 +220,16 @@ func (c *costs) changes(b int) {
 	c.Helper()
 	c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
 		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
+}
+
+// over waits until every transaction is over that is as old as the latest change, also one of the server's own in another
+// database: as long as it is not, Changes does not come to what was changed since.
+func (c *costs) over() {
+	c.Helper()
+	for over := false; !over; {
+		c.must(c.hand.QueryRow(c.ctx, `select coalesce((select t.transaction < pg_snapshot_xmin(pg_current_snapshot())
+			from execution_transition t order by t.transaction desc, t.id desc limit 1), true)`).Scan(&over))
+	}
 }
 
 func executorCosts() []costCase {
@@ -273,8 +295,23 @@ func executorCosts() []costCase {
 			})
 			return func() error { return done(c.Orchestrate(c.ctx, os)) }
 		}},
-		familyCost("children start", "completed"),
-		familyCost("children are skipped", "failed"),
+		{"Orchestrate", "children wait", false, func(c *costs, b int) func() error {
+			parent := c.fill(fillOf{status: "completed", count: 1, more: map[string]string{"has_children": "true"}})[0]
+			c.fill(fillOf{status: "requested", count: c.of("children", b), more: map[string]string{"parent": fmt.Sprint(parent), "due_at": "'infinity'"}})
+			return func() error { return done(c.Orchestrate(c.ctx, []store.Orchestration{{ID: parent}})) }
+		}},
+		settlingCost("one chain, children start", "completed"),
+		settlingCost("one chain, children are skipped", "failed"),
+		{"SettleChildren", "many chains", true, func(c *costs, b int) func() error {
+			chains := c.fill(fillOf{status: "completed", handled: true, count: b, more: map[string]string{"has_children": "true", "settling_at": "now()"}})
+			c.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, parent, written_by)
+				select action, action_ref, runtime, entrypoint, max_retries, 'infinity', now(), id, 'api' from execution where id = any($1::bigint[])`, integers(chains))
+			return func() error { return done(c.SettleChildren(c.ctx, chains, 1)) }
+		}},
+		{"SettleChildren", "no child waits", true, func(c *costs, b int) func() error {
+			chains := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error { return done(c.SettleChildren(c.ctx, chains, few)) }
+		}},
 		{"StoreDeadLetter", "", false, func(c *costs, b int) func() error {
 			return func() error {
 				return c.StoreDeadLetter(c.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true})
@@ -303,12 +340,18 @@ func executorCosts() []costCase {
 	}
 }
 
-// familyCost handles the end of a chain with children: as many as the dimension has, or as the batch is long.
-func familyCost(shape, status string) costCase {
-	return costCase{"Orchestrate", shape, true, func(c *costs, b int) func() error {
-		parent := c.fill(fillOf{status: status, count: 1, more: map[string]string{"has_children": "true"}})[0]
-		c.fill(fillOf{status: "requested", count: c.of("children", b), more: map[string]string{"parent": fmt.Sprint(parent), "due_at": "'infinity'"}})
-		return func() error { return done(c.Orchestrate(c.ctx, []store.Orchestration{{ID: parent}})) }
+// settlingCost settles children of one chain: as many as the batch is long, of as many as the dimension has. The chain
+// itself is as long as its dimension.
+func settlingCost(shape, status string) costCase {
+	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
+		var first int64 = standingChain
+		if c.dimension == "chain" {
+			c.exec("update execution set settling_at = now(), has_children = true where id = $1", first)
+		} else {
+			first = int64(c.fill(fillOf{status: status, handled: true, count: 1, more: map[string]string{"has_children": "true", "settling_at": "now()"}})[0])
+		}
+		c.fill(fillOf{status: "requested", count: c.of("children", b), more: map[string]string{"parent": fmt.Sprint(first), "due_at": "'infinity'"}})
+		return func() error { return done(c.SettleChildren(c.ctx, []execution.ID{execution.ID(first)}, b)) }
 	}}
 }
 
@@ -339,10 +382,12 @@ func findCost(ground store.Ground) costCase {
 		store.ClaimExpired:    {status: "scheduling"},
 		store.Unorchestrated:  {status: "completed"},
 		store.Unanswered:      {status: "canceling"},
+		store.Unsettled:       {status: "completed", handled: true, more: map[string]string{"settling_at": "now() - interval '1 hour'"}},
 	}
 	names := map[store.Ground]string{
 		store.Unclaimed: "unclaimed", store.Unpublished: "unpublished", store.UnpublishedLate: "unpublished late", store.OwnerGone: "owner gone",
 		store.Overrun: "overrun", store.ClaimExpired: "claim expired", store.Unorchestrated: "unorchestrated", store.Unanswered: "unanswered",
+		store.Unsettled: "unsettled",
 	}
 	return costCase{"Find", names[ground], true, func(c *costs, b int) func() error {
 		f := of[ground]
@@ -384,7 +429,13 @@ func workerCosts() []costCase {
 		}},
 		{"Register", "a known name", false, func(c *costs, b int) func() error {
 			g := c.registration(fmt.Sprintf("w%d", named))
+			var err error
+			g.After, err = c.Newest(c.ctx, g.Name)
+			c.must(err)
 			return func() error { return done(c.Register(c.ctx, g)) }
+		}},
+		{"Newest", "", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.Newest(c.ctx, fmt.Sprintf("w%d", named))) }
 		}},
 		{"SetLifecycle", "", false, func(c *costs, b int) func() error {
 			c.exec("update worker_incarnation set lifecycle = 'active' where incarnation = $1", setting)

@@ -41,7 +41,7 @@ func dimensions() []dimension {
 			c.fill(fillOf{status: "running", action: "idle", from: from, count: to - from, more: map[string]string{"id": "-n"}})
 			c.slots("idle", from, to, "-n")
 		}},
-		{"children", "children that wait for the end of one chain", 1_000, 100_000, func(c *costs, from, to int) {
+		{"children", "children that wait for the end of one chain", 10_000, 100_000, func(c *costs, from, to int) {
 			if from == 0 {
 				c.fill(fillOf{status: "running", count: 1, more: map[string]string{"id": fmt.Sprint(standingParent), "has_children": "true"}})
 			}

@@ -30,24 +30,14 @@ var costGrowth = []grows{
 		append([]string{"open dead letters"}, openOf...)},
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
 	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
+	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
 	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
-	{"Dispatch", worse, "each row is compared with each worker of its batch, in memory: a batch is 100 rows, and hash joins are off", []string{batched}},
-	{"Reclaim, unclaimed", worse, "each row is compared with each worker of its batch, in memory: a batch is 100 rows, and hash joins are off", []string{batched}},
+	{"Reclaim, unclaimed", linear, "it counts what the workers hold that it takes from, which their limits bound", []string{"held slots", "scheduled", "running"}},
 }
 
 // costExceptions are calls that grow more than they may: each is a defect, which somebody mends. The test fails when
 // one no longer grows, so that it leaves this list together with its defect.
-var costExceptions = []grows{
-	{"Survey", linear, "no index holds all requested executions, so it reads the whole table, every 15 s on every replica",
-		[]string{"finished", "keys", "old keys", "chain"}},
-	{"ClaimForScheduling", linear, "it locks every free slot of every action, and as many waiting rows, whatever is wanted",
-		[]string{"free slots", "limited, free", "limited actions"}},
-	{"ClaimForScheduling, limited actions", worse, "each picked row is compared with each free slot", []string{batched}},
-	{"Orchestrate, ended", worse, "each row is compared with each of its batch", []string{batched}},
-	{"Orchestrate, retries", worse, "each row is compared with each of its batch", []string{batched}},
-	{"Orchestrate, children start", linear, "all children of a chain start in one statement, which outlives its timeout", []string{"children"}},
-	{"Orchestrate, children are skipped", linear, "all children of a chain end in one statement, which outlives its timeout", []string{"children"}},
-}
+var costExceptions []grows
 
 // expectation finds what a list says of a pair.
 func expectation(list []grows, p pair) *grows {

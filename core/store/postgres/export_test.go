@@ -24,7 +24,7 @@ func (o Options) Traced(t pgx.QueryTracer) Options {
 // mutable are the statements that a test may change, by name.
 var mutable = map[string]*string{
 	"claim": &claimRows, "finish": &finishRows, "dispatch": &dispatch, "reclaim": &reclaim, "park": &park,
-	"end unheld": &endUnheld, "newest": &selectNewest,
+	"end unheld": &endUnheld, "newest": &selectNewest, "orchestrate": &orchestrate, "settle children": &settleChildren,
 }
 
 // Mutate replaces a part of a statement, in all stores, until back is called. It returns false if the statement

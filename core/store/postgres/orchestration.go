@@ -20,26 +20,38 @@ import (
 // again: the unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the
 // order in which they were asked for, as the contract says; no other order is needed against deadlocks, because
 // the first row of each chain is locked by then.
-const orchestrate = `
+var orchestrate = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
       from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[])
            with ordinality as a(ask_id, ask_count, ask_reason, ask_delay, n)
       join execution e on e.id = a.ask_id
 ),
+-- Each row once, whether it is asked for, or the first of a chain, or both. No row is asked for twice in one statement.
+named as materialized (
+    select t.ask_id, max(t.ask_count) as ask_count, max(t.ask_reason) as ask_reason, max(t.ask_delay) as ask_delay, max(t.n) as n
+      from (select ask_id, ask_count, ask_reason, ask_delay, n from asked
+            union all
+            select chain, null, null, null, null from asked) t
+     group by t.ask_id
+),
 locked as materialized (
-    select e.* from (select ask_id as id from asked union select chain from asked) t join execution e on e.id = t.id
+    select t.*, e.* from named t join execution e on e.id = t.ask_id
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+-- What the first row says, brought to the others by sorting: a join would compare each row with each.
+chained as materialized (
+    select l.*, coalesce(l.original_execution, l.id) as chain,
+           bool_or(l.has_children) filter (where l.original_execution is null) over c as family,
+           bool_or(l.cancel_requested_at is not null) filter (where l.original_execution is null) over c as called_off
+      from locked l
+    window c as (partition by coalesce(l.original_execution, l.id))
+),
 judged as materialized (
-    select a.ask_count, a.ask_reason, a.ask_delay, a.n, a.chain, l.*, c.now, first.has_children as family,
-           a.ask_count is not null and first.cancel_requested_at is null as goes_on
-      from asked a
-      join locked l on l.id = a.ask_id
-      join locked first on first.id = a.chain
-     cross join clock c
-     where l.status >= 'completed' and l.orchestrated_at is null
+    select l.*, c.now, l.ask_count is not null and not l.called_off as goes_on
+      from chained l cross join clock c
+     where l.n is not null and l.family is not null and l.status >= 'completed' and l.orchestrated_at is null
 ),
 -- One row may be handled itself and be the first row of another one's chain, and a statement changes a row once.
 marks as materialized (

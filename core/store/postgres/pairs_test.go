@@ -271,6 +271,8 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 		{"reclaim", locked, "", "scheduled half of the dispatch timeout ago", []string{"Reclaim", "Claim"}},
 		{"dispatch", locked, "", "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
 		{"end unheld", " order by e.id for no key update", "", "running past the deadline", []string{"Heartbeat", "Finish"}},
+		{"orchestrate", locked, "", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
+		{"settle children", " order by c.id for no key update of c skip locked", "", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
 		{"newest", " for no key update of e", "", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
 	} {
 		t.Run(c.statement, func(t *testing.T) {

@@ -115,7 +115,7 @@ owner as materialized (
      order by i.incarnation for share
 ),
 taken as materialized (
-    select o.incarnation, o.capacity <= (
+    select o.*, o.capacity <= (
                select count(*) from execution e
                 where e.incarnation = o.incarnation and e.status in ('scheduled', 'running', 'canceling') and e.status <> 'scheduled'
            ) as full_now
@@ -127,14 +127,18 @@ locked as materialized (
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
+-- Full, and on its own, for what claimForScheduling says of it.
+met as materialized (
+    select l.*, t.lifecycle, t.lease_expires_at, t.full_now, t.full_at
+      from locked l full join taken t on t.incarnation = l.incarnation
+),
 waited as materialized (
     -- Whether an active worker's slots were all taken at some moment since the dispatch.
-    select l.*, o.lifecycle, o.lease_expires_at,
-           coalesce(o.lifecycle = 'active', false) as active,
-           coalesce(o.lifecycle = 'active' and (t.full_now or o.full_at >= l.scheduled_at), false) as behind
-      from locked l
-      left join owner o on o.incarnation = l.incarnation
-      left join taken t on t.incarnation = l.incarnation
+    select m.*,
+           coalesce(m.lifecycle = 'active', false) as active,
+           coalesce(m.lifecycle = 'active' and (m.full_now or m.full_at >= m.scheduled_at), false) as behind
+      from met m
+     where m.n is not null
 ),
 given as materialized (
     select l.*, c.now, l.status in ('running', 'canceling') as claimed,

@@ -77,16 +77,20 @@ slots as materialized (
         ) s
      ) f
 ),
+-- Full, because that can't be done by comparing each lane with each action: other joins of two lists can, as the store
+-- turns hash and merge joins off. On its own, because a condition on one of the lists would make it another join.
+roomy as materialized (
+    select k.*, s.concurrency, s.free from asked k full join slots s on s.action = k.action
+),
 walked as materialized (
-    select r.id, r.due_at, k.*, s.free
-      from asked k
-      left join slots s on s.action = k.action
+    select r.id, r.due_at, k.*
+      from roomy k
      cross join lateral (
         select e.id, e.due_at from execution e
          where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
            and e.due_at <= (select now from clock)
          order by e.due_at, e.id
-         limit least(k.wanted, s.free)
+         limit least(k.wanted, k.free)
            for no key update skip locked
      ) r
      where k.named
@@ -101,13 +105,13 @@ named as materialized (
     ) w where w.pool_room is null or w.in_pool <= w.pool_room
 ),
 spare as materialized (
-    select s.action, s.free - (select count(*) from named n where n.action = s.action) as free from slots s
+    select s.action, s.concurrency, s.free - (select count(*) from named n where n.action = s.action) as free from slots s
 ),
 others as materialized (
     select o.* from (select k.runtime, k.pinned from asked k where not k.named group by k.runtime, k.pinned order by k.runtime, k.pinned) g
      cross join lateral (
         select r.* from (
-            select r.id, r.due_at, k.action, k.runtime, k.pinned, s.free
+            select r.id, r.due_at, k.action, k.runtime, k.pinned, s.concurrency, s.free
               from asked k
               left join spare s on s.action = k.action
              cross join lateral (
@@ -125,9 +129,9 @@ others as materialized (
 ),
 picked as materialized (
     select p.*, row_number() over (partition by p.action order by p.other, p.n) as place from (
-        select false as other, row_number() over (order by n.due_at, n.id) as n, n.id, n.action from named n
+        select false as other, row_number() over (order by n.due_at, n.id) as n, n.id, n.action, n.concurrency from named n
         union all
-        select true, o.n, o.id, o.action from (
+        select true, o.n, o.id, o.action, o.concurrency from (
             select o.*, row_number() over (order by o.runtime, o.pinned, o.due_at, o.id) as n,
                    row_number() over (partition by o.action order by o.runtime, o.pinned, o.due_at, o.id) as place
               from others o
@@ -138,8 +142,7 @@ locked as materialized (
     select c.*, row_number() over (partition by c.action order by c.number) as place
       from (
         select l.* from (
-            select s.action, s.concurrency, count(*) as n from picked p join slots s on s.action = p.action
-             where s.concurrency is not null group by s.action, s.concurrency
+            select p.action, p.concurrency, count(*) as n from picked p where p.concurrency is not null group by p.action, p.concurrency
         ) x
          cross join lateral (
             select s.action, s.number from concurrency_slot s
@@ -150,12 +153,13 @@ locked as materialized (
          ) l
       ) c
 ),
+-- Full, as above: by comparing each row with each slot it would take long.
+met as materialized (
+    select p.*, l.action as slot_action, l.number from picked p full join locked l on l.action = p.action and l.place = p.place
+),
 taken as materialized (
-    select p.id, p.other, p.n, l.action, l.number
-      from picked p
-      left join slots s on s.action = p.action
-      left join locked l on l.action = p.action and l.place = p.place
-     where s.concurrency is null or l.number is not null
+    select m.id, m.other, m.n, m.slot_action as action, m.number
+      from met m where m.id is not null and (m.concurrency is null or m.number is not null)
 ),
 given as (
     update concurrency_slot c
@@ -237,29 +241,33 @@ owner as materialized (
      where i.incarnation = any($6::bigint[]) and (select count(*) from turn) >= 0
      order by i.incarnation for share
 ),
-held as materialized (
-    select o.incarnation, held_by(o.incarnation) as load from owner o
-),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id
      where (select count(*) from owner) >= 0
      order by e.id for no key update of e
 ),
+held as materialized (
+    select o.*, held_by(o.incarnation) as load from owner o where (select count(*) from locked) >= 0
+),
+-- Full, and on its own, for what claimForScheduling says of it.
+met as materialized (
+    select l.*, h.worker as owner, h.lifecycle, h.lease_expires_at, h.consumer_alive, h.cordoned, h.load
+      from locked l full join held h on h.incarnation = l.ask_incarnation
+),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 able as materialized (
-    select l.*, c.now,
-           l.status = 'scheduling' and l.epoch = l.ask_epoch and l.scheduling_by = $2 as holds,
-           coalesce(o.worker = l.ask_worker and o.lifecycle = 'active' and c.now <= o.lease_expires_at
-                    and o.consumer_alive and not o.cordoned, false) as able
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.ask_incarnation
+    select m.*, c.now,
+           m.status = 'scheduling' and m.epoch = m.ask_epoch and m.scheduling_by = $2 as holds,
+           coalesce(m.owner = m.ask_worker and m.lifecycle = 'active' and c.now <= m.lease_expires_at
+                    and m.consumer_alive and not m.cordoned, false) as able
+      from met m cross join clock c
+     where m.n is not null
 ),
 judged as materialized (
     select a.*,
-           a.able and (a.ask_limit = 0 or a.ask_limit >= coalesce(h.load, 0)
+           a.able and (a.ask_limit = 0 or a.ask_limit >= coalesce(a.load, 0)
                + count(*) filter (where a.holds and a.able) over (partition by a.ask_incarnation order by a.n)) as fit
       from able a
-      left join held h on h.incarnation = a.ask_incarnation
 ),
 moved as (
     update execution e

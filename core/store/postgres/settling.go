@@ -18,13 +18,19 @@ import (
 // row is locked. A snapshot that has the note has every child that waited when the note was committed, because each
 // was committed under the same lock before; and no child waits that was created later (see createChildren). So
 // "seen" has all of them, up to the bound, and the note goes when as many were moved as were seen.
-const settleChildren = `
+//
+// Rows that are known by their ids are to be found by them. So their conditions do not read as those of the partial
+// indexes of notes and of waiting rows do, which would be read from end to end for each row as long as statistics say that
+// they are short; and what was judged under the lock is not judged again, as it can't change any more. The children of a
+// chain are read in the order of their own index, with bounds in place of "=": an order by id alone, which "=" would make
+// of it, has the primary key too, and where one chain has most of the children that is walked for every other chain.
+var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)
 ),
 chain as materialized (
     select f.id, f.status, a.n from asked a join execution f on f.id = a.ask_id
-     where f.settling_at is not null
+     where num_nulls(f.settling_at) = 0
      order by f.id for no key update of f skip locked
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from chain) l),
@@ -39,33 +45,40 @@ seen as materialized (
       from ended e
      cross join lateral (
          select c.id from execution c
-          where c.parent = e.id and c.status = 'requested' and c.awaits_parent
-          order by c.id limit $3::bigint + 1) w
+          where c.parent >= e.id and c.parent <= e.id and c.status = 'requested' and c.awaits_parent
+          order by c.parent, c.id limit $3::bigint + 1) w
 ),
 taken as materialized (
     select s.chain, s.n, s.now, s.completed, c.id
       from seen s join execution c on c.id = s.id
-     where s.place <= $3::bigint and c.status = 'requested' and c.awaits_parent
+     where s.place <= $3::bigint and case c.status when 'requested' then c.awaits_parent end
      order by c.id for no key update of c skip locked
 ),
 started as (
     update execution c set due_at = t.now
       from taken t
-     where c.id = t.id and t.completed and c.status = 'requested' and c.awaits_parent
-    returning c.id, t.n, t.chain
+     where c.id = t.id and t.completed
+    returning c.id, t.n, t.chain, t.now
 ),
 skipped as (
     update execution c
        set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = t.now, due_at = t.now,
            written_by = 'execution_manager', written_incarnation = null, written_epoch = c.epoch, written_reason = 'parent_failed'
       from taken t
-     where c.id = t.id and not t.completed and c.status = 'requested' and c.awaits_parent
-    returning c.id, t.n, t.chain
+     where c.id = t.id and not t.completed
+    returning c.id, t.n, t.chain, t.now
 ),
+-- Lists are put together and not joined: a join would compare each chain with each child.
 counted as materialized (
-    select e.id, e.n, e.now, (select count(*) from seen s where s.chain = e.id)
-           > (select count(*) from started m where m.chain = e.id) + (select count(*) from skipped m where m.chain = e.id) as more
-      from ended e
+    select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
+      from (select e.id as chain, e.n, e.now, 0 as left_over from ended e
+            union all
+            select s.chain, s.n, s.now, 1 from seen s
+            union all
+            select m.chain, m.n, m.now, -1 from started m
+            union all
+            select m.chain, m.n, m.now, -1 from skipped m) x
+     group by x.chain, x.n, x.now
 ),
 noted as (
     update execution f set settling_at = case when c.more then c.now end from counted c where f.id = c.id

@@ -73,8 +73,9 @@ func TestClaimBoundaries(t *testing.T) {
 	}
 	b.sleep(time.Microsecond)
 	for _, cs := range [][]store.Claim{{{Key: late}}, {}, {{Key: execution.Key{ID: 999}}}} {
-		if _, err := b.Claim(b.ctx, w, cs); !errors.Is(err, store.ErrLost) {
-			t.Errorf("claims %v after the lease: %v", cs, err)
+		// The incarnation stands: it renews its lease and asks again.
+		if _, err := b.Claim(b.ctx, w, cs); !errors.Is(err, store.ErrLeaseOver) {
+			t.Errorf("claims %v after the lease: %v, want %v", cs, err, store.ErrLeaseOver)
 		}
 	}
 }
