@@ -42,7 +42,7 @@ func drawnShape(where string) shape {
 	return shape{where, []key{
 		{"uniform", "a drawn duration: the shortest and the longest", false, spanSchema()},
 		{
-			"log_uniform", "a drawn duration, the shortest and the longest, in which every factor is as likely as every other: from 1s to 100s half are under 10s; the shortest is above 0s",
+			"log_uniform", "a drawn duration: the shortest (above 0s) and the longest. The logarithm is drawn uniformly, so from 1s to 100s half of the draws are under 10s",
 			false, spanSchema(),
 		},
 	}}

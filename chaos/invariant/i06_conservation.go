@@ -15,7 +15,7 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever, nor stays with its consumer for longer than the broker waits; and what can't be read is stored before it is acknowledged.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever or stays unacknowledged longer than the broker allows; and an unreadable message is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
@@ -121,7 +121,7 @@ func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
 	if known && e.At-since > consumerTimeout && c.troubled[e.Process] <= since {
-		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged with %s for %v; RabbitMQ closes the channel of a consumer after %v",
+		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged at %s for %v; RabbitMQ closes the channel of a consumer that holds one for %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}
 }

@@ -183,7 +183,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
-		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("waiting for its parent, execution %d, whose end was handled,", l.parent)
+		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("still waiting for its parent, execution %d, whose end was handled,", l.parent)
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:

@@ -43,7 +43,7 @@ type keyChecker struct {
 func (c *keyChecker) observe(e *history.Event, _ *life) {
 	// An answer is a little older when it arrives than when it was given.
 	if e.Kind == history.KeyKnown && e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
-		c.s.violate(c.i, e.Execution, "a request under the key %q was answered with execution %d, which was created %v before: the key's time is over after %v",
+		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
 			e.Key, e.Execution, e.Due, execution.KeyLifetime)
 	}
 	if e.Kind != history.Created || e.Key == "" {

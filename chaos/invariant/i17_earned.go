@@ -15,11 +15,11 @@ import (
 func earned() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
-		Statement: "What ends badly has earned it: every failure, abandonment, timeout, cancellation, loss of a worker and dispatch that is counted against one has a cause in the run.",
+		Statement: "Every bad end has a cause in the run: each failure, abandonment, timeout, cancellation, lost worker and counted dispatch follows from a fault, an action or a request. Waiting behind other work is no cause.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 		Whole:     []history.Kind{history.FaultBegan, history.CancelRequested, history.HeartbeatRenewed, history.ActionEnded},
-		Part: "that cancellations were asked for, that the parent of a skipped child has failed, and that nothing fails for waiting at a worker whose slots were all taken the whole time; " +
-			"what faults and actions explain is not in it",
+		Part: "only that every cancellation was requested, that every skipped child has a parent that did not complete, and that nothing fails for waiting at a worker " +
+			"that was full the whole time; an audit does not record the faults and actions that explain other bad ends",
 	}
 	i.make = func(s *Suite) checker {
 		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
@@ -105,7 +105,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 		}
 	}
 	if end.row == nil {
-		c.s.violate(c.i, e.Execution, "%s, and nothing can be a cause of that", end.describe(counted))
+		c.s.violate(c.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
 		return
 	}
 	if why := end.unearned(); why != "" {
@@ -132,7 +132,7 @@ func (c *ending) describe(counted bool) string {
 
 func reasonName(r execution.Reason) string {
 	if r == execution.NoReason {
-		return "no reason at all"
+		return "no reason"
 	}
 	return r.String()
 }
@@ -201,7 +201,7 @@ func (c *ending) crowded(counted bool) string {
 		return ""
 	}
 	if t.full() && t.fullSince <= c.l.entered {
-		return fmt.Sprintf("its worker %s has run %d of %d since %v, before it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
+		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
 	// Who decides compares two moments of the database's clock: when it was full last, and when this was dispatched.
 	if !c.whole() || c.s.stepped > c.l.entered {
@@ -222,7 +222,7 @@ func (c *ending) crowded(counted bool) string {
 func (c *ending) ownEnd() string {
 	switch {
 	case c.l.exited == execution.None:
-		return fmt.Sprintf("no action of it has ended at epoch %d", c.e.OldEpoch)
+		return fmt.Sprintf("no action of this execution has ended at epoch %d", c.e.OldEpoch)
 	case c.l.exited != execution.Failed:
 		return fmt.Sprintf("its action ended as %v", c.l.exited)
 	}
@@ -234,7 +234,7 @@ func (c *ending) asked() string {
 	if c.s.cancelled[c.l.chain] {
 		return ""
 	}
-	return fmt.Sprintf("nobody has asked for the cancellation of its chain, %d", c.l.chain)
+	return fmt.Sprintf("nobody has asked to cancel its chain, %d", c.l.chain)
 }
 
 // parentEnded: its parent's chain has ended otherwise than completed. The handling of that end is written together with
@@ -293,7 +293,7 @@ func (c *ending) ranItsTime() string {
 	if now >= c.l.due-early-c.s.tolerance {
 		return ""
 	}
-	return fmt.Sprintf("its run deadline is %v away, and it was claimed at %v", c.l.due-now, c.l.entered)
+	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
 // noWorkers: nobody offers what it needs, or each who does has a cause of its own for not being fit.

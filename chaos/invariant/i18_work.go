@@ -13,7 +13,7 @@ import (
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work",
-		Statement: "Nobody works for nothing: looks without a worker, take-backs, messages and statements have bounds computed from the configuration, and time moves on.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {
@@ -102,7 +102,7 @@ func (s *Suite) SetWork(w Work) { s.work = w }
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
-			s.violate(w.i, 0, "%s goes round without time moving: %d steps of the run at one moment; the bound is %d (a fixed share and one for each execution)", who, steps, bound)
+			s.violate(w.i, 0, "%s spins without time moving: the run made %d steps at one moment; the bound is %d (a fixed number and some for each open execution)", who, steps, bound)
 			judged = true
 		}
 	}
@@ -195,7 +195,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {
 			c.s.violate(c.i, e.Execution,
-				"execution %d was taken up and given back by %s although a worker fits it that is only full: %d such looks in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d that were open when the fleet changed, a batch at most each time)",
+				"execution %d was claimed for scheduling and given back by %s although a worker fits it that is only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
 				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
 		}
 		return
@@ -206,7 +206,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	elapsed := c.since(b.firstLook, e.At)
 	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes {
 		c.s.violate(c.i, e.Execution,
-			"execution %d was taken up and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) and %d changes of the fleet",
+			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
 			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
 	}
 }
@@ -218,7 +218,7 @@ func (c *workChecker) claimExpired(e *history.Event) {
 	}
 	elapsed := c.since(b.firstExpired, e.At)
 	if bound := 2 + int64(elapsed/x.ClaimExpiry); b.expired > bound {
-		c.s.violate(c.i, e.Execution, "execution %d was taken back from scheduling %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
+		c.s.violate(c.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
 			e.Execution, b.expired, elapsed, bound, x.ClaimExpiry)
 	}
 }
@@ -230,7 +230,7 @@ func (c *workChecker) takenBack(e *history.Event) {
 	}
 	elapsed := c.since(b.firstTakeBack, e.At)
 	if bound := 2 + backoffsWithin(c.s.config.Retry, elapsed); b.takeBacks > bound+c.changes-b.changes {
-		c.s.violate(c.i, e.Execution, "a dispatch of execution %d was taken back for the %d. time within %v; the bound is %d (2 + the shortest backoffs that fit) and %d changes of the fleet",
+		c.s.violate(c.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
 			e.Execution, b.takeBacks, elapsed, bound, c.changes-b.changes)
 	}
 }
@@ -258,7 +258,7 @@ func (c *workChecker) published(e *history.Event, l *life) {
 		bound += n * (2 + int64((age-x.ConfirmTimeout)/x.ReconcileInterval))
 	}
 	if b.published > bound {
-		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more each reconcile_interval %v for each of %d executors)",
+		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
 			e.Epoch, e.Execution, b.published, age, bound, x.ConfirmTimeout, x.ReconcileInterval, n)
 	}
 }
@@ -274,7 +274,7 @@ func (c *workChecker) count(e *history.Event) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
 		if bound := c.statementBound(worker, took); statements > bound {
-			c.s.violate(c.i, 0, "%s made %d statements within %v, in which the run had %d events; the bound is %d (its loops, one pass more of each, and %d for each event)",
+			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
 				process, statements, took, c.events, bound, statementsAnEvent)
 		}
 	})

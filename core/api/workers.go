@@ -182,5 +182,5 @@ func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 			return &rows[i], nil
 		}
 	}
-	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; %s7 is the one that is called 7.", yamlfile.Cut(text), byName))
+	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; write %s7 for a worker that is called 7.", yamlfile.Cut(text), byName))
 }

@@ -44,7 +44,7 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 			f.Age = 0
 		}
 		if err := loop.Pass(func() error { return l.settleChildren(ctx, f) }); err != nil {
-			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass starts anew", slog.Any("error", err))
+			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass tries again", slog.Any("error", err))
 		}
 		loop.Interval(interval)
 	}
@@ -118,7 +118,7 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 	switch {
 	case err == nil:
 	case len(chains) == 1:
-		l.log.LogAttrs(context.Background(), slog.LevelError, "children can't be settled, the next pass tries it again",
+		l.log.LogAttrs(context.Background(), slog.LevelError, "the children of an ended execution can't be settled, the next pass tries again",
 			slog.Int64("parent", int64(chains[0])), slog.Any("error", err))
 		settled[0].failed = true
 	default:

@@ -120,7 +120,7 @@ func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestra
 		outcomes = make([]store.Orchestrated, len(os))
 	}
 	if len(os) == 1 {
-		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries it again",
+		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries again",
 			slog.Int64("execution", int64(os[0].ID)), slog.Any("error", err))
 		return outcomes, nil
 	}

@@ -147,7 +147,7 @@ func (t *tenure) finish(f store.Finish, took time.Duration) {
 func storable(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
-		Message: "the database refused what the action wrote: " + strings.ToValidUTF8(refusal.Error(), "?"),
+		Message: "the database refused the action's output: " + strings.ToValidUTF8(refusal.Error(), "?"),
 	}
 	return f
 }
