@@ -83,8 +83,8 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 	l.s.Workload = append(l.s.Workload, load)
 }
 
-// again reads which step's keys a load uses again. Before their time is over it would get the executions that they
-// have created; the minutes beside it are for those that are accepted late.
+// again reads which load's keys are used again. Before 24 hours have passed a request would get the old execution;
+// the five extra minutes are for requests that were accepted late.
 func (l *loader) again(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.integer(n, "again", 1, maxCount)

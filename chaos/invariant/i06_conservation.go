@@ -37,8 +37,8 @@ type conservationChecker struct {
 	// and that have not arrived yet.
 	here   map[copyOf]int
 	moving map[uint64]int64
-	// delivered is when a copy went to a consumer that has not settled it yet; troubled is when a fault struck or let go
-	// of a process last: what stands still, or hears nothing, settles nothing.
+	// delivered is when a copy went to a consumer that has not settled it yet. troubled is when a fault on a
+	// process last began or ended: a process that stands still or receives nothing settles nothing.
 	delivered map[copyOf]time.Duration
 	troubled  map[string]time.Duration
 	// rounds counts how often a copy went back into its queue.
@@ -112,11 +112,11 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel (its
-// default since 3.8.17). A consumer that settles later loses everything that it holds.
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel
+// (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// settled judges how long a consumer has kept a delivery.
+// settled judges how long a consumer held a delivery.
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)

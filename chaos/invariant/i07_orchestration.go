@@ -60,8 +60,8 @@ func (c *orchestrationChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// settle judges a child that was started or skipped, by how its parent's chain has ended. That none is left out is
-// a matter of time: see detection.
+// settle judges a child that was started or skipped by how its parent's chain ended. Invariant 12 judges that no
+// child is left out, because that needs a bound in time.
 func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
 	switch ended := c.s.ended.of(parent); {
 	case ended == execution.None:

@@ -189,7 +189,8 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
 	case l.status.Claimed():
-		// Overrun by the database's clock and by one that nobody has set since the claim: a step alone ends no run.
+		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
+		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
 		best, what := deadline{over, b.Overrun, b.Warmup}, "running past its deadline"
 		if t := c.s.workers[l.incarnation]; t != nil {

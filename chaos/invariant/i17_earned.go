@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// earned is invariant 17: what ends badly has earned it. Being queued behind others, being many or being long is no
-// cause (overload is not failure).
+// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or long runs are no
+// cause, because overload is not failure.
 func earned() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
@@ -33,17 +33,17 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []earning
 	slots  map[execution.Incarnation]*slots
-	// skipped are the children that were ended for their parent's sake before the end of its chain was handled.
+	// skipped holds the children that were skipped before the end of their parent's chain was handled.
 	skipped []skippedChild
 }
 
-// skippedChild is one that waits for the proof that its parent's chain has not completed.
+// skippedChild waits for the proof that its parent's chain has not completed.
 type skippedChild struct {
 	id, parent execution.ID
 	at         time.Duration
 }
 
-// ending is one bad end, and all that the checker knows of it.
+// ending is one bad end with everything that the checker knows of it.
 type ending struct {
 	*earnedChecker
 	row *earning
@@ -53,7 +53,7 @@ type ending struct {
 	at  *slots // nil where t is
 }
 
-// whole says that the history would hold faults, runs and heartbeats. Otherwise only a part of the rule is judged.
+// whole says that the history records faults, runs and heartbeats. Otherwise only a part of the rule is judged.
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 func (c *earnedChecker) observe(e *history.Event, l *life) {
@@ -81,7 +81,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
 	case history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
-		// Most events are of these kinds, and tell the ledger nothing.
+		// Most events are of these kinds, and the ledger learns nothing from them.
 	default:
 		c.ledger.observe(e)
 	}
@@ -113,7 +113,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// describe says what ended how and when.
+// describe says how the execution ended, when, and by which part.
 func (c *ending) describe(counted bool) string {
 	e := c.e
 	what := "failed"
@@ -137,7 +137,7 @@ func reasonName(r execution.Reason) string {
 	return r.String()
 }
 
-// worker is the name of the worker that had it.
+// worker is the name of the worker that held the execution.
 func (c *ending) worker() string {
 	if c.t == nil || c.t.process == "" {
 		return fmt.Sprintf("worker %d", c.l.worker)
@@ -145,13 +145,13 @@ func (c *ending) worker() string {
 	return c.t.process
 }
 
-// unearned says why the end has no cause; empty if it has one.
+// unearned returns the complaint about an end without a cause, "" if the end has one.
 func (c *ending) unearned() string {
 	row := c.row
 	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
 		return ""
 	}
-	// An action may give any reason as its own, and then it is its own.
+	// An action may end with any reason of its own.
 	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
 		return ""
 	}
@@ -183,7 +183,7 @@ func (c *ending) faulty(of cause) bool {
 	return c.ledger.struck(of, process, c.l.worker, c.row.from(c)-c.s.tolerance)
 }
 
-// innocent says how the worker was, and what would have been a cause.
+// innocent describes the state of the worker, and lists the causes that would explain the end.
 func (c *ending) innocent(of cause) string {
 	was := "is not known"
 	if c.t != nil && c.at != nil {
@@ -192,8 +192,8 @@ func (c *ending) innocent(of cause) string {
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
 }
 
-// crowded says that it waited at a worker that had no room for it, and that the executor could know that: the worker has
-// renewed its lease since, and told with its heartbeats when it was full last.
+// crowded says, in words, that the execution waited at a worker that had no room for it, and that the executor
+// could know it: the worker has told with a heartbeat since then that it was full. It returns "" otherwise.
 func (c *ending) crowded(counted bool) string {
 	t, e := c.at, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -203,7 +203,8 @@ func (c *ending) crowded(counted bool) string {
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
-	// Who decides compares two moments of the database's clock: when it was full last, and when this was dispatched.
+	// The guard compares two moments of the database's clock, the last at which the worker was full and the
+	// dispatch, so a step between them misleads it.
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
@@ -218,7 +219,7 @@ func (c *ending) crowded(counted bool) string {
 	return ""
 }
 
-// ownEnd: the action itself has ended so.
+// ownEnd: the action itself ended with this reason.
 func (c *ending) ownEnd() string {
 	switch {
 	case c.l.exited == execution.None:
@@ -229,7 +230,7 @@ func (c *ending) ownEnd() string {
 	return fmt.Sprintf("its action failed as %v", c.l.exit)
 }
 
-// asked: somebody has asked for the cancellation of its chain.
+// asked: somebody requested the cancellation of the chain.
 func (c *ending) asked() string {
 	if c.s.cancelled[c.l.chain] {
 		return ""
@@ -237,12 +238,12 @@ func (c *ending) asked() string {
 	return fmt.Sprintf("nobody has asked to cancel its chain, %d", c.l.chain)
 }
 
-// parentEnded: its parent's chain has ended otherwise than completed. The handling of that end is written together with
-// this one, and may stand behind it.
+// parentEnded: the parent's chain has ended and not completed. The handling of that end is written in the same
+// transaction as this end, and may follow it in the history.
 func (c *ending) parentEnded() string {
 	parent := c.l.parent
 	if parent == 0 {
-		// An audit says it with the end, and not who has waited for whom before.
+		// An audit tells the parent only with the end of the skipped child.
 		parent = c.e.Related
 	}
 	if parent == 0 {
@@ -259,7 +260,7 @@ func (c *ending) parentEnded() string {
 	}
 }
 
-// handled looks for the children of a chain whose end is being handled.
+// handled judges the skipped children of a chain whose end is being handled.
 func (c *earnedChecker) handled(e *history.Event) {
 	if e.Related != 0 {
 		return
@@ -273,7 +274,7 @@ func (c *earnedChecker) handled(e *history.Event) {
 		}
 		return true
 	})
-	// What belongs to this handling was written with it.
+	// The children of this handling were written with it; older ones have waited too long for theirs.
 	if len(c.skipped) > 0 && e.At > c.skipped[0].at+c.s.bounds.Slack {
 		c.orphans()
 	}
@@ -285,8 +286,8 @@ func (c *earnedChecker) orphans() {
 	c.skipped = c.skipped[:0]
 }
 
-// ranItsTime: it has run for its whole timeout. The worker counts from the moment at which it asked for the claim, which
-// is up to one statement before the claim's effect.
+// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which it sent the
+// claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
 	early := min(c.s.config.Worker.StatementTimeout, max(0, c.l.due-c.l.stamped)/2)
@@ -296,7 +297,7 @@ func (c *ending) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
-// noWorkers: nobody offers what it needs, or each who does has a cause of its own for not being fit.
+// noWorkers: no worker offers the runtime, or each worker that does has a cause of its own for not being fit.
 func (c *ending) noWorkers() string {
 	from := c.row.from(c) - c.s.tolerance
 	if c.ledger.struck(c.row.causes&servers&^dispatchesFail, "", 0, from) {
@@ -310,7 +311,7 @@ func (c *ending) noWorkers() string {
 			continue
 		}
 		if p := c.ledger.byName[m.process]; p != nil && p.began >= from {
-			// It had not been there for long enough to be ready.
+			// The process had only just started, so it may not have been ready.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
@@ -319,8 +320,8 @@ func (c *ending) noWorkers() string {
 	return ""
 }
 
-// lost judges the loss of a worker that an executor has marked lost. Where a successor has taken its place, what it
-// held is judged when it ends.
+// lost judges a worker that an executor marked lost. Where a successor of the same name took over, the executions
+// of the old incarnation are judged when they end.
 func (c *earnedChecker) lost(e *history.Event) {
 	t := c.s.workers[e.Incarnation]
 	if t == nil || t.process == e.Process {
@@ -329,7 +330,7 @@ func (c *earnedChecker) lost(e *history.Event) {
 	if by := c.ledger.byName[e.Process]; by != nil && by.worker != 0 {
 		return
 	}
-	// It is lost for the same causes as what it runs.
+	// A worker is lost for the same causes as its runs.
 	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {
 		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",

@@ -186,8 +186,8 @@ type Demand struct {
 	Runtime string
 	// Pinned is the worker that the rows are pinned to; 0 stands for rows that are pinned to nobody.
 	Pinned execution.WorkerID
-	// Limit is how many rows are wanted. What is pinned to one worker shares its room: of all runtimes together no
-	// more is claimed than the largest of its limits.
+	// Limit bounds the rows of this lane. Rows pinned to one worker share its room: over all runtimes together no
+	// more are claimed than the largest of that worker's limits.
 	Limit int
 	// Pool is the number, from 0, of the set of workers that the rows can go to: demands that have workers in
 	// common name the same pool. A pool that SchedulingClaim.Pools does not mention has no bound of its own.

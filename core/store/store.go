@@ -161,7 +161,7 @@ type Executor interface {
 	// (original, count), and none joins a chain whose cancellation was requested. The retries of one call are
 	// numbered in the order of its items.
 	//
-	// Where single items are wrong in themselves, the answers of the others come with the error.
+	// If single items are invalid, the error comes together with the answers of the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
 	// SettleChildren starts or skips children that wait for chains whose end was handled: at most `most` of each
 	// chain, the smallest ids first. A chain is named by its first row; its last row decides: children are started
@@ -176,7 +176,7 @@ type Executor interface {
 	// decided at once and never waits. And the note is removed only by a step that has seen all waiting children
 	// and has settled every one of them.
 	//
-	// Where single chains are wrong in themselves, the answers of the others come with the error.
+	// If single chains are invalid, the error comes together with the answers of the others.
 	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error

@@ -22,8 +22,8 @@ type registry struct {
 	mu      sync.Mutex
 	entries []*entry
 	beat    uint64
-	// full says that every slot has been taken once, fullUntil when that ended last. While all are taken,
-	// fullUntil is older.
+	// full says that every slot was taken at some time, and fullUntil when that last ended. Whether all are taken
+	// now, the entries say.
 	full      bool
 	fullUntil time.Duration
 	// closed is why nothing may start any more.
