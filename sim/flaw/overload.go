@@ -65,7 +65,7 @@ func blamesAFullWorker() *Flaw {
 			if p.Worker {
 				return c
 			}
-			// The moment since which the worker is not full, as this executor has seen it.
+			// The last moment at which the worker had been full for long, as this executor saw it.
 			grudges := make(map[execution.Incarnation]time.Duration)
 			return &finder{Store: c, see: func(ws []store.WorkerRow) {
 				now := p.Host.Monotonic()
