@@ -44,6 +44,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   live-named   the scenarios of the first design on real servers: part of make test
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
+##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
@@ -53,7 +54,6 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   bench        the daemons on real servers beside a replay and River; then the simulated world
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
-##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS of DRAWN_CHECKS each
 ##   fmt          format the code as the linters want it
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
@@ -100,7 +100,7 @@ flaws: chaos-binary
 	bin/chaos run --seeds 50 --flaws 10 --out reports/out/flaws
 	FLAWS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
-# The store's model against PostgreSQL, as far as the ordinary tests go on a sample: 100,000 random commands, and every
+# The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
 conformance:
 	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./core/store/postgres
@@ -153,8 +153,8 @@ unit: servers
 	go test -vet=off -p 3 -timeout 10m ./...
 	cd .tools && go test -vet=off ./...
 
-# The large sample of drawn clusters; make test draws a hundred. Every seed is run, whatever the ones before it
-# found, and what failed is named at the end.
+# The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
+# line names all that failed.
 DRAWN_SEEDS  := $(shell seq 20261122 20261141)
 DRAWN_CHECKS := 1000
 

@@ -1,13 +1,13 @@
 -- +goose Up
 
--- On the first row of a chain whose end was handled: its children may still wait to be started or skipped, which
--- is done in bounded batches; the moment is that of the last batch, or of the handling. Null when none waits.
+-- Set on the first row of a chain whose end was handled while children may still wait to be started or skipped, which
+-- is done in bounded batches: the moment of the last batch, or of the handling. Null when no child waits.
 --
--- It is stored because it can't be derived at a bounded price. Whether a chain's end was handled stands on its
--- last row, and that a child waits stands on the child: a search would have to walk over the waiting
--- children of all parents, most of which are still running. The index holds only what is to be done now.
+-- It is stored because a search would have no bound. The chain's last row tells whether its end was handled, and the
+-- child's row tells that it waits: a search would have to walk over the waiting children of all
+-- parents, most of which are still running. The index holds only the chains with children to settle now.
 alter table execution add column settling_at timestamptz;
--- Not validated: the column is null in every row that is there, and a scan would keep everybody out.
+-- Not validated: the column is null in every existing row, and the scan would lock the table.
 alter table execution add constraint settling_after_end check (settling_at is null or orchestrated_at is not null) not valid;
 
 create index execution_settling on execution (settling_at, id) where settling_at is not null;

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- When every run slot of the incarnation was taken last, as its heartbeats say; null for never. What waited at a worker
--- that has been full since its dispatch waited behind others: that counts for nobody and fails nothing.
+-- The last moment at which every run slot of the incarnation was taken, as its heartbeats say; null for never. A dispatch
+-- during or before that moment waited behind other runs: it counts for nobody and fails nothing.
 alter table worker_incarnation add column full_at timestamptz;
 
 -- +goose Down

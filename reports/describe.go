@@ -155,7 +155,7 @@ func chain(e *history.Event) string {
 		}
 		return fmt.Sprintf("defined the action %s, of which %d may run at a time", e.Action, e.Count)
 	case history.KeyKnown:
-		return fmt.Sprintf("answered a request under the key %q with execution %d, which is %v old", e.Key, e.Execution, e.Due)
+		return fmt.Sprintf("answered a request under the idempotency key %q with execution %d, created %v before", e.Key, e.Execution, e.Due)
 	case history.ChildStarted:
 		return fmt.Sprintf("let execution %d begin: its parent, execution %d, has completed", e.Execution, e.Related)
 	case history.CancelRequested:

@@ -6,11 +6,11 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// This file reads durations that the seed draws, and fixes them where a run needs them fixed.
+// This file reads durations that the seed draws, and fixes them for a run.
 
-// Drawer draws durations from least to most, both included: Duration uniformly, LogDuration log-uniformly, so
-// that every factor is as likely as every other: from 1 s to 100 s half of the draws lie under 10 s. Each world
-// brings its own.
+// Drawer draws durations from least to most, both included. Duration draws uniformly, LogDuration log-uniformly:
+// every factor is as likely as every other, so from 1 s to 100 s half of the draws lie under 10 s. Each world
+// brings its own drawer.
 type Drawer interface {
 	Duration(least, most time.Duration) time.Duration
 	LogDuration(least, most time.Duration) time.Duration
@@ -24,7 +24,7 @@ func Draw(d Drawer, least, most time.Duration, log bool) time.Duration {
 	return d.Duration(least, most)
 }
 
-// Drawn is the fault as one run has it, with For and RestartAfter fixed. What is not drawn takes nothing from d.
+// Drawn returns the fault for one run, with For and RestartAfter fixed. Fixed durations take nothing from d.
 func (f *Fault) Drawn(d Drawer) *Fault {
 	out := *f
 	if f.ForMin > 0 {
@@ -37,12 +37,12 @@ func (f *Fault) Drawn(d Drawer) *Fault {
 	return &out
 }
 
-// drawnShape is a mapping that says how a duration is drawn; where is the key that it is the value of.
+// drawnShape is the mapping that says how a duration is drawn; where is the key whose value it is.
 func drawnShape(where string) shape {
 	return shape{where, []key{
 		{"uniform", "a drawn duration: the shortest and the longest", false, spanSchema()},
 		{
-			"log_uniform", "a drawn duration, the shortest and the longest, in which every factor is as likely as every other: from 1s to 100s half are under 10s; the shortest is above 0s",
+			"log_uniform", "a drawn duration: the shortest (above 0s) and the longest. The logarithm is drawn uniformly, so from 1s to 100s half of the draws are under 10s",
 			false, spanSchema(),
 		},
 	}}
@@ -55,13 +55,13 @@ func drawnSchema(where string) schema {
 	return schema{"oneOf": []any{durationSchema(), drawn}}
 }
 
-// drawn is a duration between two bounds; fixed ones have two equal bounds.
+// drawn is a duration between two bounds, which are equal if it is fixed.
 type drawn struct {
 	least, most time.Duration
 	log         bool
 }
 
-// min is the lower bound of what is really drawn, 0 of what is fixed.
+// min is the lower bound of a drawn duration, 0 if it is fixed.
 func (d drawn) min() time.Duration {
 	if d.least == d.most {
 		return 0
@@ -69,7 +69,7 @@ func (d drawn) min() time.Duration {
 	return d.least
 }
 
-// drawn reads 10s, {uniform: [1s, 5s]} or {log_uniform: [1s, 1h]}; no bound may be under least.
+// drawn reads 10s, {uniform: [1s, 5s]} or {log_uniform: [1s, 1h]}; no bound may be below least.
 func (r *reader) drawn(n *yaml.Node, what string, least time.Duration) drawn {
 	if n.Kind != yaml.MappingNode {
 		d, _ := r.duration(n, what, least)

@@ -30,10 +30,10 @@ func TestLibrary(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=./schema.json\n") {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
-		// Load, long runs, a broken action and a missing runtime are faults too: these have no others.
+		// These have no faults: load, long runs, a broken action or a missing runtime take their place.
 		calm := []string{"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
 			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue"}
-		// What these are about the documented profile fails by its policy, or it costs twice the time for nothing.
+		// The documented profile fails these by its policy, or adds only run time.
 		hardened := []string{
 			"every-time-scale", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-retried", "more-than-a-batch",
 			"keys-used-again", "pinned-backlog", "pinned-beyond-a-batch", "step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",

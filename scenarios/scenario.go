@@ -97,13 +97,13 @@ type Load struct {
 	Count  int
 	Every  time.Duration
 	From   time.Duration
-	// Parent is the action of which the executions of this load are workflow children: the first Siblings of them of
-	// the first one that is submitted, and so on. Empty for none.
+	// Parent is the action whose executions are the parents of this load: its first execution gets the first
+	// Siblings executions as workflow children, and so on. Empty for none.
 	Parent string
-	// Siblings is how many have the same parent; 0 for one.
+	// Siblings is how many children each parent gets; 0 stands for one.
 	Siblings int
-	// Again is the place from 1, among the loads, of the one whose idempotency keys this one uses again after their
-	// time; 0 for keys of its own.
+	// Again is the number, from 1, of the earlier load whose idempotency keys this one uses again when they are
+	// free; 0 for keys of its own.
 	Again int
 	// Copies is how often every request is sent, at the same time and with the same idempotency key; 0 for
 	// once.
@@ -112,7 +112,7 @@ type Load struct {
 	Pin string
 }
 
-// Key is the idempotency key of the n-th execution, from 0, of the load that stands at a place from 0.
+// Key returns the idempotency key of the n-th execution, from 0, of the load at index place.
 func (l *Load) Key(place, n int) string {
 	if l.Again > 0 {
 		place = l.Again - 1
@@ -120,7 +120,7 @@ func (l *Load) Key(place, n int) string {
 	return strconv.Itoa(place) + "/" + strconv.Itoa(n)
 }
 
-// ParentOf is the number, from 0, of the parent of the n-th execution.
+// ParentOf returns the number, from 0, of the parent of the n-th execution.
 func (l *Load) ParentOf(n int) int { return n / max(1, l.Siblings) }
 
 // Cancel cancels executions of an action by their numbers: from Nth on, Count of them.

@@ -141,8 +141,8 @@ func loadShape() shape {
 		{"every", "the time between two of them; left out: all at once", false, durationSchema()},
 		{"from", "when the first is submitted; left out: at the start", false, durationSchema()},
 		{"parent", "an action that is submitted above: the n-th of these executions is a workflow child of its n-th, and created when that is known", false, schema{"type": "string"}},
-		{"siblings", "beside parent: how many have the same parent; the first so many are children of the first one, and so on; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"again", "the number of a step above, counted from 1 among those that submit: this one submits its executions again, under the same idempotency keys, when their time is over; left out: keys of its own", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
+		{"siblings", "beside parent: how many children each parent gets; the first so many belong to the first parent, and so on; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
+		{"again", "the number of a submitting step above, counted from 1: this step sends the same idempotency keys again, at least 24h5m later, so each creates a new execution; left out: keys of its own", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
 		{"copies", "how often every request is sent at the same time, under one idempotency key; left out: once", false, schema{"type": "integer", "minimum": 1, "maximum": maxCopies}},
 		{"pin", "the only worker that may run them; left out: any", false, schema{"type": "string"}},
 	}}

@@ -158,12 +158,12 @@ func meantUnit(unit string) string {
 	return ""
 }
 
-// span reads [least, most], of which neither may be negative.
+// span reads [least, most]; neither may be negative.
 func (r *reader) span(n *yaml.Node, what string) (from, to time.Duration) {
 	return r.spanFrom(n, what, 0)
 }
 
-// spanFrom reads [least, most], of which neither may be under floor.
+// spanFrom reads [least, most]; neither may be below floor.
 func (r *reader) spanFrom(n *yaml.Node, what string, floor time.Duration) (from, to time.Duration) {
 	if n.Kind != yaml.SequenceNode || len(n.Content) != 2 {
 		r.refuse(n, "%s must be a list of two durations such as [1s, 5s], is %s", what, kindOf(n))

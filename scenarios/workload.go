@@ -57,7 +57,7 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 		v, _ := l.integer(n, "siblings", 1, maxCount)
 		load.Siblings = int(v)
 		if !m.has("parent") {
-			l.refuse(n, "siblings stands without parent: it says how many executions have the same parent")
+			l.refuse(n, "siblings needs parent beside it: it says how many children each parent gets")
 		}
 	}
 	if p := m.at("parent"); p != nil && actionsOK {
@@ -67,7 +67,7 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 			switch needed := load.ParentOf(load.Count-1) + 1; {
 			case needed <= parents:
 			case load.Siblings > 1:
-				l.refuse(p, "%d children, %d of each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
+				l.refuse(p, "%d children, %d for each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
 			default:
 				l.refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
 			}
@@ -83,8 +83,8 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 	l.s.Workload = append(l.s.Workload, load)
 }
 
-// again reads which step's keys a load uses again. Before their time is over it would get the executions that they
-// have created; the minutes beside it are for those that are accepted late.
+// again reads which load's keys are used again. Before 24 hours have passed a request would get the old execution;
+// the five extra minutes are for requests that were accepted late.
 func (l *loader) again(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.integer(n, "again", 1, maxCount)
@@ -92,19 +92,19 @@ func (l *loader) again(n *yaml.Node, load *Load) {
 		return
 	}
 	if int(v) > len(l.s.Workload) {
-		l.refuse(n, "again is %d, and %d steps above submit executions", v, len(l.s.Workload))
+		l.refuse(n, "again is %d, and only %d steps above submit executions: it is the number of one of them", v, len(l.s.Workload))
 		return
 	}
 	first := &l.s.Workload[v-1]
 	last := func(l *Load) time.Duration { return l.From + l.Every*time.Duration(load.Count-1) }
 	switch {
 	case first.Action != load.Action || first.Count < load.Count:
-		l.refuse(n, "again is %d, and that step submits %d of %s: use the same action and at most its count", v, first.Count, first.Action)
+		l.refuse(n, "again is %d, and step %d submits %d of %s: use the same action and at most its count", v, v, first.Count, first.Action)
 	case load.From < first.From+after || last(load) < last(first)+after:
-		l.refuse(n, "a key stands for %s for the execution that it has created: each of these must come at least %s after the one of step %d",
+		l.refuse(n, "an idempotency key can be used again after %s: each submission must come at least %s after the same one of step %d",
 			short(execution.KeyLifetime), short(after), v)
 	case slices.Contains(l.s.Worlds, Live):
-		l.refuse(n, "again waits for the end of a key's time, %s, which the live world does not: write worlds: [sim]", short(execution.KeyLifetime))
+		l.refuse(n, "again needs keys to expire, which takes %s, too long for the live world: write worlds: [sim]", short(execution.KeyLifetime))
 	default:
 		load.Again = int(v)
 	}

@@ -37,9 +37,9 @@ func (h *held) Observe(e *history.Event) {
 	}
 }
 
-// A worker whose slots are all taken for an hour keeps no delivery for longer than its dispatch may wait: RabbitMQ would
-// close its channel after half an hour. With more of them than one waits in turn, each waits for itself. What goes back
-// completes all the same, counted against nobody.
+// A worker that is full for an hour keeps no delivery longer than its dispatch timeout: RabbitMQ would close its
+// channel after half an hour. Each of several waiting deliveries has its own time. An execution whose delivery
+// goes back completes all the same, and the dispatch counts for nobody.
 func TestAFullWorkerHoldsNoDeliveryForLongerThanItsDispatchMayWait(t *testing.T) {
 	s, err := scenarios.Parse("held.yaml", []byte(`
 name: held
@@ -74,7 +74,7 @@ expect:
 		t.Errorf("a delivery stayed unacknowledged for %v, want at most %v", h.longest, limit)
 	}
 	if h.rejected == 0 {
-		t.Error("no delivery waited for its whole time: the test does not reach what it is about")
+		t.Error("no delivery waited for its whole time: the test does not reach the situation that it is about")
 	}
 	if n := r.Chains[execution.Completed]; n != 20 {
 		t.Errorf("%d of 20 executions completed", n)

@@ -8,8 +8,8 @@ import (
 	"handoff/sim/flaw"
 )
 
-// Nothing is taken up only to be put back while its worker is full: over each scenario of a pinned backlog, an execution is
-// parked about once at most, however long it waits. Where the worker goes away for a while, its backlog is looked at
+// No execution is claimed only to be put back while its worker is full: in each scenario with a pinned backlog, an
+// execution is parked about once at most, however long it waits. While the worker is away, its backlog is claimed
 // once in every reconcile interval.
 func TestPinnedBacklogsWait(t *testing.T) {
 	for _, x := range []struct {
@@ -33,7 +33,7 @@ func TestPinnedBacklogsWait(t *testing.T) {
 	}
 }
 
-// An executor that takes up what is pinned to a full worker parks it by the hundred.
+// An executor that claims executions pinned to a full worker parks them by the hundred.
 func TestParkingThePinnedShows(t *testing.T) {
 	s, err := scenarios.Find("pinned-backlog")
 	if err != nil {

@@ -115,7 +115,7 @@ func drawWhen(t *rapid.T) string {
 	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
 }
 
-// drawFault draws a fault that lasts, or whose process is away, for as long as lasts says.
+// drawFault draws a fault that lasts, or keeps its process away, for as long as lasts says.
 func drawFault(t *rapid.T, lasts string) string {
 	process := rapid.SampledFrom([]string{"any worker", "any executor", "half the workers", "every worker", "every executor", "every process", "w-1", "executor-1"}).Draw(t, "target")
 	worker := rapid.SampledFrom([]string{"any worker", "half the workers", "every worker", "w-1"}).Draw(t, "worker")

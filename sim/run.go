@@ -149,7 +149,7 @@ func (w *world) result(why kernel.Stop) *Result {
 	case kernel.StopSpin:
 		who, steps, bound := w.k.Spun()
 		if !w.suite.Spins(who, steps, bound) {
-			r.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: %s goes round without time moving", w.k.Step(), w.k.Now(), who)
+			r.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: %s spins without time moving", w.k.Step(), w.k.Now(), who)
 			return r
 		}
 		trial.Judge(&r.Run, w.scenario, w.suite.Findings(), w.rows(), false)

@@ -17,8 +17,8 @@ import (
 // runs, outages, pauses and waits from milliseconds up to ten times the longest deadline of the drawn
 // configuration, and more work than a batch or all workers take. The invariants judge each of them.
 //
-// A third of the clusters have no fault at all, and in some the database's clock is set and nothing else happens. There
-// nobody earns a failure but the action itself, so every chain has to complete whose action never fails.
+// A third of the clusters have no fault at all, and in some only the database's clock is set. There only the
+// action itself can cause a failure, so every chain of an action that never fails has to complete.
 //
 // `make drawn` runs the large sample.
 func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
@@ -51,7 +51,7 @@ type timeScales struct {
 	mustComplete map[string]bool
 }
 
-// unearned says which chains did not complete although nothing and nobody gave them a reason.
+// unearned lists the chains that did not complete although the run gave them no reason.
 func (d *timeScales) unearned(r *Result) (complaints []string) {
 	last := make(map[execution.ID]execution.Execution)
 	for _, row := range r.world.rows() {
@@ -88,7 +88,7 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	profile := rapid.SampledFrom([]string{"hardened", "documented"}).Draw(t, "profile")
 	dispatches := rapid.IntRange(1, 4).Draw(t, "dispatches")
 	if fate == "steps" {
-		// The other profile fails what is late for its claim, whoever has set the clock.
+		// The documented profile fails every dispatch that is late for its claim, also after a clock step.
 		profile, dispatches = "hardened", max(2, dispatches)
 	}
 	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n", profile, rapid.IntRange(1, 2).Draw(t, "executors"))
@@ -101,7 +101,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	beat := scaled(t, 2*time.Second, 10*time.Second, "heartbeat_interval")
 	grace := rapid.SampledFrom([]time.Duration{0, 10 * time.Second, time.Minute}).Draw(t, "grace")
 	if fate == "steps" {
-		// A step ends every lease until the next heartbeat; no grace would ask to fail what comes in between.
+		// A step ends every lease until the next heartbeat; without a grace, executions that come due in between
+		// would fail.
 		grace = time.Minute
 	}
 	retryCap := rapid.SampledFrom([]time.Duration{10 * time.Second, 5 * time.Minute}).Draw(t, "retry_cap")
@@ -120,7 +121,8 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	longest := d.drawWorkload(t, &b, top, fate != "faults")
 	switch fate {
 	case "steps":
-		// Each may cost every dispatch that is on its way its deadline, so there are fewer than dispatches.
+		// Each step may cost every dispatch on its way its deadline, so there are fewer steps than dispatches
+		// allowed.
 		drawSteps(t, &b, rapid.IntRange(1, dispatches-1).Draw(t, "steps"))
 	case "faults":
 		b.WriteString("faults:\n")
@@ -143,8 +145,8 @@ func drawSteps(t *rapid.T, b *strings.Builder, steps int) {
 	}
 }
 
-// drawAction draws an action whose timeout lies around what its runs take, and which fails by itself in a third of
-// the draws.
+// drawAction draws an action whose timeout may be shorter or longer than its runs. In a third of the draws it
+// fails by itself.
 func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top, dispatch time.Duration, calm bool) {
 	takes := scaled(t, 20*time.Millisecond, top, "takes")
 	timeout := rapid.SampledFrom([]time.Duration{takes / 2, takes + 10*time.Second, takes + 10*time.Second, 2*takes + 10*time.Second}).Draw(t, "timeout")
@@ -165,13 +167,13 @@ func (d *timeScales) drawAction(t *rapid.T, b *strings.Builder, ref string, top,
 	d.mustComplete[ref] = calm && !fails && timeout > takes
 }
 
-// drawWorkload draws a burst of each action, up to far more than a batch or all slots, some of it pinned, and, where
+// drawWorkload draws a burst of each action, up to far more than a batch or all slots, partly pinned, and, where
 // there are faults, cancellations. It returns how long the work takes if it is done one by one.
 func (d *timeScales) drawWorkload(t *rapid.T, b *strings.Builder, top time.Duration, calm bool) time.Duration {
 	many := rapid.SampledFrom([]int{3, 10, 40}).Draw(t, "many")
 	total := 0
 	b.WriteString("workload:\n")
-	// The first comes when the workers have registered: before that, having no worker is a lawful failure.
+	// The first one comes after the workers have registered: before that, failing for want of workers is lawful.
 	for _, ref := range []string{"a", "b"} {
 		n := rapid.IntRange(1, many).Draw(t, "count")
 		total += n

@@ -89,7 +89,7 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 	for n := 0; n < l.Count; {
 		_ = u.host.Sleep(context.Background(), due(l, n)-w.k.Now())
 		for l.Pin != "" && w.db.WorkerID(l.Pin) == 0 {
-			// The API refuses a worker that has never registered; without one the execution would be pinned to nobody.
+			// The API refuses an unknown worker; this world would pin the execution to nobody.
 			_ = u.host.Sleep(context.Background(), 100*time.Millisecond)
 		}
 		began := n
@@ -125,7 +125,7 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 	w.submitting--
 }
 
-// told writes that a request was answered with what another one had created under its key.
+// told records that a request was answered with the execution of an earlier request under the same key.
 func (u *user) told(item *store.NewExecution, c *store.Created) {
 	row, there := u.w.db.Execution(c.ID)
 	if !c.Existed || !there {

@@ -141,8 +141,8 @@ func (w *world) Observe(e *history.Event) {
 	}
 }
 
-// A moment of virtual time has this many steps at most, and more for each execution that is not finished: a burst is
-// lawful, a loop that never waits is not.
+// The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished execution: a
+// burst is lawful, a loop that never waits is not.
 const (
 	stepsAtOnce             = 200_000
 	stepsAtOnceForExecution = 100

@@ -40,7 +40,7 @@ type Result struct {
 	Violations []invariant.Finding
 	Judged     []*invariant.Invariant
 	NotJudged  []NotJudged
-	// InPart are those of Judged of which only a part was; Why says which.
+	// InPart are those of Judged of which only a part was judged; Why says which part.
 	InPart []NotJudged
 }
 
@@ -54,8 +54,10 @@ type NotJudged struct {
 // ErrNoAudit means that the database has no audit table: it is not this project's, or its schema is older.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
-// evidence is what the audit and the executions say of all that happened. Requests to cancel and registrations are read,
-// too, but of each execution, and of each worker, only the last request and what it was registered with.
+// evidence lists the kinds of events of which the audit and the executions hold every one. Cancellation requests
+// and registrations are read too, but of each execution only the last request, and of each worker only what it
+// registered with.
+// worker.
 var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
 
 // Judge reads a database's audit and judges it.
@@ -221,7 +223,7 @@ func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Dura
 	return events, present.Sub(first), nil
 }
 
-// The ranks of rows of one moment: causes stand before consequences.
+// The ranks order rows of one moment: causes before consequences.
 const (
 	rankRegistered = -2
 	rankCancelled  = -1
@@ -239,7 +241,8 @@ type record struct {
 	writer                 string
 	writerIncarnation      int64
 	reason                 string
-	// Of a registration retryCount is the capacity; next is the retry of what was handled, or the parent of what was skipped.
+	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or the parent of a
+	// skipped one.
 	retryCount, maxRetries, next int64
 }
 

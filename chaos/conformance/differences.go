@@ -52,7 +52,7 @@ func openInStore() []Difference {
 	return []Difference{
 		{About: "ids", What: "gaps between ids", Why: "PostgreSQL draws a number before it knows whether the row comes to be; nobody counts by ids"},
 		{About: "Create", What: "which row of one call gets the smaller id, when the call repeats a key or an item of it is wrong", Why: "items about one key are made one after the other, after the rest; the answer stands at its item's place all the same"},
-		{About: "Orchestrate", What: "whether the retry of a chain that has had children is numbered in the order of the call or after the others", Why: "PostgreSQL handles such a chain in a transaction of its own, which looks for children when it has the lock"},
+		{About: "Orchestrate", What: "whether the retry of a chain that had children is numbered in the order of the call or after the other retries", Why: "PostgreSQL handles such a chain in a transaction of its own, which looks for children once it has the lock"},
 		{About: "ClaimForScheduling", What: "whether a row is passed over that another call has locked", Why: "skipping is the point of the statement; the row comes at the next pass. In the model no two calls overlap"},
 		{About: "every method", What: "the text of an error", Why: "callers go by its kind, and the kinds are compared"},
 		{About: "Result", What: "white space around an output", Why: "PostgreSQL keeps the document inside another one; the document itself stays as it was, byte for byte"},

@@ -30,7 +30,7 @@ func Mended() []Mend {
 		{Store, "repeating a lifecycle under another worker's id was answered as done", "an incarnation is only its own worker's"},
 		{Store, "a refused result without a status was kept", "a refused result without a status is an error"},
 		{Store, "PostgreSQL, not the model, numbered the retries of one call by their chains", "the retries of one call are numbered in the order of its items"},
-		{Store, "the survey told since when requested executions existed, not since when they were due; PostgreSQL's failed where only children waited", "the survey tells since when executions are due, of children that wait for their parent only that they are there"},
+		{Store, "the survey told since when requested executions existed, not since when they were due; PostgreSQL's failed where only children waited", "the survey tells since when executions are due, and only counts children that wait for their parent"},
 		{Broker, "x-death had fractions of a second", "rule 18 the times of x-death are whole seconds"},
 	}
 }

@@ -29,10 +29,10 @@ const (
 	ProcessFrozen
 	ProcessThawed
 
-	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1
-	// if the fault can hinder an executor), Process (whom it strikes: names with a comma between, or the
-	// server) and Queue (of links the other ends, of messages their type). FaultTouched is the evidence
-	// that a fault made a difference to something: to a Process, or to a Message with its Type in a Queue.
+	// FaultBegan, FaultEnded, FaultTouched: Fault, Text (its kind). FaultBegan and FaultEnded have Count (1 if the
+	// fault can hinder an executor), Process (whom it strikes: names separated by commas, or the server) and Queue
+	// (the other ends of links, the type of messages). FaultTouched is the evidence that a fault made a difference
+	// to something: to a Process, or to a Message with its Type in a Queue.
 	FaultBegan
 	FaultEnded
 	FaultTouched
@@ -43,8 +43,8 @@ const (
 	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
 	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime).
 	Created
-	// KeyKnown: Execution, Key, Process, Due (how long ago it was created, by the database's clock): a request was
-	// answered with the execution that another one had created under its idempotency key.
+	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock): a request was
+	// answered with the execution that an earlier one had created under its idempotency key.
 	KeyKnown
 	// ChildStarted: Execution, Related: a child became due because its parent's chain has completed.
 	ChildStarted

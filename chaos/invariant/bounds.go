@@ -33,9 +33,9 @@ type Bounds struct {
 	Overrun time.Duration
 	// Terminal: terminal and not handled.
 	Terminal time.Duration
-	// ChildBatch: beside Terminal, for each batch of workflow children that wait for the handled end of a chain, its
-	// own and those before it. It is the most that a batch's two statements may take, so it leaves room for batches of
-	// chains that end later and come in between.
+	// ChildBatch: added to Terminal for each batch of workflow children that a child has to wait for, including
+	// its own, after the end of its parent's chain was handled. It is the longest that a batch's two statements
+	// may take, so it also covers batches of chains that end later and come in between.
 	ChildBatch time.Duration
 	// Cancel: canceling, counted from the third renewal of its worker's lease after that: the reply to each of
 	// them asks for the end of the run, and two of them may be lost.

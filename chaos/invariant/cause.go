@@ -10,22 +10,22 @@ import (
 	"handoff/core/execution"
 )
 
-// cause is a set of things that can explain a bad end. What strikes a worker stands first, then what strikes
-// everybody.
+// cause is a set of things that can explain a bad end. Causes that strike one worker come first, then those that
+// strike every worker.
 type cause uint16
 
 const (
-	// standsStill: the process crashed, was asked to stop, stood still, or is not back yet.
+	// standsStill: the process crashed, was asked to stop, was paused or frozen, or is not back yet.
 	standsStill cause = 1 << iota
 	// itsClock: the clock of its machine was moved.
 	itsClock
-	// toDatabase and toBroker: its link there was cut, slow or reset.
+	// toDatabase and toBroker: the worker's link to that server was cut, slow or reset.
 	toDatabase
 	toBroker
 	isDeaf
 	isMute
 	isSick
-	// isWithdrawn: an operator has cordoned or drained it.
+	// isWithdrawn: an operator has cordoned or drained the worker.
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
@@ -37,16 +37,16 @@ const (
 	databaseClock
 	// dispatchesFail: the messages that carry dispatches were lost, late, unreadable or out of order.
 	dispatchesFail
-	// executorFails: an executor stood still, or its links did.
+	// executorFails: an executor stopped or stood still, its clock was moved, or its links failed.
 	executorFails
 
 	causes = 15
 )
 
-// servers are the causes that strike everybody.
+// servers are the causes that strike every worker.
 const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails
 
-// causeNames say what each is, of worker %s.
+// causeNames describe each cause; %s stands for the worker.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
@@ -67,8 +67,8 @@ func (c cause) describe(worker string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// trouble is whether one cause lasts, and when it lasted last. That is enough to say whether it was there at any
-// time since a moment, and it does not grow with the run.
+// trouble says whether one cause lasts now, and when it last did. That is enough to tell whether it was there at
+// any time since a moment, and it does not grow with the run.
 type trouble struct {
 	lasting int16
 	seen    bool
@@ -78,7 +78,7 @@ type trouble struct {
 func (t *trouble) begin(at time.Duration) { t.lasting, t.seen, t.last = t.lasting+1, true, at }
 func (t *trouble) end(at time.Duration)   { t.lasting, t.last = max(0, t.lasting-1), at }
 
-// strike is for what is over as soon as it has happened.
+// strike notes a cause that has no duration, such as a clock step.
 func (t *trouble) strike(at time.Duration) { t.seen, t.last = true, at }
 
 // since says whether the cause was there at that moment or later.
@@ -87,27 +87,27 @@ func (t *trouble) since(from time.Duration) bool { return t.lasting > 0 || t.see
 // afflicted is a process and what has struck it.
 type afflicted struct {
 	name string
-	// worker is who it registered as last, 0 for an executor.
+	// worker is the worker that the process registered as last, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
-	// held is that it was paused or frozen. A process may end meanwhile, and is held no more when its machine is.
+	// held notes that the process was paused or frozen. A process that is started again is no longer held.
 	held trouble
 }
 
-// had says whether a cause was there since a moment.
+// had says whether a cause was there at some time since a moment.
 func (p *afflicted) had(c cause, from time.Duration) bool {
 	return p.of[c.at()].since(from) || c == standsStill && p.held.since(from)
 }
 
-// ledger remembers what has struck whom. It believes what was seen before what was announced: processes that
-// end or stand still, servers that are down, clocks that jump. Only of links, slow servers and sick workers is the
-// announcement of a fault all that there is.
+// ledger remembers which causes struck which process. It relies on observed events rather than on announced
+// faults: processes that end or stand still, servers that are down, clocks that jump. Links, slow servers and sick
+// workers leave no event of their own; for these the ledger relies on the announcement of the fault.
 type ledger struct {
 	processes []*afflicted
 	byName    map[string]*afflicted
-	// common is what strikes everybody.
+	// common holds the causes that strike every worker.
 	common [causes]trouble
-	// cordoned are those that an operator has cordoned.
+	// cordoned holds the cordons of each worker.
 	cordoned map[execution.WorkerID]*trouble
 }
 
@@ -125,10 +125,10 @@ func (l *ledger) process(name string) *afflicted {
 	return p
 }
 
-// at is the place of a single cause in the arrays.
+// at is the index of a single cause in the arrays.
 func (c cause) at() int { return bits.TrailingZeros16(uint16(c)) }
 
-// observe learns from what happens to processes, servers and clocks, and from what is announced.
+// observe learns from events of processes, servers and clocks, and from announced faults.
 func (l *ledger) observe(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
@@ -138,10 +138,10 @@ func (l *ledger) observe(e *history.Event) {
 			l.process(e.Process)
 			return
 		}
-		// Until now it was not there.
+		// The process was away until now.
 		p.of[standsStill.at()], p.held.lasting = trouble{seen: true, last: e.At}, 0
 	case history.ProcessCrashed, history.ProcessStopped, history.ProcessStopping:
-		// Until it starts again.
+		// The process is away until it starts again.
 		l.process(e.Process).of[standsStill.at()] = trouble{lasting: 1, seen: true, last: e.At}
 	case history.ProcessPaused, history.ProcessFrozen:
 		l.process(e.Process).held.begin(e.At)
@@ -174,7 +174,7 @@ func (l *ledger) observe(e *history.Event) {
 	}
 }
 
-// The names of servers, and of what messages of dispatches are called, in announcements.
+// The names that announcements use for servers and for dispatch messages.
 const (
 	serverDatabase = "database"
 	serverBroker   = "broker"
@@ -182,7 +182,7 @@ const (
 	everyType      = "*"
 )
 
-// announced notes the beginning or the end of a fault that leaves no trace of its own.
+// announced notes the beginning or the end of a fault that leaves no event of its own.
 func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration)) {
 	common := func(c cause) { note(&l.common[c.at()], e.At) }
 	each := func(c cause) {
@@ -229,7 +229,8 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 	}
 }
 
-// struck says whether one of the causes was there since a moment, for a worker whose incarnation is that of a process.
+// struck says whether one of the causes was there since a moment, for a worker and the process that runs its
+// incarnation.
 func (l *ledger) struck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i
@@ -252,13 +253,13 @@ func (l *ledger) struck(of cause, process string, worker execution.WorkerID, fro
 	if t := l.cordoned[worker]; of&isWithdrawn != 0 && t != nil && t.since(from) {
 		return true
 	}
-	// A twin is announced for the process whose name it takes, whichever of the two this is.
+	// A twin is announced for the process whose name it takes; both processes are affected.
 	return of&hasTwin != 0 && slices.ContainsFunc(l.processes, func(p *afflicted) bool {
 		return p.worker == worker && p.of[hasTwin.at()].since(from)
 	})
 }
 
-// executors says whether an executor, or its links, had trouble since a moment.
+// executors says whether an executor or its links had trouble since a moment.
 func (l *ledger) executors(from time.Duration) bool {
 	return slices.ContainsFunc(l.processes, func(p *afflicted) bool {
 		if p.worker != 0 {

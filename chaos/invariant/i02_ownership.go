@@ -112,9 +112,9 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 		}
 	}
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
-		// Whoever was started since the dispatch can only go by the database's clock.
+		// An executor that was started after the dispatch knows only the database's clock.
 		if lay, due := e.At-l.entered, l.due-l.stamped; lay < due-due/5 && c.s.started[e.Process] <= l.entered {
-			return fmt.Sprintf("it may wait for %v and has waited for %v: only a step of the database's clock has ended its time", due, lay)
+			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}
 	if x.Unclaimed != config.Reschedule {

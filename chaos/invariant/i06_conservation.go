@@ -15,7 +15,7 @@ import (
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
-		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever, nor stays with its consumer for longer than the broker waits; and what can't be read is stored before it is acknowledged.",
+		Statement: "Every message that was stored in a queue is acknowledged, dead-lettered into another queue, dropped by a fault, or still there; none goes round for ever or stays unacknowledged longer than the broker allows; and an unreadable message is stored before it is acknowledged.",
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
@@ -37,8 +37,9 @@ type conservationChecker struct {
 	// and that have not arrived yet.
 	here   map[copyOf]int
 	moving map[uint64]int64
-	// delivered is when a copy went to a consumer that has not settled it yet; troubled is when a fault struck or let go
-	// of a process or the database last: nobody settles anything while he stands still, or before the database has it.
+	// delivered is when a copy went to a consumer that has not settled it yet. troubled is when a fault on a process or
+	// on the database last began or ended: a process that stands still or receives nothing settles nothing, and none
+	// settles a message before the database has stored what it says.
 	delivered map[copyOf]time.Duration
 	troubled  map[string]time.Duration
 	// rounds counts how often a copy went back into its queue.
@@ -113,16 +114,16 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
-// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel (its
-// default since 3.8.17). A consumer that settles later loses everything that it holds.
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel
+// (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// settled judges how long a consumer has kept a delivery.
+// settled judges how long a consumer held a delivery.
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
 	if known && e.At-since > consumerTimeout && max(c.troubled[e.Process], c.troubled[serverDatabase]) <= since {
-		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged with %s for %v; RabbitMQ closes the channel of a consumer after %v",
+		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged at %s for %v; RabbitMQ closes the channel of a consumer that holds one for %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}
 }

@@ -11,7 +11,7 @@ import (
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",
-		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created; after the end of a chain each of its workflow children is started or skipped, once, by how it has ended.",
+		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created; after the end of a chain each of its workflow children is started (if the chain completed) or skipped, once.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
@@ -60,16 +60,16 @@ func (c *orchestrationChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// settle judges a child that was started or skipped, by how its parent's chain has ended. That none is left out is
-// a matter of time: see detection.
+// settle judges a child that was started or skipped by how its parent's chain ended. Invariant 12 judges that no
+// child is left out, because that needs a bound in time.
 func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
 	switch ended := c.s.ended.of(parent); {
 	case ended == execution.None:
-		c.s.violate(c.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, has ended", child, parent)
+		c.s.violate(c.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
 	case started && ended != execution.Completed:
-		c.s.violate(c.i, child, "execution %d was started, and its parent, execution %d, has ended as %v", child, parent, ended)
+		c.s.violate(c.i, child, "execution %d was started although its parent, execution %d, ended as %v", child, parent, ended)
 	case !started && ended == execution.Completed:
-		c.s.violate(c.i, child, "execution %d was skipped, and its parent, execution %d, has completed", child, parent)
+		c.s.violate(c.i, child, "execution %d was skipped although its parent, execution %d, completed", child, parent)
 	}
 }
 

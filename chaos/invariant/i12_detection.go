@@ -183,13 +183,14 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
-		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("waiting for its parent, execution %d, whose end was handled,", l.parent)
+		return deadline{l.parentEnded, bound, 0}, fmt.Sprintf("still waiting for its parent, execution %d, whose end was handled,", l.parent)
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
 	case l.status.Claimed():
-		// Overrun by the database's clock and by one that nobody has set since the claim: a step alone ends no run.
+		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
+		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
 		best, what := deadline{over, b.Overrun, b.Warmup}, "running past its deadline"
 		if t := c.s.workers[l.incarnation]; t != nil {

@@ -9,8 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// acceptedOnce is invariant 16 (flaw D9): a client that got no answer sends its request again, and must be able to. And
-// a key that is used again after its time means a new execution: whoever is told of the old one has run nothing.
+// acceptedOnce is invariant 16 (flaw D9): a client that got no answer must be able to send its request again. And
+// a key that is used again after 24 hours means a new execution: a client that is told of the old one has run
+// nothing.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
@@ -41,9 +42,9 @@ type keyChecker struct {
 }
 
 func (c *keyChecker) observe(e *history.Event, _ *life) {
-	// An answer is a little older when it arrives than when it was given.
+	// The execution is a little older when the answer arrives than when it was given.
 	if e.Kind == history.KeyKnown && e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
-		c.s.violate(c.i, e.Execution, "a request under the key %q was answered with execution %d, which was created %v before: the key's time is over after %v",
+		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
 			e.Key, e.Execution, e.Due, execution.KeyLifetime)
 	}
 	if e.Kind != history.Created || e.Key == "" {

@@ -10,16 +10,16 @@ import (
 	"handoff/core/execution"
 )
 
-// earned is invariant 17: what ends badly has earned it. Being queued behind others, being many or being long is no
-// cause (overload is not failure).
+// earned is invariant 17: every bad end has a cause in the run. A long queue, many executions or long runs are no
+// cause, because overload is not failure.
 func earned() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
-		Statement: "What ends badly has earned it: every failure, abandonment, timeout, cancellation, loss of a worker and dispatch that is counted against one has a cause in the run.",
+		Statement: "Every bad end has a cause in the run: each failure, abandonment, timeout, cancellation, lost worker and counted dispatch follows from a fault, an action or a request. Waiting behind other work is no cause.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 		Whole:     []history.Kind{history.FaultBegan, history.CancelRequested, history.HeartbeatRenewed, history.ActionEnded},
-		Part: "that cancellations were asked for, that the parent of a skipped child has failed, and that nothing fails for waiting at a worker whose slots were all taken the whole time; " +
-			"what faults and actions explain is not in it",
+		Part: "only that every cancellation was requested, that every skipped child has a parent that did not complete, and that nothing fails for waiting at a worker " +
+			"that was full the whole time; an audit does not record the faults and actions that explain other bad ends",
 	}
 	i.make = func(s *Suite) checker {
 		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
@@ -35,17 +35,17 @@ type earnedChecker struct {
 	slots  map[execution.Incarnation]*slots
 	// loss is the last loss of a worker, until the next event; of no kind without one.
 	loss history.Event
-	// skipped are the children that were ended for their parent's sake before the end of its chain was handled.
+	// skipped holds the children that were skipped before the end of their parent's chain was handled.
 	skipped []skippedChild
 }
 
-// skippedChild is one that waits for the proof that its parent's chain has not completed.
+// skippedChild waits for the proof that its parent's chain has not completed.
 type skippedChild struct {
 	id, parent execution.ID
 	at         time.Duration
 }
 
-// ending is one bad end, and all that the checker knows of it.
+// ending is one bad end with everything that the checker knows of it.
 type ending struct {
 	*earnedChecker
 	row *earning
@@ -55,7 +55,7 @@ type ending struct {
 	at  *slots // nil where t is
 }
 
-// whole says that the history would hold faults, runs and heartbeats. Otherwise only a part of the rule is judged.
+// whole says that the history records faults, runs and heartbeats. Otherwise only a part of the rule is judged.
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 func (c *earnedChecker) observe(e *history.Event, l *life) {
@@ -84,7 +84,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
 	case history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
-		// Most events are of these kinds, and tell the ledger nothing.
+		// Most events are of these kinds, and the ledger learns nothing from them.
 	default:
 		c.ledger.observe(e)
 	}
@@ -108,7 +108,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 		}
 	}
 	if end.row == nil {
-		c.s.violate(c.i, e.Execution, "%s, and nothing can be a cause of that", end.describe(counted))
+		c.s.violate(c.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
 		return
 	}
 	if why := end.unearned(); why != "" {
@@ -116,7 +116,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// describe says what ended how and when.
+// describe says how the execution ended, when, and by which part.
 func (c *ending) describe(counted bool) string {
 	e := c.e
 	what := "failed"
@@ -135,12 +135,12 @@ func (c *ending) describe(counted bool) string {
 
 func reasonName(r execution.Reason) string {
 	if r == execution.NoReason {
-		return "no reason at all"
+		return "no reason"
 	}
 	return r.String()
 }
 
-// worker is the name of the worker that had it.
+// worker is the name of the worker that held the execution.
 func (c *ending) worker() string {
 	if c.t == nil || c.t.process == "" {
 		return fmt.Sprintf("worker %d", c.l.worker)
@@ -148,13 +148,13 @@ func (c *ending) worker() string {
 	return c.t.process
 }
 
-// unearned says why the end has no cause; empty if it has one.
+// unearned returns the complaint about an end without a cause, "" if the end has one.
 func (c *ending) unearned() string {
 	row := c.row
 	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
 		return ""
 	}
-	// An action may give any reason as its own, and then it is its own.
+	// An action may end with any reason of its own.
 	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
 		return ""
 	}
@@ -186,7 +186,7 @@ func (c *ending) faulty(of cause) bool {
 	return c.ledger.struck(of, process, c.l.worker, c.row.from(c)-c.s.tolerance)
 }
 
-// innocent says how the worker was, and what would have been a cause.
+// innocent describes the state of the worker, and lists the causes that would explain the end.
 func (c *ending) innocent(of cause) string {
 	was := "is not known"
 	if c.t != nil && c.at != nil {
@@ -195,8 +195,8 @@ func (c *ending) innocent(of cause) string {
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", c.worker(), was, of.describe(c.worker()), max(0, c.row.from(c)))
 }
 
-// crowded says that it waited at a worker that had no room for it, and that the executor could know that: the worker has
-// renewed its lease since, and told with its heartbeats when it was full last.
+// crowded says, in words, that the execution waited at a worker that had no room for it, and that the executor
+// could know it: the worker has told with a heartbeat since then that it was full. It returns "" otherwise.
 func (c *ending) crowded(counted bool) string {
 	t, e := c.at, c.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -207,9 +207,10 @@ func (c *ending) crowded(counted bool) string {
 		return ""
 	}
 	if t.full() && t.fullSince <= c.l.entered {
-		return fmt.Sprintf("its worker %s has run %d of %d since %v, before it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
+		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
-	// Who decides compares two moments of the database's clock: when it was full last, and when this was dispatched.
+	// The guard compares two moments of the database's clock, the last at which the worker was full and the
+	// dispatch, so a step between them misleads it.
 	if !c.whole() || c.s.stepped > c.l.entered {
 		return ""
 	}
@@ -224,31 +225,31 @@ func (c *ending) crowded(counted bool) string {
 	return ""
 }
 
-// ownEnd: the action itself has ended so.
+// ownEnd: the action itself ended with this reason.
 func (c *ending) ownEnd() string {
 	switch {
 	case c.l.exited == execution.None:
-		return fmt.Sprintf("no action of it has ended at epoch %d", c.e.OldEpoch)
+		return fmt.Sprintf("no action of this execution has ended at epoch %d", c.e.OldEpoch)
 	case c.l.exited != execution.Failed:
 		return fmt.Sprintf("its action ended as %v", c.l.exited)
 	}
 	return fmt.Sprintf("its action failed as %v", c.l.exit)
 }
 
-// asked: somebody has asked for the cancellation of its chain.
+// asked: somebody requested the cancellation of the chain.
 func (c *ending) asked() string {
 	if c.s.cancelled[c.l.chain] {
 		return ""
 	}
-	return fmt.Sprintf("nobody has asked for the cancellation of its chain, %d", c.l.chain)
+	return fmt.Sprintf("nobody has asked to cancel its chain, %d", c.l.chain)
 }
 
-// parentEnded: its parent's chain has ended otherwise than completed. The handling of that end is written together with
-// this one, and may stand behind it.
+// parentEnded: the parent's chain has ended and not completed. The handling of that end is written in the same
+// transaction as this end, and may follow it in the history.
 func (c *ending) parentEnded() string {
 	parent := c.l.parent
 	if parent == 0 {
-		// An audit says it with the end, and not who has waited for whom before.
+		// An audit tells the parent only with the end of the skipped child.
 		parent = c.e.Related
 	}
 	if parent == 0 {
@@ -265,7 +266,7 @@ func (c *ending) parentEnded() string {
 	}
 }
 
-// handled looks for the children of a chain whose end is being handled.
+// handled judges the skipped children of a chain whose end is being handled.
 func (c *earnedChecker) handled(e *history.Event) {
 	if e.Related != 0 {
 		return
@@ -279,7 +280,7 @@ func (c *earnedChecker) handled(e *history.Event) {
 		}
 		return true
 	})
-	// What belongs to this handling was written with it.
+	// The children of this handling were written with it; older ones have waited too long for theirs.
 	if len(c.skipped) > 0 && e.At > c.skipped[0].at+c.s.bounds.Slack {
 		c.orphans()
 	}
@@ -291,18 +292,18 @@ func (c *earnedChecker) orphans() {
 	c.skipped = c.skipped[:0]
 }
 
-// ranItsTime: it has run for its whole timeout. The worker counts from the moment at which it asked for the claim, which
-// is up to one statement before the claim's effect.
+// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which it sent the
+// claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
 	early := min(c.s.config.Worker.StatementTimeout, max(0, c.l.due-c.l.stamped)/2)
 	if now >= c.l.due-early-c.s.tolerance {
 		return ""
 	}
-	return fmt.Sprintf("its run deadline is %v away, and it was claimed at %v", c.l.due-now, c.l.entered)
+	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", c.l.due-now, c.l.entered)
 }
 
-// noWorkers: nobody offers what it needs, or each who does has a cause of its own for not being fit.
+// noWorkers: no worker offers the runtime, or each worker that does has a cause of its own for not being fit.
 func (c *ending) noWorkers() string {
 	from := c.row.from(c) - c.s.tolerance
 	if c.ledger.struck(c.row.causes&servers&^dispatchesFail, "", 0, from) {
@@ -321,7 +322,7 @@ func (c *ending) noWorkers() string {
 			continue
 		}
 		if t := c.s.workers[m.incarnation]; t != nil && t.since >= from && t.lifecycle <= execution.Active {
-			// It has only just come.
+			// The worker has only just come, so it may not have been ready.
 			continue
 		}
 		return fmt.Sprintf("worker %s offers %s, is %v and beat last at %v; a cause would be %s since %v",
@@ -336,7 +337,7 @@ func (c *earnedChecker) lost(e *history.Event) {
 	if t == nil {
 		return
 	}
-	// It is lost for the same causes as what it runs.
+	// A worker is lost for the same causes as its runs.
 	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {
 		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",

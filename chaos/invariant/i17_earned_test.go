@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// earnedOf judges a story by the one rule.
+// earnedOf judges a history by invariant 17 alone.
 func earnedOf(kinds []history.Kind, events []history.Event) string {
 	s := New(config.Default(config.Hardened), []int{17})
 	s.SetEvidence(kinds)
@@ -24,7 +24,7 @@ func earnedOf(kinds []history.Kind, events []history.Event) string {
 	return ""
 }
 
-// Each cause of each row counts when it was over at the very beginning of the window, and not a moment before.
+// Each cause of each row counts if it ended at the very beginning of the window, and not a moment before.
 func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 	for _, row := range earnings() {
 		for i := range causes {
@@ -59,7 +59,7 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 	}
 }
 
-// A worker that an executor marks lost: what strikes it is a cause, and what strikes another, or another link, is none.
+// A fault explains the loss of a worker only if it strikes this worker, at the link that renewals use.
 func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	fault := func(kind, process, at string) history.Event {
 		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
@@ -96,8 +96,9 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	}
 }
 
-// crowdedStory is one slot that execution 1 holds, and execution 2 that waits for it and is counted against the worker.
-// The first ends at freed; the worker has renewed its lease at told; the second was dispatched at 30 s.
+// crowdedStory has one slot, which execution 1 holds, and execution 2, which waits for it and is counted against
+// the worker. Execution 1 ends at freed, the worker renews its lease at told, and execution 2 was dispatched at 30
+// s.
 func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
@@ -117,7 +118,7 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	return append(story, back)
 }
 
-// Waiting behind others is no cause, even beside a fault, if the executor could know of it.
+// Waiting behind others is no cause, even beside a fault, if the executor could know that the worker was full.
 func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	cases := []struct {
 		name        string
@@ -145,7 +146,8 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 	}
 }
 
-// A step of the database's clock puts the moment at which a worker was full before the dispatch.
+// After a step of the database's clock, the last moment at which the worker was full may seem to lie before the
+// dispatch.
 func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
 	for _, c := range []struct {
@@ -160,7 +162,7 @@ func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	}
 }
 
-// An audit holds no faults: what they could explain is let pass, and what the rows themselves refute is not.
+// An audit holds no faults: ends that a fault could explain pass, and ends that the rows themselves refute do not.
 func TestAnAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {

@@ -8,12 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
-// work is invariant 18: what is done for an execution, and for nothing at all, has a bound that is computed from the
-// configuration. A system can keep every other rule and still wear its database out.
+// work is invariant 18: the effort for each execution, and at rest, has a bound computed from the configuration. A
+// system can keep every other rule and still wear its database out.
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work",
-		Statement: "Nobody works for nothing: looks without a worker, take-backs, messages and statements have bounds computed from the configuration, and time moves on.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {
@@ -25,44 +25,47 @@ func work() *Invariant {
 	return i
 }
 
-// The formulas. T is the time since the first of what is counted, by the clock that runs faster.
+// The formulas. T is the time since the first of the events that are counted, by the clock that runs faster.
 //
-// A look without a worker (requested → scheduling → requested) has a cause while no worker could take the execution at
-// all, or a fault lasts. Then it comes once each pause, which is the reconcile interval: 2 + T / pause, and one more
-// for each executor, whose claims may cross. While a worker could take it and is only full, executors know that and
-// leave it alone, except for lost races, which all executions share: a dispatch can cost each of the other executors one
-// look, and one for each other runtime that was offered the same room; a change of the fleet can cost each executor
+// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the execution at
+// all, or a fault lasts. Then it comes once each reconcile interval: 2 + T / interval, and one more for each
+// executor, because claims of several executors may cross. While a fitting worker is only full, executors know
+// that and leave the execution alone, except for lost races, which all executions share: a dispatch can cost each
+// of the other executors one fruitless claim, and one for each other runtime that was offered the same room; a
+// change of the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
+// executor is taken back once each claim expiry.
 // one batch of what was open then. The claim of a dead executor is taken back once a claim expiry.
 //
-// A dispatch that is taken back (scheduled → requested) waits a backoff, which grows to its fifth doubling at most where
-// nobody counts: 2 + as many of the shortest backoffs as fit into T, and one for each change of the fleet, because
-// what a worker gives back when it stops is due at once.
+// A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles five times at most where
+// the dispatch does not count: 2 + as many of the shortest backoffs as fit into T, and one for each change of the
+// fleet, because executions that a stopping worker gives back are due at once.
 //
-// A dispatch is published once, and again by each executor once each reconcile interval when it is older than the
+// A dispatch is published once, and once each reconcile interval by each executor when it is older than the
 // confirm timeout.
 //
-// From these follow the transitions of one execution: three for each dispatch, two for each look, and its end.
+// These bounds limit the transitions of one execution: three for each dispatch, two for each fruitless claim, and
+// its end.
 //
-// In a minute a process makes the statements of its loops, each with one pass more than fits, and lostPasses for each
-// event of the run, because every message may wake it. A statement that failed is made twice; held dead letters
-// are tried again with a backoff of their own.
+// In a minute a process makes the statements of its loops, each with one pass more than fits, and
+// statementsAnEvent for each event of the run, because every message may wake it. A statement that failed is made
+// twice; held dead letters are tried again with a backoff of their own.
 const (
-	// mostDoublings bounds the growth of a backoff after take-backs that count for nobody.
+	// mostDoublings bounds the growth of the backoff after take-backs that do not count.
 	mostDoublings = 5
-	// statementsAnEvent is for the passes that one event of the run can wake.
+	// statementsAnEvent covers the passes that one event of the run can wake.
 	statementsAnEvent = 8
-	// workWindow is how long statements are counted before they are judged.
+	// workWindow is the time over which statements are counted and then judged.
 	workWindow = time.Minute
 )
 
-// budget is what was done for one execution that is not at its end.
+// budget counts the effort for one execution that is not terminal.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
 	// changes is how often the fleet had changed when the execution was first dispatched.
 	changes int64
-	// published are the messages of the present dispatch.
+	// published counts the messages of the present dispatch.
 	published int64
 }
 
@@ -74,35 +77,35 @@ type workChecker struct {
 	runtimes  int64           // the most that one worker offers
 
 	dispatches, changes, races int64
-	// spoilt is what one executor may have taken up on a view that a change of the fleet has spoilt.
+	// spoilt counts the executions that one executor may have claimed before it knew of changes of the fleet.
 	spoilt int64
 	faults int
 	// faultOver is when the last fault was over, forwards how far the database's clock has been set forwards.
 	faultOver time.Duration
 	forwards  time.Duration
 
-	// of the present window: since when, how many events there were, and what each process had made before it.
+	// The present window: when it began, its events, and how many statements each process had made before it.
 	window     time.Duration
 	events     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
 }
 
-// Work tells how many statements each process has made since the start. A world that can't count them tells nothing.
+// Work tells how many statements each process has made since the start. Only the simulated world implements it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker says what the process is.
+	// Statements calls visit for each process in a fixed order; worker tells workers from executors.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
 // SetWork tells the suite where to read statements. Without it they are not judged.
 func (s *Suite) SetWork(w Work) { s.work = w }
 
-// Spins records that time stood still: a process made so many steps at one moment, where the bound allows fewer. It returns
-// false where this rule is not judged.
+// Spins records that a process took steps without time moving: the run made steps at one moment, where bound are
+// allowed. It returns false if this invariant is not judged.
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
-			s.violate(w.i, 0, "%s goes round without time moving: %d steps of the run at one moment; the bound is %d (a fixed share and one for each execution)", who, steps, bound)
+			s.violate(w.i, 0, "%s spins without time moving: the run made %d steps at one moment; the bound is %d (a fixed number and some for each open execution)", who, steps, bound)
 			judged = true
 		}
 	}
@@ -171,22 +174,22 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 	}
 }
 
-// changed notes that the fleet is another one, so that every executor may have decided on an old view: for one batch of
-// what is open at that moment.
+// changed notes a change of the fleet: every executor may have decided on its old view of it, for up to one batch
+// of the executions that are open at that moment.
 func (c *workChecker) changed() {
 	c.changes++
 	c.spoilt += int64(min(c.s.config.Executor.BatchSize, len(c.s.lives)))
 }
 
-// hindered says that a fault lasts, or has ended so lately that what it did is not over.
+// hindered says that a fault lasts, or ended so recently that its effects may last.
 func (c *workChecker) hindered(at time.Duration) bool {
 	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+c.s.config.Worker.Lease()
 }
 
-// since is how much time the faster clock has seen since a moment.
+// since is the time that has passed since a moment by the faster of the two clocks.
 func (c *workChecker) since(from, at time.Duration) time.Duration { return at - from + c.forwards }
 
-// looked judges one look without a worker.
+// looked judges one fruitless claim.
 func (c *workChecker) looked(e *history.Event, l *life) {
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
@@ -195,7 +198,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 		bound := c.dispatches*(n*c.runtimes-1) + n*(c.spoilt+1)
 		if c.races > bound {
 			c.s.violate(c.i, e.Execution,
-				"execution %d was taken up and given back by %s although a worker fits it that is only full: %d such looks in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d that were open when the fleet changed, a batch at most each time)",
+				"execution %d was claimed for scheduling and given back by %s although a worker fits it that is only full: %d such claims in this run; the bound is %d (%d dispatches × (%d executors × %d runtimes − 1) + %d executors × %d executions that were open when the fleet changed, at most a batch each time)",
 				e.Execution, e.Process, c.races, bound, c.dispatches, n, c.runtimes, n, c.spoilt+1)
 		}
 		return
@@ -206,7 +209,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	elapsed := c.since(b.firstLook, e.At)
 	if bound := 2 + n + int64(elapsed/x.ReconcileInterval); b.looks > bound+c.changes-b.changes {
 		c.s.violate(c.i, e.Execution,
-			"execution %d was taken up and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) and %d changes of the fleet",
+			"execution %d was claimed for scheduling and given back %d times within %v; the bound is %d (2 + %d executors + elapsed / reconcile_interval %v) plus %d for changes of the fleet",
 			e.Execution, b.looks, elapsed, bound, n, x.ReconcileInterval, c.changes-b.changes)
 	}
 }
@@ -218,7 +221,7 @@ func (c *workChecker) claimExpired(e *history.Event) {
 	}
 	elapsed := c.since(b.firstExpired, e.At)
 	if bound := 2 + int64(elapsed/x.ClaimExpiry); b.expired > bound {
-		c.s.violate(c.i, e.Execution, "execution %d was taken back from scheduling %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
+		c.s.violate(c.i, e.Execution, "the scheduling claim of execution %d expired %d times within %v; the bound is %d (2 + elapsed / claim_expiry %v)",
 			e.Execution, b.expired, elapsed, bound, x.ClaimExpiry)
 	}
 }
@@ -230,12 +233,12 @@ func (c *workChecker) takenBack(e *history.Event) {
 	}
 	elapsed := c.since(b.firstTakeBack, e.At)
 	if bound := 2 + backoffsWithin(c.s.config.Retry, elapsed); b.takeBacks > bound+c.changes-b.changes {
-		c.s.violate(c.i, e.Execution, "a dispatch of execution %d was taken back for the %d. time within %v; the bound is %d (2 + the shortest backoffs that fit) and %d changes of the fleet",
+		c.s.violate(c.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
 			e.Execution, b.takeBacks, elapsed, bound, c.changes-b.changes)
 	}
 }
 
-// backoffsWithin is how many of the shortest backoffs follow each other within a time.
+// backoffsWithin counts how many of the shortest backoffs fit into a time, one after the other.
 func backoffsWithin(r config.Retry, elapsed time.Duration) (n int64) {
 	for total := time.Duration(0); ; n++ {
 		lowest, _ := r.BackoffBounds(min(int(n), mostDoublings))
@@ -258,7 +261,7 @@ func (c *workChecker) published(e *history.Event, l *life) {
 		bound += n * (2 + int64((age-x.ConfirmTimeout)/x.ReconcileInterval))
 	}
 	if b.published > bound {
-		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more each reconcile_interval %v for each of %d executors)",
+		c.s.violate(c.i, e.Execution, "epoch %d of execution %d was published %d times within %v; the bound is %d (1, and from confirm_timeout %v on one more per reconcile_interval %v for each of %d executors)",
 			e.Epoch, e.Execution, b.published, age, bound, x.ConfirmTimeout, x.ReconcileInterval, n)
 	}
 }
@@ -274,7 +277,7 @@ func (c *workChecker) count(e *history.Event) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
 		if bound := c.statementBound(worker, took); statements > bound {
-			c.s.violate(c.i, 0, "%s made %d statements within %v, in which the run had %d events; the bound is %d (its loops, one pass more of each, and %d for each event)",
+			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
 				process, statements, took, c.events, bound, statementsAnEvent)
 		}
 	})
@@ -288,10 +291,11 @@ func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int
 		bound += statements * (int64(took/interval) + 2)
 	}
 	if worker {
-		// A beat that failed is repeated within its interval.
+		// A heartbeat that failed is repeated within its interval.
 		loop(4, c.s.config.Worker.HeartbeatInterval)
 	} else {
-		// The scheduler, the monitors of leases, claims, owners and cancellations, dispatches, and what has ended.
+		// The scheduler; the monitors of leases, claims, owners and cancellations; dispatches; terminal
+		// executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
 		loop(4, x.FiguresInterval)
@@ -303,7 +307,8 @@ func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int
 		}
 	}
 	if c.struck {
-		// Every statement may be made twice; held messages are tried again every 200 ms to 10 s, fifty at a time.
+		// After a fault every statement may be made twice; held messages are retried every 200 ms to 10 s, fifty
+		// at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 	}
 	return bound + statementsAnEvent*c.events

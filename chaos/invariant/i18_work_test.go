@@ -10,12 +10,12 @@ import (
 	"handoff/core/execution"
 )
 
-// waiting is a worker that is fit, and an execution that waits for room on it.
+// waiting is a fit worker and an execution that waits for room on it.
 func waiting() []history.Event {
 	return []history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second)}
 }
 
-// oneLook is one look without a worker.
+// oneLook is one fruitless claim.
 func oneLook(at time.Duration) []history.Event {
 	return []history.Event{
 		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
@@ -23,7 +23,7 @@ func oneLook(at time.Duration) []history.Event {
 	}
 }
 
-// looks are n looks; heartbeats keep the worker fit meanwhile.
+// looks are n fruitless claims; heartbeats keep the worker fit meanwhile.
 func looks(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
 	for i := range n {
 		at := 20*second + time.Duration(i)*every
@@ -35,7 +35,7 @@ func looks(events []history.Event, n int, every time.Duration, fit bool) []histo
 	return events
 }
 
-// work18 says whether a story breaks the budget.
+// work18 says whether a history breaks invariant 18.
 func work18(events []history.Event, w Work) bool {
 	s := New(config.Default(config.Hardened), []int{18})
 	s.SetWork(w)
@@ -94,7 +94,7 @@ func TestTakeBacksWaitTheirBackoff(t *testing.T) {
 	}
 }
 
-// made is a world whose executor makes so many statements a minute.
+// made is a world whose executor makes this many statements a minute.
 type made struct{ perMinute, total uint64 }
 
 func (m *made) Statements(visit func(string, bool, uint64)) {

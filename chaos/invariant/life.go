@@ -40,9 +40,9 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate says that its message reached the broker when half of its time for a claim was over.
+	// sentLate says that the message reached the broker after half of the time for its claim had passed.
 	sentLate bool
-	// exit and exited are how the action of the present epoch has ended.
+	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
 	// expired and rejected are how copies of its message died.
@@ -59,8 +59,8 @@ type life struct {
 
 	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
 	parent execution.ID
-	// orphan says that the end of the parent's chain was handled, parentEnded when; ahead bounds how many batches of
-	// children the settling of this one takes, with all that waited then.
+	// orphan says that the end of the parent's chain was handled, parentEnded when. ahead bounds the batches until
+	// this child is settled, counting all children that waited then.
 	orphan      bool
 	parentEnded time.Duration
 	ahead       int32

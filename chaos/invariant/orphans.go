@@ -7,17 +7,20 @@ import (
 	"handoff/core/execution"
 )
 
-// orphans are the workflow children that wait, by the first row of their parent's chain: what must happen to them once
-// its end was handled comes in batches, and some time later.
+// orphans are the waiting workflow children, by the first row of their parent's chain. After the end of that chain
+// was handled they are settled in batches, some time later.
 type orphans struct {
-	// waiting are the children of chains whose ends were not handled; those that have ended meanwhile stay in the list.
+	// waiting holds the children of chains whose ends were not handled yet; children that end meanwhile stay in
+	// the list.
 	waiting map[execution.ID][]execution.ID
-	// settling counts, for the other chains, the children that are still to be started or skipped; all is their sum.
+	// settling counts, for each handled chain, the children that are still to be started or skipped; all is their
+	// sum.
 	settling map[execution.ID]int
 	all      int
 }
 
-// learnChild files a new child that waits. One whose parent's chain has ended is to be settled like the others.
+// learnChild files a new child. If its parent's chain has already ended, the child is to be settled like its
+// siblings.
 func (s *Suite) learnChild(l *life, at time.Duration) {
 	o := &s.orphans
 	if s.ended.of(l.parent) == execution.None {
@@ -29,7 +32,7 @@ func (s *Suite) learnChild(l *life, at time.Duration) {
 	l.orphan, l.parentEnded, l.ahead = true, at, s.batches()
 }
 
-// learnOrphans notes that the end of a chain was handled: whatever waits for it is to be settled from now on.
+// learnOrphans notes that the end of a chain was handled: its waiting children are to be settled from now on.
 func (s *Suite) learnOrphans(e *history.Event) {
 	o := &s.orphans
 	var left []*life
@@ -49,13 +52,13 @@ func (s *Suite) learnOrphans(e *history.Event) {
 	}
 }
 
-// batches bounds how many batches all children take that are to be settled now: each batch moves at least half as many
-// as it may, or is the last one of a chain.
+// batches bounds the number of batches in which all children that are to be settled now are settled: each batch
+// settles at least half of what it may, or is the last one of a chain.
 func (s *Suite) batches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }
 
-// settled notes that a child was started or has ended. It is called before the life says so.
+// settled notes that a child was started or has ended. It is called before the life itself is updated.
 func (s *Suite) settled(l *life) {
 	if !l.orphan {
 		return

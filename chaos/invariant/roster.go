@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// roster is every incarnation that may get work, as the history has told of it.
+// roster holds every incarnation that may get work, as far as the history has told.
 type roster struct {
 	s             *Suite
 	byIncarnation map[execution.Incarnation]*candidate
@@ -22,7 +22,7 @@ func newRoster(s *Suite) roster {
 	return roster{s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool)}
 }
 
-// hear learns what an event says of workers; health it leaves to its owner.
+// hear learns from an event about workers; the owner of the roster judges health.
 func (r *roster) hear(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -59,8 +59,8 @@ func (r *roster) registered(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// fits says that some worker could be given the execution, full or not, and has been for a while: whoever decided
-// before that could not know.
+// fits says that some worker could be given the execution, full or not, and could be for longer than forAWhile: an
+// executor that decided earlier could not know of it.
 func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
 	now := r.s.database(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {

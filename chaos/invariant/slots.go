@@ -6,25 +6,25 @@ import (
 	"handoff/chaos/history"
 )
 
-// slots are the run slots of one incarnation of a worker, and what it can run in them.
+// slots are the run slots of one incarnation of a worker, and the runtimes that it offers.
 type slots struct {
 	runtimes string
-	// capacity is how many executions it may run, running how many it has claimed and not ended. It has been full
-	// since fullSince while it is, and was last from fullFrom to fullUntil.
+	// capacity is how many executions it may run, running how many it has claimed that have not ended. While it is
+	// full, it has been since fullSince; the last time before, it was full from fullFrom to fullUntil.
 	capacity, running              int64
 	fullSince, fullFrom, fullUntil time.Duration
-	// beats are its last three renewals, the latest first.
+	// beats are the moments of its last three renewals, the latest first.
 	beats [3]time.Duration
 }
 
-// known is the latest moment of which an executor must know whether it was full: two heartbeats may have been on their
-// way since before it, and the third one that arrives has begun after it.
+// known is the latest moment for which an executor must know whether the worker was full: two heartbeats may
+// already have been on their way then, but the third one was sent after it.
 func (t *slots) known() time.Duration { return t.beats[2] }
 
 // full says that it runs as many executions as it may.
 func (t *slots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
 
-// run counts what it runs.
+// run counts an execution that it claims or ends.
 func (t *slots) run(e *history.Event) {
 	was := t.full()
 	switch {

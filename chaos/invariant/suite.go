@@ -27,7 +27,7 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole are the kinds of events without which only a part of the rule is judged, and Part says which part.
+	// Whole are the kinds of events without which only a part of the rule is judged; Part says which part.
 	Whole []history.Kind
 	Part  string
 	// Bounds says that the rule is about time and needs the configuration.
@@ -62,7 +62,8 @@ func All() []*Invariant {
 	}
 }
 
-// InPart says that of a history that holds only these kinds of events a part of the rule is judged; nil stands for all.
+// InPart says whether only a part of the rule is judged on a history of only these kinds of events; nil stands for
+// all kinds.
 func (i *Invariant) InPart(kinds []history.Kind) bool {
 	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
@@ -115,7 +116,7 @@ type Suite struct {
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
-	// holds are the kinds of events that the history would hold if they had happened; nil for all.
+	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
 }
 
@@ -158,8 +159,8 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 // for a history whose events carry just that moment; a real database's triggers fire a little later.
 func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
 
-// SetEvidence says which kinds of events the history would hold if they had happened; the default is all. What is
-// judged in part (see Invariant.InPart) depends on it.
+// SetEvidence says which kinds of events the history records whenever they happen; the default is all. Invariants
+// that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
 // Open is how many executions are not finished.

@@ -30,11 +30,11 @@ func shellAction(a *scenarios.Action, seed uint64) string {
 	return text + `echo '{"ok":true}'`
 }
 
-// logPieces is in how many pieces the shell, which has no logarithm, knows a log-uniform draw: each is as likely
-// as the others, and uniform within.
+// logPieces is the number of pieces into which the shell, which has no logarithm, divides a log-uniform draw: each
+// is equally likely, and uniform within.
 const logPieces = 32
 
-// takesInShell sets us to how many microseconds the run lasts.
+// takesInShell sets the variable us to the duration of the run in microseconds.
 func takesInShell(a *scenarios.Action) string {
 	if !a.TakesLog {
 		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())

@@ -68,8 +68,8 @@ func Hinders(f *scenarios.Fault, strikesExecutor bool) int64 {
 	return 0
 }
 
-// Announced is the event with which a fault begins or ends: what it is, whom it strikes, and, of links, at which
-// other ends. struck are the processes that were drawn for it; the server stands for none.
+// Announced returns the event with which a fault begins or ends: its kind, whom it strikes and, for links, their
+// other ends. struck are the processes that were drawn for it; none stands for the server.
 func Announced(kind history.Kind, f *scenarios.Fault, struck []string, hinders int64) history.Event {
 	e := history.Event{Kind: kind, Fault: f.Name, Text: string(f.Kind), Count: hinders, Process: f.Target, Queue: f.Messages}
 	if len(struck) > 0 {

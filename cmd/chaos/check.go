@@ -139,7 +139,7 @@ func (a *app) judged(r *audit.Result) {
 	}
 	fmt.Fprintln(a.out)
 	for _, n := range r.InPart {
-		fmt.Fprintf(a.out, "  in part     %2d %s: judged is %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
+		fmt.Fprintf(a.out, "  in part     %2d %s: judged %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
 	}
 	for _, n := range r.NotJudged {
 		fmt.Fprintf(a.out, "  not judged  %2d %s: %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)

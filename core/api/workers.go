@@ -159,11 +159,11 @@ func (s *Server) workers(r *http.Request) ([]store.WorkerRow, *Problem) {
 	return rows, nil
 }
 
-// byName begins, in a path, the name of a worker that could be taken for a number.
+// byName is the prefix by which a path names a worker whose name could be taken for a number.
 const byName = "name:"
 
-// worker finds the worker that a path names: digits are its number, whatever other workers are called, and anything else
-// is its name, after "name:" or without it.
+// worker finds the worker of a path. Digits are always its number, even if another worker is called so; anything
+// else is its name, with or without the prefix "name:".
 func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 	rows, problem := s.workers(r)
 	if problem != nil {
@@ -182,5 +182,5 @@ func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
 			return &rows[i], nil
 		}
 	}
-	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; %s7 is the one that is called 7.", yamlfile.Cut(text), byName))
+	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; write %s7 for a worker that is called 7.", yamlfile.Cut(text), byName))
 }

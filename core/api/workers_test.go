@@ -102,7 +102,7 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// A number is a worker's id, whatever others are called; what is called like a number is named as a name.
+// A number in a path is a worker's id, whatever other workers are called; a name made of digits needs the prefix.
 func TestAWorkerIsFoundByItsNumberBeforeAnotherOneOfThatName(t *testing.T) {
 	b := withWorkers(t)
 	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)

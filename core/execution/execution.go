@@ -127,16 +127,15 @@ type Execution struct {
 	CancelingAt    time.Time
 	Ended          time.Time
 	OrchestratedAt time.Time
-	// SettlingAt stands on the first row of a chain whose end was handled and whose children may still wait to be
-	// started or skipped: it is when somebody last settled some of them, or when the end was handled. The zero
-	// time says that none waits.
+	// SettlingAt is set on the first row of a chain whose end was handled while children may still wait to be
+	// started or skipped: the moment at which some of them were last settled, or else at which the end was
+	// handled. The zero time says that none waits.
 	SettlingAt time.Time
 }
 
-// KeyLifetime is how long an idempotency key stands for the execution that it created, by the database's clock:
-// until just before that much has passed since the creation. From then on the key is free, whether or not anybody has
-// forgotten it: whoever creates an execution under it takes it over in the same step. Forgetting old keys
-// only keeps the index of keys small.
+// KeyLifetime is how long an idempotency key belongs to the execution that it created, by the database's clock. At
+// an age of exactly KeyLifetime the key is free, whether or not it was forgotten: the next execution that is
+// created under it takes it over in the same step. Forgetting old keys only keeps the index of keys small.
 const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.

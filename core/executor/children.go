@@ -9,13 +9,14 @@ import (
 	"handoff/core/store"
 )
 
-// The workflow children of a chain that has ended are started, or skipped, in bounded batches and apart from the
-// handling of the end: a chain may have any number of them, and one statement for all would take longer than a
-// statement may, hold the parent's lock for as long, and fail again at every attempt. What is to be done stands in
-// the database (store.Executor.SettleChildren), so this executor may stop after any batch.
+// The workflow children of a chain that has ended are started or skipped in bounded batches, after the transaction
+// that handles the end. A chain may have any number of children: one statement for all would exceed the statement
+// timeout, hold the lock of the parent's row all that time, and fail again at every attempt. The database notes
+// which chains still have children to settle (store.Executor.SettleChildren), so this executor may stop after any
+// batch.
 
 // beginChildren settles a first batch of children of chains whose ends were just handled, so that the few children
-// that most chains have are not kept waiting. The rest is the loop's; an error is, too.
+// of a typical chain start at once. It leaves the rest, and what an error stopped, to the loop.
 func (l *completionListener) beginChildren(chains []execution.ID) {
 	if len(chains) == 0 {
 		return
@@ -29,8 +30,8 @@ func (l *completionListener) beginChildren(chains []execution.ID) {
 	}
 }
 
-// settleWhatIsLeft settles children until ctx ends: at once when a first batch has left some, and every reconcile
-// interval what an executor that died has left.
+// settleWhatIsLeft settles children until ctx ends: at once when beginChildren has left some, and every reconcile
+// interval those that a dead executor has left.
 func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 	interval := l.config.Executor.ReconcileInterval
 	loop := l.loop("reconciler of children")
@@ -44,14 +45,14 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 			f.Age = 0
 		}
 		if err := loop.Pass(func() error { return l.settleChildren(ctx, f) }); err != nil {
-			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass starts anew", slog.Any("error", err))
+			l.log.LogAttrs(ctx, slog.LevelWarn, "settling children failed, the next pass tries again", slog.Any("error", err))
 		}
 		loop.Interval(interval)
 	}
 }
 
-// settleChildren goes round the chains that are found, a batch at a time, until none has children that wait. A chain
-// of which some are left goes to the end of the line, so one with very many does not hold up the others.
+// settleChildren visits the chains that Find returns, a batch at a time, until none has waiting children. A chain
+// with children left goes to the end of the line, so a chain with very many does not hold up the others.
 func (l *completionListener) settleChildren(ctx context.Context, f store.Finding) error {
 	f.Limit = l.config.Executor.BatchSize
 	for range passBatches {
@@ -66,16 +67,16 @@ func (l *completionListener) settleChildren(ctx context.Context, f store.Finding
 		if err != nil || !more && len(rows) < f.Limit || ctx.Err() != nil {
 			return err
 		}
-		// Where there is work, all of it is this pass's: what was begun a moment ago, too.
+		// Once a pass has found work it takes all of it, also what became due a moment ago.
 		f.Age, f.Skip = 0, append(f.Skip, left...)
 	}
 	l.unsettled.Set()
 	return nil
 }
 
-// settleBatch settles one batch of the children of chains, of each its share, and tells whoever is concerned. left are
-// the chains for which nothing could be done, more says that others have children left. An error is for a database
-// that is away.
+// settleBatch settles one batch of children, an equal share for each chain, and announces the changes. left are
+// the chains of which no child could be settled; more says that another chain has children left. It returns an
+// error only when the database is away.
 func (l *completionListener) settleBatch(chains []execution.ID) (left []execution.ID, more bool, err error) {
 	share := max(1, l.config.Executor.BatchSize/len(chains))
 	settled, err := l.commitChildren(chains, share)
@@ -95,13 +96,13 @@ func (l *completionListener) settleBatch(chains []execution.ID) (left []executio
 	return left, more, nil
 }
 
-// settledChain is the answer for one chain, or that there is none.
+// settledChain is the answer for one chain; failed says that there is none.
 type settledChain struct {
 	store.Settled
 	failed bool
 }
 
-// commitChildren makes one step for all chains, and one for each if that fails, as commit does.
+// commitChildren settles all chains in one call, and each by itself if that call fails, like commit.
 func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]settledChain, error) {
 	var answers []store.Settled
 	err := l.db(func(ctx context.Context) (err error) {
@@ -118,7 +119,7 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 	switch {
 	case err == nil:
 	case len(chains) == 1:
-		l.log.LogAttrs(context.Background(), slog.LevelError, "children can't be settled, the next pass tries it again",
+		l.log.LogAttrs(context.Background(), slog.LevelError, "the children of an ended execution can't be settled, the next pass tries again",
 			slog.Int64("parent", int64(chains[0])), slog.Any("error", err))
 		settled[0].failed = true
 	default:
@@ -136,7 +137,8 @@ func (l *completionListener) commitChildren(chains []execution.ID, most int) ([]
 	return settled, nil
 }
 
-// announceChildren hints at what became of children. Whoever starts or skips them a second time finds none waiting.
+// announceChildren sends hints about settled children. No child is announced twice: a second call finds none
+// waiting.
 func (l *completionListener) announceChildren(c *store.Settled) {
 	var changes []broker.Change
 	for _, id := range c.Skipped {

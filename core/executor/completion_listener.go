@@ -16,7 +16,7 @@ import (
 type completionListener struct {
 	*Service
 	hints *hints
-	// unsettled wakes the loop that settles what the first batch of children left.
+	// unsettled wakes the loop that settles the children that beginChildren left.
 	unsettled host.Signal
 }
 
@@ -44,9 +44,9 @@ func (l *completionListener) run(ctx context.Context) {
 	}
 }
 
-// handle orchestrates the executions that hints named, in batches. The rows decide: a hint about
-// one that is not terminal, or was handled, has no effect. An error is for a database that is away: what could not
-// be handled for a reason of its own is left to the reconciler, and its hint is done with.
+// handle orchestrates the executions that hints named, in batches. The rows decide: a hint has no effect if its
+// execution is not terminal or was handled. It returns an error only when the database is away. An end that can't
+// be handled for another reason is left to the reconciler, and its hint is acknowledged.
 func (l *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), l.config.Executor.BatchSize)
@@ -65,8 +65,8 @@ func (l *completionListener) handle(ids []execution.ID) error {
 	return nil
 }
 
-// orchestrate commits the terminal handling of those rows that are terminal and not handled, and
-// returns those that it did not handle. An error is for a database that is away.
+// orchestrate commits the terminal handling of those rows that are terminal and not handled, and returns those
+// that it could not handle. It returns an error only when the database is away.
 func (l *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
 	var chains []execution.ID
@@ -95,16 +95,16 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 		}
 	}
 	if len(left) < len(outcomes) {
-		// A run slot, and perhaps a concurrency slot, came free: whatever waits for one may fit now.
+		// A run slot came free, and perhaps a concurrency slot: waiting executions may fit now.
 		l.scheduler.wakeIn(0)
 	}
 	l.beginChildren(parents)
 	return left, err
 }
 
-// commit makes the step for all of them in one call, and for each by itself if that fails for any reason but a
-// database that is away, which is an error: one row that can't be handled, or whose handling takes too long,
-// must not hold up the others. The answers come with the error.
+// commit handles all ends in one call. If that fails while the database answers, it handles each end by itself, so
+// that one that can't be handled, or takes too long, does not hold up the others. It returns an error only when
+// the database is away; the outcomes that came before it are returned, too.
 func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestrated, error) {
 	var outcomes []store.Orchestrated
 	err := l.db(func(ctx context.Context) (err error) {
@@ -120,7 +120,7 @@ func (l *completionListener) commit(os []store.Orchestration) ([]store.Orchestra
 		outcomes = make([]store.Orchestrated, len(os))
 	}
 	if len(os) == 1 {
-		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries it again",
+		l.log.LogAttrs(context.Background(), slog.LevelError, "the end of an execution can't be handled, the next pass tries again",
 			slog.Int64("execution", int64(os[0].ID)), slog.Any("error", err))
 		return outcomes, nil
 	}

@@ -63,8 +63,8 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	d.spans = append(d.spans, span{now, now, after, doubt})
 }
 
-// since is the least time that can have passed, by this executor's clock, since the database's clock showed a moment; and
-// whether this executor has known that clock since then.
+// since returns the least time that can have passed, by this executor's clock, since the database's clock showed
+// moment, and whether this executor has known the database's clock since then.
 func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
@@ -108,9 +108,9 @@ func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
 	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
 }
 
-// lay says whether a dispatch has lain unclaimed for so long on this executor's clock too. If not, a step of the
-// database's clock has ended its time: its worker could not claim it any more, and that is nobody's fault. A tenth of the
-// time is left to clocks that drift. Whoever asks has read the database's clock since the dispatch.
+// lay says whether a dispatch has waited unclaimed for atLeast on this executor's clock too. If not, only a step
+// of the database's clock made it late: its worker could no longer claim it, and nobody is to blame. Clocks may
+// drift by a tenth of the time. The caller has read the database's clock since the dispatch.
 func (s *Service) lay(row *execution.Execution, atLeast time.Duration) bool {
 	lay, known := s.databaseClock.since(row.ScheduledAt)
 	return !known || lay >= atLeast-atLeast/10

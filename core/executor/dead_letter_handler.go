@@ -145,10 +145,10 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 	return "reclaimed", err
 }
 
-// causeOfDeath is what x-death's reason says of the dispatch (flaw D19), and whether it counts as one
-// that its worker left lying, if the worker could have taken it. A worker rejects what comes too late to be claimed. A
-// queue that is full says nothing of the worker; nor does one that delivered too often: a message comes back when its
-// connection ends before the claim.
+// causeOfDeath translates the reason in x-death (flaw D19), and says whether the dispatch counts against the
+// worker, provided that the worker could have taken it. A worker rejects a dispatch that comes too late to be
+// claimed. A full queue says nothing about the worker, and neither does the delivery limit: a message is delivered
+// again whenever its connection ends before the claim.
 func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text string, counts bool) {
 	switch death {
 	case broker.DeathRejected:

@@ -15,8 +15,8 @@ func fleetOf(workers ...store.WorkerRow) *fleet {
 	return newFleet(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 1 })
 }
 
-// Each worker's room is demanded for what is pinned to it, the room of all for what is pinned to nobody, and both together
-// are no more than there is room for.
+// Each worker's room is demanded for the rows pinned to it, and the room of all workers for unpinned rows; the
+// pool keeps both together within the room that there is.
 func TestDemands(t *testing.T) {
 	cordoned := func(w *store.WorkerRow) { w.Cordoned = true }
 	python := func(load int) func(w *store.WorkerRow) {
@@ -51,7 +51,7 @@ func TestDemands(t *testing.T) {
 	}
 }
 
-// The row that only one worker may run is placed before the one that any may run.
+// A row that only one worker may run is placed before a row that any worker may run.
 func TestPlaceSparesTheOnlyPlace(t *testing.T) {
 	free := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := free
@@ -64,7 +64,7 @@ func TestPlaceSparesTheOnlyPlace(t *testing.T) {
 	}
 }
 
-// Another pass follows only where a limit was met, so that more may be due.
+// Another pass follows only if a claim reached one of its limits, so that more rows may be due.
 func TestFilled(t *testing.T) {
 	demands := []store.Demand{{Runtime: "shell", Limit: 3}, {Runtime: "shell", Pinned: 1, Limit: 2}, {Runtime: "python", Pinned: 1, Limit: 2}}
 	row := func(runtime string, pinned execution.WorkerID) execution.Execution {
@@ -91,8 +91,8 @@ func TestFilled(t *testing.T) {
 	}
 }
 
-// Of workers that all have the same runtimes, every claim that keeps to the demands can be placed: nothing is claimed to be
-// parked.
+// If all workers have the same runtimes, every claim within the demands can be placed: nothing is claimed only to
+// be parked.
 func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runtimes := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"shell", "python", "node"}), 1, 3, rapid.ID[string]).Draw(t, "runtimes")
@@ -104,7 +104,7 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 		f := fleetOf(workers...)
 		f.draw = func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") }
 		demands, pools := f.demands(rapid.IntRange(1, 20).Draw(t, "batch"))
-		// A claim by the contract: so many of each lane, of each worker and of each pool.
+		// A claim as the contract allows it: within the limits of each lane, each worker and each pool.
 		var rows []execution.Execution
 		of := make(map[execution.WorkerID]int)
 		for _, d := range demands {

@@ -8,17 +8,16 @@ import (
 	"handoff/core/store"
 )
 
-// passBatches bounds the batches of one pass. What is left then is found by the next one: the bound is there so
-// that a pass comes to an end and its loop is seen to live, not to slow anything down.
+// passBatches bounds the batches of one pass, so that every pass ends and its loop is seen to be alive. The next
+// pass finds the rows that are left.
 const passBatches = 200
 
-// drain handles whatever is found on a ground, batch by batch, until a batch is not full or a stop comes. One
-// batch a pass would fall behind for good wherever more than a batch of rows comes up between two passes.
+// drain handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With one batch a
+// pass, a loop would fall behind for good wherever more than a batch of rows becomes due between two passes.
 //
-// handle returns the rows that stay on the ground: those that it passed over, could not deal with or has only sent
-// a hint about. The rest of the pass leaves them out and goes on behind them, so a batch full of such rows
-// does not keep the pass from all others, and the next pass tries them again. An error ends the pass: it is for
-// a database that is away.
+// handle returns the rows that it leaves unchanged: it skipped them, failed to handle them, or only sent a hint.
+// The rest of the pass excludes them, so a batch full of such rows does not block all others; the next pass tries
+// them again. An error ends the pass; handle returns one only when the database is away.
 func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {
@@ -35,12 +34,12 @@ func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows [
 		}
 		f.Skip = append(f.Skip, left...)
 	}
-	s.log.LogAttrs(ctx, slog.LevelWarn, "a pass ended at its bound, the next one goes on", slog.Int("ground", int(f.Ground)), slog.Int("batches", passBatches))
+	s.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on", slog.Int("ground", int(f.Ground)), slog.Int("batches", passBatches))
 	return nil
 }
 
-// repeat calls a step that deals with at most one batch of rows and says with how many, until a batch is not full, a
-// stop comes or the pass is at its bound.
+// repeat calls a step that handles at most limit rows and returns how many it handled, until a batch is not full,
+// ctx ends, or the pass has made passBatches calls.
 func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
 	limit := s.config.Executor.BatchSize
 	for range passBatches {
@@ -55,8 +54,8 @@ func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, li
 	return nil
 }
 
-// reachable says whether the database answers. After a batch has failed for a passing reason it tells a database that
-// is away, which ends a pass, from one that would not make this statement.
+// reachable says whether the database answers. A caller asks after a batch failed with a retriable error: if the
+// database is away, the pass ends; if it answers, only this statement fails.
 func (s *Service) reachable() bool {
 	return s.db(func(ctx context.Context) error {
 		_, err := s.store.Clock(ctx)

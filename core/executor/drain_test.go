@@ -16,19 +16,19 @@ import (
 	"handoff/core/telemetry"
 )
 
-// table is a database of which only the terminal handling and the sweeps work.
+// table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows are found on whatever ground is asked for, in their order, until they are handled.
+	// rows are found on any ground, in their order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
-	// children wait for the rows of those ids; settled are those that do not any more.
+	// children counts the waiting children of each row; settled lists those that no longer wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
-	// bad are rows that can't be handled, for this reason; away says that nothing is answered at all.
+	// bad are rows that can't be handled, each with its error; away says that the database does not answer at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that were found.
+	// offered are the rows that Find returned.
 	offered map[execution.ID]bool
 	freed   int
 	old     int
@@ -157,7 +157,7 @@ func (t *table) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return t.ForgetKeys(ctx, age, limit)
 }
 
-// desk is a machine without other tasks: nothing waits.
+// desk is a machine without other tasks.
 type desk struct{ host.Host }
 
 func (desk) Monotonic() time.Duration { return time.Hour }
@@ -179,7 +179,7 @@ func (b *bell) Wait(context.Context, time.Duration) (bool, error) {
 
 const batch = 10
 
-// sweeping returns a service on a database with so many rows to handle.
+// sweeping returns a service on a database with this many rows to handle.
 func sweeping(rows int) (*Service, *table) {
 	t := &table{
 		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool),
@@ -193,7 +193,7 @@ func sweeping(rows int) (*Service, *table) {
 	return s, t
 }
 
-// missed are the rows that were not handled just once.
+// missed are the rows that were not handled exactly once.
 func (t *table) missed() (ids []execution.ID) {
 	for i := range t.rows {
 		if t.handled[t.rows[i].ID] != 1 {
@@ -308,7 +308,7 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A row that is passed over, or of which only a hint is sent, stays where it is: the pass looks behind it.
+// A row that a pass skips, or only sends a hint about, stays in place: the pass goes on behind it.
 func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)

@@ -21,7 +21,7 @@ type hints struct {
 
 	mu   sync.Mutex
 	held []heldHint
-	// latest is the consumer of each queue that received something last.
+	// latest is the consumer through which each queue delivered most recently.
 	latest map[string]broker.Consumer
 	// spare is an empty list to hold the next ones in.
 	spare []heldHint
@@ -61,8 +61,9 @@ func (h *hints) keep(queue string, c broker.Consumer, d broker.Delivery) {
 	h.wake.Set()
 }
 
-// returned says that a hint is the broker's again, because it came over an earlier connection, and comes anew. If those
-// stayed, every reconnect while the database is away would add a prefetch to what is held. The lock is held.
+// returned says that the broker has taken a hint back, because its connection has ended, and delivers it again. If
+// such hints stayed, every reconnect while the database is away would add a prefetch to what is held. The lock is
+// held.
 func (h *hints) returned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
 // take removes everything that is held.

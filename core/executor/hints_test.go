@@ -8,7 +8,7 @@ import (
 	"handoff/core/host"
 )
 
-// channel is a consumer that counts what it settles.
+// channel is a consumer that counts its acknowledgements.
 type channel struct {
 	broker.Consumer
 	acked int
@@ -17,8 +17,8 @@ type channel struct {
 // Ack implements broker.Consumer.
 func (c *channel) Ack(broker.Delivery) { c.acked++ }
 
-// While the database is away, passes fail and their hints are kept; every reconnect of the broker delivers the same ones
-// again. What is held stays as much as one consumer was given.
+// While the database is away, passes fail and their hints are kept; every reconnect of the broker delivers the
+// same ones again. The number of held hints stays that of one consumer.
 func TestHeldHintsDoNotPileUpOverReconnects(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	requested := broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: 1}}}}}
@@ -43,7 +43,7 @@ func TestHeldHintsDoNotPileUpOverReconnects(t *testing.T) {
 	}
 }
 
-// A pass that began before a reconnect and fails after it gives nothing back that comes anew.
+// A pass that began before a reconnect and fails after it gives back no hint that the broker delivers again.
 func TestAFailedPassKeepsNothingOfAnOlderConnection(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	h.keep("q", new(channel), broker.Delivery{})
@@ -55,7 +55,7 @@ func TestAFailedPassKeepsNothingOfAnOlderConnection(t *testing.T) {
 	}
 }
 
-// set is a signal that nobody waits for.
+// set is a signal that has no waiter.
 type set struct{ host.Signal }
 
 // Set implements host.Signal.

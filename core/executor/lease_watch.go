@@ -7,10 +7,10 @@ import (
 	"handoff/core/store"
 )
 
-// leaseWatch is the scheduler's second clock for leases. A forward step of the database's clock ends every lease at once
-// by its word, until each worker beats again; whoever took it at its word would find no workers, and fail what is due. So
-// a worker whose lease is over only counts as gone when this executor has seen one and the same beat for a lease on its
-// own clock. It is used by the scheduling task alone.
+// leaseWatch is the scheduler's second clock for leases. When the database's clock is set forwards, every lease is
+// over by that clock until its worker's next heartbeat. A scheduler that trusted it would find no workers and fail
+// waiting executions. So a worker whose lease is over counts as gone only after this executor has seen the same
+// beat for a whole lease on its own clock. Only the scheduling task uses it.
 type leaseWatch struct {
 	lease time.Duration
 	seen  map[execution.WorkerID]watch
@@ -29,7 +29,7 @@ func (l *leaseWatch) look(now time.Duration, workers []store.WorkerRow) {
 	}
 }
 
-// expected says that some worker could be given a row but for its lease, which is over by the database's clock alone.
+// expected says that a worker fits the row except for its lease, which is over by the database's clock alone.
 func (l *leaseWatch) expected(now time.Duration, workers []store.WorkerRow, row *execution.Execution) bool {
 	for i := range workers {
 		w := &workers[i]

@@ -19,7 +19,7 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 	return len(ids), err
 }
 
-// take is reclaim that returns the rows it took.
+// take takes rows back and returns the ids of those that it took.
 func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
@@ -75,9 +75,9 @@ func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error) (taken []execu
 	return taken, nil
 }
 
-// sweep reclaims everything that is found on a ground and that decide does not pass over with a zero
-// Reclaim, batch by batch, until a batch is not full or ctx ends. Rows that could not be reclaimed do not stop the
-// others: the pass goes on behind them, and returns their error at its end.
+// sweep reclaims the rows that are found on a ground, batch by batch, until a batch is not full or ctx ends.
+// decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the others: the pass
+// goes on and returns their errors at its end.
 func (s *Service) sweep(ctx context.Context, ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drain(ctx, ground, func(rows []execution.Execution) (left []execution.ID, err error) {

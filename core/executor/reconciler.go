@@ -56,7 +56,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 		}
 		left := idsOf(rows)
 		rows = slices.DeleteFunc(rows, func(row execution.Execution) bool {
-			// Late since a moment ago: the next pass takes it back.
+			// Its deadline has just passed: the next pass takes it back.
 			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
 		})
 		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
@@ -64,7 +64,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	})
 }
 
-// errDisconnected ends a pass that publishes.
+// errDisconnected ends a republishing pass.
 var errDisconnected = errors.New("the connection to the broker has ended or is blocked")
 
 // reconcileTerminal finds terminal executions that nobody has handled, because no message came.
@@ -88,15 +88,17 @@ func (s *Service) reconcileCancellations(ctx context.Context) error {
 	})
 }
 
-// slotSweep is how often slots are looked for that nobody may hold: nothing in this program leaves one. keySweep is
-// how often old idempotency keys are forgotten, and purgeInterval how often dead letters are purged.
+// slotSweep is how often the reconciler looks for concurrency slots that ended executions still hold; no code path
+// leaves one, but a manual edit can. keySweep is how often it forgets old idempotency keys, purgeInterval how
+// often it purges dead letters.
 const (
 	slotSweep     = time.Minute
 	keySweep      = time.Minute
 	purgeInterval = time.Minute
 )
 
-// reconcileSlots gives back slots that are held by what may hold none, and wakes what waits for them.
+// reconcileSlots frees the slots of executions that may hold none, and wakes the scheduler for those that wait for
+// them.
 func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
 	err := s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
@@ -111,15 +113,15 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 	return err
 }
 
-// reconcileKeys forgets idempotency keys whose time is over: so many a minute as come of age in it, up to 20,000 with
-// the default batch size. A key of that age is free whether or not it was forgotten; this keeps their index small.
+// reconcileKeys forgets idempotency keys whose time is over, up to 20,000 a minute with the default batch size. A
+// key of that age is free whether or not it was forgotten; forgetting only keeps the index of keys small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)
 	})
 }
 
-// purgeDeadLetters deletes dead letters that were kept for their time.
+// purgeDeadLetters deletes dead letters that are older than dead_letter.ttl_ms.
 func (s *Service) purgeDeadLetters(ctx context.Context) error {
 	age := time.Duration(s.config.MessageQueue.RabbitMQ.DeadLetter.TTLMS) * time.Millisecond
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {

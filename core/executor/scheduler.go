@@ -25,7 +25,7 @@ type scheduler struct {
 	// host.Forever when nothing is.
 	next time.Duration
 
-	// Used only by the scheduling task: since when nothing fits, and which beats were seen.
+	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen.
 	absent absences
 	leases leaseWatch
 }
@@ -136,7 +136,7 @@ func (s *scheduler) pass() (more bool, err error) {
 		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), fleet.standings[to.worker].health})
 	}
 	placed, err := s.handOff(dispatches)
-	// Each pass that is followed by another one has placed something, or has put off so many that no worker fits.
+	// Another pass follows only if this one placed a row or put off a whole batch for which no worker fits.
 	full, others := filled(demands, pools, rows)
 	more = placed > 0 && full || others >= c.BatchSize
 	return more, errors.Join(err, s.giveBack(parks))

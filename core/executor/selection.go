@@ -19,7 +19,7 @@ type fleet struct {
 	// runtimes are those that some worker fits. They are few, so they are searched for.
 	runtimes []runtimeHealth
 	ahead    int
-	// turnover is after how long without a free slot nothing more is dispatched ahead of a worker.
+	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
 	draw     func(uint64) uint64
 }
@@ -74,9 +74,10 @@ func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bo
 	return f.standings[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
 
-// limit is how many rows a worker may hold: its capacity and what is dispatched ahead of it, or one for
-// a trial. Dispatching ahead saves the way of a message where slots come free all the time. Where none has come free for
-// a quarter of the dispatch timeout, what is dispatched ahead would mostly come back unclaimed.
+// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a trial. Dispatching
+// ahead saves the latency of a message where slots come free all the time. Where none has come free for a quarter
+// of the dispatch timeout, most of what is dispatched ahead would come back unclaimed, so the limit is the
+// capacity alone.
 func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &f.workers[i]
 	if !f.quarantined(i, runtime, pinned) {
@@ -104,10 +105,10 @@ func (f *fleet) rank(i int, runtime string) execution.Health {
 	return f.standings[i].health
 }
 
-// demands asks for as many rows of each lane as its fitting workers have room for: of each runtime those that are pinned to
-// nobody, and for each worker those that are pinned to it. A lane whose workers are full is named with no demand, so that
-// nothing of it is claimed. Workers that share a runtime, directly or over others, are one pool: for all of them together no
-// more is claimed than the room that they have, or rows would be claimed only to be parked.
+// demands asks for as many rows of each lane as its fitting workers have room for. A lane is a runtime, or a
+// runtime and the worker that its rows are pinned to. A lane whose workers are full is named with a limit of 0, so
+// that nothing of it is claimed. Workers that share a runtime, directly or through others, form one pool: all its
+// lanes together get at most the room of these workers, or rows would be claimed only to be parked.
 func (f *fleet) demands(most int) (demands []store.Demand, pools []int) {
 	var pinned []store.Demand
 	var part joined
@@ -155,10 +156,10 @@ func (f *fleet) demands(most int) (demands []store.Demand, pools []int) {
 	return demands, pools
 }
 
-// joined says of each pool which one it has become a part of, itself for none.
+// joined maps each pool to the pool that it was merged into, or to itself.
 type joined []int
 
-// of is the pool that a pool is a part of in the end.
+// of follows the merges of a pool to the last one.
 func (j joined) of(pool int) int {
 	for j[pool] != pool {
 		pool = j[pool]
@@ -166,7 +167,7 @@ func (j joined) of(pool int) int {
 	return pool
 }
 
-// join makes two pools one, where -1 stands for none, and returns it.
+// join merges two pools and returns the result; -1 stands for none.
 func (j joined) join(a, b int) int {
 	switch {
 	case a < 0:
@@ -179,9 +180,9 @@ func (j joined) join(a, b int) int {
 	return min(a, b)
 }
 
-// filled says whether a lane, a worker or a pool gave as many rows as were asked of it, so that more may be due there.
-// A claim that got fewer everywhere saw all there was; what has become due since has a hint of its own, or the next poll.
-// others is how many rows are of lanes that are not demanded.
+// filled says whether a lane, a worker or a pool gave as many rows as it was asked for, so that more may be due
+// there. A claim that got fewer everywhere saw all rows that were due; a hint or the next poll tells of later
+// ones. others counts the rows of lanes that the demands do not name.
 func filled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
 	type lane struct {
 		runtime string
@@ -212,8 +213,8 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 	return full, others
 }
 
-// place chooses a worker for each row, for those first that the fewest workers fit, so that no row takes the only place of
-// another one. Among equals the order of the rows decides.
+// place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no row takes
+// the only place of another one; among equals the order of the rows decides.
 func (f *fleet) place(rows []execution.Execution) []placing {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
@@ -228,8 +229,8 @@ func (f *fleet) place(rows []execution.Execution) []placing {
 	return placed
 }
 
-// placing is the worker that was chosen for a row, by its place in the fleet, and how many rows it may hold; -1 for the
-// worker says that nobody has room.
+// placing is the worker that was chosen for a row, by its index in the fleet, and how many rows it may hold. A
+// worker of -1 means that none has room.
 type placing struct{ worker, limit int }
 
 // fits says that a worker may be given a row, full or not.

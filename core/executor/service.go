@@ -165,8 +165,8 @@ func (s *Service) loop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }
 
-// every runs pass at once and then every interval, until ctx ends; a pass of several batches looks at ctx between
-// two. Errors are logged: the next pass starts from what the database says then.
+// every runs pass at once and then every interval, until ctx ends; a pass of several batches checks ctx between
+// two. Errors are logged: the next pass starts from the state of the database at that time.
 func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
 	return s.host.Go(name, func() {
 		loop := s.loop(name)

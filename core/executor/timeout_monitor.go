@@ -38,8 +38,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
-			// Nobody can pick up what may never have been sent, nor what the database's clock has passed over: that is
-			// no reason to fail.
+			// No worker could claim a dispatch that may never have been sent, or that only the database's clock
+			// made late. Neither is a reason to fail.
 			r.Policy, r.Counts = config.Reschedule, false
 		}
 		return r

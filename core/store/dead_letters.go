@@ -60,8 +60,8 @@ type SlotsInUse struct {
 	Count     int
 }
 
-// Waiting is how many executions are in a status, and for how long the first of them. A requested one waits from the
-// moment at which it is due, so a child that waits for its parent is only counted.
+// Waiting counts the executions in a status, and says how long the first of them has waited. A requested execution
+// waits from the moment at which it is due, so a child that waits for its parent is only counted.
 type Waiting struct {
 	Status execution.Status
 	Count  int

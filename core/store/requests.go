@@ -108,8 +108,8 @@ type WorkerRow struct {
 	// Load counts the rows that are scheduled at this incarnation or run on it, Queued those of them
 	// that are scheduled.
 	Load, Queued int
-	// FullFor is how long ago the run began that took the last of the incarnation's slots; 0 while a slot is free. After
-	// so long without a free slot, what waits there may wait as long again.
+	// FullFor is how long every slot of the incarnation has been taken, counted from the claim that took the last
+	// one; 0 while a slot is free. A dispatch that waits there may have to wait as long again.
 	FullFor time.Duration
 	// Cordoned says that an operator keeps new work away, CordonReason why.
 	Cordoned     bool
@@ -164,32 +164,33 @@ func (w *WorkerRow) Runs(runtime string) bool {
 	return false
 }
 
-// SchedulingClaim asks for due rows to schedule. Waiting rows stand in lanes, by runtime and by the worker that they are
-// pinned to. Rows of lanes that Demands names come first, oldest due first, whichever lane they are in.
+// SchedulingClaim asks for due rows to schedule. Requested rows wait in lanes: one for each runtime, and one for
+// each runtime and worker that rows are pinned to. Rows of the lanes that Demands names come first, oldest due
+// first across all lanes.
 type SchedulingClaim struct {
 	Executor string
 	Expiry   time.Duration
-	// Demands says how many rows of which lane can be placed. A lane that is named with a limit of 0 has workers
-	// that are only full: nothing of it is claimed, and looking costs nothing, however many rows wait there.
+	// Demands says how many rows of each lane can be placed. A lane whose workers are all full is named with a
+	// limit of 0: nothing of it is claimed, and looking at it costs nothing, however many rows wait there.
 	Demands []Demand
-	// Pools is how many rows all demands of a pool can get together, by the pool's number.
+	// Pools bounds the rows that all demands of a pool get together, by the number of the pool.
 	Pools []int
-	// Others is how many rows are wanted of lanes that Demands does not name: those for which no worker
-	// fits, so that somebody can say so. They come after the others in the order of their runtimes and then of the
-	// workers that they are pinned to, and get only slots that those left.
+	// Others bounds the rows of lanes that Demands does not name. No worker fits those; they are claimed so that
+	// the scheduler can say so. They come after the named rows, ordered by runtime and then by the worker that
+	// they are pinned to, and get only the slots that named rows left.
 	Others int
 }
 
-// Demand is how many rows of a lane can be placed. A lane that is named twice gets the sum of both limits.
+// Demand asks for rows of one lane. A lane that is named twice gets the sum of both limits.
 type Demand struct {
 	Runtime string
 	// Pinned is the worker that the rows are pinned to; 0 stands for rows that are pinned to nobody.
 	Pinned execution.WorkerID
-	// Limit is how many rows are wanted. What is pinned to one worker shares its room: of all runtimes together no
-	// more is claimed than the largest of its limits.
+	// Limit bounds the rows of this lane. Rows pinned to one worker share its room: over all runtimes together no
+	// more are claimed than the largest of that worker's limits.
 	Limit int
-	// Pool numbers the workers that the rows can go to, beginning with 0: demands that have workers in common are in one
-	// pool. A pool that SchedulingClaim.Pools does not mention has no bound of its own.
+	// Pool is the number, from 0, of the set of workers that the rows can go to: demands that have workers in
+	// common name the same pool. A pool that SchedulingClaim.Pools does not mention has no bound of its own.
 	Pool int
 }
 
@@ -282,8 +283,8 @@ const (
 	Unorchestrated
 	// Unanswered: canceling for at least Age. Only for Find.
 	Unanswered
-	// Unsettled: the first row of a chain whose end was handled and whose children may wait to be settled, and
-	// nobody has settled any for at least Age. Only for Find.
+	// Unsettled: the first row of a chain whose end was handled and whose children may still wait to be settled,
+	// none of them settled within the last Age. Only for Find.
 	Unsettled
 )
 
@@ -292,8 +293,7 @@ type Finding struct {
 	Ground Ground
 	Age    time.Duration
 	Limit  int
-	// Skip are rows that are not wanted: a pass names those that it could do nothing about, and so comes to
-	// what stands behind them.
+	// Skip excludes rows: a pass names those that it could not handle, so that Find returns the rows behind them.
 	Skip []execution.ID
 }
 
@@ -313,12 +313,12 @@ type Reclaim struct {
 	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (flaw D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
-	// Counts says that this take-back counts as a used dispatch if the worker could have claimed the row: at the moment
-	// of the step it is still the same active incarnation, and it has not been full since the dispatch. It then counts
-	// against the worker's health, too. A worker that went away is not the execution's fault, and waiting behind other
-	// runs is nobody's: what waited at a worker that has been full is not failed by Policy either, but rescheduled.
-	// A worker is full while every run slot is taken: it has said so with a heartbeat (Beat.WasFull), or as many rows
-	// run there now as it has slots.
+	// Counts says that this take-back counts as a used dispatch if the worker could have claimed the row: at the
+	// moment of the step it is still the same active incarnation, and it was not full at any time since the
+	// dispatch. It then also counts against the worker's health. The execution is not to blame for a worker that
+	// went away, and nobody is to blame for waiting behind other runs: a row that waited at a full worker is not
+	// failed by Policy either, but rescheduled. A worker is full while every run slot is taken: it has said so
+	// with a heartbeat (Beat.WasFull), or as many rows run there now as it has slots.
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
@@ -356,16 +356,16 @@ type Orchestrated struct {
 	Applied bool
 	// Retry is the row that was created, 0 for none.
 	Retry execution.ID
-	// Children says that the row's chain has ended and has children to settle.
+	// Children says that the chain has ended and has children to settle.
 	Children bool
 }
 
-// Settled is what one call of SettleChildren did for one chain.
+// Settled is the answer of SettleChildren for one chain.
 type Settled struct {
-	// Started and Skipped are the children that became due and that were cancelled, by id.
+	// Started and Skipped are the ids of the children that became due and that were cancelled.
 	Started []execution.ID
 	Skipped []execution.ID
-	// More says that children of the chain still wait.
+	// More says that other children of the chain still wait.
 	More bool
 }
 
@@ -403,8 +403,8 @@ type Beat struct {
 	ConsumerAlive bool
 	// Held is the registry: everything from before its claim to after its end.
 	Held []execution.Key
-	// WasFull says that every run slot was taken at some moment of this incarnation, and FullAgo how long ago that was
-	// last: 0 while they are. From it the guard of Reclaim knows whether a row waited behind others.
+	// WasFull says that every run slot was taken at some moment of this incarnation, and FullAgo how long ago that
+	// was last: 0 while all are taken. The guard of Reclaim uses it to tell whether a row waited behind others.
 	WasFull bool
 	FullAgo time.Duration
 	// Figures are how the runs of this incarnation ended, Health what its configuration makes of them.

@@ -43,9 +43,9 @@ var (
 	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
 	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register anew.
 	ErrLost = errors.New("worker incarnation is gone")
-	// ErrLeaseOver: the incarnation stands, but by the database's clock its lease was over when it asked. Nothing was
-	// applied. A clock that was set forwards does this to a healthy worker, so it is no verdict: the worker renews its
-	// lease and asks again.
+	// ErrLeaseOver: the incarnation is valid, but by the database's clock its lease was over when it asked.
+	// Nothing was applied. A clock that was set forwards does this to a healthy worker, so the worker does not end
+	// its runs: it renews its lease and asks again.
 	ErrLeaseOver = errors.New("worker lease is over by the database's clock")
 )
 
@@ -75,8 +75,8 @@ type Client interface {
 	Actions(ctx context.Context, q ActionQuery) ([]execution.Action, error)
 	// PutActions inserts or replaces actions by their ref.
 	PutActions(ctx context.Context, actions []execution.Action) error
-	// Create inserts requested executions. An item whose idempotency key was used less than execution.KeyLifetime ago
-	// returns the row that it created then; an older key is taken from its row. An unknown action, parent or
+	// Create inserts requested executions. An item whose idempotency key was used less than execution.KeyLifetime
+	// ago returns the row that was created then; an older key moves to the new row. An unknown action, parent or
 	// pinned worker is an outcome of that item alone.
 	//
 	// A child (an item with a parent) waits until the parent's chain has ended and been handled: it
@@ -126,12 +126,12 @@ type Executor interface {
 	// Workers returns every worker with its live load, ordered by id.
 	Workers(ctx context.Context) ([]WorkerRow, error)
 
-	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim
-	// expires: per lane at most the demand's limit, oldest due first. Rows that another
-	// executor is claiming at the same time are skipped, and so are those whose action has a limit of
-	// concurrency and no free slot: a row with such an action takes one in the same step, keeps it until
-	// its end is handled, and gives it back when it becomes requested again. What the step reads and locks is
-	// bounded by what is wanted and by the number of lanes, not by what waits or by what slots there are.
+	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim expires: per
+	// lane at most the demand's limit, oldest due first. Rows that another executor is claiming at the same time
+	// are skipped, and so are rows whose action has a concurrency limit and no free slot: a row with such an
+	// action takes one in the same step, keeps it until its end is handled, and gives it back when it becomes
+	// requested again. The rows and locks that the step takes are bounded by the limits and the number of lanes,
+	// not by the number of waiting rows or free slots.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
@@ -147,36 +147,36 @@ type Executor interface {
 	// Find returns at most f.Limit rows that need a part's attention, oldest first. What it finds
 	// is a candidate; the guard of the write that follows decides.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
-	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its ground, at
-	// this epoch; a ground that can pass away is judged again. A row that was never claimed is only
-	// failed, counted or held against its worker if that worker could have taken it: see Reclaim.Counts.
+	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its ground, at this epoch; a
+	// ground that can pass away is judged again. A row that was never claimed is only failed or counted, and only
+	// counted against its worker, if that worker could have taken it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it
 	// did. Guard: this incarnation, not gone, its lease over, and still at the beat that the caller
 	// has watched.
 	Reap(ctx context.Context, rs []Reap) ([]bool, error)
-	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with
-	// it, the release of the slot, and the retry. Where no retry follows and the chain has children, the same
-	// step notes on the chain's first row that they are to be settled. Guard: not orchestrated yet; a retry is
-	// unique by (original, count), and none joins a chain whose cancellation was requested. The retries of one
-	// call are numbered in the order of its items.
+	// Orchestrate commits the terminal handling of terminal rows, each exactly once: the mark and, with it, the
+	// release of the slot, and the retry. Where no retry follows and the chain has children, the same step notes
+	// on the chain's first row that they are to be settled. Guard: not orchestrated yet; a retry is unique by
+	// (original, count), and none joins a chain whose cancellation was requested. The retries of one call are
+	// numbered in the order of its items.
 	//
-	// Where single items are wrong in themselves, the answers of the others come with the error.
+	// If single items are invalid, the error comes together with the answers of the others.
 	Orchestrate(ctx context.Context, os []Orchestration) ([]Orchestrated, error)
-	// SettleChildren starts or skips children that wait for chains whose end was handled, at most so many of each
-	// chain, the smallest ids first. A chain is named by its first row; whether its children are started or skipped
-	// follows from how its last row has ended. Guard: the chain is noted as one whose children are to be settled,
-	// and the child is still requested and waits. A chain or a child that somebody else works on at the same moment
-	// is passed over. When no child of a chain waits any more, the note is taken off, else it is dated anew, so
-	// that a chain with many children goes behind the others.
+	// SettleChildren starts or skips children that wait for chains whose end was handled: at most `most` of each
+	// chain, the smallest ids first. A chain is named by its first row; its last row decides: children are started
+	// if it completed, else skipped. Guard: the chain carries the note that it has children to settle, and the
+	// child is still requested and waits. A chain or child that another transaction has locked is passed over.
+	// When no child of a chain waits any more, the note is removed; otherwise it gets a new date, so that a chain
+	// with many children goes behind the others.
 	//
 	// No child is missed between Orchestrate and SettleChildren. Both this note and a child's creation are written
-	// under the lock of the chain's first row. A child that was created before the note was committed stands in the
-	// snapshot of whoever sees the note. One that is created after it finds the chain handled, is decided at once
-	// and never waits. And the note is only taken off by a step that has seen all children that wait and has
-	// settled every one of them.
+	// under the lock of the chain's first row. A child that was created before the note was committed is visible
+	// to every transaction that sees the note. A child that is created after it finds the chain handled, is
+	// decided at once and never waits. And the note is removed only by a step that has seen all waiting children
+	// and has settled every one of them.
 	//
-	// Where single chains are wrong in themselves, the answers of the others come with the error.
+	// If single chains are invalid, the error comes together with the answers of the others.
 	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
 	// StoreDeadLetter keeps a dead letter for inspection.
 	StoreDeadLetter(ctx context.Context, d DeadLetter) error
@@ -200,14 +200,14 @@ type Executor interface {
 type Worker interface {
 	Reader
 
-	// Newest is the latest incarnation of a worker name, 0 if it has never registered: what a registration has to
-	// name as the one that it follows.
+	// Newest returns the latest incarnation of a worker name, 0 if it has never registered. A registration names
+	// it as its predecessor.
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
-	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; one that registers
-	// later has a greater number. In the same step an older incarnation that is not gone becomes lost, so that its
-	// renewals stop to count and its work is reclaimed like that of any lost worker (flaw D14). Guard: the name's latest
-	// incarnation is the one that the registration follows, or an earlier attempt of the same process; else ErrLost. So a
-	// request of a dead process that arrives late does not take the name from its successor.
+	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
+	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes lost, so
+	// that its renewals no longer count and its work is reclaimed like that of any lost worker (flaw D14). Guard:
+	// the name's latest incarnation is the predecessor that the registration names, or an earlier attempt of the
+	// same process; else ErrLost. So a late request of a dead process does not take the name from its successor.
 	Register(ctx context.Context, r Registration) (Registered, error)
 	// SetLifecycle moves an incarnation forward: active, draining, stopped. Repeating it is
 	// harmless. Guard: this incarnation, not gone.

@@ -57,7 +57,7 @@ func (t *tenure) receive(ctx context.Context, d delivery) bool {
 	case !draining:
 		t.queue(d)
 		if t.admit() < host.Forever {
-			// Whoever waits for the next free slot also waits for the end of this one's time.
+			// Wakes admitAll, so that it also waits for the end of this delivery's time.
 			t.held.freed.Set()
 		}
 	}
@@ -97,7 +97,8 @@ func (t *tenure) claim(d waiting, e *entry) (row *execution.Execution, claimed b
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
-			// The database's clock may have been set: the next beat renews the lease, or the fence ends the wait.
+			// The database's clock may have been set forwards: the next beat renews the lease, or the fence ends
+			// the wait.
 			t.beatNow.Set()
 			_ = backoff.Wait(context.Background())
 			continue

@@ -142,12 +142,12 @@ func (t *tenure) finish(f store.Finish, took time.Duration) {
 	}
 }
 
-// storable is what is left of a result that the database will never take: the end as it was, with the refusal in place of
-// what the action wrote. A run that ended is not to be lost, and run again, for its output.
+// storable makes a result that the database accepts from one that it will never take: the end stays, and the
+// refusal replaces the action's output. A finished run must not be lost, and run again, because of its output.
 func storable(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
-		Message: "the database refused what the action wrote: " + strings.ToValidUTF8(refusal.Error(), "?"),
+		Message: "the database refused the action's output: " + strings.ToValidUTF8(refusal.Error(), "?"),
 	}
 	return f
 }

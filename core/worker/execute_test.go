@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// picky is a database that never takes a result with an output in it.
+// picky is a database that refuses every result with an output.
 type picky struct {
 	store.Worker
 	refuses func(store.Finish) bool
@@ -43,17 +43,17 @@ func finishing(p *picky) *tenure {
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
 }
 
-// A run that has completed stays completed when the database refuses its output for good: it is neither lost nor run again.
+// A completed run stays completed when the database refuses its output for good: it is neither lost nor run again.
 func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}}, 0)
 	last := p.asked[len(p.asked)-1]
 	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
-		t.Errorf("the database was asked %d times, at last for %+v", len(p.asked), last)
+		t.Errorf("the database was asked %d times, the last time for %+v", len(p.asked), last)
 	}
 }
 
-// What is refused even without its output is given up: the database would be asked for ever.
+// A result that is refused even without its output is given up: otherwise the worker would retry it for ever.
 func TestAResultThatIsRefusedAsAWholeIsGivenUp(t *testing.T) {
 	p := &picky{refuses: func(store.Finish) bool { return true }}
 	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)

@@ -90,7 +90,7 @@ func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
 	return nil
 }
 
-// toldFull notes up to when the database knows that the worker was full.
+// toldFull notes the latest moment at which the database knows the worker to have been full.
 func (t *tenure) toldFull(at time.Duration, was bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,9 +99,9 @@ func (t *tenure) toldFull(at time.Duration, was bool) {
 	}
 }
 
-// tellFull makes sure that the database knows that every slot was taken since a delivery came, if that is so, before its
-// message goes back: whoever takes the row back asks whether it waited behind others. One heartbeat out of turn tells it
-// for all that wait. It is tried once: if the database does not answer, what is taken back counts at worst once.
+// tellFull tells the database, before a waiting delivery is rejected, that every slot was taken at some time since
+// that delivery came: the guard of the take-back asks for it. One extra heartbeat tells it for all waiting
+// deliveries. It is tried once: if the database does not answer, the dispatch counts once at worst.
 func (t *tenure) tellFull(since time.Duration) {
 	full, ever := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()

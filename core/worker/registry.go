@@ -22,7 +22,8 @@ type registry struct {
 	mu      sync.Mutex
 	entries []*entry
 	beat    uint64
-	// full says that the registry was full once, fullUntil when that ended last; it is full as long as its entries say so.
+	// full says that every slot was taken at some time, and fullUntil when that last ended. Whether all are taken
+	// now, the entries say.
 	full      bool
 	fullUntil time.Duration
 	// closed is why nothing may start any more.
@@ -57,8 +58,8 @@ func (r *registry) holds(key execution.Key) bool {
 	return false
 }
 
-// add holds a key if a slot is free and nothing has closed the registry; else the entry is nil. double says that the key
-// is held already.
+// add holds a key if a slot is free and the registry is open; otherwise the entry is nil. double says that the key
+// is already held.
 func (r *registry) add(key execution.Key) (e *entry, double bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +77,8 @@ func (r *registry) add(key execution.Key) (e *entry, double bool) {
 	return e, false
 }
 
-// lastFull is when every slot was taken last: now while they are. It is false if they never were.
+// lastFull returns the latest moment at which every slot was taken, now if they are; ever is false if they never
+// were.
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +92,7 @@ func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// remove forgets an entry; now is the moment at which it does.
+// remove forgets an entry at the moment now.
 func (r *registry) remove(e *entry, now time.Duration) {
 	r.mu.Lock()
 	if len(r.entries) >= r.capacity {

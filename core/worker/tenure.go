@@ -49,7 +49,7 @@ type tenure struct {
 	asked bool
 	// consumer is nil while the worker would not receive a dispatch.
 	consumer broker.Consumer
-	// waiting are deliveries that found every run slot taken, the oldest first.
+	// waiting holds the deliveries that found every run slot taken, the oldest first.
 	waiting []waiting
 	// told is the latest moment, on the monotonic clock, at which the database knows the worker to have been full.
 	told time.Duration

@@ -9,15 +9,16 @@ import (
 	"handoff/core/host"
 )
 
-// waiting is a delivery that found every run slot taken, since it came. It is not acknowledged: it stays the broker's
-// until its execution is claimed.
+// waiting is a delivery that found every run slot taken, and when it came. It is not acknowledged: it stays the
+// broker's until its execution is claimed.
 type waiting struct {
 	delivery
 	since time.Duration
 }
 
-// queue lets a delivery wait for a run slot. A second delivery of an epoch that waits already takes the first one's
-// place: after a reconnect only the new one can be settled, and within one session the old one is a duplicate.
+// queue makes a delivery wait for a run slot. A second delivery of an epoch that already waits replaces the first
+// one, which is acknowledged: after a reconnect only the new one can be settled, and within one session the old
+// one is a duplicate.
 func (t *tenure) queue(d delivery) {
 	key := d.Envelope.Dispatch.Key
 	t.mu.Lock()
@@ -38,12 +39,13 @@ func (t *tenure) queue(d delivery) {
 	}
 }
 
-// admitAll admits whenever a slot comes free or a delivery has waited for its time, until ctx ends.
+// admitAll calls admit whenever a slot comes free or a delivery has waited for its time, until ctx ends.
 //
-// Nothing waits for longer than its dispatch may: from then on a claim would be refused, and RabbitMQ closes the channel
-// of a consumer that keeps a delivery unacknowledged for long (30 minutes by default), and with it takes back what
-// others wait for. So it is rejected, as a claim that came too late would be, and the executor places it anew. By then
-// the database knows that it waited for a slot, so it counts for nobody.
+// No delivery waits longer than its dispatch timeout. After that a claim would be refused; and RabbitMQ closes the
+// channel of a consumer that keeps a delivery unacknowledged for long (30 minutes by default), which takes back
+// all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
+// executor dispatches the execution anew. Before that the worker tells the database that it was full, so the
+// dispatch counts for nobody.
 func (t *tenure) admitAll(ctx context.Context) {
 	for {
 		if _, err := t.held.freed.Wait(ctx, t.admit()); err != nil {
@@ -52,8 +54,8 @@ func (t *tenure) admitAll(ctx context.Context) {
 	}
 }
 
-// admit gives run slots to what waits, the first come first, and sends back what has waited for its time. It returns
-// how long nothing more is to be done unless a slot comes free.
+// admit gives free run slots to waiting deliveries, oldest first, and rejects those that have waited too long. It
+// returns how long there is nothing to do unless a slot comes free.
 func (t *tenure) admit() time.Duration {
 	for {
 		d, e, left := t.nextWaiting()
@@ -63,11 +65,11 @@ func (t *tenure) admit() time.Duration {
 		case d.consumer == nil:
 			return left
 		case left > 0:
-			// A second delivery of what has got its slot meanwhile.
+			// A second delivery of an epoch that has got its slot meanwhile.
 			d.consumer.Ack(d.Delivery)
 		default:
 			key := d.Envelope.Dispatch.Key
-			t.log.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free in time, the dispatch goes back",
+			t.log.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 				slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			t.tellFull(d.since)
 			d.consumer.Reject(d.Delivery, false)
@@ -75,9 +77,9 @@ func (t *tenure) admit() time.Duration {
 	}
 }
 
-// nextWaiting takes out the first delivery that waits: with the slot that it gets, as a duplicate of one that has a
-// slot, or, with nothing left, because its time is over. Otherwise it takes none, and left is how long the first one may
-// wait yet.
+// nextWaiting removes the first waiting delivery in one of three cases: it gets a slot (e is set); its epoch
+// already has a slot, so it is a duplicate (left is host.Forever); or its time is over (left is 0). Otherwise it
+// removes none, and left is how long the first one may still wait.
 func (t *tenure) nextWaiting() (d waiting, e *entry, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
@@ -98,7 +100,8 @@ func (t *tenure) nextWaiting() (d waiting, e *entry, left time.Duration) {
 	return first, e, left
 }
 
-// patience is how long a delivery waits for a run slot: as long as its dispatch may wait for its claim.
+// patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or the configured
+// one.
 func (t *tenure) patience(action execution.Action) time.Duration {
 	if action.DispatchTimeout > 0 {
 		return action.DispatchTimeout
@@ -106,7 +109,8 @@ func (t *tenure) patience(action execution.Action) time.Duration {
 	return t.config.Executor.DispatchTimeout
 }
 
-// unclaimed takes out everything that was received and not claimed: what came while the worker drains, and what waits.
+// unclaimed removes every delivery that was received and not claimed: those that came while the worker drains, and
+// those that wait.
 func (t *tenure) unclaimed() []delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()

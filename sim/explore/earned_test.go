@@ -14,20 +14,20 @@ import (
 	"handoff/scenarios"
 )
 
-// badEnd is a bad end that a run reaches lawfully, and how to take its cause out of the history.
+// badEnd is a bad end that a run reaches lawfully, and how to remove its cause from the history.
 type badEnd struct {
 	name    string
 	reason  execution.Reason
 	by      execution.Part   // NoPart for whoever
 	to      execution.Status // None for failed
 	profile config.Profile   // hardened if empty
-	// The parts of its scenario: two workers of four slots and four executions.
+	// The parts of its scenario: two workers with four slots each and four executions.
 	action, config, more string
 	faults               []string
 	strip                func([]history.Event) []history.Event // withoutFaults if nil
 }
 
-// withoutFaults takes away all that strikes processes, links, servers and clocks, and every announcement.
+// withoutFaults removes all events that strike processes, links, servers and clocks, and every announcement.
 func withoutFaults(events []history.Event) []history.Event {
 	return slices.DeleteFunc(events, func(e history.Event) bool {
 		switch e.Kind {
@@ -96,7 +96,8 @@ func badEnds() []badEnd {
 	return ends
 }
 
-// scenario writes the run that leads there. Faults strike at 1 s and the work comes at 2 s; one with a # strikes at 8 s.
+// scenario writes a run that leads to this end. Faults strike at 1 s, those marked # at 8 s; the work comes at 2
+// s.
 func (b *badEnd) scenario(t *testing.T) *scenarios.Scenario {
 	t.Helper()
 	var text strings.Builder
@@ -144,7 +145,7 @@ func (b *badEnd) is(e *history.Event) bool {
 	return e.Kind == history.Transition && e.Reason == b.reason && e.To == to && (b.by == execution.NoPart || e.By == b.by)
 }
 
-// unearned judges a history by the one invariant.
+// unearned judges a history by invariant 17 alone.
 func unearned(events []history.Event, c config.Config) string {
 	suite := invariant.New(c, []int{17})
 	for i := range events {
@@ -156,7 +157,7 @@ func unearned(events []history.Event, c config.Config) string {
 	return ""
 }
 
-// Each bad end of a real run is earned, and is not any more when its cause is taken out of the history.
+// Each bad end of a real run is earned, and no longer is when its cause is removed from the history.
 func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 	tested := make(map[execution.Reason]bool)
 	for _, b := range badEnds() {
@@ -174,9 +175,9 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 				t.Fatalf("no execution ends so in this run")
 			}
 			if why := unearned(rec.Events, s.Config(b.of())); why != "" {
-				t.Fatalf("it is earned, and the invariant says: %s", why)
+				t.Fatalf("the end is earned, but the invariant says: %s", why)
 			}
-			// Only what is asked about may still end badly, so that nothing else is found first.
+			// Only the end under test may stay bad, so that the invariant finds nothing else first.
 			strip := b.strip
 			if strip == nil {
 				strip = withoutFaults
@@ -189,12 +190,12 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 	}
 	for _, name := range execution.Reasons() {
 		if reason, _ := execution.ParseReason(name); !tested[reason] {
-			t.Errorf("no test takes the cause of %s away", name)
+			t.Errorf("no test removes the cause of %s", name)
 		}
 	}
 }
 
-// alone takes out the losses of workers, and the executions that end badly otherwise.
+// alone removes the losses of workers, and the other executions that end badly.
 func (b *badEnd) alone(events []history.Event) []history.Event {
 	other := make(map[execution.ID]bool)
 	for i := range events {

@@ -309,7 +309,7 @@ func (s *shrinker) narrow() (changed bool) {
 	return changed
 }
 
-// struck is when a fault began and ended in the best run.
+// struck is when each fault began and ended in the best run.
 func (s *shrinker) struck(name string) verdict.Band {
 	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw})
 	s.best.Runs++

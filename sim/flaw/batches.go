@@ -10,15 +10,15 @@ import (
 	"handoff/sim/simstore"
 )
 
-// This file plants work that is not done in bounded batches, or in too few of them.
+// This file plants mutants that do not work in bounded batches, or do too few of them.
 
-// tooLong is what a database says of a statement that it has broken off for its length.
+// tooLong is the error of a statement that exceeded the statement timeout.
 var tooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
 
 func oneStatementForAllChildren() *Flaw {
 	return &Flaw{
 		Name: "one-statement-for-all-children", Source: "D22", Killer: 12, Scenario: "many-children", Raw: true,
-		About: "whoever handles the end of a chain settles all of its children in the same statement, which takes too long where they are many",
+		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout where there are many",
 		Store: func(p Process, c Database) store.Store {
 			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
 				var refused error
@@ -55,18 +55,18 @@ func oneStatementForAllChildren() *Flaw {
 	}
 }
 
-// unhandled says that the end of a row is to be handled.
+// unhandled says that the end of a row is still to be handled.
 func unhandled(row *execution.Execution) bool {
 	return row != nil && row.Status.Terminal() && row.OrchestratedAt.IsZero()
 }
 
-// ends says that the handling of a row's end is the end of its chain.
+// ends says that a row's end is the end of its chain.
 func ends(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) bool {
 	return unhandled(row) && allowed(tx, row, retry) == nil
 }
 
-// slowParents is a database in which the handling of a chain with children takes too long for a while, and that
-// then does not answer the next question either, so that it seems to be away.
+// slowParents is a database in which handling a chain with children takes too long for a while. After each such
+// attempt it does not answer the next call either, so that it seems to be away.
 type slowParents struct {
 	handler
 	c     Database
@@ -75,7 +75,8 @@ type slowParents struct {
 	away  bool
 }
 
-// slowFor is how long it takes too long, from the first attempt on: less than the bound for an end that is not handled.
+// slowFor is how long handling takes too long, from the first attempt on; it is less than the bound for an
+// unhandled end.
 const slowFor = 10 * time.Second
 
 // Orchestrate implements store.Store.
@@ -117,7 +118,7 @@ func (s *slowParents) Clock(ctx context.Context) (time.Time, error) {
 func badChainEndsThePass() *Flaw {
 	return &Flaw{
 		Name: "bad-chain-ends-the-pass", Source: "D22", Killer: 12, Scenario: "workflow-under-lost-messages", Raw: true,
-		About: "an end whose handling takes too long for the moment is taken for a database that is away, so nobody else's is handled either",
+		About: "when handling one end takes too long for a while, the executor concludes that the database is away and handles no other end either",
 		Store: func(p Process, c Database) store.Store {
 			return &slowParents{handler: handler{Store: c}, c: c, p: p, tried: make(map[execution.ID]time.Duration)}
 		},
@@ -127,7 +128,7 @@ func badChainEndsThePass() *Flaw {
 func oneBatchAPass() *Flaw {
 	return &Flaw{
 		Name: "one-batch-a-pass", Source: "D22", Killer: 12, Scenario: "many-children",
-		About: "each loop handles one batch of what it finds and leaves the rest to its next pass, so it falls behind where more comes up between two",
+		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind where more than a batch becomes due between two",
 		Store: func(p Process, c Database) store.Store {
 			full := make(map[store.Ground]time.Duration)
 			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
@@ -144,12 +145,12 @@ func oneBatchAPass() *Flaw {
 	}
 }
 
-// keeper is a store whose idempotency keys stand until somebody has forgotten them, one batch a minute.
+// keeper is a store whose idempotency keys stay taken until they are forgotten, one batch a minute.
 type keeper struct {
 	requests
 	c Database
 	p Process
-	// forgot is when a batch was forgotten last.
+	// forgot is when a batch was last forgotten.
 	forgot time.Duration
 }
 
@@ -166,7 +167,7 @@ func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 func keysForgottenTooLate() *Flaw {
 	return &Flaw{
 		Name: "keys-forgotten-too-late", Source: "D9", Killer: 16, Scenario: "keys-used-again", Raw: true,
-		About: "an idempotency key stands until it is forgotten, and fewer are forgotten than come of age",
+		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys come of age",
 		Store: func(p Process, c Database) store.Store {
 			return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 				err = c.Step(ctx, func(tx *simstore.Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })

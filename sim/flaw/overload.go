@@ -11,12 +11,12 @@ import (
 	"handoff/sim/simstore"
 )
 
-// This file plants parts that take being many, being long, or a clock that was set for a failure.
+// This file plants mutants that mistake a long queue, a long run or a clock step for a failure.
 
 func countsAtAFullWorker() *Flaw {
 	return &Flaw{
 		Name: "counts-at-a-full-worker", Source: "C1", Killer: 17, Scenario: "long-runs", Raw: true,
-		About: "a dispatch that waited behind runs longer than its deadline counts as left lying, and the third one fails the execution",
+		About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
 		Store: func(_ Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}
 			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
@@ -31,7 +31,7 @@ func countsAtAFullWorker() *Flaw {
 	}
 }
 
-// countAlways is a take-back that counts whatever its worker was doing.
+// countAlways makes a take-back count whatever the worker was doing.
 func countAlways(tx *simstore.Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
 	row := tx.Row(r.Key.ID)
 	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Ground == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {
@@ -60,12 +60,12 @@ func countAlways(tx *simstore.Tx, r *store.Reclaim) (outcome store.Outcome, repl
 func blamesAFullWorker() *Flaw {
 	return &Flaw{
 		Name: "blames-a-full-worker", Source: "C1", Killer: 9, Scenario: "long-runs-beside-a-queue",
-		About: "what waits at a worker whose slots are all taken is held against its health, as if it had left it lying",
+		About: "dispatches that wait at a full worker count against its health, as if it had ignored them",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
 			}
-			// Since when the worker has not been full, as this executor has seen.
+			// The last moment at which the worker had been full for long, as this executor saw it.
 			grudges := make(map[execution.Incarnation]time.Duration)
 			return &finder{Store: c, see: func(ws []store.WorkerRow) {
 				now := p.Host.Monotonic()
@@ -85,7 +85,7 @@ func blamesAFullWorker() *Flaw {
 	}
 }
 
-// strict is a store that takes a lease that is over by the database's clock for the end of the incarnation.
+// strict is a store that treats a lease that is over by the database's clock as the end of the incarnation.
 type strict struct{ store.Store }
 
 // Claim implements store.Store.
@@ -108,7 +108,7 @@ func leaseRefusalEndsTheSession() *Flaw {
 func oneClockDispatch() *Flaw {
 	return &Flaw{
 		Name: "one-clock-dispatch", Source: "C8", Killer: 2, Scenario: "step-while-a-worker-is-cut",
-		About: "a dispatch whose time a step of the database's clock has ended counts as left lying",
+		About: "a dispatch that only a step of the database's clock made late counts as ignored by the worker",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
@@ -118,7 +118,7 @@ func oneClockDispatch() *Flaw {
 	}
 }
 
-// blindClock is a store that does not tell when the database's clock was set: its moments are of no use.
+// blindClock is a store that hides steps of the database's clock: the moments that it returns are useless.
 type blindClock struct{ store.Store }
 
 // Clock implements store.Store.
@@ -156,7 +156,7 @@ func deliveryHeldForHours() *Flaw {
 	}
 }
 
-// late is a session whose dispatches are settled three quarters of an hour after they were.
+// late is a session that settles each dispatch three quarters of an hour later than the worker asks.
 type late struct {
 	broker.Session
 	p Process

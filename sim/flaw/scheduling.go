@@ -106,7 +106,7 @@ func pinIgnored() *Flaw {
 	}
 }
 
-// eager is a store that claims what is pinned to a worker whether the worker has room for it or not.
+// eager is a store that claims pinned executions whether or not their worker has room.
 type eager struct{ store.Store }
 
 // ClaimForScheduling implements store.Store.
@@ -123,7 +123,7 @@ func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 func parksThePinned() *Flaw {
 	return &Flaw{
 		Name: "parks-the-pinned", Source: "D45", Killer: 18, Scenario: "pinned-backlog",
-		About: "executions that are pinned to a full worker are taken up and put back again and again until it has room, so that waiting costs as much as work",
+		About: "executions pinned to a full worker are claimed and put back again and again until it has room, so waiting costs as much as work",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c

@@ -8,19 +8,19 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants ends that nothing in a run explains.
+// This file plants mutants that cause bad ends which nothing in a run explains.
 
 func fencesBetweenBeats() *Flaw {
 	return &Flaw{
 		Name: "fences-between-beats", Source: "D15", Killer: 17, Scenario: "worker-stops-gracefully",
-		About: "a worker fences itself so long before the end of its lease that the next heartbeat comes too late, and ends everything that it runs although nothing is wrong",
+		About: "a worker fences itself so long before its lease ends that the next heartbeat comes too late, and ends all its runs although nothing is wrong",
 		Config: func(c *config.Config) {
 			c.Worker.FenceMargin = c.Worker.Lease() - c.Worker.HeartbeatInterval/2
 		},
 	}
 }
 
-// halved is a store that tells a worker that its runs may take half as long as they may.
+// halved is a store that tells workers half of the run timeout.
 type halved struct{ store.Store }
 
 // Claim implements store.Store.
@@ -44,7 +44,7 @@ func endsRunsEarly() *Flaw {
 func fullIsNoWorker() *Flaw {
 	return &Flaw{
 		Name: "full-is-no-worker", Source: "D45", Killer: 17, Scenario: "overload",
-		About: "a worker whose run slots are all taken counts as none, so what only has to wait for one fails for want of workers",
+		About: "a full worker counts as absent, so executions that only have to wait for a slot fail because there are no workers",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker {
 				return c
@@ -61,7 +61,7 @@ func fullIsNoWorker() *Flaw {
 func failureIsALoss() *Flaw {
 	return &Flaw{
 		Name: "action-failure-is-a-loss", Source: "D48", Killer: 17, Scenario: "all-executors-down",
-		About: "a worker writes the failure of an action that lost a connection of its own as the loss of the worker",
+		About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
 		Store: func(_ Process, c Database) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
 				if f.To == execution.Failed && f.Reason == execution.Connection {

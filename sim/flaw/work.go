@@ -11,9 +11,9 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants systems that do what is right and far too much of it, or too little at a time.
+// This file plants mutants whose work is correct, but far too much, or too little in each pass.
 
-// restless waits for what it gave back in a loop that never sleeps.
+// restless claims the executions that it gave back again, in a loop that never sleeps.
 type restless struct {
 	store.Store
 	host   host.Host
@@ -38,7 +38,7 @@ func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingCla
 func unboundedPark() *Flaw {
 	return &Flaw{
 		Name: "unbounded-park", Source: "D21", Killer: 18, Scenario: "slots-without-workers",
-		About: "whoever has given back an execution without a worker looks again at once, and again, without ever waiting",
+		About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -48,7 +48,7 @@ func unboundedPark() *Flaw {
 	}
 }
 
-// greedy claims more than there is room for.
+// greedy claims more executions than there is room for.
 type greedy struct{ store.Store }
 
 // ClaimForScheduling implements store.Store.
@@ -65,7 +65,7 @@ func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 func parksWhatWaits() *Flaw {
 	return &Flaw{
 		Name: "parks-what-waits", Source: "D21", Killer: 18, Scenario: "overload",
-		About: "each pass of the scheduler takes up everything that waits, whether or not a worker has room, and gives it back",
+		About: "each pass of the scheduler claims all waiting executions, whether or not a worker has room, and gives them back",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c
@@ -78,7 +78,7 @@ func parksWhatWaits() *Flaw {
 func pollsTooOften() *Flaw {
 	return &Flaw{
 		Name: "polls-too-often", Source: "D21", Killer: 18, Scenario: "long-runs",
-		About:  "every reconciler asks the database at a tenth of its interval, also when there is nothing to do",
+		About:  "every reconciler asks the database ten times as often as its interval says, also when there is nothing to do",
 		Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
 	}
 }
@@ -103,7 +103,7 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 func sentTwice() *Flaw {
 	return &Flaw{
 		Name: "sent-twice", Source: "D9", Killer: 18, Scenario: "overload",
-		About: "every dispatch is published twice, to be sure: the second one dies at its claim, so only its cost shows",
+		About: "every dispatch is published twice, to be sure: the second one is refused at its claim, so only its cost shows",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker {
 				return b
@@ -116,7 +116,7 @@ func sentTwice() *Flaw {
 func batchesCutShort() *Flaw {
 	return &Flaw{
 		Name: "batches-cut-short", Source: "D21", Killer: 12, Scenario: "more-than-a-batch",
-		About: "each pass of a reconciler handles one batch, and what is left waits for the next one, however much it is",
+		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many they are",
 		Store: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c

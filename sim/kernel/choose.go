@@ -63,17 +63,17 @@ func (s *Stream) Duration(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(s.Uint64N(n))*time.Microsecond
 }
 
-// logParts is how many values a log-uniform draw has: fine enough that the share of no decade of 31 days is off
-// by more than a millionth, and few enough that no product of two parts overflows.
+// logParts is the number of values of a log-uniform draw: enough that the share of any decade, up to 31 days, is
+// off by at most a millionth, and few enough that no product of two parts overflows.
 const logParts = 1 << 24
 
-// LogDuration returns a duration in [lo, hi], in microseconds from lo, drawn log-uniformly: every factor is as
-// likely as every other, so that from 1 s to 100 s half of the draws lie under 10 s. lo counts as a microsecond at
-// least. If hi is not above lo it returns lo and does not draw.
+// LogDuration returns a duration in [lo, hi], a whole number of microseconds above lo, drawn log-uniformly: every
+// factor is as likely as every other, so from 1 s to 100 s half of the draws lie under 10 s. A lo below a
+// microsecond counts as one. If hi is not above lo it returns lo and does not draw.
 //
-// The arithmetic is of integers only, so the same draw gives the same duration on every machine. The duration is
-// the longest d for which log2(d) - log2(lo) does not exceed the drawn part of log2(hi) - log2(lo), with logarithms cut
-// off after 32 binary digits: that is off by less than one part in 10^9 of the logarithm, beside the rounding to
+// It computes with integers only, so the same draw gives the same duration on every machine. The duration is the
+// longest d for which log2(d) - log2(lo) does not exceed the drawn part of log2(hi) - log2(lo). Logarithms are cut
+// off after 32 binary digits, which is an error of less than one part in 10^9, besides the rounding to
 // microseconds. Draws are monotonic: 0 gives lo and the last one hi.
 func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 	lo = max(lo, time.Microsecond)
@@ -87,13 +87,13 @@ func (s *Stream) LogDuration(lo, hi time.Duration) time.Duration {
 	from := log2(least)
 	part := s.Uint64N(logParts)
 	target := from + (log2(least+steps)-from)*part/(logParts-1)
-	// The first number of steps that is too many; log2 is monotonic.
+	// Search finds the first number of steps that is too many; log2 is monotonic.
 	most := uint64(sort.Search(int(steps), func(i int) bool { return log2(least+uint64(i)+1) > target }))
 	return lo + time.Duration(most)*time.Microsecond
 }
 
-// log2 is the binary logarithm of x, which is above 0, with 32 binary digits after the point, cut off. It squares
-// the mantissa once for each digit: where the square reaches 2, the digit is 1.
+// log2 returns the binary logarithm of x, which must be above 0, with 32 binary digits after the point, truncated.
+// It squares the mantissa once for each digit: where the square reaches 2, the digit is 1.
 func log2(x uint64) uint64 {
 	const digits = 32
 	whole := uint64(bits.Len64(x) - 1)

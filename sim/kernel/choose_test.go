@@ -153,7 +153,7 @@ type fixed uint64
 
 func (f fixed) Choose(_ *Stream, n uint64) uint64 { return (n - 1) / 1000 * uint64(f) }
 
-// The quantiles of a log-uniform draw are known: they are written down, so that a platform on which they come out
+// The known quantiles of a log-uniform draw are written down here, so that a platform that computes them
 // differently fails.
 func TestLogDrawsAreExact(t *testing.T) {
 	for part, want := range map[fixed]time.Duration{
@@ -174,7 +174,7 @@ func TestLogDrawsAreExact(t *testing.T) {
 	}
 }
 
-// last chooses the last of whatever there is.
+// last always chooses the last value.
 type last struct{}
 
 func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }

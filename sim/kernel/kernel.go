@@ -18,8 +18,8 @@ type Options struct {
 	// sleeps for no time over and over never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
-	// StepsAtOnce bounds the steps that are made at one moment of virtual time; nil means no limit. It is asked again and
-	// again, so it may depend on how much there is to do.
+	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The kernel asks it
+	// repeatedly, so the limit may depend on how much work there is.
 	StepsAtOnce func() uint64
 
 	// Start is what a wall clock without faults shows at virtual time 0. The zero time means

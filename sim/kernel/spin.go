@@ -6,27 +6,26 @@ import (
 	"time"
 )
 
-// A process that goes round in a loop without waiting for anything keeps time from moving: nothing else of the run
-// that needs time ever happens. The kernel counts the steps at one moment and, when they are too many, looks for a
-// while who makes them.
+// A task that loops without waiting for anything stops virtual time, so nothing else that needs time ever happens.
+// The kernel counts the steps at one moment; when there are too many, it samples which task makes them.
 
 const (
-	// spinLook is from how many steps at one moment on the limit is asked for.
+	// spinLook is the number of steps at one moment from which on the kernel asks for the limit.
 	spinLook = 1 << 14
-	// spinSample is how many steps are looked at to say who goes round.
+	// spinSample is how many steps the kernel samples to find the task that spins.
 	spinSample = 4096
 )
 
-// spin is what has happened at one moment.
+// spin counts the steps at one moment.
 type spin struct {
 	at    time.Duration
 	steps uint64
-	// bound is the limit that was exceeded, tasks who has made how many steps since: nil before.
+	// bound is the limit that was exceeded; tasks counts the steps of each task since then, nil before.
 	bound uint64
 	tasks map[string]int
 }
 
-// spinning says that the limit is exceeded and that it is known who does it.
+// spinning says that the limit is exceeded and the sample is complete.
 func (k *Kernel) spinning() bool {
 	s := &k.spin
 	switch {
@@ -41,8 +40,8 @@ func (k *Kernel) spinning() bool {
 	return false
 }
 
-// Spun says after StopSpin who made most of the steps: the process, and the name of its task. steps were made at
-// this moment, and bound is the limit.
+// Spun tells, after StopSpin, who made most of the sampled steps: the process and the name of its task. steps is
+// the number of steps at this moment, and bound the limit.
 func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	s := &k.spin
 	names := slices.Sorted(maps.Keys(s.tasks))

@@ -88,8 +88,8 @@ func (s *step) adopt(id, parent execution.ID) bool {
 	return !s.settleChild(s.db.row(id), parent, last.Status)
 }
 
-// settleChild starts a child that waits for a chain that has completed, and skips one whose chain has ended
-// otherwise. It says whether the child was started.
+// settleChild starts a waiting child if the chain of its parent has completed, and skips it otherwise. It returns
+// whether the child was started.
 func (s *step) settleChild(r *row, chain execution.ID, ended execution.Status) bool {
 	if ended == execution.Completed {
 		r.AwaitsParent = false
@@ -118,7 +118,7 @@ func (c *Client) SettleChildren(ctx context.Context, chains []execution.ID, most
 	})
 }
 
-// settleChildren settles at most so many of the children that wait for a chain.
+// settleChildren settles at most `most` of the children that wait for a chain.
 func (s *step) settleChildren(chain execution.ID, ended execution.Status, most int) (settled store.Settled) {
 	db := s.db
 	waiting := db.children[chain]
@@ -143,8 +143,8 @@ func (s *step) settleChildren(chain execution.ID, ended execution.Status, most i
 	return settled
 }
 
-// note notes on the first row of a chain that its children are to be settled, or that none waits any more. The list
-// is in the order of those moments, like the index that it stands for.
+// note sets or clears the note on the first row of a chain that its children are to be settled. The list is
+// ordered by the date of the notes, like the index of the real database.
 func (s *step) note(first *row, settles bool) {
 	db := s.db
 	db.settling = slices.DeleteFunc(db.settling, func(id execution.ID) bool { return id == first.ID })

@@ -35,7 +35,7 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
-	// made counts the statements of each process, over its restarts.
+	// made counts the statements of each process, across its restarts.
 	made map[string]*uint64
 	law  *execution.Law
 
@@ -100,7 +100,8 @@ type incarnation struct {
 	consumerAlive bool
 	load          int
 	queued        int
-	// claimedAt is when it claimed last, fullAt when it was full last by its own word, the zero time for never.
+	// claimedAt is when it last claimed; fullAt is when it was last full, by its own heartbeats. The zero time
+	// means never.
 	claimedAt time.Time
 	fullAt    time.Time
 	healthURL string
@@ -125,7 +126,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	}
 }
 
-// Statements is how many statements the processes of a name have made, whatever came of them.
+// Statements returns how many statements the processes of a name have made, failed ones included.
 func (db *Database) Statements(process string) uint64 {
 	if made := db.made[process]; made != nil {
 		return *made

@@ -50,10 +50,10 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 	return row
 }
 
-// full says that as many rows run at the incarnation as it has slots.
+// full says that all run slots of the incarnation are taken.
 func (inc *incarnation) full() bool { return inc.load-inc.queued >= inc.capacity }
 
-// behind says that a row waits, or has waited since its dispatch, at an active worker whose slots were all taken.
+// behind says that a row waits at an active worker that is full, or was full at some time since the dispatch.
 func (s *step) behind(r *row) bool {
 	inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
 	return inc != nil && inc.lifecycle == execution.Active && (inc.full() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))

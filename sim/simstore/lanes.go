@@ -10,27 +10,27 @@ import (
 	"handoff/core/store"
 )
 
-// lane names the rows that wait for the same workers: those of one runtime that are pinned to one worker, 0 for none.
+// lane names the rows that wait for the same workers: those of one runtime, pinned to one worker or (0) to none.
 type lane struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// queue is the requested rows of one lane: those without a limit of concurrency, and beside them those of
-// each action with one, so that rows that wait for a slot are in nobody's way.
+// queue holds the requested rows of one lane. The rows of each action with a concurrency limit have a heap of
+// their own, so that rows that wait for a slot block no others.
 type queue struct {
 	lane
 	unlimited requests
 	limited   []*limited
 }
 
-// limited is the requested rows of one action with a limit of concurrency.
+// limited holds the requested rows of one action with a concurrency limit.
 type limited struct {
 	action string
 	requests
 }
 
-// request files a requested row in its lane, by when it is due.
+// request adds a requested row to its lane, ordered by when it is due.
 func (db *Database) request(r *row, now time.Time) {
 	r.due = r.NotBefore
 	if r.due.IsZero() {
@@ -53,7 +53,7 @@ func (db *Database) request(r *row, now time.Time) {
 	to.push(request{r.due, r.ID, r.Epoch})
 }
 
-// of is the part of an action.
+// of returns the heap of an action.
 func (q *queue) of(action string) *limited {
 	for _, l := range q.limited {
 		if l.action == action {
@@ -65,7 +65,7 @@ func (q *queue) of(action string) *limited {
 	return l
 }
 
-// claiming is what a claim for scheduling works with, kept from one to the next.
+// claiming is the scratch space of ClaimForScheduling, reused by the next call.
 type claiming struct {
 	wants   []want
 	named   map[lane]int // places in wants + 1
@@ -74,32 +74,32 @@ type claiming struct {
 	found   []candidate
 }
 
-// want is a demand for a lane, once for each lane.
+// want is the merged demand for one lane.
 type want struct {
 	lane
 	limit, pool int
 }
 
-// share is how many rows something can get, and how many have asked for it.
+// share is how many rows a worker or pool has room for, and how many have asked for it.
 type share struct{ room, asked int }
 
-// ask says whether there is something left for one more.
+// ask says whether there is room for one more row.
 func (s *share) ask() bool {
 	s.asked++
 	return s.asked <= s.room
 }
 
-// candidate is a row that was taken out of its queue, and may have to go back.
+// candidate is a row that was taken out of its heap and may go back.
 type candidate struct {
 	request
 	from *requests
-	// slots are those of its action, nil where it needs none, and free is how many of them were.
+	// slots are the concurrency slots of its action, nil if it needs none; free is how many of them were free.
 	slots *slots
 	free  int
 	want  *want
 }
 
-// merge puts demands of one lane together.
+// merge adds up the demands for each lane.
 func (c *claiming) merge(claim *store.SchedulingClaim) {
 	if c.named == nil {
 		c.named, c.workers = make(map[lane]int), make(map[execution.WorkerID]share)
@@ -126,8 +126,8 @@ func (c *claiming) merge(claim *store.SchedulingClaim) {
 	}
 }
 
-// walk takes the oldest due rows out of a queue, at most limit of those without a limit of concurrency and of those of
-// each action with one, there at most as many as have a slot.
+// walk takes the oldest due rows out of a queue: at most limit of the unlimited ones, and at most limit of each
+// action with a concurrency limit, there no more than have a slot.
 func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *want) {
 	take := func(from *requests, slots *slots, free int) {
 		for range min(limit, free) {
@@ -151,15 +151,15 @@ func (c *claiming) walk(db *Database, q *queue, limit int, now time.Time, w *wan
 	}
 }
 
-// oldest puts what was found from a place on in the order in which it is served.
+// oldest sorts the candidates from an index on in the order in which they are served.
 func (c *claiming) oldest(from int) {
 	slices.SortFunc(c.found[from:], func(a, b candidate) int { return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.id, b.id)) })
 }
 
-// back returns a row that is not taken after all.
+// back returns a row that is not claimed to its heap.
 func (x *candidate) back() { x.from.push(x.request) }
 
-// hasSlot says that there is a slot for one more of the action.
+// hasSlot says that the action has a slot for one more row.
 func (x *candidate) hasSlot() bool {
 	if x.slots == nil {
 		return true
@@ -168,7 +168,7 @@ func (x *candidate) hasSlot() bool {
 	return x.slots.asked <= x.free
 }
 
-// fits asks, in the order in which the real database does, for a slot, for room at the worker that the row is pinned to,
+// fits asks, in the same order as the real database, for a slot, for room at the worker that the row is pinned to,
 // and for room in its pool.
 func (c *claiming) fits(x *candidate) bool {
 	if !x.hasSlot() {
@@ -185,8 +185,8 @@ func (c *claiming) fits(x *candidate) bool {
 	return x.want.pool < 0 || x.want.pool >= len(c.pools) || c.pools[x.want.pool].ask()
 }
 
-// first is the row at the head if it is due, nil otherwise. Those whose rows have left otherwise (cancelled, or
-// a status set by force) are dropped.
+// first returns the row at the head if it is due, nil otherwise. It drops entries whose rows are no longer
+// requested at that epoch (cancelled, or set by force).
 func (h *requests) first(db *Database, now time.Time) *row {
 	for len(*h) > 0 && !(*h)[0].due.After(now) {
 		head := (*h)[0]
@@ -198,7 +198,7 @@ func (h *requests) first(db *Database, now time.Time) *row {
 	return nil
 }
 
-// request is a row that waits to be scheduled.
+// request is the heap entry of a row that waits to be scheduled.
 type request struct {
 	due   time.Time
 	id    execution.ID
@@ -223,7 +223,7 @@ func (h *requests) push(r request) {
 	}
 }
 
-// pop removes the row at the head.
+// pop removes the entry at the head.
 func (h *requests) pop() {
 	rows := *h
 	last := len(rows) - 1

@@ -232,7 +232,7 @@ func statements(os []store.Orchestration) [][]int {
 
 func wrongRetry(o store.Orchestration) bool { return o.Retry != nil && o.Retry.Count <= 0 }
 
-// orchestrate is one statement. It looks at all its rows before it changes one.
+// orchestrate is one statement: it reads all its rows before it changes any.
 func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.Orchestrated) {
 	judged := make([]*row, len(places))
 	for n, i := range places {
@@ -257,8 +257,8 @@ func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.
 	}
 }
 
-// handleTerminal marks the row, gives its slot back and creates its retry, or notes that the chain's children are to
-// be settled.
+// handleTerminal marks the row, frees its slot and creates its retry, or else notes that the children of the chain
+// are to be settled.
 func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 	db := s.db
 	s.freeSlot(r)

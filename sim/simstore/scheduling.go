@@ -19,8 +19,7 @@ func (c *Client) ClaimForScheduling(ctx context.Context, claim store.SchedulingC
 	})
 }
 
-// claimNamed claims rows of the lanes that are named, oldest due first. What waits in a lane of which nothing is wanted is
-// not looked at.
+// claimNamed claims rows of the named lanes, oldest due first. It does not look at lanes with a limit of 0.
 func (s *step) claimNamed(claim *store.SchedulingClaim) (claimed []execution.Execution) {
 	c := &s.db.claiming
 	c.merge(claim)

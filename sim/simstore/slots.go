@@ -12,7 +12,7 @@ import (
 type slots struct {
 	limit   int
 	holders []execution.ID
-	// asked counts the rows that have asked for one during a claim for scheduling.
+	// asked counts the rows that asked for a slot during a claim for scheduling.
 	asked int
 }
 
@@ -47,7 +47,7 @@ func (s *slots) held() (n int) {
 	return n
 }
 
-// vacant counts the free slots.
+// vacant returns the number of free slots.
 func (s *slots) vacant() (n int) {
 	for _, holder := range s.holders[:min(s.limit, len(s.holders))] {
 		if holder == 0 {

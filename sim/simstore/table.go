@@ -25,7 +25,7 @@ type row struct {
 	due        time.Time // when it was due, while it is or was requested
 	// slot is the number of the concurrency slot that it holds, 0 for none.
 	slot int
-	// hasChildren says, of the first row of a chain, that children were created that wait for it.
+	// hasChildren says that children were created that wait for the chain of which this is the first row.
 	hasChildren bool
 }
 

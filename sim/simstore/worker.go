@@ -91,7 +91,8 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// late says that a later attempt of the same process was there before, or another process that this one has not seen.
+// late says that a later attempt of the same process has registered, or another process that this one has not
+// seen.
 func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 	current := db.workers[id-1].current
 	newest := db.incarnation(current)

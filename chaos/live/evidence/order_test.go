@@ -106,7 +106,7 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 	}
 }
 
-// Several handlings of one transaction keep their order, and children are settled by transactions after theirs.
+// Several handlings of one transaction keep their order; their children are settled by later transactions.
 func TestChildrenStandBehindTheHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }

@@ -143,7 +143,7 @@ func (b *bench) claimable() int {
 	return len(rows)
 }
 
-// settle settles at most so many children of a chain.
+// settle settles at most `most` children of a chain.
 func (b *bench) settle(chain execution.ID, most int) store.Settled {
 	b.t.Helper()
 	settled, err := b.Store.SettleChildren(b.ctx, []execution.ID{chain}, most)
@@ -151,7 +151,7 @@ func (b *bench) settle(chain execution.ID, most int) store.Settled {
 	return settled[0]
 }
 
-// enough is more children than any case has.
+// enough is more children than any case creates.
 const enough = 100
 
 func childCases() []Case {
@@ -229,7 +229,7 @@ func childCases() []Case {
 				b.expect("the last child", fmt.Sprint(b.row(children[4]).Status, b.row(children[4]).AwaitsParent), end.as+" false")
 			}
 		}},
-		{"a batch of just as many children as wait is the last one", func(b *bench) {
+		{"a batch of exactly as many children as wait is the last one", func(b *bench) {
 			w := b.active("w")
 			key := b.failed(w)
 			b.child(key.ID, "")
@@ -238,7 +238,7 @@ func childCases() []Case {
 			b.expect("more after two of two", b.settle(key.ID, 2).More, false)
 			b.expect("found", list(b.find(store.Finding{Ground: store.Unsettled})...), list())
 		}},
-		{"a bound of nothing settles nothing", func(b *bench) {
+		{"a bound of zero settles nothing", func(b *bench) {
 			w := b.active("w")
 			key := b.failed(w)
 			b.child(key.ID, "")
@@ -314,7 +314,7 @@ func childCases() []Case {
 			b.expect("retry", b.orchestrate(key.ID, 1, 0).Retry, execution.ID(0))
 			b.expect("skipped", list(b.settle(key.ID, enough).Skipped...), list(child))
 		}},
-		{"only a child that waits makes a chain one with children to settle", func(b *bench) {
+		{"a chain has children to settle only if one waits", func(b *bench) {
 			w := b.active("w")
 			unknown, late := b.failed(w), b.failed(w)
 			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "no.such", Parent: unknown.ID}})
@@ -402,7 +402,7 @@ func childCases() []Case {
 			}
 			b.expect("those with one key", list(created[4].ID, created[6].ID, created[7].ID), list(old, created[5].ID, created[5].ID))
 		}},
-		{"a child that is wrong in itself does not stop the others", func(b *bench) {
+		{"an invalid child does not stop the others", func(b *bench) {
 			parent := b.create("shell.echo", 1)[0]
 			items := make([]store.NewExecution, 7)
 			for i := range items {
@@ -417,7 +417,7 @@ func childCases() []Case {
 			}
 			b.expect("created", fmt.Sprint(made), "[true true false true true false true]")
 		}},
-		{"a key stands for what it created until its time is over, whether or not it was forgotten", func(b *bench) {
+		{"a key returns the row that it created until its time is over, whether or not it was forgotten", func(b *bench) {
 			parent := b.create("shell.echo", 1)[0]
 			for _, item := range []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}, {ActionRef: "shell.echo", IdempotencyKey: "kc", Parent: parent}} {
 				create := func() store.Created {

@@ -107,7 +107,7 @@ func deadLetterCases() []Case {
 			keep(b, "r", false)
 			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 []}")
 		}},
-		{"the survey tells since when executions are due, of children that wait for their parent only that they are there", func(b *bench) {
+		{"the survey tells since when executions are due, and only counts children that wait for their parent", func(b *bench) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)

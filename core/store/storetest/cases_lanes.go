@@ -59,13 +59,13 @@ func laneCases() []Case {
 			b.expect("for its worker", b.claimedFor(0, shellAt(w, 1)), list(ids[0]))
 			b.expect("the next one", b.claimedFor(0, shellAt(w, 5)), list(ids[1]))
 		}},
-		{"a demand for what is pinned to nobody passes by what is pinned", func(b *bench) {
+		{"a demand for unpinned rows skips pinned rows", func(b *bench) {
 			w := b.active("w")
 			b.pinned("shell.echo", w, 3)
 			free := b.create("shell.echo", 1)[0]
 			b.expect("claimed", b.claimedFor(0, shell(1)), list(free))
 		}},
-		{"of what is pinned to a full worker nothing is claimed, also not as others", func(b *bench) {
+		{"rows pinned to a full worker are not claimed, not even as others", func(b *bench) {
 			w := b.active("w")
 			b.pinned("shell.echo", w, 3)
 			before := b.row(1)
@@ -73,14 +73,14 @@ func laneCases() []Case {
 			b.expect("claimed with a limit below zero", b.claimedFor(10, shell(5), shellAt(w, -1)), list())
 			b.expect("the epoch", b.row(1).Epoch, before.Epoch)
 		}},
-		{"what is pinned to a worker that is not named comes with the others", func(b *bench) {
+		{"rows pinned to a worker that is not named come with the others", func(b *bench) {
 			w, gone := b.active("w"), b.active("gone")
 			b.pinned("shell.echo", w, 1)
 			lost := b.pinned("shell.echo", gone, 2)
 			b.expect("claimed", b.claimedFor(1, shell(5), shellAt(w, 0)), list(lost[0]))
 			b.expect("the next one", b.claimedFor(5, shell(5), shellAt(w, 0)), list(lost[1]))
 		}},
-		{"what is pinned to a worker that lacks the runtime comes with the others", func(b *bench) {
+		{"rows pinned to a worker that lacks the runtime come with the others", func(b *bench) {
 			w := b.active("w")
 			node := b.pinned("node.run", w, 1)[0]
 			b.expect("claimed, where somebody else has the runtime", b.claimedFor(5, shell(5), shellAt(w, 5), store.Demand{Runtime: "node", Limit: 5}), list(node))
@@ -124,7 +124,7 @@ func laneCases() []Case {
 			python := store.Demand{Runtime: "python", Limit: 2, Pool: 1}
 			b.expect("claimed", b.claimedIn([]int{1, 2}, shell(2), python), list(older[0], younger[0], younger[1]))
 		}},
-		{"what is pinned to one worker shares its room, whatever the runtime", func(b *bench) {
+		{"rows pinned to one worker share its room, whatever their runtime", func(b *bench) {
 			w := b.active("w")
 			first, second := b.pinned("shell.echo", w, 2), b.pinned("python.run", w, 2)
 			python := store.Demand{Runtime: "python", Pinned: w.ID, Limit: 3}
@@ -136,7 +136,7 @@ func laneCases() []Case {
 			ids := b.pinned("shell.echo", w, 4)
 			b.expect("claimed", b.claimedFor(0, shellAt(w, 1), shellAt(w, 2)), list(ids[:3]...))
 		}},
-		{"what waits for a full worker takes no slot from what could go", func(b *bench) {
+		{"rows that wait for a full worker take no slot from rows that can be placed", func(b *bench) {
 			b.limited(1)
 			w := b.active("w")
 			b.pinned("shell.echo", w, 3)

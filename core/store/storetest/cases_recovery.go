@@ -43,7 +43,7 @@ func recoveryCases() []Case {
 			b.expect("dispatches at the worker that stays", b.row(counted.ID).Dispatches, 1)
 			b.expect("dispatches at the worker that leaves", b.row(uncounted.ID).Dispatches, 0)
 		}},
-		{"what waits at a worker whose slots are all taken counts for nobody and is not failed", func(b *bench) {
+		{"a dispatch that waits at a full worker counts for nobody and is not failed", func(b *bench) {
 			w := b.active("w")
 			keys := []execution.Key{b.scheduled(w), b.scheduled(w)}
 			var runs []execution.Key
@@ -51,20 +51,20 @@ func recoveryCases() []Case {
 				runs = append(runs, b.running(w))
 			}
 			b.expectBehind(w, keys[0])
-			// With a slot free again, only a heartbeat knows that it waited.
+			// Now a slot is free again, and only a heartbeat could tell that the row waited.
 			b.finish(w, store.Finish{Key: runs[0], To: execution.Completed})
 			r := unclaimed(keys[1], store.DeadLettered, 0)
 			r.Counts = true
 			b.expect("dispatches at a worker with a free slot", b.reclaim(r).Row.Dispatches, 1)
 			b.expect("expiries held against it", len(b.worker(w).Expired), 1)
 		}},
-		{"what has waited at a worker that says it was full since the dispatch counts for nobody", func(b *bench) {
+		{"a dispatch counts for nobody if the worker says that it was full since then", func(b *bench) {
 			w := b.active("w")
 			before := b.scheduled(w)
 			b.Advance(5 * time.Second)
 			after := b.scheduled(w)
 			b.Advance(3 * time.Second)
-			// Full until five seconds ago: at the first dispatch, and not since the second one.
+			// The worker was full until five seconds ago: after the first dispatch, and before the second.
 			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: 5 * time.Second})
 			b.must(err)
 			b.expectBehind(w, before)
@@ -72,7 +72,7 @@ func recoveryCases() []Case {
 			r.Counts = true
 			b.expect("dispatches of what came later", b.reclaim(r).Row.Dispatches, 1)
 		}},
-		{"a worker that was full at the very moment of a dispatch was full since", func(b *bench) {
+		{"a worker that was full at the very moment of a dispatch was full since then", func(b *bench) {
 			w := b.active("w")
 			b.Advance(time.Second)
 			at, early := b.scheduled(w), b.scheduled(w)
@@ -88,7 +88,7 @@ func recoveryCases() []Case {
 			r.Counts = true
 			b.expect("dispatches a tick later", b.reclaim(r).Row.Dispatches, 1)
 		}},
-		{"a worker that was full and is gone protects nothing", func(b *bench) {
+		{"a worker that was full and is gone protects no dispatch", func(b *bench) {
 			w := b.active("w")
 			key := b.scheduled(w)
 			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true})
@@ -343,8 +343,8 @@ func terminalCases() []Case {
 	}
 }
 
-// expectBehind takes a row back on a ground that would count and fail, and expects that it does neither, because the row
-// waited behind others.
+// expectBehind takes a row back on a ground that would count and fail, and expects neither, because the row waited
+// behind others.
 func (b *bench) expectBehind(w store.WorkerKey, key execution.Key) {
 	b.t.Helper()
 	blamed := len(b.worker(w).Expired)

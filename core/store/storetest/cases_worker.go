@@ -48,7 +48,7 @@ func workerCases() []Case {
 			_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: now.WorkerKey, Number: 1, Lease: Lease})
 			b.must(err)
 		}},
-		{"a registration that follows another incarnation than the latest does not take the name", func(b *bench) {
+		{"a registration that names an older predecessor than the latest incarnation does not take the name", func(b *bench) {
 			newest, err := b.Store.Newest(b.ctx, "w")
 			b.must(err)
 			b.expect("the latest incarnation of a name that nobody has registered", newest, execution.Incarnation(0))
@@ -126,13 +126,13 @@ func workerCases() []Case {
 			b.must(err)
 			b.expect("applied after the next heartbeat", b.claim(w, key).Applied, true)
 		}},
-		{"a claim of nothing is refused like any other while the lease is over", func(b *bench) {
+		{"an empty claim is refused like any other while the lease is over", func(b *bench) {
 			w := b.active("w")
 			b.Advance(Lease + tick)
 			_, err := b.Store.Claim(b.ctx, w, nil)
 			b.refused("the claim", err, store.ErrLeaseOver)
 		}},
-		{"a worker whose slots are all taken says since when no slot has come free", func(b *bench) {
+		{"a full worker shows for how long no slot has come free", func(b *bench) {
 			w := b.active("w")
 			for range Capacity - 1 {
 				b.running(w)

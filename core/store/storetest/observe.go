@@ -41,7 +41,7 @@ type player struct {
 	names   map[execution.WorkerID]string
 	known   []store.WorkerKey // incarnations, as they registered
 	attempt uint64
-	// parents are the first rows of the chains for which a child was asked for.
+	// parents are the first rows of the chains for which a child was requested.
 	parents map[execution.ID]bool
 
 	// rows and workers are as the last survey found them, shown how it showed them.
@@ -98,7 +98,7 @@ func (p *player) learn(id execution.ID) {
 	}
 }
 
-// chainOf is the first row of a row's chain, as far as the last survey knows.
+// chainOf returns the first row of a row's chain, as far as the last survey knows.
 func (p *player) chainOf(id execution.ID) execution.ID {
 	if place, known := p.places[id]; known && place < len(p.rows) && p.rows[place].ID != 0 {
 		return p.rows[place].Chain()

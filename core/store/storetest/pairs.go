@@ -13,15 +13,15 @@ import (
 	"handoff/core/store"
 )
 
-// Two calls that meet are answered, and leave the database, as if one had been made after the other. Whoever
-// has a real database makes them meet, at every lock; what the two orders amount to is asked of the model here.
+// Two concurrent calls return answers, and leave the database, as if one had been made after the other. The
+// caller, who has a real database, makes them meet at every lock; the model here says what the two orders lead to.
 
-// readers are the methods of the store that write nothing, so that no two calls can conflict for them.
+// readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
 	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "Workers", "Newest", "Find", "Clock", "Survey",
 }
 
-// Writing are the methods of the store that are none of the readers.
+// Writing lists the methods of the store that write.
 func Writing() []string {
 	var writing []string
 	for _, part := range []reflect.Type{reflect.TypeFor[store.Client](), reflect.TypeFor[store.Executor](), reflect.TypeFor[store.Worker]()} {
@@ -34,44 +34,45 @@ func Writing() []string {
 	return writing
 }
 
-// Ungenerated are the methods that write of which a situation has no call: whoever adds such a method adds it to
-// Stage.Writes.
+// Ungenerated lists the writing methods for which Stage.Writes has no call. Whoever adds a writing method to the
+// store adds a call there.
 func Ungenerated(writes []Write) []string {
 	return slices.DeleteFunc(Writing(), func(name string) bool {
 		return slices.ContainsFunc(writes, func(w Write) bool { return w.Method == name })
 	})
 }
 
-// Write is one call of a method that writes, its arguments fixed.
+// Write is one call of a writing method with fixed arguments.
 type Write struct {
-	// Method is the store's, Name says with which arguments.
+	// Method is the store's method; Name describes the arguments.
 	Method, Name string
-	// Meets are what it can wait for beside the rows that it locks: "key new" for the row of an idempotency key
-	// that nobody has used, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's worker.
+	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row of an unused
+	// idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's worker.
 	Meets []string
-	// Passes says that it passes over rows that somebody else has locked, as if they were not there.
+	// Passes says that the call skips rows that another call has locked.
 	Passes bool
 
 	do func(ctx context.Context, s store.Store) Answer
-	// parts are the calls about each of its rows alone, where it is about several: they have each a moment of their own.
+	// parts are the calls about each single row, if the call is about several: each row may take effect at its own
+	// moment.
 	parts []Write
 }
 
 // Do makes the call.
 func (w Write) Do(ctx context.Context, s store.Store) Answer { return w.do(ctx, s) }
 
-// Answer is what a call has answered.
+// Answer is the answer of a call.
 type Answer struct {
-	// made are the executions that it created, registered the incarnation; both are shown by the order of the
-	// calls and not by their numbers, because numbers are drawn by whoever comes first.
+	// made are the executions that the call created, registered is the incarnation. Both are shown by the order of
+	// the calls and not by their numbers, because the first caller gets the first number.
 	made       []execution.ID
 	registered store.WorkerKey
-	// head is shown first, and once for all parts of a call.
+	// head is shown first, once for all parts of a call.
 	head string
 	tell func(p *player)
 }
 
-// together puts the answers about the parts of a call together.
+// together joins the answers of the parts of a call.
 func together(parts []Answer) Answer {
 	var all Answer
 	for _, a := range parts {
@@ -88,7 +89,7 @@ func together(parts []Answer) Answer {
 	return all
 }
 
-// passed is the answer of a call that found nothing to do.
+// passed is the answer of a call that skipped all its rows.
 var passed = Answer{tell: func(p *player) { p.saw("nothing") }}
 
 // Stage is a situation that was prepared on one store.
@@ -98,16 +99,16 @@ type Stage struct {
 	known []store.WorkerKey
 	ids   []execution.ID
 
-	// worker is the one that the writes are about, at its latest beat; key and second are the rows.
+	// worker is the incarnation that the writes are about, at its latest beat; key and second are the rows.
 	worker      store.WorkerKey
 	key, second execution.Key
-	// chain is the first row of key's chain, child waits for its end; 0 for none.
+	// chain is the first row of key's chain, child an execution that waits for its end; 0 for none.
 	chain, child execution.ID
 	retries      int
 	letter       int64
 }
 
-// Worker is the incarnation that the writes are about.
+// Worker returns the incarnation that the writes are about.
 func (st *Stage) Worker() store.WorkerKey { return st.worker }
 
 // Situation is a state of the database in which calls can meet.
@@ -137,9 +138,9 @@ func (s Situation) Prepare(t *testing.T, subject Subject) *Stage {
 // many is more than there are rows in a situation.
 const many = 100
 
-// Shown shows what two calls were answered and all that can be read afterwards, so that two stores that behave
-// alike show the same. It ends with two calls that bring to light what no reader shows: a heartbeat, and a claim
-// of all that can be scheduled.
+// Shown shows the answers of two calls and everything that can be read afterwards, so that two stores that behave
+// alike show the same. It ends with two calls that reveal state which no reader shows: a heartbeat, and a claim of
+// all rows that can be scheduled.
 func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	p := newPlayer(Subject{Store: s})
 	p.begin, p.known = st.begin, slices.Clone(st.known)
@@ -175,7 +176,7 @@ func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	return strings.Join(p.now, "\n")
 }
 
-// rest shows what the survey of sequences does not.
+// rest shows what the survey of TestSequences leaves out.
 func (p *player) rest() {
 	counted, err := p.Store.Survey(p.ctx)
 	p.saw("survey: %s %+v", failed(err), counted)
@@ -190,7 +191,7 @@ func (p *player) rest() {
 	p.saw("whose owners are gone: %s [%s]", failed(err), p.keys(found))
 }
 
-// probe brings to light what no reader shows.
+// probe reveals state that no reader shows.
 func (p *player) probe(st *Stage) {
 	b := store.Beat{WorkerKey: st.worker, Number: 99, Lease: Lease, ConsumerAlive: true}
 	for i := range p.rows {
@@ -213,21 +214,21 @@ func (p *player) probe(st *Stage) {
 	p.saw("claimed: %s %v", failed(err), names)
 }
 
-// Effective says that a call changes something, made first.
+// Effective says that the call changes something if it is made first.
 func (st *Stage) Effective(model State, w Write) bool {
 	s := model.Clone()
 	w.Do(context.Background(), s.Store)
 	return st.Shown(model.Clone().Store) != st.Shown(s.Store)
 }
 
-// Orders are what two calls may amount to: the first is that of one after the other, the second the reverse.
+// Orders are the possible results of two calls: first those of one order, then those of the reverse.
 type Orders []string
 
-// Matter says that it makes a difference which of the calls comes first.
+// Matter says that it makes a difference which call comes first.
 func (o Orders) Matter() bool { return o[0] != o[1] }
 
-// Orders asks the model what two calls amount to in either order. A call that passes over what is locked may
-// also have found nothing.
+// Orders asks the model for the results of two calls in either order. A call that skips locked rows may also have
+// found nothing.
 func (st *Stage) Orders(model State, a, b Write) Orders {
 	ctx := context.Background()
 	forth, back := model.Clone(), model.Clone()
@@ -253,8 +254,8 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 	return o
 }
 
-// Apart asks the model what two calls amount to if each row of them has its moment, in any order of the rows; none if
-// both are about one row.
+// Apart asks the model for the results if each row of the two calls takes effect at its own moment, in any order
+// of the rows; none if both calls are about one row.
 func (st *Stage) Apart(model State, a, b Write) Orders {
 	var o Orders
 	calls := []Write{a, b}
@@ -300,8 +301,8 @@ func permutations(n int, do func(order []int)) {
 	rest(nil)
 }
 
-// Explain returns "" if what was shown is one of the possible results, and else how it differs from the one that it
-// is most like.
+// Explain returns "" if the store showed one of the possible results, and otherwise the difference from the most
+// similar one.
 func (o Orders) Explain(shown string) string {
 	best := ""
 	for n, possible := range o {

@@ -7,14 +7,14 @@ import (
 	"handoff/core/store"
 )
 
-// free is an action without a limit of concurrency. Its runtime is another one, so that a claim for scheduling finds
-// the row that it is meant for or none.
+// free is an action without a concurrency limit. It has a runtime of its own, so that a claim for scheduling finds
+// the intended row or none.
 var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "free", Timeout: RunTimeout, MaxRetries: 1}
 
-// keyAge is how long ago the key "old" was used, and after how long it is forgotten.
+// keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
 const keyAge = time.Second
 
-// Situations are those in which calls are made to meet. In each there are two rows in one status: one of an action
+// Situations returns the states in which calls are made to meet. Each has two rows in one status: one of an action
 // with a single concurrency slot, created under the idempotency key "old", and one without a limit.
 func Situations() []Situation {
 	at := func(s execution.Status, then func(b *bench, st *Stage)) func(b *bench, st *Stage) {
@@ -103,7 +103,7 @@ func (st *Stage) knows(w store.WorkerKey, name string) {
 	st.names[w.ID] = name
 }
 
-// lead brings two rows into a status.
+// lead brings the two rows into a status.
 func (st *Stage) lead(b *bench, to execution.Status) {
 	b.limited(1)
 	b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
@@ -164,7 +164,7 @@ func (st *Stage) ended(b *bench, to execution.Status) {
 	b.finish(st.worker, f)
 }
 
-// retried ends the first row and brings its retry, which becomes the row that the writes are about, to the worker.
+// retried ends the first row and dispatches its retry, which becomes the row that the writes are about.
 func (st *Stage) retried(b *bench) {
 	st.child = b.child(st.key.ID, "").ID
 	st.ended(b, execution.Failed)

@@ -11,13 +11,13 @@ import (
 	"handoff/core/store"
 )
 
-// Writes are the calls that are made to meet in a situation: every method that writes, about the rows and the worker
-// of the stage, whether it may have an effect there or not.
+// Writes returns the calls that are made to meet: every writing method, about the rows and the worker of the
+// stage, whether or not it has an effect there.
 func (st *Stage) Writes() []Write {
 	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites())
 }
 
-// simple is a call whose answer is shown at once.
+// simple is a call whose answer is one line.
 func simple(method, name string, do func(ctx context.Context, s store.Store) (string, error)) Write {
 	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
 		text, err := do(ctx, s)
@@ -37,7 +37,7 @@ func guarded(method, name string, do func(ctx context.Context, s store.Store) ([
 	}}
 }
 
-// batch is a call about the first row, and one about both in the order against that of their numbers.
+// batch returns a call about the first row, and one about both rows in descending order.
 func (st *Stage) batch(call func(name string, keys []execution.Key) Write) []Write {
 	one, two := call("of one row", []execution.Key{st.key}), call("of two rows", []execution.Key{st.second, st.key})
 	two.parts = []Write{call("of the other row", []execution.Key{st.second}), one}

@@ -81,7 +81,7 @@ func (p *player) create(items []store.NewExecution) {
 	}
 }
 
-// registration is one to be made, after the latest incarnation of its name unless it is stale.
+// registration returns a registration, which names the latest incarnation as its predecessor unless it is stale.
 type registration struct {
 	store.Registration
 	stale bool
@@ -263,7 +263,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 	return items
 }
 
-// pin is mostly no worker, or else one that has registered.
+// pin returns mostly no worker, else a registered one.
 func (p *player) pin(n int) execution.WorkerID {
 	if n < 9 || len(p.known) == 0 {
 		return 0

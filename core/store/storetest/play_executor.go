@@ -56,7 +56,7 @@ func (p *player) asExecutor(c command) {
 	}
 }
 
-// settle is mostly about chains whose children are to be settled.
+// settle mostly names chains whose children are to be settled.
 func (p *player) settle(c command) {
 	var chains []execution.ID
 	for i := range p.rows {

@@ -27,8 +27,8 @@ type Subject struct {
 	// after so many. A function that is nil is something that this subject can't tell or do.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
-	// LeaveSlot notes by hand that a row's end is handled, and leaves its concurrency slot taken, as no step of the
-	// store does.
+	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, as only a manual edit of the
+	// database does.
 	LeaveSlot func(id execution.ID)
 }
 
@@ -42,7 +42,7 @@ const (
 	Lease           = 90 * time.Second
 	DispatchTimeout = 20 * time.Second
 	RunTimeout      = 10 * time.Second
-	// Capacity is how many run slots every worker of the cases has.
+	// Capacity is the number of run slots of every worker in the cases.
 	Capacity = 4
 )
 
