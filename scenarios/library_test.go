@@ -31,8 +31,10 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s doesn't begin with its schema (%v)", s.File, err)
 		}
 		// These have no faults: load, long runs, a broken action or a missing runtime take their place.
-		calm := []string{"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
-			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue"}
+		calm := []string{
+			"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
+			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue",
+		}
 		// The documented profile fails these by its policy, or adds only run time.
 		hardened := []string{
 			"every-time-scale", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-retried", "more-than-a-batch",

@@ -36,13 +36,25 @@ func TestDemands(t *testing.T) {
 		{"one with room", []store.WorkerRow{fit(1, loaded(4))}, 100, "[{shell 0 2 0} {shell 1 2 0}] [2]"},
 		{"a full one beside one with room", []store.WorkerRow{fit(1, loaded(6)), fit(2, loaded(1))}, 100, "[{shell 0 5 0} {shell 1 0 0} {shell 2 5 0}] [5]"},
 		{"one that does not fit is not named", []store.WorkerRow{fit(1, cordoned), fit(2, loaded(1))}, 100, "[{shell 0 5 0} {shell 2 5 0}] [5]"},
-		{"two with nothing in common", []store.WorkerRow{fit(1, loaded(5)), fit(2, python(4))}, 100,
-			"[{shell 0 1 0} {python 0 2 1} {shell 1 1 0} {python 2 2 1}] [1 2]"},
-		{"two that a third one joins", []store.WorkerRow{fit(1, loaded(5)), fit(2, python(4)), fit(3, both(3))}, 100,
-			"[{shell 0 4 0} {python 0 5 0} {shell 1 1 0} {python 2 2 0} {python 3 3 0} {shell 3 3 0}] [6 0]"},
+		{
+			"two with nothing in common",
+			[]store.WorkerRow{fit(1, loaded(5)), fit(2, python(4))},
+			100,
+			"[{shell 0 1 0} {python 0 2 1} {shell 1 1 0} {python 2 2 1}] [1 2]",
+		},
+		{
+			"two that a third one joins",
+			[]store.WorkerRow{fit(1, loaded(5)), fit(2, python(4)), fit(3, both(3))},
+			100,
+			"[{shell 0 4 0} {python 0 5 0} {shell 1 1 0} {python 2 2 0} {python 3 3 0} {shell 3 3 0}] [6 0]",
+		},
 		{"no more than a batch", []store.WorkerRow{fit(1, nil), fit(2, nil)}, 4, "[{shell 0 4 0} {shell 1 4 0} {shell 2 4 0}] [4]"},
-		{"a quarantined one has room for what is pinned to it", []store.WorkerRow{fit(1, failing(10, 0)), fit(2, loaded(5))}, 100,
-			"[{shell 0 1 0} {shell 1 6 0} {shell 2 1 0}] [7]"},
+		{
+			"a quarantined one has room for what is pinned to it",
+			[]store.WorkerRow{fit(1, failing(10, 0)), fit(2, loaded(5))},
+			100,
+			"[{shell 0 1 0} {shell 1 6 0} {shell 2 1 0}] [7]",
+		},
 	} {
 		demands, pools := fleetOf(x.workers...).demands(x.most)
 		if got := fmt.Sprint(demands, pools); got != x.want {

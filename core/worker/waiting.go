@@ -20,7 +20,7 @@ type waiting struct {
 // one, which is acknowledged: after a reconnect only the new one can be settled, and within one session the old
 // one is a duplicate.
 func (t *tenure) queue(d delivery) {
-	key := d.Envelope.Dispatch.Key
+	key, now := d.Envelope.Dispatch.Key, t.host.Monotonic()
 	t.mu.Lock()
 	var double *delivery
 	for i := range t.waiting {
@@ -31,7 +31,7 @@ func (t *tenure) queue(d delivery) {
 		}
 	}
 	if double == nil {
-		t.waiting = append(t.waiting, waiting{d, t.host.Monotonic()})
+		t.waiting = append(t.waiting, waiting{d, now})
 	}
 	t.mu.Unlock()
 	if double != nil {

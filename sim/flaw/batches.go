@@ -12,8 +12,8 @@ import (
 
 // This file plants mutants that do not work in bounded batches, or do too few of them.
 
-// tooLong is the error of a statement that exceeded the statement timeout.
-var tooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
+// errTooLong is the error of a statement that exceeded the statement timeout.
+var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
 
 func oneStatementForAllChildren() *Flaw {
 	return &Flaw{
@@ -31,7 +31,7 @@ func oneStatementForAllChildren() *Flaw {
 						}
 					}
 					if touched > p.Config.Executor.BatchSize {
-						refused = tooLong
+						refused = errTooLong
 						return
 					}
 					for i, o := range os {
@@ -101,7 +101,7 @@ func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration)
 	}
 	if slow {
 		s.away = true
-		return nil, tooLong
+		return nil, errTooLong
 	}
 	return s.handler.Orchestrate(ctx, os)
 }
@@ -110,7 +110,7 @@ func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration)
 func (s *slowParents) Clock(ctx context.Context) (time.Time, error) {
 	if s.away {
 		s.away = false
-		return time.Time{}, tooLong
+		return time.Time{}, errTooLong
 	}
 	return s.c.Clock(ctx)
 }

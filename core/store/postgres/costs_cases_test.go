@@ -58,8 +58,10 @@ func number(n int) store.WorkerKey {
 
 func costCases() []costCase {
 	all := append(clientCosts(), executorCosts()...)
-	for _, ground := range []store.Ground{store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
-		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled} {
+	for _, ground := range []store.Ground{
+		store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
+		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled,
+	} {
 		all = append(all, findCost(ground))
 	}
 	all = append(all, reclaimCosts()...)
@@ -146,7 +148,8 @@ func clientCosts() []costCase {
 		{"Chain", "", false, func(c *costs, b int) func() error {
 			id := c.fill(fillOf{status: "failed", handled: true, count: 1})[0]
 			c.fill(fillOf{status: "failed", handled: true, count: 2, more: map[string]string{
-				"original_execution": fmt.Sprint(id), "retry_count": "n", "retry_reason": "'transient'"}})
+				"original_execution": fmt.Sprint(id), "retry_count": "n", "retry_reason": "'transient'",
+			}})
 			if c.dimension == "chain" {
 				id = standingChain
 			}
@@ -333,8 +336,10 @@ func executorCosts() []costCase {
 			return func() error { return done(c.FreeSlots(c.ctx, b)) }
 		}},
 		{"ForgetKeys", "", true, func(c *costs, b int) func() error {
-			c.fill(fillOf{status: "completed", handled: true, count: b, ago: 72 * time.Hour,
-				more: map[string]string{"idempotency_key": fmt.Sprintf("'forgotten%d-' || n", c.next())}})
+			c.fill(fillOf{
+				status: "completed", handled: true, count: b, ago: 72 * time.Hour,
+				more: map[string]string{"idempotency_key": fmt.Sprintf("'forgotten%d-' || n", c.next())},
+			})
 			return func() error { return done(c.ForgetKeys(c.ctx, 24*time.Hour, b)) }
 		}},
 	}
@@ -409,13 +414,16 @@ func reclaimCosts() []costCase {
 		{"Reclaim", "unclaimed", true, func(c *costs, b int) func() error {
 			rs := reclaimed(c.fill(fillOf{status: "scheduled", count: b, ago: time.Hour}), store.Reclaim{
 				Ground: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
-				Policy: config.Reschedule, MaxDispatches: 5, Counts: true, Delay: time.Second})
+				Policy: config.Reschedule, MaxDispatches: 5, Counts: true, Delay: time.Second,
+			})
 			return func() error { return done(c.Reclaim(c.ctx, rs)) }
 		}},
 		{"Reclaim", "owner gone", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "running", count: b / 2, owner: gone}), c.fill(fillOf{status: "scheduled", count: b - b/2, owner: gone})...)
-			rs := reclaimed(ids, store.Reclaim{Ground: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost,
-				Policy: config.Reschedule, MaxDispatches: 5, To: execution.Abandoned})
+			rs := reclaimed(ids, store.Reclaim{
+				Ground: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost,
+				Policy: config.Reschedule, MaxDispatches: 5, To: execution.Abandoned,
+			})
 			return func() error { return done(c.Reclaim(c.ctx, rs)) }
 		}},
 	}
@@ -442,14 +450,18 @@ func workerCosts() []costCase {
 			return func() error { return c.SetLifecycle(c.ctx, number(setting), execution.Draining) }
 		}},
 		{"Heartbeat", "all is well", true, func(c *costs, b int) func() error {
-			beat := store.Beat{WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
-				Held: keys(c.fill(fillOf{status: "running", owner: beating, count: b}), 1)}
+			beat := store.Beat{
+				WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
+				Held: keys(c.fill(fillOf{status: "running", owner: beating, count: b}), 1),
+			}
 			return func() error { return done(c.Heartbeat(c.ctx, beat)) }
 		}},
 		{"Heartbeat", "nothing of it is known", true, func(c *costs, b int) func() error {
 			c.fill(fillOf{status: "running", owner: beating, count: b})
-			beat := store.Beat{WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
-				Held: keys(c.fill(fillOf{status: "completed", handled: true, owner: beating, count: b}), 1)}
+			beat := store.Beat{
+				WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
+				Held: keys(c.fill(fillOf{status: "completed", handled: true, owner: beating, count: b}), 1),
+			}
 			return func() error { return done(c.Heartbeat(c.ctx, beat)) }
 		}},
 		{"Claim", "", true, func(c *costs, b int) func() error {

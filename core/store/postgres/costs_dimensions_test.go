@@ -49,9 +49,11 @@ func dimensions() []dimension {
 		}},
 		{"backlog", "requested executions that any worker may run", 5_000, 20_000, executions(fillOf{status: "requested", ago: time.Minute})},
 		{"pinned", "requested executions that are pinned to one worker", 5_000, 20_000, executions(fillOf{
-			status: "requested", ago: time.Minute, more: map[string]string{"pinned_worker": fmt.Sprint(claimant)}})},
+			status: "requested", ago: time.Minute, more: map[string]string{"pinned_worker": fmt.Sprint(claimant)},
+		})},
 		{"limited", "requested executions of an action whose slots are all taken", 5_000, 20_000, executions(fillOf{
-			status: "requested", action: "busy", ago: time.Minute})},
+			status: "requested", action: "busy", ago: time.Minute,
+		})},
 		{"limited, free", "requested executions of an action with as many free slots", 2_000, 20_000, func(c *costs, from, to int) {
 			c.fill(fillOf{status: "requested", action: "wide", count: to - from, ago: time.Minute})
 			c.slots("wide", from, to, "null")
@@ -80,7 +82,8 @@ func dimensions() []dimension {
 				c.fill(fillOf{status: "failed", handled: true, count: 1, more: map[string]string{"id": fmt.Sprint(standingChain), "failure_reason": "'transient'"}})
 			}
 			c.fill(fillOf{status: "failed", handled: true, from: from, count: to - from, more: map[string]string{
-				"original_execution": fmt.Sprint(standingChain), "retry_count": "n", "retry_reason": "'transient'"}})
+				"original_execution": fmt.Sprint(standingChain), "retry_count": "n", "retry_reason": "'transient'",
+			}})
 		}},
 		{"open dead letters", "dead letters that nobody has dealt with", 5_000, 20_000, func(c *costs, from, to int) { c.letters(to-from, "null") }},
 		{"handled dead letters", "dead letters that were dealt with", 5_000, 20_000, func(c *costs, from, to int) { c.letters(to-from, "now()") }},
@@ -91,9 +94,11 @@ func dimensions() []dimension {
 		{"expiries", "expired dispatches of one worker within a day", 5_000, 20_000, func(c *costs, from, to int) { c.expiries(from, to, "1 minute") }},
 		{"old expiries", "expired dispatches of one worker, older than a day", 5_000, 20_000, func(c *costs, from, to int) { c.expiries(from, to, "2 days") }},
 		{"keys", "idempotency keys of the last day", 5_000, 20_000, executions(fillOf{
-			status: "completed", handled: true, ago: time.Hour, more: map[string]string{"idempotency_key": "'key' || n"}})},
+			status: "completed", handled: true, ago: time.Hour, more: map[string]string{"idempotency_key": "'key' || n"},
+		})},
 		{"old keys", "idempotency keys that are older than a day", 5_000, 20_000, executions(fillOf{
-			status: "completed", handled: true, ago: 48 * time.Hour, more: map[string]string{"idempotency_key": "'key' || n"}})},
+			status: "completed", handled: true, ago: 48 * time.Hour, more: map[string]string{"idempotency_key": "'key' || n"},
+		})},
 		{"refused results", "refused results", 5_000, 20_000, func(c *costs, from, to int) {
 			c.exec(`insert into refused_result (execution, epoch, worker, incarnation, status, received_at)
 				select n, 1, 1, 1, 'completed', now() from generate_series(1, $1::int) n`, to-from)

@@ -13,8 +13,10 @@ type grows struct {
 // Dimensions that are made of executions: of all, and of those that have not ended or are not handled.
 var (
 	executionsOf = append([]string{"finished", "keys", "old keys", "chain"}, openOf...)
-	openOf       = []string{"children", "backlog", "pinned", "limited", "limited, free", "limited actions", "runtimes",
-		"held slots", "scheduled", "running", "unhandled"}
+	openOf       = []string{
+		"children", "backlog", "pinned", "limited", "limited, free", "limited actions", "runtimes",
+		"held slots", "scheduled", "running", "unhandled",
+	}
 )
 
 // costGrowth is everything that is not constant. What does not stand here may not grow with any dimension, and a
@@ -26,8 +28,10 @@ var costGrowth = []grows{
 	{"Chain", linear, "it answers with each row of the chain", []string{"chain"}},
 	{"Workers", linear, "one row for each worker name ever seen, until a retention bounds them", []string{"names"}},
 	{"Workers", linear, "it counts what each worker holds", []string{"held slots", "scheduled", "running"}},
-	{"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",
-		append([]string{"open dead letters"}, openOf...)},
+	{
+		"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",
+		append([]string{"open dead letters"}, openOf...),
+	},
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
 	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
 	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},

@@ -104,8 +104,10 @@ func (c *costs) slotsOfCases(n int) {
 }
 
 // costTables are those that grow.
-var costTables = []string{"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter",
-	"execution_transition", "refused_result", "action"}
+var costTables = []string{
+	"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter",
+	"execution_transition", "refused_result", "action",
+}
 
 func (c *costs) exec(sql string, args ...any) {
 	c.Helper()

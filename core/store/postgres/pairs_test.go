@@ -286,7 +286,7 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 				}
 				s := newStage(t, situation)
 				back, changed := postgres.Mutate(c.statement, c.part, c.by)
-				defer back()
+				t.Cleanup(back)
 				if !changed {
 					t.Fatalf("the statement has no %q, or several", c.part)
 				}

@@ -366,19 +366,23 @@ func childCases() []Case {
 		}},
 		{"many children are created in one call, each with an answer of its own", func(b *bench) {
 			w := b.active("w")
-			waits, completed, failed := b.create("shell.echo", 1)[0], execution.Key{}, execution.Key{}
-			b.cancel(waits)
-			waits = b.create("python.run", 1)[0]
-			completed, failed = b.running(w), b.failed(w)
+			b.cancel(b.create("shell.echo", 1)[0])
+			waits := b.create("python.run", 1)[0]
+			completed, failed := b.running(w), b.failed(w)
 			b.finish(w, store.Finish{Key: completed, To: execution.Completed})
 			b.orchestrate(completed.ID, 0, noRetry)
 			b.orchestrate(failed.ID, 0, noRetry)
 			old := b.child(waits, "old").ID
 			items := []store.NewExecution{
-				{ActionRef: "shell.echo", Parent: failed.ID}, {ActionRef: "shell.echo"}, {ActionRef: "no.such", Parent: waits},
-				{ActionRef: "shell.echo", Parent: 999}, {ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "old"},
-				{ActionRef: "shell.echo", Parent: completed.ID, IdempotencyKey: "k"}, {ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"},
-				{ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"}, {ActionRef: "shell.echo", Parent: waits, Pinned: 999},
+				{ActionRef: "shell.echo", Parent: failed.ID},
+				{ActionRef: "shell.echo"},
+				{ActionRef: "no.such", Parent: waits},
+				{ActionRef: "shell.echo", Parent: 999},
+				{ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "old"},
+				{ActionRef: "shell.echo", Parent: completed.ID, IdempotencyKey: "k"},
+				{ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"},
+				{ActionRef: "shell.echo", Parent: waits, IdempotencyKey: "k"},
+				{ActionRef: "shell.echo", Parent: waits, Pinned: 999},
 				{ActionRef: "shell.echo", Parent: waits},
 			}
 			created, err := b.Store.Create(b.ctx, items)
