@@ -22,7 +22,7 @@ func earned() *Invariant {
 			"that was full the whole time; an audit does not record the faults and actions that explain other bad ends",
 	}
 	i.make = func(s *Suite) checker {
-		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*runSlots)}
+		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
 	}
 	return i
 }
@@ -32,7 +32,7 @@ type earnedChecker struct {
 	s      *Suite
 	ledger *ledger
 	table  []earning
-	slots  map[execution.Incarnation]*runSlots
+	slots  map[execution.Incarnation]*slots
 	// skipped holds the children that were skipped before the end of their parent's chain was handled.
 	skipped []skippedChild
 }
@@ -50,7 +50,7 @@ type ending struct {
 	e   *history.Event
 	l   *life
 	t   *tenure
-	at  *runSlots // nil where t is
+	at  *slots // nil where t is
 }
 
 // whole says that the history records faults, runs and heartbeats. Otherwise only a part of the rule is judged.
@@ -75,7 +75,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		}
 	case history.WorkerRegistered:
 		c.ledger.observe(e)
-		c.slots[e.Incarnation] = &runSlots{runtimes: e.Text, capacity: e.Limit}
+		c.slots[e.Incarnation] = &slots{runtimes: e.Text, capacity: e.Limit}
 	case history.HeartbeatRenewed:
 		if at := c.slots[e.Incarnation]; at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}

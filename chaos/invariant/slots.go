@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// runSlots are the run slots of one incarnation of a worker, and the runtimes that it offers.
-type runSlots struct {
+// slots are the run slots of one incarnation of a worker, and the runtimes that it offers.
+type slots struct {
 	runtimes string
 	// capacity is how many executions it may run, running how many it has claimed that have not ended. While it is
 	// full, it has been since fullSince; the last time before, it was full from fullFrom to fullUntil.
@@ -19,13 +19,13 @@ type runSlots struct {
 
 // known is the latest moment for which an executor must know whether the worker was full: two heartbeats may
 // already have been on their way then, but the third one was sent after it.
-func (t *runSlots) known() time.Duration { return t.beats[2] }
+func (t *slots) known() time.Duration { return t.beats[2] }
 
 // full says that it runs as many executions as it may.
-func (t *runSlots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
+func (t *slots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
 
 // run counts an execution that it claims or ends.
-func (t *runSlots) run(e *history.Event) {
+func (t *slots) run(e *history.Event) {
 	was := t.full()
 	switch {
 	case e.To.Claimed() && !e.From.Claimed():
