@@ -46,11 +46,11 @@ func TestFaultsLastAsLongAsIsDrawn(t *testing.T) {
 			t.Errorf("%s lasts at most %v, want %v: bounds are computed from it", f.Name, f.For+f.RestartAfter, want[1])
 		}
 		if again := high.Drawn(shortest); again.For != high.For || again.RestartAfter != high.RestartAfter {
-			t.Errorf("%s was drawn and is drawn again", f.Name)
+			t.Errorf("%s has been drawn, and was drawn again", f.Name)
 		}
 	}
 	if got := strings.Join(longest.draws, " "); got != "log_uniform uniform log_uniform" {
-		t.Errorf("drew %s; what is fixed is not drawn", got)
+		t.Errorf("drew %s; fixed durations must not be drawn", got)
 	}
 }
 

@@ -75,7 +75,7 @@ func scaled(t *rapid.T, least, most time.Duration, what string) time.Duration {
 	return min(most, d).Round(time.Millisecond)
 }
 
-// span writes a log-uniform draw from least up to what was drawn between both bounds.
+// span writes a log_uniform duration from least to a maximum that is drawn between both bounds.
 func span(t *rapid.T, least, most time.Duration, what string) string {
 	return fmt.Sprintf("{log_uniform: [%v, %v]}", least, scaled(t, 2*least, most, what))
 }

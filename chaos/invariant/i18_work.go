@@ -34,7 +34,6 @@ func work() *Invariant {
 // of the other executors one fruitless claim, and one for each other runtime that was offered the same room; a
 // change of the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
 // executor is taken back once each claim expiry.
-// one batch of what was open then. The claim of a dead executor is taken back once a claim expiry.
 //
 // A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles five times at most where
 // the dispatch does not count: 2 + as many of the shortest backoffs as fit into T, and one for each change of the

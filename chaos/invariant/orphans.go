@@ -19,8 +19,8 @@ type orphans struct {
 	all      int
 }
 
-// learnChild files a new child. If its parent's chain has already ended, the child is to be settled like its
-// siblings.
+// learnChild files a new child. If the end of its parent's chain was already handled, the child is settled like
+// its siblings.
 func (s *Suite) learnChild(l *life, at time.Duration) {
 	o := &s.orphans
 	if s.ended.of(l.parent) == execution.None {

@@ -184,7 +184,7 @@ type SchedulingClaim struct {
 // Demand asks for rows of one lane. A lane that is named twice gets the sum of both limits.
 type Demand struct {
 	Runtime string
-	// Pinned is the worker that the rows are pinned to; 0 stands for rows that are pinned to nobody.
+	// Pinned is the worker that the rows are pinned to; 0 stands for unpinned rows.
 	Pinned execution.WorkerID
 	// Limit bounds the rows of this lane. Rows pinned to one worker share its room: over all runtimes together no
 	// more are claimed than the largest of that worker's limits.

@@ -18,7 +18,7 @@ import (
 type badEnd struct {
 	name    string
 	reason  execution.Reason
-	by      execution.Part   // NoPart for whoever
+	by      execution.Part   // NoPart for any
 	to      execution.Status // None for failed
 	profile config.Profile   // hardened if empty
 	// The parts of its scenario: two workers with four slots each and four executions.

@@ -42,6 +42,6 @@ func TestManyStepsThatTakeTimeAreNoLoop(t *testing.T) {
 		}
 	})
 	if stop := k.Run(nil, time.Hour); stop == StopSpin {
-		t.Error("a process that waits at each step counts as one that goes round")
+		t.Error("a task that waits at each step counts as one that spins")
 	}
 }

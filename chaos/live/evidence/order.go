@@ -105,7 +105,7 @@ func together(database []Item) []Item {
 			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
-	// 0 for what is no handling.
+	// 0 for an event that is no handling.
 	of := func(item *Item) int {
 		if item.Event.Kind != history.Orchestrated {
 			return 0

@@ -54,7 +54,7 @@ func laneCases() []Case {
 		{"a pinned row is claimed for its worker, and no other demand gets it", func(b *bench) {
 			w, other := b.active("w"), b.active("other")
 			ids := b.pinned("shell.echo", w, 2)
-			b.expect("for nobody in particular, and for another worker", b.claimedFor(0, shell(5), shellAt(other, 5)), list())
+			b.expect("unpinned, and for another worker", b.claimedFor(0, shell(5), shellAt(other, 5)), list())
 			b.expect("of another runtime", b.claimedFor(0, store.Demand{Runtime: "python", Pinned: w.ID, Limit: 5}), list())
 			b.expect("for its worker", b.claimedFor(0, shellAt(w, 1)), list(ids[0]))
 			b.expect("the next one", b.claimedFor(0, shellAt(w, 5)), list(ids[1]))
@@ -83,7 +83,7 @@ func laneCases() []Case {
 		{"rows pinned to a worker that lacks the runtime come with the others", func(b *bench) {
 			w := b.active("w")
 			node := b.pinned("node.run", w, 1)[0]
-			b.expect("claimed, where somebody else has the runtime", b.claimedFor(5, shell(5), shellAt(w, 5), store.Demand{Runtime: "node", Limit: 5}), list(node))
+			b.expect("claimed, where another worker has the runtime", b.claimedFor(5, shell(5), shellAt(w, 5), store.Demand{Runtime: "node", Limit: 5}), list(node))
 		}},
 		{"named rows come oldest first, whichever lane they are in, and the others after them", func(b *bench) {
 			w, gone := b.active("w"), b.active("gone")
@@ -189,7 +189,7 @@ func laneCases() []Case {
 			out, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: execution.Key{ID: id}}})
 			b.must(err)
 			b.expect("applied", out[0].Applied, true)
-			b.expect("for nobody in particular", b.claimedFor(0, shell(5)), list())
+			b.expect("unpinned", b.claimedFor(0, shell(5)), list())
 			b.expect("for its worker", b.claimedFor(0, shellAt(w, 5)), list(id))
 		}},
 	}

@@ -70,7 +70,7 @@ func recoveryCases() []Case {
 			b.expectBehind(w, before)
 			r := unclaimed(after, store.DeadLettered, 0)
 			r.Counts = true
-			b.expect("dispatches of what came later", b.reclaim(r).Row.Dispatches, 1)
+			b.expect("dispatches of the later one", b.reclaim(r).Row.Dispatches, 1)
 		}},
 		{"a worker that was full at the very moment of a dispatch was full since then", func(b *bench) {
 			w := b.active("w")
@@ -351,6 +351,6 @@ func (b *bench) expectBehind(w store.WorkerKey, key execution.Key) {
 	r := unclaimed(key, store.DeadLettered, 0)
 	r.Counts, r.MaxDispatches, r.Policy = true, 1, config.Fail
 	out := b.reclaim(r)
-	b.expect("applied, status, dispatches of what waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
+	b.expect("applied, status, dispatches of a row that waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
 	b.expect("expiries held against its worker", len(b.worker(w).Expired), blamed)
 }

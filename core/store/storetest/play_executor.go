@@ -174,7 +174,7 @@ func (p *player) orchestrate(c command) {
 		}
 		os = append(os, o)
 		if o.Retry != nil && p.parents[p.chainOf(key.ID)] {
-			// When its retry gets its number is open, and what comes first among equals depends on numbers.
+			// The stores may number its retry differently, and the order of equals depends on numbers: it comes alone.
 			os = os[len(os)-1:]
 			break
 		}
