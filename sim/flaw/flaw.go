@@ -22,7 +22,7 @@ import (
 // Flaw is one known defect. Its zero hooks change nothing.
 type Flaw struct {
 	Name string
-	// Source is the number of the known flaw that it plants.
+	// Source is the number of the known defect that it plants: D1 to D60, or C1 to C15 of docs/findings.md.
 	Source string
 	// About says what is wrong, in one sentence.
 	About string
