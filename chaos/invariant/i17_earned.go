@@ -33,7 +33,7 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []earning
 	slots  map[execution.Incarnation]*slots
-	// loss is the last loss of a worker, until the next event; of no kind without one.
+	// loss is the loss of a worker that the last event told of. Its Kind is NoKind if the last event told of none.
 	loss history.Event
 	// skipped holds the children that were skipped before the end of their parent's chain was handled.
 	skipped []skippedChild
@@ -315,7 +315,7 @@ func (c *ending) noWorkers() string {
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
-			// Whatever made it leave was there when it left.
+			// The cause of its departure was present when it began to leave, which may be long ago.
 			began = min(from, m.since-c.recovery())
 		}
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
@@ -345,8 +345,9 @@ func (c *earnedChecker) lost(e *history.Event) {
 	}
 }
 
-// judgeLoss judges the last loss once the next event has come: where that is the registration of a successor, the worker
-// is lost for it, and what it held is judged when it ends.
+// judgeLoss judges the last loss of a worker when the next event has come. If that event is the registration of a
+// successor, the old incarnation was superseded and not lost for want of a heartbeat: then only the executions that it
+// held are judged, when they end.
 func (c *earnedChecker) judgeLoss(next *history.Event) {
 	if c.loss.Kind == history.NoKind {
 		return

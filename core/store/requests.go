@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"handoff/core/config"
@@ -287,6 +288,18 @@ const (
 	// none of them settled within the last Age. Only for Find.
 	Unsettled
 )
+
+// String is the ground's name in logs and in the guard of PostgreSQL's statement.
+func (g Ground) String() string {
+	names := [...]string{
+		"none", "unclaimed", "dead_lettered", "undeliverable", "unpublished", "unpublished_late", "owner_gone", "overrun",
+		"claim_expired", "unorchestrated", "unanswered", "unsettled",
+	}
+	if int(g) >= len(names) {
+		return fmt.Sprintf("ground %d", uint8(g))
+	}
+	return names[g]
+}
 
 // Finding asks for rows that need attention on one ground.
 type Finding struct {

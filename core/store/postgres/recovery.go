@@ -94,12 +94,6 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 	return found, nil
 }
 
-// grounds are the names of those that a reclaim may stand on.
-var grounds = map[store.Ground]string{
-	store.Unclaimed: "unclaimed", store.DeadLettered: "dead_lettered", store.Undeliverable: "undeliverable",
-	store.Unpublished: "unpublished", store.UnpublishedLate: "unpublished_late", store.OwnerGone: "owner_gone", store.Overrun: "overrun", store.ClaimExpired: "claim_expired",
-}
-
 // The owners are locked by a look at the rows that is not locked itself. If a row has got another
 // owner by the time that it is locked, it has got another epoch too, and is refused.
 var reclaim = text(`
@@ -213,7 +207,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 			for i := range rs {
 				r := &rs[i]
 				ids, epochs = append(ids, int64(r.Key.ID)), append(epochs, int64(r.Key.Epoch))
-				ground, by, ages = append(ground, grounds[r.Ground]), append(by, r.By.String()), append(ages, r.Age)
+				ground, by, ages = append(ground, r.Ground.String()), append(by, r.By.String()), append(ages, r.Age)
 				reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
 				fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
 				counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
