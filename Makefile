@@ -219,8 +219,8 @@ bench-sim:
 # processor; the first of them also under the race detector. Exit 3 is no failure here: so few seeds
 # need not reach every rare situation.
 DETERMINISM       := reports/out/determinism
-DETERMINISM_SEEDS := 10
-RACE_SEEDS        := 2
+DETERMINISM_SEEDS := 5
+RACE_SEEDS        := 1
 DETERMINISM_RUN   := run --quiet --out $(DETERMINISM)/last
 
 determinism: chaos-binary

@@ -216,6 +216,7 @@ func (m *measurement) judge(k *costCase, dimension string) error {
 // pg_stat_xact_user_tables count pages and rows of tables; a nested loop over two lists in memory, as a trigger's
 // transition tables are, touches neither.
 func TestCosts(t *testing.T) {
+	t.Parallel() // what it compares are rows, not times
 	if testing.Short() {
 		t.Skip("fills a database")
 	}

@@ -20,7 +20,7 @@ import (
 const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
 // sample is which part of those meetings is made: one of so many, and the first of each method.
-const sample = 10
+const sample = 25
 
 // alone are the methods that can't meet another call, and why.
 var alone = map[string]string{

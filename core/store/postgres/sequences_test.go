@@ -22,6 +22,7 @@ const lanes = 4
 // the same. More of them, and other ones:
 // HANDOFF_CONFORMANCE_STEPS=100000 HANDOFF_CONFORMANCE_SEED=2 go test ./core/store/postgres -run TestSequences -timeout 1h
 func TestSequences(t *testing.T) {
+	t.Parallel()
 	free := make(chan *bench, lanes)
 	for range lanes {
 		free <- setup(t)
