@@ -28,8 +28,9 @@ type table struct {
 	// bad are rows that can't be handled, each with its error; away says that the database does not answer at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that Find returned.
+	// offered are the rows that Find returned, on any ground, and found how many it returned on each.
 	offered map[execution.ID]bool
+	found   map[store.Ground]int
 	freed   int
 	old     int
 	calls   int
@@ -43,6 +44,7 @@ func (t *table) Find(_ context.Context, f store.Finding) (found []execution.Exec
 	if t.away {
 		return nil, errAway
 	}
+	t.found[f.Ground] += 0 // asked for
 	for i := range t.rows {
 		row := &t.rows[i]
 		open := t.handled[row.ID] == 0
@@ -52,6 +54,7 @@ func (t *table) Find(_ context.Context, f store.Finding) (found []execution.Exec
 		if open && len(found) < f.Limit && !slices.Contains(f.Skip, row.ID) {
 			found = append(found, *row)
 			t.offered[row.ID] = true
+			t.found[f.Ground]++
 		}
 	}
 	return found, nil
@@ -182,7 +185,7 @@ const batch = 10
 // sweeping returns a service on a database with this many rows to handle.
 func sweeping(rows int) (*Service, *table) {
 	t := &table{
-		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool),
+		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool), found: make(map[store.Ground]int),
 	}
 	for id := range rows {
 		t.rows = append(t.rows, execution.Execution{ID: execution.ID(id + 1), Status: execution.Completed, Worker: 1, Epoch: 1})
@@ -362,5 +365,52 @@ func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 	}
 	if len(db.offered) != len(db.rows) {
 		t.Errorf("%d of %d were looked at", len(db.offered), len(db.rows))
+	}
+}
+
+// Every ground that rows are found on is worked off in one pass, however many batches that takes. The passes are those
+// that the executor runs; a new ground is missed here until some pass asks for it.
+func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
+	const rows = 3*batch + 1
+	asked := make(map[store.Ground]bool)
+	for name, pass := range map[string]func(s *Service, ctx context.Context) error{
+		"timeout monitor":                  (*Service).monitorTimeouts,
+		"reconciler of claims":             (*Service).reconcileClaims,
+		"reconciler of dispatches":         (*Service).reconcileUnpublished,
+		"reconciler of terminal ends":      (*Service).reconcileTerminal,
+		"reconciler of cancellations":      (*Service).reconcileCancellations,
+		"reconciler of owners, whose rows": (*Service).reconcileOwners,
+		"reconciler of children": func(s *Service, ctx context.Context) error {
+			table := s.store.(*table)
+			for i := range table.rows {
+				table.handled[table.rows[i].ID], table.children[table.rows[i].ID] = 1, 1
+			}
+			return s.completion.settleChildren(ctx, store.Finding{Ground: store.Unsettled})
+		},
+	} {
+		s, db := sweeping(rows)
+		// The database has answered for long enough that nobody waits for workers to come back.
+		s.outage = &outage{gap: 24 * time.Hour}
+		if err := pass(s, t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for ground, found := range db.found {
+			asked[ground] = true
+			if found < rows && len(db.missed()) > 0 {
+				t.Errorf("%s: %d of %d rows were found on the ground %v, and %d were left", name, found, rows, ground, len(db.missed()))
+			}
+		}
+	}
+	for ground := store.NoGround + 1; ground <= store.Unsettled; ground++ {
+		switch ground {
+		case store.DeadLettered, store.Undeliverable:
+			// A message tells of these, one by one.
+		case store.Unpublished:
+			// Only with a broker; it goes on behind what stays, like Unanswered.
+		default:
+			if !asked[ground] {
+				t.Errorf("no pass has asked for rows on the ground %v", ground)
+			}
+		}
 	}
 }
