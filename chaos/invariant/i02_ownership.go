@@ -113,7 +113,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	}
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
 		// An executor that was started after the dispatch knows only the database's clock.
-		if lay, due := e.At-l.entered, l.due-l.stamped; lay < due-due/5 && c.s.started[e.Process] <= l.entered {
+		if lay, due := e.At-l.entered, l.due-l.stamped; c.s.stepped > l.entered && lay < due-due/5 && c.s.started[e.Process] <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}
