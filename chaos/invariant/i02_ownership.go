@@ -123,9 +123,9 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	spent := used && e.Count >= int64(x.MaxDispatches)
 	switch {
 	case e.To == execution.Failed && !spent:
-		return fmt.Sprintf("it fails after %d of %d dispatches that count", e.Count, x.MaxDispatches)
+		return fmt.Sprintf("it failed, but only %d of the %d allowed dispatches had expired unclaimed", e.Count, x.MaxDispatches)
 	case e.To == execution.Requested && spent:
-		return fmt.Sprintf("it is dispatched again after %d of %d dispatches that count", e.Count, x.MaxDispatches)
+		return fmt.Sprintf("it is dispatched again, although %d of the %d allowed dispatches had expired unclaimed", e.Count, x.MaxDispatches)
 	}
 	return ""
 }
