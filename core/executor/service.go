@@ -42,6 +42,7 @@ type Service struct {
 	outage        *outage
 	prober        Prober
 	probes        *probes
+	path          *deadLetterPath
 }
 
 // Options are what a Service is made of.
@@ -84,6 +85,7 @@ func New(o Options) *Service {
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	s.databaseClock = &databaseClock{host: o.Host}
+	s.path = &deadLetterPath{Service: s}
 	return s
 }
 
@@ -128,7 +130,8 @@ func (s *Service) Run(ctx context.Context) {
 		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))
+		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }),
+			s.host.Go("dead letter canary", func() { s.path.run(ctx) }))
 	}
 	// The connection outlives the parts, so that their last hints can still be sent.
 	connected, disconnect := s.host.WithCancel(context.Background())
