@@ -23,7 +23,7 @@ const (
 	canaryRoute = "handoff.route"
 )
 
-// Canary sends a message to its death and waits for it behind the dead letter exchange. Wrong settings there have no
+// Canary sends a message to its death, over a session that is used for nothing else, and waits for it behind the dead letter exchange. Wrong settings there have no
 // symptom of their own: dead letters vanish, and work that no worker picked up is only found by the timeout monitor
 // (flaw D17). The canary dies in a queue made like a worker's and arrives in a queue that is bound like the dead letter
 // queue, with a wildcard. It keeps its routing key when it dies, so the key selects it.

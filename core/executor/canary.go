@@ -51,12 +51,17 @@ func (p *deadLetterPath) run(ctx context.Context) {
 	}
 }
 
-// test sends one canary over the service's own session.
+// test sends one canary, once the service's own session has declared the topology. The canary has a session of its own:
+// whatever goes wrong with it must not end the one on which the executor works, and nothing of it outlives its session.
 func (p *deadLetterPath) test(ctx context.Context) error {
-	session, err := p.client.Session(ctx)
+	if _, err := p.client.Session(ctx); err != nil {
+		return err
+	}
+	session, err := p.broker.Connect(ctx)
 	if err != nil {
 		return err
 	}
+	defer session.Close()
 	err = broker.Canary(ctx, p.host, session, p.config.MessageQueue.RabbitMQ)
 	if err == nil {
 		p.found(nil)

@@ -29,6 +29,7 @@ type Service struct {
 	host     host.Host
 	store    store.Executor
 	config   config.Config
+	broker   broker.Broker
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
@@ -72,6 +73,7 @@ func New(o Options) *Service {
 		id:       fmt.Sprintf("%s/%08x", o.Name, o.Host.Uint64N(1<<32)),
 		host:     o.Host,
 		store:    o.Store,
+		broker:   o.Broker,
 		config:   o.Config,
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
