@@ -48,6 +48,9 @@ const (
 	DeadLetterPathBroken
 )
 
+// StageHandoff is the stage of StageSeconds from a dispatch to its claim, of executions that did not wait for a slot.
+const StageHandoff = "handoff"
+
 // Kind is what a figure is to Prometheus.
 type Kind uint8
 
@@ -85,7 +88,7 @@ func Table() []Info {
 		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
 		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
 
-		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage.", Histogram, true, []string{"stage"}},
+		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage: requested, scheduling, scheduled and running are statuses; requested_to_running and requested_to_end are sums; handoff is the part of scheduled in which the worker had a free slot all the time.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},
 		LoopLag:           {"handoff_loop_lag_seconds", "How much later than its interval after the last one a pass of a periodic loop began.", Histogram, true, []string{"loop"}},
 		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From a worker's last heartbeat to its being marked lost.", Histogram, true, nil},
