@@ -162,9 +162,12 @@ func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 type DeadLetter struct {
 	Enabled  bool   `yaml:"enabled"`
 	Exchange string `yaml:"exchange"`
-	// TTLMS is how long a stored dead letter is kept, in milliseconds.
+	// TTLMS is how long a stored dead letter is kept, in milliseconds; and an observation (see Mode).
 	TTLMS int64 `yaml:"ttl_ms"`
 }
+
+// Kept is TTLMS as a duration.
+func (d DeadLetter) Kept() time.Duration { return time.Duration(d.TTLMS) * time.Millisecond }
 
 // Retry configures the backoff of retries and of take-backs.
 type Retry struct {
