@@ -16,7 +16,7 @@ func detection() *Invariant {
 		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
-	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s} }
+	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s, unready: make(unready)} }
 	return i
 }
 
@@ -28,6 +28,7 @@ type detectionChecker struct {
 	seq   uint32
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
+	unready   unready
 	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
 	broken int
 }
@@ -63,6 +64,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.HeartbeatRenewed:
 		c.renewed(e)
+		c.unrecorded(e)
 	case history.Transition:
 		c.canceling = slices.DeleteFunc(c.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
 		if e.To == execution.Canceling {

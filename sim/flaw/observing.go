@@ -2,6 +2,7 @@ package flaw
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"handoff/core/config"
@@ -18,6 +19,8 @@ type observing struct {
 	store.Store
 	// silent records none of the monitor's; forgetful forgets all before it records one.
 	silent, forgetful bool
+	// alive lets executors ask whether the process is up.
+	alive bool
 }
 
 func recording(s observing) func(Process, Database) store.Store {
@@ -39,6 +42,14 @@ func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]
 		}
 	}
 	return s.Store.ObserveReclaims(ctx, rs)
+}
+
+// Register implements store.Store.
+func (s *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	if s.alive {
+		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
+	}
+	return s.Store.Register(ctx, g)
 }
 
 func observesAndActs() *Flaw {
@@ -70,5 +81,21 @@ func observesEarly() *Flaw {
 		Name: "observes-early", Source: "D21", Killer: 2, Scenario: "monitor-and-probes-observe",
 		About:  "a timeout monitor that is told to observe only records what it would not do yet",
 		Config: func(c *config.Config) { c.Executor.ScheduledTimeout -= 10 * time.Second },
+	}
+}
+
+func probesDecide() *Flaw {
+	return &Flaw{
+		Name: "probes-decide", Source: "D46", Killer: 12, Scenario: "up-but-not-ready",
+		About:  "probes that are told to observe only let selection avoid workers, and record nothing",
+		Config: func(c *config.Config) { c.Executor.HealthProbes = config.Act },
+	}
+}
+
+func probesAskForLife() *Flaw {
+	return &Flaw{
+		Name: "probes-ask-for-life", Source: "D32", Killer: 12, Scenario: "up-but-not-ready",
+		About: "executors ask a worker's health endpoint whether its process is up, which says nothing of its work",
+		Store: recording(observing{alive: true}),
 	}
 }
