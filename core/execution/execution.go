@@ -68,7 +68,9 @@ type Result struct {
 // timestamps are the database's clock.
 type Execution struct {
 	ID         ID
+	// Action is the action as it counts for this execution: as it was at the creation, under Limits.
 	Action     Action
+	Limits     Limits
 	Parameters json.RawMessage
 	Status     Status
 
