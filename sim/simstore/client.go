@@ -252,6 +252,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
 		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
 		Action: r.Action.Ref, Key: r.IdempotencyKey, Worker: r.Pinned, Text: r.Action.Runtime,
+		RunTimeout: r.Action.RunTimeout(), DispatchTimeout: r.Action.DispatchTimeout,
 	}
 	if r.AwaitsParent {
 		created.Related = r.Parent
