@@ -118,7 +118,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 		default:
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
-				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
+				ID: id, Action: item.Limits.On(a), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
 				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
 			})
 			if item.Parent != 0 {

@@ -19,6 +19,7 @@ func All() []*Flaw {
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 		fencesBetweenBeats(), endsRunsEarly(), fullIsNoWorker(), failureIsALoss(),
 		observesAndActs(), observesInSilence(), observesAgain(), observesEarly(), probesDecide(), probesAskForLife(),
+		limitsDropped(), retryForgetsLimits(), runsByItsAction(),
 		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), batchesCutShort(),
 	}
 }
