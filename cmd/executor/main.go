@@ -59,6 +59,10 @@ func command() config.Command {
 			{Name: "listen", Path: "api.listen", Value: "ADDRESS", Usage: `where the API listens, "" for nowhere`},
 			{Name: "actions", Path: "executor.actions", Value: "DIR", Usage: "action files to put into the database at start"},
 		},
+		Notes: `message_queue.rabbitmq.dead_letter.ttl_ms is how long a stored dead letter is kept in the table dead_letter. The broker's
+dead letter queue has no TTL: what waits there is stored nowhere else yet.
+
+`,
 	}
 }
 

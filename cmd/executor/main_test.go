@@ -174,3 +174,15 @@ func accept(l net.Listener) (net.Conn, error) {
 	}
 	return l.Accept()
 }
+
+func TestTheHelpSaysWhatTheTTLOfDeadLettersBounds(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("--help exits with %d: %s", code, &stderr)
+	}
+	for _, part := range []string{"dead_letter.ttl_ms is how long a stored dead letter is kept", "dead letter queue has no TTL", "\nExit codes: 0 stopped"} {
+		if !strings.Contains(stdout.String(), part) {
+			t.Errorf("the help does not say %q:\n%s", part, &stdout)
+		}
+	}
+}

@@ -17,6 +17,7 @@ const (
 	Dispatches
 	Assignments
 	DeadLetters
+	DeadLettered
 	Retries
 	RetriesEnded
 	LeasesExpired
@@ -74,6 +75,7 @@ func Table() []Info {
 		Dispatches:     {"handoff_dispatches_total", "Dispatches by the result of their publish: confirmed, returned, refused, unknown; republished counts second attempts.", Counter, false, []string{"result"}},
 		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
 		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
+		DeadLettered:   {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
 		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
 		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
 		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
