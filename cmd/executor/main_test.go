@@ -165,6 +165,9 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Wait(); err != nil || time.Since(began) > 4*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), &stderr)
 	}
+	if log := stderr.String(); !strings.Contains(log, "received SIGTERM") {
+		t.Errorf("the log should tell of the signal:\n%s", log)
+	}
 }
 
 // accept waits for a daemon, which may have ended instead.
