@@ -25,7 +25,12 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 // generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
 func generators() map[string]func(t *testing.T) string {
 	return map[string]func(t *testing.T) string{
+		"alerts":                           alertsTable,
+		"api":                              apiTable,
 		"backoff":                          backoffTable,
+		"columns":                          columnsTable,
+		"config":                           configTable,
+		"figures":                          figuresTable,
 		"health":                           healthTable,
 		"reasons":                          reasonsTable,
 		"topology":                         topologyTable,

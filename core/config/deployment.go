@@ -41,7 +41,8 @@ type Deployment struct {
 		Name string `yaml:"name"`
 		// Runtimes are what the worker offers to run; empty for what its machine can.
 		Runtimes []string `yaml:"runtimes"`
-		// ActionsDir is where entry points are looked for; empty for the working directory.
+		// ActionsDir is where scripts are looked for, and the working directory of actions. Empty: no script is found,
+		// and commands start in the worker's own directory.
 		ActionsDir string `yaml:"actions_dir"`
 		// HealthListen is the address of the worker's health endpoints; empty for none.
 		HealthListen string `yaml:"health_listen"`
