@@ -77,7 +77,7 @@ func configurationKeys(t *testing.T) (keys []string) {
 }
 
 var (
-	createTable = regexp.MustCompile(`(?ms)^create table (?:if not exists )?(\w+) \(\n(.*?)^\)`)
+	createTable = regexp.MustCompile(`(?ms)^create table (?:if not exists )?(\w+) \(\n(.*?)\n\)`)
 	alterTable  = regexp.MustCompile(`(?s)\nalter table (\w+)([^;]*);`)
 	addColumn   = regexp.MustCompile(`add column (?:if not exists )?(\w+)`)
 	sqlColumn   = regexp.MustCompile(`^    "?(\w+)"?\s+\w`)
@@ -111,7 +111,7 @@ func tableColumns(t *testing.T) map[string][]string {
 	for _, table := range createTable.FindAllStringSubmatch(sql, -1) {
 		for line := range strings.Lines(table[2]) {
 			m := sqlColumn.FindStringSubmatch(line)
-			if m != nil && m[1] != "constraint" && m[1] != "primary" && m[1] != "unique" && m[1] != "check" {
+			if len(m) > 1 && m[1] != "constraint" && m[1] != "primary" && m[1] != "unique" && m[1] != "check" {
 				columns[table[1]] = append(columns[table[1]], m[1])
 			}
 		}

@@ -192,6 +192,18 @@ func TestEveryFigureVariableAndScenarioOnAPageExists(t *testing.T) {
 				t.Errorf("%s names the variable %s, which nothing reads", p.path, name)
 			}
 		}
+		for _, b := range p.tables() {
+			for i, title := range b.header {
+				if title != "Scenario" {
+					continue
+				}
+				for _, name := range b.column(i) {
+					if !library[name] {
+						t.Errorf("%s names the scenario %s, which the library does not have", p.path, name)
+					}
+				}
+			}
+		}
 		for _, mention := range scenarioList.FindAllString(source, -1) {
 			for _, name := range inBackticks.FindAllStringSubmatch(mention, -1) {
 				if !library[name[1]] {

@@ -176,7 +176,7 @@ func TestTheDockerSampleNamesServicesOfTheComposeFile(t *testing.T) {
 		e := s.load(t, s.source)
 		for _, url := range []string{e.Deployment.Database.URL, e.Deployment.MessageQueue.RabbitMQ.URL} {
 			host := regexp.MustCompile(`@([^:/]+)`).FindStringSubmatch(url)
-			if host == nil || compose.Services[host[1]] == nil {
+			if len(host) < 2 || compose.Services[host[1]] == nil {
 				t.Errorf("%s: no service of docker-compose.chaos.yaml is the host of %s", s.name, url)
 			}
 		}
