@@ -249,14 +249,14 @@ func TestRequestsOnPagesExist(t *testing.T) {
 				continue
 			}
 			named++
-			answers, found := map[string]any(nil), false
+			answered := false
 			for path, item := range document.Paths {
 				pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `(\{\w+\}|[A-Za-z0-9_.:-]+)`)
 				if regexp.MustCompile("^" + pattern + "$").MatchString(m[2]) {
-					answers, found = item, true
+					answered = answered || m[1] == "" || item[strings.ToLower(m[1])] != nil
 				}
 			}
-			if !found || m[1] != "" && answers[strings.ToLower(m[1])] == nil {
+			if !answered {
 				t.Errorf("%s:%d names the request %s, which core/api/openapi.yaml does not have", p.path, s.line, s.text)
 			}
 		}

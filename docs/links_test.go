@@ -54,7 +54,13 @@ func TestNoPageIsAnOrphan(t *testing.T) {
 func TestEveryFileThatAPageNamesExists(t *testing.T) {
 	bases := goFiles(t)
 	for _, p := range readPages(t) {
-		for _, s := range p.spans() {
+		named := p.spans()
+		p.walk(func(n ast.Node) {
+			if n.Kind() == ast.KindLink {
+				named = append(named, span{p.words(n), p.line(n)})
+			}
+		})
+		for _, s := range named {
 			name, _, _ := strings.Cut(s.text, ":")
 			switch {
 			case !strings.Contains(name, "/") && strings.HasSuffix(name, ".go") && !strings.ContainsAny(name, " *"):
