@@ -2,6 +2,7 @@ package docs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 // What pages tell people to type, the programs take. The binaries are built and asked for their help.
 func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds the binaries")
 	}
@@ -263,5 +265,45 @@ func TestRequestsOnPagesExist(t *testing.T) {
 	}
 	if named < 20 {
 		t.Errorf("the pages name %d requests: the test does not see them", named)
+	}
+}
+
+// rabbitmqctl checks its arguments before it looks for a broker, so a broker that does not exist is enough to ask it
+// about the commands on the pages, and none that exists is touched.
+func TestBrokerCommandsOnPagesAreUnderstood(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("rabbitmqctl")
+	if err != nil || testing.Short() {
+		t.Skip("rabbitmqctl is not installed here, or this is a short test: starting it takes a second each time")
+	}
+	// 64 is its exit code for what it does not understand, 69 for a broker that is not there.
+	const misused = 64
+	understood := func(arguments ...string) (bool, string) {
+		command := exec.CommandContext(t.Context(), program, append([]string{"-n", "handoff-docs@localhost"}, arguments...)...)
+		out, err := command.CombinedOutput()
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		return ok && failed.ExitCode() != misused, string(out)
+	}
+	if good, out := understood("list_queues", "nonsense"); good {
+		t.Fatalf("rabbitmqctl understands nonsense, so this test can't fail:\n%s", out)
+	}
+	asked := map[string]bool{}
+	for _, p := range readPages(t) {
+		var lines []string
+		for _, s := range p.spans() {
+			lines = append(lines, s.text)
+		}
+		for _, line := range append(lines, p.blocks("sh")...) {
+			for _, words := range shellCommands(line) {
+				name := strings.Join(words, " ")
+				if words[0] != "rabbitmqctl" || len(words) < 2 || strings.Contains(name, "…") || asked[name] {
+					continue
+				}
+				asked[name] = true
+				if good, out := understood(words[1:]...); !good {
+					t.Errorf("%s: %s\n%s", p.path, name, out)
+				}
+			}
+		}
 	}
 }

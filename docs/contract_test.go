@@ -32,6 +32,7 @@ func generators() map[string]func(t *testing.T) string {
 		"config":                           configTable,
 		"figures":                          figuresTable,
 		"health":                           healthTable,
+		"limits":                           limitsTable,
 		"reasons":                          reasonsTable,
 		"topology":                         topologyTable,
 		"message execution.scheduled":      func(t *testing.T) string { return message(t, scheduledEnvelope()) },
