@@ -120,7 +120,7 @@ func (c *canary) perch(ch *amqp.Channel, exchange string) (<-chan amqp.Delivery,
 	if err := ch.QueueBind(arrival.Name, c.name+".#", exchange, false, nil); err != nil {
 		return nil, fmt.Errorf("bind the queue of arrival: %w", err)
 	}
-	args, err := QueueArguments(broker.Queue{Name: c.name, Type: c.config.QueueType, TTL: canaryTTL, DeadLetterExchange: exchange})
+	args, err := queueArguments(broker.Queue{Name: c.name, Type: c.config.QueueType, TTL: canaryTTL, DeadLetterExchange: exchange})
 	if err != nil {
 		return nil, err
 	}
