@@ -44,7 +44,8 @@ type Deployment struct {
 		Name string `yaml:"name"`
 		// Runtimes are what the worker offers to run; empty for what its machine can.
 		Runtimes []string `yaml:"runtimes"`
-		// ActionsDir is where entry points are looked for; empty for the working directory.
+		// ActionsDir is where scripts are looked for, and the working directory of actions. Empty: no script is found,
+		// and commands start in the worker's own directory.
 		ActionsDir string `yaml:"actions_dir"`
 		// HealthListen is the address of the worker's endpoints /healthz (the process is up), /readyz (it has its lease
 		// and receives dispatches) and /metrics; empty for none. The default is a free port of 127.0.0.1, which the log
