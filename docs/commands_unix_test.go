@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +31,15 @@ import (
 //	```sh undo              takes back what the first ones did
 //	```sh only: REASON      nobody runs it here
 //
-// Blocks are run in this order of their kinds, those of one kind in their order on the page.
+// The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
+
+var updateOutputs = flag.Bool("outputs", false, "write what the commands of the pages said into the blocks of text below them")
+
+// How much of an output a page shows.
+const (
+	outputLines = 14
+	outputWidth = 150
+)
 
 // block is a block of commands of a page.
 type block struct {
@@ -203,15 +212,25 @@ func (s *system) runPage(t *testing.T, page, text string) {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
 		}
 	}
-	of("set up", once)
 	var last []func()
-	of("meanwhile", func(b block) { last = append(last, s.meanwhile(page, b)) })
+	for _, b := range all {
+		switch {
+		case t.Failed():
+		case b.kind == "set up":
+			once(b)
+		case b.kind == "meanwhile":
+			last = append(last, s.meanwhile(page, b))
+		}
+	}
 	of("run", func(b block) {
 		out, err := s.settled(b.text, b.words, 25*time.Second)
 		if err != nil {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
 		}
 		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
+		if *updateOutputs {
+			text = withOutput(text, b.text, out)
+		}
 	})
 	for _, end := range last {
 		end()
@@ -222,6 +241,33 @@ func (s *system) runPage(t *testing.T, page, text string) {
 		}
 	}
 	s.healthy()
+	if *updateOutputs && !t.Failed() {
+		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(text), 0o644); err != nil { //nolint:gosec // everybody may read it
+			t.Error(err)
+		}
+	}
+}
+
+// withOutput puts what a command said into the block of text below it, cut to what a page can show.
+func withOutput(page, command, out string) string {
+	head, rest, _ := strings.Cut(page, command+"```\n")
+	before, after, ok := strings.Cut(rest, "```text\n")
+	if !ok || strings.TrimSpace(before) != "" {
+		return page
+	}
+	_, after, _ = strings.Cut(after, "```")
+	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
+	if len(lines) > outputLines {
+		lines = append(lines[:outputLines], "…")
+	}
+	for i, line := range lines {
+		if r := []rune(strings.TrimRight(line, " ")); len(r) > outputWidth {
+			lines[i] = string(r[:outputWidth]) + "…"
+		} else {
+			lines[i] = string(r)
+		}
+	}
+	return head + command + "```\n" + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
 }
 
 // meanwhile starts a block and returns what ends it, as Ctrl-C does.

@@ -128,6 +128,8 @@ func environment(c *cluster.Cluster) []byte {
 	}
 	fmt.Fprintf(&b, "export VHOST=%s\n", quoted(vhost))
 	if management != nil && management.Host != "" {
+		management.User = url.UserPassword("guest", "guest")
+		fmt.Fprintf(&b, "export MANAGEMENT=%s\n", quoted(management.String()))
 		fmt.Fprintf(&b, "rabbitmqadmin() { command rabbitmqadmin --host=%s --port=%s --username=guest --password=guest --vhost=%s \"$@\"; }\n",
 			management.Hostname(), management.Port(), quoted(vhost))
 	}
