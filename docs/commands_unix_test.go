@@ -196,10 +196,21 @@ func (s *system) settled(text string, words []string, within time.Duration) (str
 	}
 }
 
-// runPage runs the blocks of a page and leaves the system as it found it.
-func (s *system) runPage(t *testing.T, page, text string) {
+// runPage runs the blocks of a page, or of one of its sections, and leaves the system as it found it.
+func (s *system) runPage(t *testing.T, page, section string) {
 	s.t = t
+	file, err := os.ReadFile(filepath.Join(s.dir, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, text, above := string(file), string(file), 0
+	if section != "" {
+		_, above, text = cut(whole, section)
+	}
 	all := blocks(t, page, text)
+	for i := range all {
+		all[i].line += above
+	}
 	of := func(kind string, do func(b block)) {
 		for _, b := range all {
 			if b.kind == kind && !t.Failed() {
@@ -229,7 +240,7 @@ func (s *system) runPage(t *testing.T, page, text string) {
 		}
 		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
 		if *updateOutputs {
-			text = withOutput(text, b.text, out)
+			whole = withOutput(whole, b.text, out)
 		}
 	})
 	for _, end := range last {
@@ -242,7 +253,7 @@ func (s *system) runPage(t *testing.T, page, text string) {
 	}
 	s.healthy()
 	if *updateOutputs && !t.Failed() {
-		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(text), 0o644); err != nil { //nolint:gosec // everybody may read it
+		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(whole), 0o644); err != nil { //nolint:gosec // everybody may read it
 			t.Error(err)
 		}
 	}
@@ -308,13 +319,48 @@ psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 
 	}
 }
 
-// Every playbook's commands are tried on a system that is in the state which the playbook is about.
-func TestTheCommandsOfEveryPlaybookDoWhatThePageSays(t *testing.T) {
+// The commands of every page are tried on a system that is in the state which the page, or the section of a page, is
+// about.
+func TestTheCommandsOfThePagesDoWhatThePagesSay(t *testing.T) {
 	s := startSystem(t, "--workers", "4", "--config", "docs/playbooks/practice.yaml")
 	for _, name := range docs.PlaybookNames() {
-		text, _ := docs.Playbook(name)
-		t.Run(name, func(t *testing.T) { s.runPage(t, "docs/playbooks/"+name+".md", text) })
+		t.Run(name, func(t *testing.T) { s.runPage(t, "docs/playbooks/"+name+".md", "") })
 	}
+	for _, section := range sections(t, "operations.md") {
+		t.Run("operations/"+section, func(t *testing.T) { s.runPage(t, "docs/operations.md", section) })
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^##+ (.*)\n`)
+
+// sections are the headings of a page below which there are commands to run.
+func sections(t *testing.T, page string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		_, _, body := cut(string(text), m[1])
+		if strings.Contains(body, "```sh run") {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// cut is a page before a section, the line of its heading, and the section up to the next heading.
+func cut(text, section string) (before string, line int, body string) {
+	for _, at := range heading.FindAllStringSubmatchIndex(text, -1) {
+		if text[at[2]:at[3]] == section {
+			body = text[at[1]:]
+			if next := heading.FindStringIndex(body); next != nil {
+				body = body[:next[0]]
+			}
+			return text[:at[1]], strings.Count(text[:at[1]], "\n"), body
+		}
+	}
+	return text, 0, ""
 }
 
 // What a playbook has to have: somebody reads it at night, and for the first time.
