@@ -28,6 +28,7 @@ import (
 //	```sh set up            brings the system into the state that the page is about
 //	```sh meanwhile         the same, but it lasts: it runs beside everything else until Ctrl-C
 //	```sh run: WORD, WORD   a command to read; its output must come to have all these words
+//	```sh do                a step of the page, run once in its place between the commands to read
 //	```sh undo              takes back what the first ones did
 //	```sh only: REASON      nobody runs it here
 //
@@ -44,13 +45,15 @@ const (
 // block is a block of commands of a page.
 type block struct {
 	kind, text string
+	// fence is the block as it stands on the page.
+	fence string
 	words      []string
 	line       int
 }
 
 var (
 	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?s:.*?))^```$")
-	kinds = []string{"set up", "meanwhile", "run", "undo", "only"}
+	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
 // blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries
@@ -58,7 +61,7 @@ var (
 func blocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
-		b := block{text: text[m[4]:m[5]], line: 1 + strings.Count(text[:m[0]], "\n")}
+		b := block{text: text[m[4]:m[5]], fence: text[m[0]:m[1]] + "\n", line: 1 + strings.Count(text[:m[0]], "\n")}
 		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
 		b.kind = kind
 		for word := range strings.SplitSeq(rest, ",") {
@@ -67,7 +70,7 @@ func blocks(t *testing.T, page, text string) (all []block) {
 			}
 		}
 		if needs := kind == "run" || kind == "only"; !slices.Contains(kinds, kind) || needs != (len(b.words) > 0) {
-			t.Errorf("%s:%d: ```sh %s: a block says one of: set up; meanwhile; run: WORD, WORD; undo; only: REASON", page, b.line, text[m[2]:m[3]])
+			t.Errorf("%s:%d: ```sh %s: a block says one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
 		}
 		all = append(all, b)
 	}
@@ -211,13 +214,6 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	for i := range all {
 		all[i].line += above
 	}
-	of := func(kind string, do func(b block)) {
-		for _, b := range all {
-			if b.kind == kind && !t.Failed() {
-				do(b)
-			}
-		}
-	}
 	once := func(b block) {
 		if out, err := s.once(b.text); err != nil {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
@@ -233,16 +229,25 @@ func (s *system) runPage(t *testing.T, page, section string) {
 			last = append(last, s.meanwhile(page, b))
 		}
 	}
-	of("run", func(b block) {
+	read := func(b block) {
 		out, err := s.settled(b.text, b.words, 25*time.Second)
 		if err != nil {
 			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
 		}
 		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
 		if *updateOutputs {
-			whole = withOutput(whole, b.text, out)
+			whole = withOutput(whole, b.fence, out)
 		}
-	})
+	}
+	for _, b := range all {
+		switch {
+		case t.Failed():
+		case b.kind == "do":
+			once(b)
+		case b.kind == "run":
+			read(b)
+		}
+	}
 	for _, end := range last {
 		end()
 	}
@@ -261,7 +266,7 @@ func (s *system) runPage(t *testing.T, page, section string) {
 
 // withOutput puts what a command said into the block of text below it, cut to what a page can show.
 func withOutput(page, command, out string) string {
-	head, rest, _ := strings.Cut(page, command+"```\n")
+	head, rest, _ := strings.Cut(page, command)
 	before, after, ok := strings.Cut(rest, "```text\n")
 	if !ok || strings.TrimSpace(before) != "" {
 		return page
@@ -278,7 +283,7 @@ func withOutput(page, command, out string) string {
 			lines[i] = string(r)
 		}
 	}
-	return head + command + "```\n" + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
+	return head + command + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
 }
 
 // meanwhile starts a block and returns what ends it, as Ctrl-C does.
