@@ -51,6 +51,11 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	case f.executors < 1 || f.executors > 4:
 		return usage("--executors %d: must be from 1 to 4", f.executors)
 	}
+	if f.config != "" {
+		if _, err := os.Stat(f.config); err != nil {
+			return usage("--config: %v; name a configuration file of the daemons, or leave the flag out", err)
+		}
+	}
 	began := time.Now()
 	self, err := os.Executable()
 	if err != nil {
