@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -242,7 +243,7 @@ type (
 )
 
 // address is the external label with which links in annotations begin.
-const address = "http://127.0.0.1:8080"
+const address = "https://handoff.example"
 
 // promtool is the story as a unit test of Prometheus' rules.
 func (s *story) promtool(annotations map[string]string) unitTest {
@@ -339,10 +340,15 @@ func expanded(t *testing.T, r fileRule) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	for name, text := range r.Annotations {
-		all[name] = strings.ReplaceAll(text, "{{ with $externalLabels.handoff }}{{ . }}{{ end }}", address)
-		if strings.Contains(all[name], "{{") {
-			t.Errorf("the annotation %s of %s has a template that this test can't expand: %s", name, r.Alert, text)
+		parsed, err := template.New(name).Parse("{{ $externalLabels := . }}" + text) // as Prometheus begins them
+		var out strings.Builder
+		if err == nil {
+			err = parsed.Execute(&out, map[string]string{"handoff": address})
 		}
+		if err != nil {
+			t.Errorf("the annotation %s of %s: %v", name, r.Alert, err)
+		}
+		all[name] = out.String()
 	}
 	return all
 }
