@@ -29,7 +29,7 @@ type step struct {
 // read returns every step of every workflow.
 func read(t *testing.T) (steps []step, jobs []*actionlint.Job) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
+	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no workflow: %v", err)
 	}
