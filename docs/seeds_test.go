@@ -41,7 +41,7 @@ func TestEveryLineOfTheSourceDocumentsHasAnAnswerThatIsThere(t *testing.T) {
 				t.Errorf("seeds.md:%d: there is no %s %q", r.line, kind, name)
 			}
 		}
-		named += len(link.FindAllString(r.where, -1))
+		named += len(linked.FindAllString(r.where, -1))
 		switch r.answer {
 		case "built":
 			if named == 0 {
@@ -64,7 +64,7 @@ func TestEveryLineOfTheSourceDocumentsHasAnAnswerThatIsThere(t *testing.T) {
 var (
 	reference = regexp.MustCompile("\\b(key|figure|alert|sql|scenario|mutant|test|log|text|api|target|invariant) `([^`]+)`")
 	number    = regexp.MustCompile(`\binvariant (\d+)\b`)
-	link      = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+	linked    = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
 )
 
 // readTables returns a page and the rows of its tables, and checks the files that the rows link to.
@@ -86,7 +86,7 @@ func readTables(t *testing.T, page string) (text string, rows []row) {
 		// "invariant 5" reads better without quotes.
 		cell := number.ReplaceAllString(cells[3], "invariant `$1`")
 		rows = append(rows, row{i + 1, cells[0], cells[1], cells[2], cell})
-		for _, m := range link.FindAllStringSubmatch(cell, -1) {
+		for _, m := range linked.FindAllStringSubmatch(cell, -1) {
 			if _, err := os.Stat(m[1]); err != nil {
 				t.Errorf("%s:%d: %v", page, i+1, err)
 			}
