@@ -52,7 +52,7 @@ func TestOpenAPIHasEveryPath(t *testing.T) {
 	if got.Code != 200 || got.Header().Get("Content-Type") != "application/yaml" || got.Body.String() != string(openAPI) {
 		t.Errorf("the document is answered with %d, %s", got.Code, got.Header().Get("Content-Type"))
 	}
-	documented, real := []string{}, []string{"GET /healthz", "GET /readyz", "GET /metrics"}
+	documented, real := []string{}, []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /playbooks/{alert}"}
 	for path, operations := range readDocument(t).Paths {
 		for method := range operations {
 			if method != "parameters" {

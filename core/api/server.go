@@ -40,6 +40,8 @@ type Options struct {
 	Checks []Check
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
+	// Playbooks answers /playbooks/; nil for none.
+	Playbooks http.Handler
 	Log     *slog.Logger
 }
 
@@ -77,6 +79,9 @@ func NewServer(o Options) *Server {
 	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
 	if o.Metrics != nil {
 		mux.Handle("/metrics", o.Metrics)
+	}
+	if o.Playbooks != nil {
+		mux.Handle("/playbooks/", o.Playbooks)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
