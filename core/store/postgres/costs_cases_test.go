@@ -58,7 +58,7 @@ func number(n int) store.WorkerKey {
 }
 
 func costCases() []costCase {
-	all := slices.Concat(clientCosts(), deadLetterCosts(), executorCosts())
+	all := append(clientCosts(), executorCosts()...)
 	for _, ground := range []store.Ground{
 		store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
 		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled,
@@ -70,7 +70,7 @@ func costCases() []costCase {
 }
 
 func clientCosts() []costCase {
-	return []costCase{
+	return slices.Concat([]costCase{
 		{"Executions", "", true, func(c *costs, b int) func() error {
 			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
 			return func() error { return done(c.Executions(c.ctx, ids)) }
@@ -156,6 +156,7 @@ func clientCosts() []costCase {
 			}
 			return func() error { return done(c.Chain(c.ctx, id)) }
 		}},
+	}, deadLetterCosts(), []costCase{
 		{"Cancel", "", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "requested", count: b / 2}), c.fill(fillOf{status: "running", count: b - b/2})...)
 			if c.dimension == "chain" {
@@ -196,7 +197,7 @@ func clientCosts() []costCase {
 				return done(c.Changes(c.ctx, store.ChangeQuery{ActionRef: "none", To: execution.Abandoned, Limit: b}))
 			}
 		}},
-	}
+	})
 }
 
 // changes audits b changes.
