@@ -57,7 +57,7 @@ const (
 	// Transition: Execution, Chain, Epoch (after), OldEpoch, Named, From, To, By, Reason, Worker and
 	// Incarnation (of the row: the owner before a take-back, else after), Writer, Process (who
 	// wrote), Count (dispatches used), Due (requested: not before; scheduled: dispatch deadline;
-	// running, canceling: run deadline), Text (the error of a failure), Related (in an audit: the parent of
+	// running, canceling: run deadline), Text (the error of a failure and its message), Related (in an audit: the parent of
 	// a child that was skipped).
 	Transition
 	// StaleWrite: Execution, Epoch, To, By: a guarded write that matched no row.

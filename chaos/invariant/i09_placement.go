@@ -3,6 +3,7 @@ package invariant
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -13,7 +14,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
@@ -29,6 +30,9 @@ func placement() *Invariant {
 	}
 	return i
 }
+
+// textStale is the text of the contract for stale heartbeats.
+const textStale = "No workers with fresh heartbeats available"
 
 type placementChecker struct {
 	roster
@@ -214,6 +218,31 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 			c.s.violate(c.i, e.Execution, "execution %d failed for want of workers although worker %d (incarnation %d) has fitted since %v", e.Execution, w.worker, w.incarnation, w.fitSince)
 			return
 		}
+	}
+	c.explained(e, l, look)
+}
+
+// explained demands that a failure for want of workers names stale heartbeats where nothing else can have been the cause:
+// who looked has seen an active worker whose lease was over, and none whose lease was not.
+func (c *placementChecker) explained(e *history.Event, l *life, look time.Duration) {
+	if strings.Contains(e.Text, textStale) || c.s.setBack >= look {
+		return
+	}
+	var stale *candidate
+	for _, w := range c.candidates {
+		if !slices.Contains(w.runtimes, l.runtime) || l.pinned != 0 && l.pinned != w.worker {
+			continue
+		}
+		if w.leaseEnds+clockTolerance >= c.s.database(look) {
+			return
+		}
+		if !w.left && w.state == execution.Active {
+			stale = w
+		}
+	}
+	if stale != nil {
+		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers with %q, which does not say %q: the lease of worker %d (incarnation %d) ended %v ago, and nobody else was left",
+			e.Execution, e.Text, textStale, stale.worker, stale.incarnation, c.s.database(e.At)-stale.leaseEnds)
 	}
 }
 

@@ -60,7 +60,11 @@ func TestPlacement(t *testing.T) {
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	uncordon := history.Event{At: 2 * second, Kind: history.WorkerCordoned, Worker: 1}
 	failed := move(70*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0)
-	failed.Reason = execution.NoWorkers
+	failed.Reason, failed.Text = execution.NoWorkers, "No workers available: of 2 workers, 2 are not active"
+	explained := failed
+	explained.Text = "No workers available: " + textStale + ": of 2 workers, 2 have a stale heartbeat"
+	stopped := worker(3*second, execution.Stopped)
+	stopped.Worker, stopped.Incarnation = 2, 2
 	claimed := move(70*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 	full := func(n int) (all []history.Event) {
 		for i := range n {
@@ -117,7 +121,10 @@ func TestPlacement(t *testing.T) {
 		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
 		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
 		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
-		{"failed after the workers' leases", false, with(pair(), one(claimed, failed))},
+		{"failed after the workers' leases, and says so", false, with(pair(), one(claimed, explained))},
+		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
+		{"failed after the lease of one worker, with the other one cordoned", false, with(pair(), one(cordon, beat(69*second, 1), claimed, failed))},
+		{"failed after the leases of workers that have stopped", false, with(pair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
 		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
 		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
 		{"waiting after an executor came back", false, with(pair(), beats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), beats(30*second, 60*second))},

@@ -12,7 +12,7 @@ func All() []*Flaw {
 		silentBrake(), alertForEver(), goneWorkersCount(), sickLookHealthy(), emptyArchive(), neverOld(),
 		depthCountsRows(), unattendedUntold(), canariesCounted(), canaryAtStartOnly(), everyFailureIsTheWorkers(), waitingIsHandoff(), workersReportForExecutors(),
 		deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
-		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
+		staleIsFresh(), staleIsUnsaid(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
 		keyLookedUp(), keysForgottenTooLate(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),

@@ -210,3 +210,22 @@ func anyRuntime() *Flaw {
 		}),
 	}
 }
+
+// speechless fails what no worker fits without a word of why.
+type speechless struct{ store.Store }
+
+// Park implements store.Store.
+func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	for i := range ps {
+		ps[i].Result.Message = ""
+	}
+	return s.Store.Park(ctx, executor, ps)
+}
+
+func staleIsUnsaid() *Flaw {
+	return &Flaw{
+		Name: "stale-is-unsaid", Source: "D45", Killer: 9, Scenario: "workers-gone-without-a-word",
+		About: "an execution that no worker fits fails without saying that it was for stale heartbeats",
+		Store: func(_ Process, c Database) store.Store { return speechless{c} },
+	}
+}

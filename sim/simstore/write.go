@@ -85,6 +85,9 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	}
 	if to == execution.Failed {
 		e.Text = r.Result.Error
+		if r.Result.Message != "" {
+			e.Text += ": " + r.Result.Message
+		}
 	}
 	db.emit(e)
 }

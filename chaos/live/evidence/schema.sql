@@ -21,7 +21,7 @@ begin
         was := to_jsonb(old) - 'parameters' - 'result' - 'body' - 'entrypoint';
     end if;
     if tg_table_name = 'execution' then
-        became := became || jsonb_build_object('error', new.result ->> 'error');
+        became := became || jsonb_build_object('error', concat_ws(': ', new.result ->> 'error', new.result ->> 'message'));
     elsif tg_table_name = 'worker_incarnation' then
         became := became || jsonb_build_object('name', (select w.name from worker w where w.id = new.worker));
     elsif tg_table_name = 'concurrency_slot' then
