@@ -58,7 +58,7 @@ func (s *Store) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]stor
 const observeWorkers = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::boolean[], $5::text[])
-        with ordinality as a(ask_worker, ask_incarnation, ask_ready, ask_reason, n)
+        as a(ask_worker, ask_incarnation, ask_ready, ask_reason)
 ),
 lasting as materialized (
     select o.id, o.incarnation from asked a join observation o on o.incarnation = a.ask_incarnation and o.execution is null and o.ended_at is null
