@@ -89,6 +89,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.hash = history.NewHasher()
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
+	w.suite.SetRequests(s.Requested)
 	w.tally = trial.NewTally(s.Expect(p).Texts)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)

@@ -160,9 +160,13 @@ func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 // DeadLetter configures the dead letter path. Disabled, worker queues have neither TTL nor dead
 // letter exchange, and the timeout monitor is the only detection (flaw D28).
 type DeadLetter struct {
-	Enabled  bool   `yaml:"enabled"`
+	// Enabled turns TTL and dead letter exchange of the worker queues on, both together.
+	Enabled bool `yaml:"enabled"`
+	// Exchange is the dead letter exchange; the queue behind it has its name with .queue.
 	Exchange string `yaml:"exchange"`
-	// TTLMS is how long a stored dead letter is kept, in milliseconds; and an observation (see Mode).
+	// TTLMS is how long a stored dead letter is kept in the table dead_letter, in milliseconds; and an observation (see Mode).
+	// The dead letter queue of the broker has no TTL: its messages are those that no executor has stored yet, and one that
+	// expired there would be gone without a trace, because a dead letter queue has no dead letter exchange of its own.
 	TTLMS int64 `yaml:"ttl_ms"`
 }
 
@@ -171,11 +175,15 @@ func (d DeadLetter) Kept() time.Duration { return time.Duration(d.TTLMS) * time.
 
 // Retry configures the backoff of retries and of take-backs.
 type Retry struct {
-	Enabled           bool    `yaml:"enabled"`
-	BaseBackoffSecs   int64   `yaml:"base_backoff_secs"`
-	MaxBackoffSecs    int64   `yaml:"max_backoff_secs"`
+	// Enabled turns retries off where it is false; take-backs wait their backoff all the same.
+	Enabled bool `yaml:"enabled"`
+	// BaseBackoffSecs is the first delay, MaxBackoffSecs the longest, in seconds.
+	BaseBackoffSecs int64 `yaml:"base_backoff_secs"`
+	MaxBackoffSecs  int64 `yaml:"max_backoff_secs"`
+	// BackoffMultiplier is how much longer each delay is than the one before it.
 	BackoffMultiplier float64 `yaml:"backoff_multiplier"`
-	JitterFactor      float64 `yaml:"jitter_factor"`
+	// JitterFactor is the share of a delay by which it is drawn shorter or longer.
+	JitterFactor float64 `yaml:"jitter_factor"`
 }
 
 // Default returns the defaults of a profile; of Hardened for any other name.

@@ -280,7 +280,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 		key := retryKey{from.Chain(), retry.Count}
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
-				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
+				Action: from.Action, Limits: from.Limits, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
 				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned,
 			}, execution.RetryManager)
 			db.retries[key] = id
