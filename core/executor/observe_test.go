@@ -108,7 +108,7 @@ func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const line = `msg="execution has been scheduled too long, would mark it requested (observe only)" executor="" execution=7 epoch=1 worker=1 age=5m0s reason=dispatch_timeout`
+	const line = `msg="execution has been scheduled too long, would dispatch it again (observe only)" executor="" execution=7 epoch=1 worker=1 age=5m0s reason=dispatch_timeout`
 	if n := strings.Count(log.String(), "\n"); n != len(l.rows) || !strings.Contains(log.String(), line) {
 		t.Errorf("%d lines about %d dispatches, one of them should be %s:\n%s", n, len(l.rows), line, log)
 	}
