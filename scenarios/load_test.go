@@ -293,7 +293,10 @@ func TestCandidates(t *testing.T) {
 func TestMessageTypesAreTheBrokers(t *testing.T) {
 	var want []string
 	for i := 1; i < broker.Types; i++ {
-		want = append(want, broker.Type(i).String())
+		// A canary goes past the exchange that message faults look at.
+		if broker.Type(i) != broker.DeadLetterCanary {
+			want = append(want, broker.Type(i).String())
+		}
 	}
 	if got := MessageTypes(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -36,7 +36,8 @@ const (
 // EveryMessage is Fault.Messages for a message fault that strikes all types.
 const EveryMessage = "*"
 
-// MessageTypes lists the types that a message fault can strike.
+// MessageTypes lists the types that a message fault can strike: those between the services. An executor sends its canary
+// to itself.
 func MessageTypes() []string {
 	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}
 }
