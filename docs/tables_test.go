@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"go/ast"
 	"maps"
 	"math"
 	"regexp"
@@ -75,51 +74,14 @@ func reasonMeanings() map[execution.Reason]string {
 	}
 }
 
-// actionReasons are those that core/worker/subprocess takes from an action's own word.
+// actionReasons are those that a worker takes from an action's own word.
 func actionReasons(t *testing.T) map[execution.Reason]bool {
 	t.Helper()
-	names := map[string]execution.Reason{}
-	for _, r := range reasons(t) {
-		names[identifier(r)] = r
-	}
 	found := map[execution.Reason]bool{}
-	for _, f := range parseGo(t, "core/worker/subprocess") {
-		ast.Inspect(f, func(n ast.Node) bool {
-			function, ok := n.(*ast.FuncDecl)
-			if !ok || function.Name.Name != "ownReason" {
-				return true
-			}
-			ast.Inspect(function, func(n ast.Node) bool {
-				clause, ok := n.(*ast.CaseClause)
-				if !ok {
-					return true
-				}
-				for _, value := range clause.List {
-					if s, ok := value.(*ast.SelectorExpr); ok {
-						found[names[s.Sel.Name]] = true
-					}
-				}
-				return true
-			})
-			return false
-		})
-	}
-	if len(found) == 0 {
-		t.Error("core/worker/subprocess has no function ownReason any more: say here where it is now")
+	for _, r := range reasons(t) {
+		found[r] = r.OfAction() && r != execution.Unknown
 	}
 	return found
-}
-
-// identifier is the name of a reason's constant.
-func identifier(r execution.Reason) string {
-	if r == execution.CancelRequested {
-		return "CancelRequested"
-	}
-	var b strings.Builder
-	for word := range strings.SplitSeq(r.String(), "_") {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	return b.String()
 }
 
 func backoffTable(*testing.T) string {
