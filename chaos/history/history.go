@@ -71,6 +71,10 @@ const (
 	RefusedResult
 	// DeadLetterStored: Execution, Epoch, Reason.
 	DeadLetterStored
+	// Observed: a part that only observes recorded what it would do. Of the timeout monitor: By, Execution, Epoch, To,
+	// Reason, Worker, Incarnation. Of the prober: Worker, Incarnation, Count (1 if an outage of the worker's health
+	// endpoint began, 0 if it ended).
+	Observed
 
 	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit (capacity),
 	// Text (its runtimes, with spaces between). WorkerLifecycle: Worker, Incarnation, Lifecycle.

@@ -84,7 +84,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	options := executor.Options{
 		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: d.figures,
-		Prober: healthprobe.New(),
+		Prober: healthprobe.New(hostdaemon.LoopbackName()),
 	}
 	if d.plant != nil {
 		d.plant(&options)

@@ -22,6 +22,7 @@ const (
 	LeasesExpired
 	LeasesFenced
 	LoopRuns
+	Observed
 
 	StageSeconds
 	LoopSeconds
@@ -79,6 +80,7 @@ func Table() []Info {
 		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
 		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
 		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
+		Observed:       {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
 
 		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},
