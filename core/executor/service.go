@@ -29,6 +29,7 @@ type Service struct {
 	host     host.Host
 	store    store.Executor
 	config   config.Config
+	broker   broker.Broker
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
@@ -42,6 +43,7 @@ type Service struct {
 	outage        *outage
 	prober        Prober
 	probes        *probes
+	path          *deadLetterPath
 }
 
 // Options are what a Service is made of.
@@ -71,6 +73,7 @@ func New(o Options) *Service {
 		id:       fmt.Sprintf("%s/%08x", o.Name, o.Host.Uint64N(1<<32)),
 		host:     o.Host,
 		store:    o.Store,
+		broker:   o.Broker,
 		config:   o.Config,
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
@@ -84,6 +87,7 @@ func New(o Options) *Service {
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	s.databaseClock = &databaseClock{host: o.Host}
+	s.path = &deadLetterPath{Service: s}
 	return s
 }
 
@@ -130,7 +134,8 @@ func (s *Service) Run(ctx context.Context) {
 		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))
+		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }),
+			s.host.Go("dead letter canary", func() { s.path.run(ctx) }))
 	}
 	// The connection outlives the parts, so that their last hints can still be sent.
 	connected, disconnect := s.host.WithCancel(context.Background())
