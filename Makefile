@@ -35,13 +35,14 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
 ##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator;
 ##                both profiles with LIVE_PROFILES=
-##   live-named   the scenarios of the first design on real servers: part of make test
+##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
+##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
@@ -76,18 +77,28 @@ chaos: chaos-binary
 # A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
 LIVE_LANES := 8
 LIVE_PROFILES := --profile hardened
-LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
+
+# The five scenarios of the first design, and the four for which a harness was asked.
+LIVE_FIRST := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
+LIVE_ORDER := crash-after-heartbeat network-partition ttl-race dropped-status-messages
 
 chaos-live: build servers
 	bin/chaos run --world live $(LIVE_PROFILES) --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
 
-# A machine that was said to be without them runs nothing here, and says so.
 live-named: build servers
 	$(MAKE) live-named-run
 
+# A machine that was said to be without them runs nothing here, and says so.
+live-order: build servers
+	$(MAKE) live-named-run LIVE_NAMED='$(LIVE_ORDER)' LIVE_NAMED_PROFILES= LIVE_NAMED_OUT=reports/out/live-order
+
+LIVE_NAMED          := $(LIVE_FIRST) $(LIVE_ORDER)
+LIVE_NAMED_PROFILES := --profile hardened
+LIVE_NAMED_OUT      := reports/out/live-named
+
 live-named-run:
 	@case "$$HANDOFF_WITHOUT" in *postgres*|*rabbitmq*) echo "live-named: not run: HANDOFF_WITHOUT=$$HANDOFF_WITHOUT";; *) \
-	bin/chaos run $(LIVE_NAMED) --world live --profile hardened --lanes 3 --out reports/out/live-named;; esac
+	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --lanes 3 --out $(LIVE_NAMED_OUT);; esac
 
 # Daemons with a switch for known defects; the ones that ship have none.
 flawed:

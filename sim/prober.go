@@ -14,7 +14,7 @@ const healthScheme = "sim://"
 
 var errNotAnswering = errors.New("nobody answers there")
 
-// prober asks simulated workers whether they live, over the simulated network, so that what cuts or slows the link
+// prober asks simulated workers whether they are ready, as /readyz of the real ones does, over the simulated network, so that what cuts or slows the link
 // between the two processes does so to the probe.
 type prober struct {
 	w *world
@@ -30,9 +30,17 @@ func (p *prober) Probe(ctx context.Context, url string) error {
 		return errNotAnswering
 	}
 	answered, stalled := false, false
+	var ready error
 	err := p.w.net.Call(ctx, p.p, target.name, func() {
 		answered = target.alive()
 		stalled = answered && (target.current.Paused() || target.current.Frozen())
+		switch {
+		case !answered || stalled:
+		case target.pulse == nil:
+			ready = errNotAnswering // it has just started, and does not listen yet
+		default:
+			ready = target.pulse.Ready()
+		}
 	})
 	switch {
 	case err != nil:
@@ -45,5 +53,5 @@ func (p *prober) Probe(ctx context.Context, url string) error {
 	case !answered:
 		return errNotAnswering
 	}
-	return nil
+	return ready
 }

@@ -17,10 +17,12 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	notBefore  time.Duration
-	reason     execution.Reason
-	runtime    string
-	pinned     execution.WorkerID
+	// runTimeout and dispatchTimeout are the row's; a runTimeout of 0 is not known, a dispatchTimeout of 0 the configuration's.
+	runTimeout, dispatchTimeout time.Duration
+	notBefore                   time.Duration
+	reason                      execution.Reason
+	runtime                     string
+	pinned                      execution.WorkerID
 	// avoid is the worker that it was taken back from last, or on which its predecessor failed: it goes to another one
 	// if there is any, however well that is.
 	avoid execution.WorkerID
@@ -209,6 +211,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 		l = new(life)
 	}
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
+	l.runTimeout, l.dispatchTimeout = e.RunTimeout, e.DispatchTimeout
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
 	l.action, l.parent = s.action(e.Action), e.Related

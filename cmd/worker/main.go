@@ -70,8 +70,8 @@ func command() config.Command {
 			{Name: "runtimes", Path: "worker.runtimes", Value: "LIST", Usage: "what it runs, with commas: shell, python, node, noop; what the machine has if left out"},
 			{Name: "concurrency", Path: "worker.concurrency", Value: "NUMBER", Usage: "how many actions run at a time"},
 			{Name: "actions-dir", Path: "worker.actions_dir", Value: "DIR", Usage: "where the scripts of actions are"},
-			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz and /readyz are served; nowhere if left out"},
-			{Name: "health-url", Path: "worker.health_url", Value: "URL", Usage: "where executors find /healthz, if not at that address"},
+			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz, /readyz and /metrics are served; a free port of 127.0.0.1 if left out, nowhere if empty"},
+			{Name: "health-url", Path: "worker.health_url", Value: "URL", Usage: "where executors find /readyz, if not at that address"},
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
+	"handoff/core/worker"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
@@ -112,11 +113,11 @@ func (f *fakeStore) Heartbeat(context.Context, store.Beat) (store.BeatReply, err
 }
 
 func TestHealthIsWhatTheHeartbeatsSay(t *testing.T) {
-	p := &pulse{host: hostdaemon.New(hostdaemon.Options{}), lease: 50 * time.Millisecond}
+	p := worker.NewPulse(hostdaemon.New(hostdaemon.Options{}), 50*time.Millisecond)
 	db := &fakeStore{}
-	w := p.watch(db)
+	w := p.Watch(db)
 	state := func() (bad []string) {
-		for _, c := range p.checks() {
+		for _, c := range checks(p) {
 			if c.Run(t.Context()) != nil {
 				bad = append(bad, c.Name)
 			}

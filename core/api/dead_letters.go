@@ -165,7 +165,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	out := replayed{Execution: row.ID, Location: location(row.ID)}
 	switch {
 	case row.Status.Terminal():
-		id, problem := s.again(r, store.NewExecution{ActionRef: row.Action.Ref, Parameters: row.Parameters, Pinned: row.Pinned}, d.ID)
+		id, problem := s.again(r, sameAgain(row), d.ID)
 		if problem != nil {
 			problem.write(w)
 			return

@@ -28,10 +28,12 @@ type fakeStore struct {
 	actions map[string]execution.Action
 	rows    []execution.Execution
 	letters []store.StoredDeadLetter
-	workers []store.WorkerRow
-	cordons []store.Cordon
-	audit   map[execution.ID][]store.Transition
-	changes []store.Change
+	// observations are in the order of their ids.
+	observations []store.Observation
+	workers      []store.WorkerRow
+	cordons      []store.Cordon
+	audit        map[execution.ID][]store.Transition
+	changes      []store.Change
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -116,7 +118,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 		default:
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
-				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
+				ID: id, Action: item.Limits.On(a), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
 				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
 			})
 			if item.Parent != 0 {
@@ -309,6 +311,21 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)
 	}
 	return a
+}
+
+func (f *fakeStore) Observations(_ context.Context, q store.ObservationQuery) ([]store.Observation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	var page []store.Observation
+	for _, o := range slices.Backward(f.observations) {
+		if len(page) < q.Limit && q.Matches(&o) {
+			page = append(page, o)
+		}
+	}
+	return page, nil
 }
 
 func (f *fakeStore) DeadLetters(_ context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {

@@ -44,10 +44,14 @@ type Deployment struct {
 		// ActionsDir is where scripts are looked for, and the working directory of actions. Empty: no script is found,
 		// and commands start in the worker's own directory.
 		ActionsDir string `yaml:"actions_dir"`
-		// HealthListen is the address of the worker's health endpoints; empty for none.
+		// HealthListen is the address of the worker's endpoints /healthz (the process is up), /readyz (it has its lease
+		// and receives dispatches) and /metrics; empty for none. The default is a free port of 127.0.0.1, which the log
+		// names. Executors on the same machine, in the same network namespace, ask it; all others know that they can't
+		// and do not take its worker for unreachable. For them to ask it, too, listen on an address that they reach.
 		HealthListen string `yaml:"health_listen"`
-		// HealthURL is where executors find the health endpoint if that is not where it listens: behind a
-		// proxy, or in another network. Empty for the address.
+		// HealthURL is what executors ask if that is not /readyz at the address on which the worker listens: behind a
+		// proxy, or in another network. It should end in /readyz: with /healthz they learn only that the process is
+		// up. Empty for the address, whose host is the machine's name if the worker listens everywhere (0.0.0.0).
 		HealthURL string `yaml:"health_url"`
 	} `yaml:"worker"`
 	Log struct {
@@ -73,6 +77,7 @@ func Runtimes() []string { return []string{RuntimeShell, RuntimePython, RuntimeN
 func DefaultDeployment() Deployment {
 	var d Deployment
 	d.API.Listen = "127.0.0.1:8080"
+	d.Worker.HealthListen = "127.0.0.1:0"
 	d.Log.Level, d.Log.Format = "info", LogAuto
 	return d
 }

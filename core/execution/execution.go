@@ -67,8 +67,10 @@ type Result struct {
 // that several writes share restarts every timeout that is measured on it (flaw D55). All
 // timestamps are the database's clock.
 type Execution struct {
-	ID         ID
+	ID ID
+	// Action is the action as it counts for this execution: as it was at the creation, under Limits.
 	Action     Action
+	Limits     Limits
 	Parameters json.RawMessage
 	Status     Status
 

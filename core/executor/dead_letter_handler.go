@@ -21,6 +21,12 @@ const deadLetterPrefetch = 50
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
+		if d.Malformed == nil && d.Envelope.Type == broker.DeadLetterCanary {
+			// It has done what it was for (broker.Canary): nothing died, and nobody has to look at it.
+			s.recorder.Add(telemetry.Canaries, 1, telemetry.Labels{})
+			c.Ack(d)
+			return true
+		}
 		died := s.died(&d)
 		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died) }, func() { c.Ack(d) })
 	}})

@@ -57,7 +57,7 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 	}
 	for i := range workers {
 		w := &workers[i]
-		f.standings[i] = judge(w, c, found.unreachable(w.Incarnation))
+		f.standings[i] = judge(w, c, found.avoided(w.Incarnation))
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
 				f.fit(r, f.standings[i].health)

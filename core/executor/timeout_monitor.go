@@ -34,7 +34,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
-	err := s.sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
+	sweep := s.timeoutSweep()
+	err := sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
@@ -44,7 +45,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		}
 		return r
 	})
-	return errors.Join(err, s.sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return errors.Join(err, sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.overrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}

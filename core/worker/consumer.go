@@ -72,9 +72,24 @@ func (t *tenure) execute(d waiting, e *entry) {
 	if !claimed {
 		return
 	}
+	t.measureHandoff(e, row, sent)
 	t.notifier.Changed(broker.Change{Key: e.key, From: execution.Scheduled, To: execution.Running})
 	f := t.run(e, row, sent)
 	t.finish(f, t.host.Monotonic()-sent)
+}
+
+// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by the
+// database's clock. If every slot was taken at any time since the dispatch, the execution may have waited for that and
+// not for its message, so nothing is reported. sent is when the claim was sent, on the monotonic clock.
+func (t *tenure) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
+	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
+		return
+	}
+	took := max(0, row.StartedAt.Sub(row.ScheduledAt))
+	if e.wasFull && e.fullUntil >= sent-took {
+		return
+	}
+	t.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an

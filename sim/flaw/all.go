@@ -16,6 +16,7 @@ func All() []*Flaw {
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 		fencesBetweenBeats(), endsRunsEarly(), fullIsNoWorker(), failureIsALoss(),
+		limitsDropped(), retryForgetsLimits(), runsByItsAction(),
 		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), batchesCutShort(),
 	}
 }

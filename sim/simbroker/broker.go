@@ -151,6 +151,7 @@ func (b *Broker) Start() {
 	b.net.SetServer(b.opts.Name, true)
 	b.observe(history.Event{Kind: history.BrokerUp, Process: b.opts.Name})
 	for _, q := range slices.Clone(b.queues) {
+		q.used()
 		q.retryHeld()
 		q.serve()
 	}

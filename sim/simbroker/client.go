@@ -189,6 +189,20 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 	return fate, nil
 }
 
+// QueueState implements broker.Session.
+func (s *session) QueueState(ctx context.Context, queue string) (state broker.QueueState, err error) {
+	err = s.ask(ctx, func() error {
+		if q := s.b.queue(queue); q != nil {
+			state = q.state()
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return broker.QueueState{}, err
+	}
+	return state, nil
+}
+
 // batch is one call of Publish.
 type batch struct {
 	outcomes []broker.Outcome

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type row struct {
 	Original      int64      `json:"original_execution"`
 	RetryCount    int64      `json:"retry_count"`
 	MaxRetries    int64      `json:"max_retries"`
+	RunTimeout    float64    `json:"timeout_seconds"`
+	WaitTimeout   float64    `json:"dispatch_timeout_seconds"`
 	FailureReason string     `json:"failure_reason"`
 	RetryReason   string     `json:"retry_reason"`
 	Reason        string     `json:"reason"`
@@ -172,6 +175,10 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
 	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
 	e.Action, e.Key, e.Worker, e.Text = x.Action, x.Key, execution.WorkerID(x.Pinned), x.Runtime
+	e.RunTimeout, e.DispatchTimeout = execution.DefaultTimeout, seconds(x.WaitTimeout)
+	if x.RunTimeout > 0 {
+		e.RunTimeout = seconds(x.RunTimeout)
+	}
 	if x.Awaits {
 		e.Related = execution.ID(x.Parent)
 	}
@@ -181,6 +188,9 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.Reason, err = execution.ParseReason(x.RetryReason)
 	return e, err
 }
+
+// seconds is a number of seconds as the database has it, exact to the microsecond.
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }
 
 func (x *translation) transition(to execution.Status) (e history.Event, err error) {
 	e = x.event(history.Transition)

@@ -64,7 +64,7 @@ func costCases() []costCase {
 	} {
 		all = append(all, findCost(ground))
 	}
-	all = append(all, reclaimCosts()...)
+	all = append(append(all, reclaimCosts()...), observationCosts()...)
 	return append(all, workerCosts()...)
 }
 

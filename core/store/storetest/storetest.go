@@ -238,7 +238,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(),
 	} {
 		all = append(all, group...)
 	}
