@@ -126,7 +126,7 @@ var (
 	keyPart      = regexp.MustCompile(`\.(go|md|yaml|sh|sql)$`)
 	figureName   = regexp.MustCompile(`\bhandoff_[a-z_]+\b`)
 	variableName = regexp.MustCompile(`\bHANDOFF_[A-Z][A-Z_]*[A-Z]\b`)
-	scenarioList = regexp.MustCompile("Scenarios?: (`[a-z0-9-]+`(, | and )?)+")
+	scenarioList = regexp.MustCompile(`Scenarios?:\s+(` + "`[a-z0-9-]+`" + `(,\s+|\s+and\s+)?)+`)
 	inBackticks  = regexp.MustCompile("`([^`]+)`")
 )
 
