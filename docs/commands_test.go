@@ -289,12 +289,8 @@ func TestBrokerCommandsOnPagesAreUnderstood(t *testing.T) {
 	}
 	asked := map[string]bool{}
 	for _, p := range readPages(t) {
-		var lines []string
 		for _, s := range p.spans() {
-			lines = append(lines, s.text)
-		}
-		for _, line := range append(lines, p.blocks("sh")...) {
-			for _, words := range shellCommands(line) {
+			for _, words := range shellCommands(s.text) {
 				name := strings.Join(words, " ")
 				if words[0] != "rabbitmqctl" || len(words) < 2 || strings.Contains(name, "…") || asked[name] {
 					continue
