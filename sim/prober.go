@@ -9,8 +9,12 @@ import (
 	"handoff/sim/kernel"
 )
 
-// healthScheme is that of simulated health endpoints; what follows it is the process.
-const healthScheme = "sim://"
+// healthScheme is that of simulated health endpoints; what follows it is the process, and then the path that asks whether
+// it is ready. Any other path asks whether it is up.
+const (
+	healthScheme = "sim://"
+	readyPath    = "/readyz"
+)
 
 var errNotAnswering = errors.New("nobody answers there")
 
@@ -25,7 +29,8 @@ type prober struct {
 // Probe implements executor.Prober. A process that has ended refuses; one that stands still lets the
 // caller wait.
 func (p *prober) Probe(ctx context.Context, url string) error {
-	target := p.w.process(strings.TrimPrefix(url, healthScheme))
+	name, path, _ := strings.Cut(strings.TrimPrefix(url, healthScheme), "/")
+	target := p.w.process(name)
 	if target == nil {
 		return errNotAnswering
 	}
@@ -38,7 +43,7 @@ func (p *prober) Probe(ctx context.Context, url string) error {
 		case !answered || stalled:
 		case target.pulse == nil:
 			ready = errNotAnswering // it has just started, and does not listen yet
-		default:
+		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}
 	})

@@ -318,7 +318,7 @@ func (p *process) runWorker() {
 	p.stop = stop
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
 	o := worker.Options{
-		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name, Host: h, Config: c, Log: w.log,
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath, Host: h, Config: c, Log: w.log,
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),

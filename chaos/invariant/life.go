@@ -44,6 +44,8 @@ type life struct {
 	returned    bool
 	// sentLate says that the message reached the broker after half of the time for its claim had passed.
 	sentLate bool
+	// observed says that a timeout monitor that only observes has recorded what it would do.
+	observed bool
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
@@ -84,6 +86,8 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
+	// outage says that a prober which only observes has recorded that its health endpoint does not answer.
+	outage bool
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -171,6 +175,13 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
 		s.fleet.learn(e, s.workers[e.Incarnation])
+	case history.Observed:
+		if t := s.workers[e.Incarnation]; t != nil && e.Execution == 0 {
+			t.outage = e.Count > 0
+		}
+		if l != nil && l.epoch == e.Epoch {
+			l.observed = true
+		}
 	case history.FaultBegan:
 		s.calm.hindering += int(e.Count)
 	case history.FaultEnded:
@@ -232,7 +243,7 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
-		l.expired, l.rejected, l.sentLate = false, false, false
+		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate = e.Process, false
 	}

@@ -36,6 +36,8 @@ type process struct {
 	since time.Time
 	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
 	deaf atomic.Pointer[injection]
+	// blocked are the queues that it can't consume just now, each with the fault.
+	blocked blockedQueues
 	// binary is its own copy of the program, empty where no fault takes that from it.
 	binary string
 	sick   bool

@@ -153,13 +153,23 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 
 func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 
-// open connects to the database, migrates it and puts the actions into it, as often as it takes. It
-// returns an error that trying again does not help, or ctx's.
+// open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
+// actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: true})
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
+		if err != nil || d.deployment.Database.Migrate {
+			return err
+		}
+		if err = d.store.SchemaReady(ctx); err != nil {
+			d.store.Close()
+		}
 		return err
 	})
+	if errors.Is(err, postgres.ErrNoSchema) {
+		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
+			"run `executor migrate up` with a role that may alter tables, then start again")
+	}
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}

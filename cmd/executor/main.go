@@ -30,6 +30,9 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "migrate" {
+		return migrate(ctx, args[1:], environ, stdout, stderr)
+	}
 	args, planted := takeFlaw(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
@@ -52,8 +55,9 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 func command() config.Command {
 	return config.Command{
-		Name:  "executor",
-		About: "finds workers for executions, watches over them and serves the HTTP API.",
+		Name: "executor",
+		About: "finds workers for executions, watches over them and serves the HTTP API.\n" +
+			"`executor migrate` looks after the database's schema; its --help says how.",
 		Flags: []config.FlagSpec{
 			{Name: "name", Path: "executor.name", Value: "NAME", Usage: "the name in logs and claims, the host's if left out"},
 			{Name: "listen", Path: "api.listen", Value: "ADDRESS", Usage: `where the API listens, "" for nowhere`},

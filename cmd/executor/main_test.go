@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"handoff/chaos/live/provision"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	provision.Main(m)
 }
 
 // unreachable is a database that refuses connections, and a broker that does.

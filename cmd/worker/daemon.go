@@ -108,7 +108,7 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 		}
 		switch {
 		case errors.Is(err, postgres.ErrNoSchema):
-			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for an executor to make the database's schema")
+			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for an executor, or for `executor migrate up`, to bring the database's schema up to date")
 		case !store.Retriable(err):
 			return nil, fmt.Errorf("connecting to the database: %w", err)
 		default:

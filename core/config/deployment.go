@@ -15,6 +15,9 @@ type Deployment struct {
 	Database struct {
 		// URL is the database's; it may carry a password.
 		URL string `yaml:"url" secret:"url"`
+		// Migrate says that an executor brings the schema up to date when it starts. Without it the start fails if the
+		// schema is behind, and somebody else runs `executor migrate up`: where the daemons' role may not alter tables.
+		Migrate bool `yaml:"migrate"`
 	} `yaml:"database"`
 	MessageQueue struct {
 		RabbitMQ struct {
@@ -76,6 +79,7 @@ func Runtimes() []string { return []string{RuntimeShell, RuntimePython, RuntimeN
 // DefaultDeployment is what holds where nothing is said.
 func DefaultDeployment() Deployment {
 	var d Deployment
+	d.Database.Migrate = true
 	d.API.Listen = "127.0.0.1:8080"
 	d.Worker.HealthListen = "127.0.0.1:0"
 	d.Log.Level, d.Log.Format = "info", LogAuto

@@ -27,7 +27,7 @@ func (c *Client) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]sto
 			Part: rc.By.String(), Key: rc.Key, Worker: store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}, Would: to.String(), Reason: reason.String(),
 		})
 		s.db.emit(history.Event{
-			Kind: history.Observed, Process: s.process, Execution: r.ID, Chain: r.Chain(), Epoch: r.Epoch, To: to, By: rc.By, Reason: reason,
+			Kind: history.Observed, Process: s.process, Execution: r.ID, Epoch: r.Epoch, To: to, By: rc.By, Reason: reason,
 			Worker: r.Worker, Incarnation: r.Incarnation,
 		})
 		return store.Observed{New: true, Would: to}

@@ -48,6 +48,10 @@ type row struct {
 	Parent        int64      `json:"parent"`
 	Awaits        bool       `json:"awaits_parent"`
 	Number        int64      `json:"number"`
+	Part          string     `json:"part"`
+	Would         string     `json:"would"`
+	At            *time.Time `json:"at"`
+	EndedAt       *time.Time `json:"ended_at"`
 
 	Runtime       string   `json:"runtime"`
 	Pinned        int64    `json:"pinned_worker"`
@@ -310,6 +314,30 @@ func (x *translation) deadLetter() ([]history.Event, error) {
 	e := x.event(history.DeadLetterStored)
 	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
 	return []history.Event{e}, nil
+}
+
+// observation is what a part that only observes would do.
+func (x *translation) observation() ([]history.Event, error) {
+	e := x.event(history.Observed)
+	e.At = x.moment(x.At)
+	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+	if x.Execution == 0 {
+		e.Count = 1
+		if x.EndedAt != nil {
+			e.At, e.Count = x.moment(x.EndedAt), 0
+		}
+		return []history.Event{e}, nil
+	}
+	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
+	var err error
+	if e.To, err = execution.ParseStatus(x.Would); err != nil {
+		return nil, err
+	}
+	if e.By, err = parsePart(x.Part); err != nil {
+		return nil, err
+	}
+	e.Reason, err = execution.ParseReason(x.Reason)
+	return []history.Event{e}, err
 }
 
 func parsePart(name string) (execution.Part, error) {
