@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -18,36 +19,36 @@ import (
 
 // story is what one rule sees, sample by sample, and when its alert fires.
 type story struct {
-	name   string
-	rule   telemetry.Rule
+	name string
+	rule telemetry.Rule
+	// absent says that the rule holds while nobody reports the figure.
+	absent bool
 	series []*told
 	// looks are the moments, in samples, at which both judges are asked.
 	looks []look
 }
 
-// told is one series: a gauge's values, or how much a counter grows with each sample.
+// told is one series: a gauge's values, how much a counter grows with each sample, or how many seconds each of a
+// histogram's measurements takes, and how many there are.
 type told struct {
-	figure telemetry.Figure
-	labels telemetry.Labels
-	values []int64
+	figure         telemetry.Figure
+	labels         telemetry.Labels
+	values, counts []int64
 }
+
+// silence is the value of a gauge that nobody reports.
+const silence = -1
 
 type look struct {
 	sample int
 	firing bool
 }
 
-// stories are two for a rule: its value goes from exactly the limit to one above it and back; and, where percentages of
-// little are to say nothing, everything is wrong in one sample too few.
-func stories(t *testing.T, r telemetry.Rule) []*story {
-	t.Helper()
-	for _, q := range []*telemetry.Query{&r.Of, r.Per} {
-		if q != nil && telemetry.Table()[q.Figure].Kind == telemetry.Histogram {
-			t.Fatalf("%s asks a histogram: tell here which series make it fire, and which don't", r.Name)
-		}
-	}
-	whole := &story{name: r.Name, rule: r}
-	quiet, loud := levels(r)
+// stories are two for a rule: its value goes from exactly the limit to one above it and back; and, where percentages and
+// means of little are to say nothing, everything is wrong in one sample too few.
+func stories(r telemetry.Rule, written fileRule) []*story {
+	whole := &story{name: r.Name, rule: r, absent: strings.HasPrefix(written.Expr, "absent(")}
+	quiet, loud := whole.levels()
 	longest := r.Of.Window
 	if r.Per != nil {
 		longest = max(longest, r.Per.Window)
@@ -67,11 +68,16 @@ func stories(t *testing.T, r telemetry.Rule) []*story {
 		return []*story{whole}
 	}
 	few := &story{name: r.Name + ", too few samples", rule: r}
-	if counts(&r.Of) {
+	switch kind(&r.Of) {
+	case telemetry.Counter:
 		few.tell(0, 0)
 		few.tell(r.Samples-1, r.Samples-1)
 		few.tell(0, 0)
-	} else {
+	case telemetry.Histogram:
+		few.tell(0, 0)
+		few.tell(10*r.Above, r.Samples-1)
+		few.tell(0, 0)
+	default:
 		for range r.Samples - 1 {
 			few.tell(perSample, perSample)
 		}
@@ -80,15 +86,18 @@ func stories(t *testing.T, r telemetry.Rule) []*story {
 	return []*story{whole, few}
 }
 
-// perSample is what a rule's percentage is of, in each sample.
+// perSample is what a rule's percentage or mean is of, in each sample.
 const perSample = 100
 
-// levels are what a rule looks at in each sample when it is at its limit, and when it is beyond.
-func levels(r telemetry.Rule) (quiet, loud int64) {
+// levels are what the rule looks at in each sample when it is at its limit, and when it is beyond.
+func (s *story) levels() (quiet, loud int64) {
+	r := &s.rule
 	switch {
+	case s.absent:
+		return 0, silence
 	case r.Zero:
 		return 1, 0
-	case r.Per == nil && counts(&r.Of):
+	case r.Per == nil && kind(&r.Of) == telemetry.Counter:
 		each := r.Above / int64(r.Of.Window/telemetry.SampleInterval)
 		return each, each + 1
 	default:
@@ -96,9 +105,10 @@ func levels(r telemetry.Rule) (quiet, loud int64) {
 	}
 }
 
-func counts(q *telemetry.Query) bool { return telemetry.Table()[q.Figure].Kind == telemetry.Counter }
+func kind(q *telemetry.Query) telemetry.Kind { return telemetry.Table()[q.Figure].Kind }
 
-// tell adds a sample: of what is looked at, and in all of what it is a percentage of.
+// tell adds a sample: of what is looked at, and in all of what it is a percentage of; of a histogram, how long each of so
+// many measurements takes.
 func (s *story) tell(of, per int64) {
 	if s.series == nil {
 		s.series = append(s.series, &told{figure: s.rule.Of.Figure, labels: selected(&s.rule.Of, nil)})
@@ -107,7 +117,7 @@ func (s *story) tell(of, per int64) {
 		}
 	}
 	first := s.series[0]
-	first.values = append(first.values, of)
+	first.values, first.counts = append(first.values, of), append(first.counts, per)
 	if p := s.rule.Per; p != nil {
 		if p.Figure == first.figure && p.Matches(first.labels) {
 			per -= of // it counts there, too
@@ -137,16 +147,7 @@ func (s *story) judged() (all []look) {
 	r := b.Process("executor-1")
 	for i := range s.series[0].values {
 		for _, one := range s.series {
-			v := one.values[i]
-			info := telemetry.Table()[one.figure]
-			switch {
-			case info.Kind == telemetry.Counter:
-				r.Add(one.figure, v, one.labels)
-			case info.Seconds:
-				r.Set(one.figure, v*int64(time.Second), one.labels)
-			default:
-				r.Set(one.figure, v, one.labels)
-			}
+			one.report(b, r, i)
 		}
 		b.Look(time.Duration(i) * telemetry.SampleInterval)
 		for _, at := range s.looks {
@@ -158,10 +159,53 @@ func (s *story) judged() (all []look) {
 	return all
 }
 
+// report tells a board a sample.
+func (o *told) report(b *Board, r telemetry.Recorder, i int) {
+	v := o.values[i]
+	info := telemetry.Table()[o.figure]
+	switch {
+	case info.Kind == telemetry.Counter:
+		r.Add(o.figure, v, o.labels)
+	case info.Kind == telemetry.Histogram:
+		for range o.counts[i] {
+			r.Observe(o.figure, time.Duration(v)*time.Second, o.labels)
+		}
+	case v == silence:
+		b.Ended("executor-1")
+	case info.Seconds:
+		r.Set(o.figure, v*int64(time.Second), o.labels)
+	default:
+		r.Set(o.figure, v, o.labels)
+	}
+}
+
+// fileRule is what these tests read of a rule in the rule file.
+type fileRule struct {
+	Alert, Expr string
+	Annotations map[string]string
+}
+
+// ruleFile is the rule file, by alert.
+func ruleFile(t *testing.T) map[string]fileRule {
+	t.Helper()
+	var f struct {
+		Groups []struct{ Rules []fileRule }
+	}
+	if err := yaml.Unmarshal(telemetry.RuleFile(), &f); err != nil {
+		t.Fatal(err)
+	}
+	all := make(map[string]fileRule)
+	for _, r := range f.Groups[0].Rules {
+		all[r.Alert] = r
+	}
+	return all
+}
+
 // The harness's judge says of every rule what the rule is about.
 func TestEveryRuleFiresBeyondItsLimitAndNotAtIt(t *testing.T) {
+	written := ruleFile(t)
 	for _, r := range telemetry.Rules() {
-		for _, s := range stories(t, r) {
+		for _, s := range stories(r, written[r.Name]) {
 			if got := s.judged(); fmt.Sprint(got) != fmt.Sprint(s.looks) {
 				t.Errorf("%s: judged %v, want %v", s.name, got, s.looks)
 			}
@@ -199,7 +243,7 @@ type (
 )
 
 // address is the external label with which links in annotations begin.
-const address = "http://127.0.0.1:8080"
+const address = "https://handoff.example"
 
 // promtool is the story as a unit test of Prometheus' rules.
 func (s *story) promtool(annotations map[string]string) unitTest {
@@ -210,16 +254,16 @@ func (s *story) promtool(annotations map[string]string) unitTest {
 		for i, name := range info.Labels {
 			labels = append(labels, fmt.Sprintf("%s=%q", name, one.labels[i]))
 		}
-		var values []string
-		sum := int64(0)
-		for _, v := range one.values {
-			if info.Kind == telemetry.Counter {
-				sum += v
-				v = sum
-			}
-			values = append(values, fmt.Sprint(v))
+		selector := "{" + strings.Join(labels, ",") + "}"
+		switch info.Kind {
+		case telemetry.Counter:
+			test.Series = append(test.Series, inputSeries{info.Name + selector, sums(one.values, nil)})
+		case telemetry.Histogram:
+			test.Series = append(test.Series, inputSeries{info.Name + "_sum" + selector, sums(one.values, one.counts)},
+				inputSeries{info.Name + "_count" + selector, sums(one.counts, nil)})
+		default:
+			test.Series = append(test.Series, inputSeries{info.Name + selector, spelled(one.values)})
 		}
-		test.Series = append(test.Series, inputSeries{info.Name + "{" + strings.Join(labels, ",") + "}", strings.Join(values, " ")})
 	}
 	for _, at := range s.looks {
 		a := alertTest{At: (time.Duration(at.sample) * telemetry.SampleInterval).String(), Name: s.rule.Name}
@@ -229,6 +273,33 @@ func (s *story) promtool(annotations map[string]string) unitTest {
 		test.Alerts = append(test.Alerts, a)
 	}
 	return test
+}
+
+// spelled are values as promtool reads them.
+func spelled(values []int64) string {
+	var all []string
+	for _, v := range values {
+		if v == silence {
+			all = append(all, "stale")
+		} else {
+			all = append(all, fmt.Sprint(v))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// sums are the values of a counter that grows by each; times multiplies them, nil for once.
+func sums(each, times []int64) string {
+	var all []int64
+	sum := int64(0)
+	for i, v := range each {
+		if times != nil {
+			v *= times[i]
+		}
+		sum += v
+		all = append(all, sum)
+	}
+	return spelled(all)
 }
 
 // Prometheus judges the rule file as the harness judges the rules, and what it sends with an alert is what the rule
@@ -248,11 +319,11 @@ func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 		return path
 	}
 	write("alerts.rules.yaml", telemetry.RuleFile())
-	annotations := annotated(t)
+	written := ruleFile(t)
 	all := unitTests{RuleFiles: []string{"alerts.rules.yaml"}, Every: telemetry.SampleInterval.String()}
 	for _, r := range telemetry.Rules() {
-		for _, s := range stories(t, r) {
-			all.Tests = append(all.Tests, s.promtool(annotations[r.Name]))
+		for _, s := range stories(r, written[r.Name]) {
+			all.Tests = append(all.Tests, s.promtool(expanded(t, written[r.Name])))
 		}
 	}
 	text, err := yaml.Marshal(all)
@@ -264,30 +335,20 @@ func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
 	}
 }
 
-// annotated are the annotations of every rule, as Prometheus expands them where the external label is the address.
-func annotated(t *testing.T) map[string]map[string]string {
+// expanded are a rule's annotations as Prometheus expands them where the external label is the address.
+func expanded(t *testing.T, r fileRule) map[string]string {
 	t.Helper()
-	var file struct {
-		Groups []struct {
-			Rules []struct {
-				Alert       string
-				Annotations map[string]string
-			}
+	all := make(map[string]string)
+	for name, text := range r.Annotations {
+		parsed, err := template.New(name).Parse("{{ $externalLabels := . }}" + text) // as Prometheus begins them
+		var out strings.Builder
+		if err == nil {
+			err = parsed.Execute(&out, map[string]string{"handoff": address})
 		}
-	}
-	if err := yaml.Unmarshal(telemetry.RuleFile(), &file); err != nil {
-		t.Fatal(err)
-	}
-	all := make(map[string]map[string]string)
-	for _, r := range file.Groups[0].Rules {
-		all[r.Alert] = make(map[string]string)
-		for name, text := range r.Annotations {
-			text = strings.ReplaceAll(text, "{{ with $externalLabels.handoff }}{{ . }}{{ end }}", address)
-			if strings.Contains(text, "{{") {
-				t.Errorf("the annotation %s of %s has a template that this test can't expand: %s", name, r.Alert, text)
-			}
-			all[r.Alert][name] = text
+		if err != nil {
+			t.Errorf("the annotation %s of %s: %v", name, r.Alert, err)
 		}
+		all[name] = out.String()
 	}
 	return all
 }

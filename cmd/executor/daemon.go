@@ -25,6 +25,7 @@ import (
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
 	"handoff/core/telemetry/exporter"
+	"handoff/docs"
 )
 
 // drainRequests is how long a stop waits for requests under way.
@@ -134,7 +135,7 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine and api.token is not set", slog.String("listen", address))
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
-	d.answer(api.Logged(d.log, api.StartingHandler()))
+	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -224,6 +225,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		Token:     d.deployment.API.Token,
 		Checks:    checks,
 		Metrics:   d.figures.Handler(),
+		Playbooks: docs.PlaybookHandler(),
 		Log:       d.log,
 	}).Handler())
 }

@@ -9,12 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"handoff/core/config"
+	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/worker"
 	"handoff/core/worker/subprocess"
 )
@@ -32,9 +31,7 @@ func main() {
 
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
 // run is the whole program; it returns the exit code.
@@ -48,6 +45,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return code
 	}
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
+	hostdaemon.LogSignals(ctx, d.log)
 	switch err := d.run(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):
 		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",

@@ -97,8 +97,8 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Wait(); err != nil || time.Since(began) > 4*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), &stderr)
 	}
-	if log := stderr.String(); !strings.Contains(log, "stop_grace_period") || strings.Contains(log, "s3cr3t") {
-		t.Errorf("the log should tell of stop_grace_period and of no password:\n%s", log)
+	if log := stderr.String(); !strings.Contains(log, "stop_grace_period") || !strings.Contains(log, "received SIGTERM") || strings.Contains(log, "s3cr3t") {
+		t.Errorf("the log should tell of stop_grace_period, of the signal and of no password:\n%s", log)
 	}
 }
 

@@ -28,6 +28,8 @@ type fakeStore struct {
 	actions map[string]execution.Action
 	rows    []execution.Execution
 	letters []store.StoredDeadLetter
+	discard store.DeadLetterDiscard
+	summary store.DeadLetterSummaryQuery
 	// observations are in the order of their ids.
 	observations []store.Observation
 	workers      []store.WorkerRow
@@ -365,6 +367,24 @@ func (f *fakeStore) SettleDeadLetter(_ context.Context, id int64, outcome string
 	}
 	f.letters[i].Open, f.letters[i].Outcome, f.letters[i].HandledAt = false, outcome, time.Unix(2e9, 0)
 	return true, nil
+}
+
+func (f *fakeStore) DiscardDeadLetters(_ context.Context, d store.DeadLetterDiscard, _ string) (store.DeadLettersDiscarded, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.discard = d
+	return store.DeadLettersDiscarded{Closed: 3, Next: 7, More: true}, f.fail()
+}
+
+func (f *fakeStore) SummarizeDeadLetters(_ context.Context, q store.DeadLetterSummaryQuery) (store.DeadLetterSummary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.summary = q
+	now := time.Unix(2e9, 0)
+	return store.DeadLetterSummary{Since: now.Add(-q.Window), Until: now, Total: 5, More: true, Groups: []store.DeadLetterGroup{
+		{From: now.Add(-time.Hour), Reason: "expired", ActionRef: "core.echo", Worker: 7, Count: 4},
+		{Reason: "malformed", Count: 1},
+	}}, f.fail()
 }
 
 func (f *fakeStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {

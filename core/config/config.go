@@ -164,7 +164,9 @@ type DeadLetter struct {
 	Enabled bool `yaml:"enabled"`
 	// Exchange is the dead letter exchange; the queue behind it has its name with .queue.
 	Exchange string `yaml:"exchange"`
-	// TTLMS is how long a stored dead letter is kept, in milliseconds; and an observation (see Mode).
+	// TTLMS is how long a stored dead letter is kept in the table dead_letter, in milliseconds; and an observation (see Mode).
+	// The dead letter queue of the broker has no TTL: its messages are those that no executor has stored yet, and one that
+	// expired there would be gone without a trace, because a dead letter queue has no dead letter exchange of its own.
 	TTLMS int64 `yaml:"ttl_ms"`
 }
 

@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -54,4 +56,22 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 			Result: execution.Result{Error: textRunTimeout, FailedBy: execution.TimeoutMonitor},
 		}
 	}))
+}
+
+// announceTimeout logs that the monitor has taken a row back, with the worker that had it before. A warning: a worker did
+// not do in time what it was given, and the faster parts did not find that out.
+func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
+	message := "execution has been scheduled too long, marking failed"
+	switch {
+	case r.Ground == store.Overrun:
+		message = "execution has run past its deadline, marking timeout"
+	case o.Row.Status == execution.Requested:
+		message = "execution has been scheduled too long, dispatching again"
+	}
+	var worker execution.WorkerID
+	if i := slices.IndexFunc(rows, func(row execution.Execution) bool { return row.ID == r.Key.ID }); i >= 0 {
+		worker = rows[i].Worker
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, message,
+		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)))
 }

@@ -97,6 +97,11 @@ type Client interface {
 	SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error)
 	// Observations returns a page of what parts that only observe would have done, newest first.
 	Observations(ctx context.Context, q ObservationQuery) ([]Observation, error)
+	// DiscardDeadLetters closes the open dead letters that are selected among the next ones, the smallest ids first. One
+	// that another call is closing at the same time is left to it.
+	DiscardDeadLetters(ctx context.Context, d DeadLetterDiscard, outcome string) (DeadLettersDiscarded, error)
+	// SummarizeDeadLetters counts the stored dead letters of a window of time, in groups.
+	SummarizeDeadLetters(ctx context.Context, q DeadLetterSummaryQuery) (DeadLetterSummary, error)
 	// Cancel asks for the end of whole chains, each named by any of its rows. The request is noted on the
 	// chain's first row, after which no retry joins the chain, and the chain's last row is cancelled where
 	// nobody has claimed it, and canceling where somebody runs it. Guard: the chain is open, which is to

@@ -18,6 +18,7 @@ const (
 	Assignments
 	DeadLetters
 	Canaries
+	DeadLettered
 	Retries
 	RetriesEnded
 	LeasesExpired
@@ -83,6 +84,7 @@ func Table() []Info {
 		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
 		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
 		Canaries:       {"handoff_dead_letter_canaries_total", "Test messages of the executors that reached the dead letter handler; they are no dead letters.", Counter, false, nil},
+		DeadLettered:   {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
 		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
 		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
 		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},

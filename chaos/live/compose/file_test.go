@@ -189,7 +189,7 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 	}
 	without.Need(t, without.Promtool, err)
 	folder := t.TempDir()
-	for from, to := range map[string]string{"prometheus.yaml": "prometheus.yaml", filepath.Join(root, "core/telemetry/alerts.rules.yaml"): "alerts.rules.yaml"} {
+	for from, to := range map[string]string{"prometheus.yaml": "prometheus.yaml", filepath.Join(root, "core", "telemetry", "alerts.rules.yaml"): "alerts.rules.yaml"} {
 		text, err := os.ReadFile(from)
 		if err == nil {
 			err = os.WriteFile(filepath.Join(folder, to), text, 0o600)

@@ -103,6 +103,13 @@ func (st *Stage) userWrites() []Write {
 			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded")
 			return fmt.Sprint(done), err
 		}),
+		{Method: "DiscardDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			done, err := s.DiscardDeadLetters(ctx, store.DeadLetterDiscard{Limit: many}, "discarded in bulk")
+			if err == nil && done.Closed == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("DiscardDeadLetters: %s %d", failed(err), done.Closed) }}
+		}},
 	}
 	if st.child != 0 {
 		all = append(all, cancelling("of the child", st.child), creating("of a grandchild", store.NewExecution{ActionRef: free.Ref, Parent: st.child}))
