@@ -47,12 +47,12 @@ type block struct {
 	kind, text string
 	// fence is the block as it stands on the page.
 	fence string
-	words      []string
-	line       int
+	words []string
+	line  int
 }
 
 var (
-	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?s:.*?))^```$")
+	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?:.*\n)*?)```$")
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
@@ -129,8 +129,11 @@ func (s *system) start(args []string) {
 	if err := s.up.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.up.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = s.up.Wait() // how it ended stands in what it said
+		close(ended)
+	}()
 	s.t.Cleanup(func() {
 		_ = s.up.Process.Signal(os.Interrupt)
 		select {
@@ -147,9 +150,8 @@ func (s *system) start(args []string) {
 			return
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			s.t.Fatalf("chaos up %v ended: %v\n%s", args, err, text)
+		case <-ended:
+			s.t.Fatalf("chaos up %v ended: %v\n%s", args, s.up.ProcessState, text)
 		default:
 		}
 		if time.Now().After(deadline) {

@@ -42,7 +42,7 @@ type Options struct {
 	Metrics http.Handler
 	// Playbooks answers /playbooks/; nil for none.
 	Playbooks http.Handler
-	Log     *slog.Logger
+	Log       *slog.Logger
 }
 
 // Store is what the API asks of the database. Reclaim serves the replay of a dead letter.
