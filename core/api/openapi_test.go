@@ -99,7 +99,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	for name, value := range map[string]any{
 		"Execution": executionView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": actionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {

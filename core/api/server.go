@@ -115,6 +115,8 @@ func (s *Server) routes() map[string]methods {
 		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
 
 		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
+		"/api/v1/dead-letters/summary":      {http.MethodGet: s.summarizeDeadLetters},
+		"/api/v1/dead-letters/discard":      {http.MethodPost: s.discardDeadLetters},
 		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
 		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
 		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},

@@ -149,7 +149,7 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		name := fmt.Sprintf("worker-%d", i+1)
 		args := []string{"--health-listen", address, "--runtimes", runtimes}
 		if c.links != nil {
-			health, err := c.links.through(name, "executors", "http://"+address+"/healthz")
+			health, err := c.links.through(name, "executors", "http://"+address+"/readyz")
 			if err != nil {
 				return err
 			}

@@ -86,6 +86,22 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 	}, func(broker.QueueFate) {})
 }
 
+// QueueState implements broker.Session.
+func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	return call(ctx, s, func() (broker.QueueState, error) {
+		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
+			return ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		})
+		switch {
+		case is(err, amqp.NotFound):
+			return broker.QueueState{}, nil
+		case err != nil:
+			return broker.QueueState{}, fmt.Errorf("look at queue %s: %w", queue, err)
+		}
+		return broker.QueueState{Exists: true, Ready: found.Messages, Consumers: found.Consumers}, nil
+	}, func(broker.QueueState) {})
+}
+
 // onChannel makes one request over a channel of its own.
 func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
 	ch, err := s.consuming.amqp.Channel()
@@ -113,6 +129,9 @@ func queueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.TTL > 0 {
 		// Rounded up, because 0 would mean "dead on arrival".
 		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
+	}
+	if q.Expires > 0 {
+		args[amqp.QueueTTLArg] = int64((q.Expires + time.Millisecond - 1) / time.Millisecond)
 	}
 	if q.DeadLetterExchange != "" {
 		args["x-dead-letter-exchange"] = q.DeadLetterExchange
