@@ -43,6 +43,7 @@ func forms() []form {
 		{string(SlowLink), faultAbout(SlowLink), slowLinkShape().object(), true, true, (*loader).slowLink},
 		{string(DeleteQueue), faultAbout(DeleteQueue), process, true, false, strikesQueue(DeleteQueue)},
 		{string(CancelConsumers), faultAbout(CancelConsumers), process, true, false, strikesQueue(CancelConsumers)},
+		{string(BlockConsumers), faultAbout(BlockConsumers), process, true, false, strikesQueue(BlockConsumers)},
 		{string(UnbindQueue), faultAbout(UnbindQueue), process, true, false, strikesQueue(UnbindQueue)},
 		{string(ClockOffset), faultAbout(ClockOffset), clockShape(ClockOffset).object(), true, false, shiftsClock(ClockOffset)},
 		{string(ClockStep), faultAbout(ClockStep), clockShape(ClockStep).object(), true, false, shiftsClock(ClockStep)},

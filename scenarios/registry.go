@@ -33,6 +33,7 @@ const (
 	BrokerAlarm      FaultKind = "broker_alarm"
 	DeleteQueue      FaultKind = "delete_queue"
 	CancelConsumers  FaultKind = "cancel_consumers"
+	BlockConsumers   FaultKind = "block_consumers"
 	UnbindQueue      FaultKind = "unbind_queue"
 	DatabaseReadOnly FaultKind = "database_read_only"
 	DatabaseSlow     FaultKind = "database_slow"
@@ -81,6 +82,7 @@ func Faults() []FaultInfo {
 		{BrokerAlarm, "the broker is short of memory and blocks publishers; consumers go on", "broker: alarm, for: 20s"},
 		{DeleteQueue, "a queue is deleted with everything in it", "delete_queue: shell-1"},
 		{CancelConsumers, "the broker cancels the consumers of a queue; their connections stay open", "cancel_consumers: shell-1"},
+		{BlockConsumers, "the consumers of a queue end, and nobody can consume it until the end; all else of their processes goes on", "block_consumers: dead_letters, for: 3m"},
 		{UnbindQueue, "a queue loses its bindings, so that what is sent to it has no route", "unbind_queue: shell-1, for: 20s"},
 		{DatabaseReadOnly, "the database answers and refuses every write", "database: read_only, for: 20s"},
 		{DatabaseSlow, "every statement takes longer", "database: {slow: [100ms, 3s]}, for: 30s"},
@@ -159,6 +161,10 @@ func Sometimes() []SometimesInfo {
 		{"worker_failed", "a worker reported a failure of its own"},
 		{"worker_recovered", "a worker that had reported failures of its own in a row reported none"},
 		{"cordoned", "an operator cordoned a worker"},
+		{"observed_timeout", "a timeout monitor that only observes recorded that it would take an unclaimed execution back"},
+		{"observed_overrun", "a timeout monitor that only observes recorded that it would end a run past its deadline"},
+		{"observed_unreachable", "a prober that only observes recorded that it would avoid a worker"},
+		{"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
 		{"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
 }

@@ -40,6 +40,7 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.BrokerAlarm:      injectAlarm,
 		scenarios.DeleteQueue:      injectDeleteQueue,
 		scenarios.CancelConsumers:  injectCancelConsumers,
+		scenarios.BlockConsumers:   injectBlockConsumers,
 		scenarios.UnbindQueue:      injectUnbind,
 		scenarios.DatabaseReadOnly: injectReadOnly,
 		scenarios.DatabaseSlow:     injectSlowDatabase,

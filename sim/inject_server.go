@@ -63,6 +63,18 @@ func injectCancelConsumers(x *injection) func() {
 	return nil
 }
 
+func injectBlockConsumers(x *injection) func() {
+	var unblock []func()
+	for _, queue := range x.queues() {
+		unblock = append(unblock, x.w.broker.BlockConsumers(queue, func() { x.touch(simnet.Touched{Queue: queue}) }))
+	}
+	return func() {
+		for _, f := range unblock {
+			f()
+		}
+	}
+}
+
 func injectUnbind(x *injection) func() {
 	var restore []func()
 	for _, queue := range x.queues() {

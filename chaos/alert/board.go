@@ -17,6 +17,8 @@ type Board struct {
 	// counters that start anew.
 	counters []series
 	gauges   []gauge
+	// measured counts what histograms have measured, beside their sums in counters.
+	measured []series
 }
 
 type series struct {
@@ -84,6 +86,14 @@ func (b *Board) Firing(name string) bool {
 
 func (b *Board) judge(r *rule) bool {
 	of, known := b.value(&r.Of)
+	if r.Absent {
+		return !known
+	}
+	if b.table[r.Of.Figure].Kind == telemetry.Histogram {
+		sum, _ := r.of.take(&r.Of, true, of, true)
+		n, _ := r.per.take(&r.Of, true, total(b.measured, &r.Of), true)
+		return n >= r.Samples && n > 0 && sum > n*r.Above*int64(time.Second)
+	}
 	of, _ = r.of.take(&r.Of, b.counts(&r.Of), of, known)
 	if r.Per == nil {
 		above := r.Above
@@ -106,13 +116,8 @@ func (b *Board) counts(q *telemetry.Query) bool { return b.table[q.Figure].Kind 
 // value is a query's value now: a counter's sum, or the sum of what each gauge is on the process where it
 // is largest. It is not known while no process has reported it.
 func (b *Board) value(q *telemetry.Query) (sum int64, known bool) {
-	if b.counts(q) {
-		for i := range b.counters {
-			if c := &b.counters[i]; c.figure == q.Figure && q.Matches(c.labels) {
-				sum += c.value
-			}
-		}
-		return sum, true
+	if b.table[q.Figure].Kind != telemetry.Gauge {
+		return total(b.counters, q), true
 	}
 	for i := range b.gauges {
 		g := &b.gauges[i]
@@ -125,6 +130,16 @@ func (b *Board) value(q *telemetry.Query) (sum int64, known bool) {
 		}
 	}
 	return sum, known
+}
+
+// total is the sum of the series that a query selects.
+func total(of []series, q *telemetry.Query) (sum int64) {
+	for i := range of {
+		if c := &of[i]; c.figure == q.Figure && q.Matches(c.labels) {
+			sum += c.value
+		}
+	}
+	return sum
 }
 
 // largest says that no other process reports more of the same, nor an earlier one as much.
@@ -198,13 +213,24 @@ func (*recorder) Listens() bool { return true }
 
 // Add implements telemetry.Recorder.
 func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	for i := range r.b.counters {
-		if c := &r.b.counters[i]; c.figure == f && c.labels == l {
-			c.value += n
-			return
+	r.b.counters = add(r.b.counters, series{f, l, n})
+}
+
+// add adds to the series with the same figure and labels.
+func add(to []series, more series) []series {
+	for i := range to {
+		if c := &to[i]; c.figure == more.figure && c.labels == more.labels {
+			c.value += more.value
+			return to
 		}
 	}
-	r.b.counters = append(r.b.counters, series{f, l, n})
+	return append(to, more)
+}
+
+// Measured adds so many measurements of a histogram, in nanoseconds in all.
+func (b *Board) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
+	b.counters = add(b.counters, series{f, l, sum})
+	b.measured = add(b.measured, series{f, l, n})
 }
 
 // Set implements telemetry.Recorder.
@@ -218,5 +244,7 @@ func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	r.b.gauges = append(r.b.gauges, gauge{series{f, l, v}, r.process})
 }
 
-// Observe implements telemetry.Recorder; no rule asks for a histogram.
-func (*recorder) Observe(telemetry.Figure, time.Duration, telemetry.Labels) {}
+// Observe implements telemetry.Recorder.
+func (r *recorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	r.b.Measured(f, 1, int64(d), l)
+}

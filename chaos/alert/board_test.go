@@ -18,8 +18,15 @@ func run(b *Board, from, n int, feed func(i int)) (story string) {
 	return story
 }
 
-func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
+// reporting is a board to which some executor reports.
+func reporting() *Board {
 	b := NewBoard()
+	b.Process("executor-0").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	return b
+}
+
+func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
+	b := reporting()
 	r := b.Process("executor-1")
 	set := func(n int64) func(int) {
 		return func(int) { r.Set(telemetry.Workers, n, telemetry.Labels{"active", "live", "healthy"}) }
@@ -39,24 +46,24 @@ func TestAnAlertWaitsForItsTimeAndResolves(t *testing.T) {
 }
 
 func TestOfReplicasTheLargestCounts(t *testing.T) {
-	b := NewBoard()
+	b := reporting()
 	b.Process("executor-1").Set(telemetry.DeadLettersOpen, 60, telemetry.Labels{})
 	b.Process("executor-2").Set(telemetry.DeadLettersOpen, 60, telemetry.Labels{})
 	if s := run(b, 0, 1, func(int) {}); s != "" {
 		t.Errorf("two that count the same sixty: %s", s)
 	}
 	b.Process("executor-2").Set(telemetry.DeadLettersOpen, 101, telemetry.Labels{})
-	if s := run(b, 1, 1, func(int) {}); s != "+dlq_buildup " {
+	if s := run(b, 1, 1, func(int) {}); s != "+dead_letters_open " {
 		t.Errorf("more than a hundred: %s", s)
 	}
 	b.Ended("executor-2")
-	if s := run(b, 2, 1, func(int) {}); s != "-dlq_buildup " {
+	if s := run(b, 2, 1, func(int) {}); s != "-dead_letters_open " {
 		t.Errorf("who counted them is gone: %s", s)
 	}
 }
 
 func TestARateIsWhatCameInTheWindow(t *testing.T) {
-	b := NewBoard()
+	b := reporting()
 	r := b.Process("executor-1")
 	add := func(n int64) func(int) {
 		return func(int) { r.Add(telemetry.DeadLetters, n, telemetry.Labels{"expired", "reclaimed"}) }
@@ -73,7 +80,7 @@ func TestARateIsWhatCameInTheWindow(t *testing.T) {
 }
 
 func TestAPercentageNeedsItsSamples(t *testing.T) {
-	b := NewBoard()
+	b := reporting()
 	r := b.Process("executor-1")
 	end := func(n, retried int64) func(int) {
 		return func(int) {
@@ -96,7 +103,7 @@ func TestAPercentageNeedsItsSamples(t *testing.T) {
 }
 
 func TestAPercentageOfWorkersIsTheirMean(t *testing.T) {
-	b := NewBoard()
+	b := reporting()
 	r := b.Process("executor-1")
 	set := func(fine, stale int64) func(int) {
 		return func(int) {
@@ -109,5 +116,51 @@ func TestAPercentageOfWorkersIsTheirMean(t *testing.T) {
 	}
 	if s := run(b, 19, 1, set(4, 0)); s != "-no_active_workers +unhealthy_workers +unhealthy_workers_critical " {
 		t.Errorf("five minutes, nearly all of them stale: %s", s)
+	}
+}
+
+func TestAMeanNeedsItsMeasurements(t *testing.T) {
+	b := reporting()
+	r := b.Process("worker-1")
+	took := func(n int, d time.Duration, stage string) func(int) {
+		return func(int) {
+			for range n {
+				r.Observe(telemetry.StageSeconds, d, telemetry.Labels{stage})
+			}
+		}
+	}
+	if s := run(b, 0, 1, took(19, time.Minute, "handoff")); s != "" {
+		t.Errorf("nineteen are too few: %s", s)
+	}
+	if s := run(b, 1, 1, took(100, 0, "scheduled")); s != "" {
+		t.Errorf("another stage: %s", s)
+	}
+	if s := run(b, 2, 1, took(1, time.Minute, "handoff")); s != "+slow_handoff " {
+		t.Errorf("twenty of a minute each: %s", s)
+	}
+	if s := run(b, 3, 1, took(220, 0, "handoff")); s != "-slow_handoff " {
+		t.Errorf("exactly five seconds in the mean: %s", s)
+	}
+	run(b, 4, 20, func(int) {})
+	if s := run(b, 24, 1, took(20, 6*time.Second, "handoff")); s != "+slow_handoff " {
+		t.Errorf("what was measured more than five minutes ago does not count: %s", s)
+	}
+}
+
+func TestAnAlertIsRaisedWhenNobodyReports(t *testing.T) {
+	b := NewBoard()
+	if s := run(b, 0, 4, func(int) {}); s != "" {
+		t.Errorf("before its time is over: %s", s)
+	}
+	if s := run(b, 4, 1, func(int) {}); s != "+no_executors " {
+		t.Errorf("after a minute: %s", s)
+	}
+	b.Process("executor-1").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	if s := run(b, 5, 1, func(int) {}); s != "-no_executors " {
+		t.Errorf("one reports: %s", s)
+	}
+	b.Ended("executor-1")
+	if s := run(b, 6, 5, func(int) {}); s != "+no_executors " {
+		t.Errorf("it is gone for a minute: %s", s)
 	}
 }

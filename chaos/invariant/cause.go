@@ -29,7 +29,7 @@ const (
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
-	// losesQueue: its queue was deleted or unbound, or its consumers were cancelled.
+	// losesQueue: its queue was deleted or unbound, or its consumers were cancelled or blocked.
 	losesQueue
 
 	brokerFails
@@ -224,7 +224,7 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 		each(isWithdrawn)
 	case "twin":
 		each(hasTwin)
-	case "delete_queue", "unbind_queue", "cancel_consumers":
+	case "delete_queue", "unbind_queue", "cancel_consumers", "block_consumers":
 		each(losesQueue)
 	}
 }

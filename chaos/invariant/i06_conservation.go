@@ -73,7 +73,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Acked:
 		c.settled(e, at)
 		c.leave(e, at)
-		if e.Fault == "" {
+		if e.Fault == "" || strings.HasPrefix(e.Queue, canaryQueues) {
 			break
 		}
 		if e.Process == "" {
@@ -97,8 +97,8 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Dropped:
 		c.leave(e, at)
 		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
-		// what dies goes nowhere, as was asked for.
-		if e.Fault == "" && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
+		if e.Fault == "" && !strings.HasPrefix(e.Queue, canaryQueues) && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			c.lost(e)
 		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
@@ -113,6 +113,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	default:
 	}
 }
+
+// canaryQueues begins the names of the queues in which executors test the dead letter path. Nothing is lost with what is
+// in them.
+const canaryQueues = "handoff.canary."
 
 // consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel
 // (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.

@@ -25,6 +25,7 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.BrokerKill:       injectBrokerDown,
 		scenarios.BrokerAlarm:      injectAlarm,
 		scenarios.DeleteQueue:      injectDeleteQueue,
+		scenarios.BlockConsumers:   injectBlockConsumers,
 		scenarios.UnbindQueue:      injectUnbind,
 		scenarios.DropMessages:     injectMessages,
 		scenarios.DelayMessages:    injectMessages,

@@ -36,6 +36,8 @@ type process struct {
 	since time.Time
 	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
 	deaf atomic.Pointer[injection]
+	// blocked are the queues that it can't consume just now, each with the fault.
+	blocked blockedQueues
 	// binary is its own copy of the program, empty where no fault takes that from it.
 	binary string
 	sick   bool
@@ -93,7 +95,7 @@ func (p *process) make(at place) error {
 			return err
 		}
 		args = []string{
-			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/healthz",
+			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/readyz",
 			"--runtimes", strings.Join(p.spec.Runtimes, ","), "--actions-dir", w.folder,
 		}
 		witness := filepath.Join(w.folder, "witness-"+p.file())

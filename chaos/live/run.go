@@ -160,6 +160,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	expect := w.scenario.Expect(w.profile)
 	suite := invariant.New(w.config, expect.Invariants)
 	suite.SetTolerance(JudgedWithin)
+	suite.SetRequests(w.scenario.Requested)
 	suite.ExpectAlerts(invariant.Alerts(expect.Alerts))
 	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), trial.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}

@@ -97,7 +97,7 @@ func (m machine) link(p *process, server string, at place) (link, string, error)
 func (w *world) brokerLink(p *process, ip string) (*wire.Link, error) {
 	l, err := w.wire.LinkOn(ip, w.label+"/"+p.name+"/"+scenarios.Broker, mustHost(w.mq.URL))
 	if err == nil {
-		w.tamper.watch(l)
+		w.tamper.watch(l, p)
 		l.Rewrite(wire.In, func() wire.Rewriter { return wire.Deliveries(p.keepsBack) })
 	}
 	return l, err

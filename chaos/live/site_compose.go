@@ -101,7 +101,7 @@ func (j *project) broker(p *process) (string, error) {
 func ofMessages() []scenarios.FaultKind {
 	return []scenarios.FaultKind{
 		scenarios.DropMessages, scenarios.DelayMessages, scenarios.ReorderMessages, scenarios.DuplicateMessage,
-		scenarios.CorruptMessages, scenarios.Deaf, scenarios.BrokerAlarm,
+		scenarios.CorruptMessages, scenarios.Deaf, scenarios.BlockConsumers, scenarios.BrokerAlarm,
 	}
 }
 

@@ -110,8 +110,10 @@ func (t *tamper) begin(x *injection) (end func()) {
 }
 
 // watch puts the tampering on every connection of a link.
-func (t *tamper) watch(l *wire.Link) {
-	l.Rewrite(wire.Out, func() wire.Rewriter { return wire.Publishes(t.change) })
+func (t *tamper) watch(l *wire.Link, p *process) {
+	l.Rewrite(wire.Out, func() wire.Rewriter {
+		return wire.Chain(wire.Publishes(t.change), wire.Subscriptions(p.blocked.holds))
+	})
 }
 
 // fate is what becomes of one message.

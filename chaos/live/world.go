@@ -100,7 +100,7 @@ func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Pro
 	if w.client, err = w.wire.Link(w.label+"/"+client+"/"+scenarios.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
-	w.tamper.watch(w.client)
+	w.tamper.watch(w.client, &process{w: w, name: client})
 	w.site = machine{w}
 	if l.stack != nil {
 		w.site = &project{w: w, stack: l.stack}

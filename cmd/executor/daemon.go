@@ -25,6 +25,7 @@ import (
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
 	"handoff/core/telemetry/exporter"
+	"handoff/docs"
 )
 
 // drainRequests is how long a stop waits for requests under way.
@@ -84,23 +85,21 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	options := executor.Options{
 		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: d.figures,
-		Prober: healthprobe.New(),
+		Prober: healthprobe.New(hostdaemon.LoopbackName()),
 	}
 	if d.plant != nil {
 		d.plant(&options)
 	}
 	options.Store = metered.Executor(options.Store, options.Recorder)
 	service := executor.New(options)
-	// The self-test would find a planted defect before any execution does.
-	path := &deadLetterPath{daemon: d, ok: d.plant != nil}
-	d.serveAPI(service, path)
+	d.serveAPI(service)
 
 	// The API ends before the service does, so that hints of its last requests are still sent.
 	running, endService := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { service.Run(running) })
 	if d.plant == nil {
-		parts.Go(func() { path.test(ctx, fail) })
+		parts.Go(func() { d.declare(ctx, fail) })
 	}
 	<-ctx.Done()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopping")
@@ -136,7 +135,7 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine and api.token is not set", slog.String("listen", address))
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
-	d.answer(api.Logged(d.log, api.StartingHandler()))
+	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -155,13 +154,23 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 
 func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 
-// open connects to the database, migrates it and puts the actions into it, as often as it takes. It
-// returns an error that trying again does not help, or ctx's.
+// open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
+// actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: true})
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
+		if err != nil || d.deployment.Database.Migrate {
+			return err
+		}
+		if err = d.store.SchemaReady(ctx); err != nil {
+			d.store.Close()
+		}
 		return err
 	})
+	if errors.Is(err, postgres.ErrNoSchema) {
+		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
+			"run `executor migrate up` with a role that may alter tables, then start again")
+	}
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}
@@ -199,13 +208,14 @@ func (d *daemon) persist(ctx context.Context, what string, step func() error) er
 	}
 }
 
-func (d *daemon) serveAPI(service *executor.Service, path *deadLetterPath) {
+func (d *daemon) serveAPI(service *executor.Service) {
 	if d.deployment.API.Listen == "" {
 		return
 	}
 	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected)}
-	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-		checks = append(checks, api.Check{Name: "dead_letters", Run: path.check})
+	// The self-test would find a planted defect before any execution does.
+	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
+		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})
 	}
 	counted := metered.API(d.store, d.figures)
 	d.answer(api.NewServer(api.Options{
@@ -215,44 +225,21 @@ func (d *daemon) serveAPI(service *executor.Service, path *deadLetterPath) {
 		Token:     d.deployment.API.Token,
 		Checks:    checks,
 		Metrics:   d.figures.Handler(),
+		Playbooks: docs.PlaybookHandler(),
 		Log:       d.log,
 	}).Handler())
 }
 
-// deadLetterPath tests, once at start, that a message which dies arrives where dead letters are read.
-// Wrong settings there have no symptom of their own (flaw D17).
-type deadLetterPath struct {
-	*daemon
-	mu  sync.Mutex
-	err error
-	ok  bool
-}
-
-// check tells /readyz how the test went.
-func (p *deadLetterPath) check(context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case p.ok:
-		return nil
-	case p.err != nil:
-		return errors.New("the dead letter path does not work; the log says why")
-	}
-	return errors.New("not tested yet")
-}
-
-// test declares the topology and sends the canary, again and again until it has come round. A queue
-// that exists with other settings fails the start: nothing that the process does can mend it.
-func (p *deadLetterPath) test(ctx context.Context, fail context.CancelCauseFunc) {
-	backoff := broker.NewBackoff(p.host, p.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
+// declare declares the topology, as often as it takes. A queue that exists with other settings fails the start:
+// nothing that the process does can mend it. The service declares the topology itself, at every new session; it
+// would go on for ever.
+func (d *daemon) declare(ctx context.Context, fail context.CancelCauseFunc) {
+	backoff := broker.NewBackoff(d.host, d.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
 	for {
-		err := p.once(ctx)
-		p.mu.Lock()
-		p.err, p.ok = err, err == nil
-		p.mu.Unlock()
+		err := d.declareOnce(ctx)
 		switch {
 		case err == nil:
-			p.log.LogAttrs(ctx, slog.LevelInfo, "broker topology declared, the dead letter path works")
+			d.log.LogAttrs(ctx, slog.LevelInfo, "broker topology declared")
 			return
 		case ctx.Err() != nil:
 			return
@@ -262,7 +249,7 @@ func (p *deadLetterPath) test(ctx context.Context, fail context.CancelCauseFunc)
 		case errors.Is(err, broker.ErrUnavailable):
 			// The service's own connection says so in the log.
 		default:
-			p.log.LogAttrs(ctx, slog.LevelError, "testing the dead letter path failed, trying again", slog.Any("error", err))
+			d.log.LogAttrs(ctx, slog.LevelError, "declaring the broker topology failed, trying again", slog.Any("error", err))
 		}
 		if backoff.Wait(ctx) != nil {
 			return
@@ -270,14 +257,11 @@ func (p *deadLetterPath) test(ctx context.Context, fail context.CancelCauseFunc)
 	}
 }
 
-func (p *deadLetterPath) once(ctx context.Context) error {
-	session, err := p.broker.Connect(ctx)
+func (d *daemon) declareOnce(ctx context.Context) error {
+	session, err := d.broker.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	if err := session.Declare(ctx, broker.ExecutorTopology(p.config.MessageQueue.RabbitMQ)); err != nil {
-		return err
-	}
-	return rabbitmq.Canary(ctx, p.broker, p.config.MessageQueue.RabbitMQ)
+	return session.Declare(ctx, broker.ExecutorTopology(d.config.MessageQueue.RabbitMQ))
 }

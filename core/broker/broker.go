@@ -46,6 +46,9 @@ type Session interface {
 	// a quorum queue it knows no condition (540), so there one request looks and the next one deletes: who begins to
 	// use the queue between the two finds it gone, and a message that came in between is lost with it.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
+	// QueueState looks at a queue and changes nothing (a passive declaration). What consumers hold unacknowledged is not
+	// ready. That the queue does not exist is no error: Exists says so.
+	QueueState(ctx context.Context, queue string) (QueueState, error)
 	// Publish sends messages mandatory, persistent and confirmed, pipelined, and returns one
 	// outcome for each, in order. It returns when all are known, or unknown because the session or
 	// the context ended. It never returns fewer outcomes than messages.
@@ -89,6 +92,17 @@ const (
 
 // String names the fate for logs.
 func (f QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[f] }
+
+// QueueState is what a broker says of a queue.
+type QueueState struct {
+	// Exists is false if there is no queue of that name; everything else is 0 then.
+	Exists bool
+	// Ready is how many messages wait to be delivered. Messages that were delivered and not acknowledged are not
+	// among them, nor are dead letters that a quorum queue keeps for want of a route.
+	Ready int
+	// Consumers is how many subscriptions the queue has, whether they take anything or not.
+	Consumers int
+}
 
 // Outcome is what became of one publish.
 type Outcome uint8
@@ -170,14 +184,16 @@ const (
 	ExecutionStatusChanged
 	ExecutionCompleted
 	ExecutionCancel
+	// DeadLetterCanary is a test message that an executor sends to its death; it is about no execution.
+	DeadLetterCanary
 )
 
 // Types is how many values Type has, NoType included.
-const Types = int(ExecutionCancel) + 1
+const Types = int(DeadLetterCanary) + 1
 
 // String is the name on the wire.
 func (t Type) String() string {
-	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}[t]
+	return [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}[t]
 }
 
 // Envelope wraps every payload. Exactly the payload that Type names is set.
@@ -192,7 +208,7 @@ type Envelope struct {
 	// Dispatch belongs to ExecutionScheduled.
 	Dispatch *Dispatch
 	// Changes belongs to ExecutionRequested and ExecutionCancel (only the keys), ExecutionStatusChanged
-	// and ExecutionCompleted: hints that may carry many executions.
+	// and ExecutionCompleted: hints that may carry many executions. A DeadLetterCanary has none.
 	Changes []Change
 }
 

@@ -137,10 +137,8 @@ func (c *Client) ConnectedFor() time.Duration {
 
 // Publish publishes over the open session. Without one every outcome is NotSent.
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil || s.Closed() {
+	s := c.open()
+	if s == nil {
 		c.broken.Set()
 		out := make([]Outcome, len(ms))
 		for i := range out {
@@ -157,13 +155,30 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 
 // DeleteIdle deletes an idle queue over the open session. Without one it is ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
-	c.mu.Lock()
-	s := c.session
-	c.mu.Unlock()
-	if s == nil || s.Closed() {
+	s := c.open()
+	if s == nil {
 		return QueueInUse, ErrUnavailable
 	}
 	return s.DeleteIdle(ctx, q)
+}
+
+// QueueState looks at a queue over the open session. Without one it is ErrUnavailable.
+func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
+	s := c.open()
+	if s == nil {
+		return QueueState{}, ErrUnavailable
+	}
+	return s.QueueState(ctx, queue)
+}
+
+// open returns the open session, nil without one.
+func (c *Client) open() Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.session == nil || c.session.Closed() {
+		return nil
+	}
+	return c.session
 }
 
 // Subscription is what Consume keeps up.

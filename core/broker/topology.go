@@ -95,6 +95,9 @@ type Queue struct {
 	// DeadLetterExchange is x-dead-letter-exchange; empty means that dead messages are gone. A
 	// quorum queue with one dead-letters at least once and overflows by refusing publishes.
 	DeadLetterExchange string
+	// Expires is x-expires: the broker deletes the queue, with whatever is in it, once nobody has consumed it or
+	// declared it anew for so long. Zero means never.
+	Expires time.Duration
 }
 
 // Binding routes a key pattern of an exchange to a queue.

@@ -2,17 +2,20 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
 
+	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
 )
 
-// sampler sets the gauges that only the database knows, as often as the alert rules expect. Every
-// replica on which somebody listens does; whoever reads them takes the largest.
+// sampler sets the gauges that only the database and the broker know, as often as the alert rules expect. Every
+// replica on which somebody listens does; whoever reads them takes the largest. While one of the two can't be asked, its
+// last figures stand, and those of the other are set.
 type sampler struct {
 	*Service
 	// shown are the workers whose own gauges this process has set: they show nothing any more when the worker is gone.
@@ -26,7 +29,7 @@ func newSampler(s *Service) *sampler {
 func (s *sampler) run(ctx context.Context) {
 	loop := s.loop("figures")
 	for {
-		if err := loop.Pass(s.sample); err != nil {
+		if err := loop.Pass(func() error { return errors.Join(s.sample(), s.sampleQueue()) }); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))
 		}
 		loop.Interval(s.config.Executor.FiguresInterval)
@@ -34,6 +37,23 @@ func (s *sampler) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// sampleQueue sets what the broker says of the dead letter queue. One that does not exist is one that nobody consumes.
+// Without dead lettering there is none, and no figure.
+func (s *sampler) sampleQueue() error {
+	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		return nil
+	}
+	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.StatementTimeout)
+	defer cancel()
+	state, err := s.client.QueueState(ctx, broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange))
+	if err != nil {
+		return err
+	}
+	s.recorder.Set(telemetry.DeadLetterQueueMessages, int64(state.Ready), telemetry.Labels{})
+	s.recorder.Set(telemetry.DeadLetterQueueConsumers, int64(state.Consumers), telemetry.Labels{})
+	return nil
 }
 
 func (s *sampler) sample() error {
@@ -83,7 +103,7 @@ func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution
 	case !w.ConsumerAlive:
 		return deaf, execution.Unhealthy
 	}
-	return live, judge(w, s.config, s.probes.unreachable(w.Incarnation)).health
+	return live, judge(w, s.config, s.probes.avoided(w.Incarnation)).health
 }
 
 // countWorkers sets how many workers are in which state, those in which nobody is among them.

@@ -29,6 +29,7 @@ type Service struct {
 	host     host.Host
 	store    store.Executor
 	config   config.Config
+	broker   broker.Broker
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
@@ -42,6 +43,7 @@ type Service struct {
 	outage        *outage
 	prober        Prober
 	probes        *probes
+	path          *deadLetterPath
 }
 
 // Options are what a Service is made of.
@@ -71,11 +73,12 @@ func New(o Options) *Service {
 		id:       fmt.Sprintf("%s/%08x", o.Name, o.Host.Uint64N(1<<32)),
 		host:     o.Host,
 		store:    o.Store,
+		broker:   o.Broker,
 		config:   o.Config,
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
 		prober:   o.Prober,
-		probes:   new(probes),
+		probes:   &probes{observing: o.Config.Executor.HealthProbes == config.Observe},
 	}
 	s.outage = newOutage(o.Config, o.Host.Monotonic())
 	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
@@ -84,6 +87,7 @@ func New(o Options) *Service {
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	s.databaseClock = &databaseClock{host: o.Host}
+	s.path = &deadLetterPath{Service: s}
 	return s
 }
 
@@ -101,6 +105,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
 			slog.Duration("after", s.config.Executor.ScheduledTimeout))
 	}
+	s.sayWhoObserves(ctx)
 	c := s.config.Executor
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
@@ -115,6 +120,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
 		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
 		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
+		s.every(ctx, "purge of observations", purgeInterval, s.purgeObservations),
 		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
 		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
 		s.every(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).pass),
@@ -124,11 +130,12 @@ func (s *Service) Run(ctx context.Context) {
 	if s.recorder.Listens() {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}
-	if s.prober != nil && s.config.Health.Enabled {
+	if s.prober != nil && s.config.Health.Enabled && c.HealthProbes != config.Off {
 		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }))
+		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }),
+			s.host.Go("dead letter canary", func() { s.path.run(ctx) }))
 	}
 	// The connection outlives the parts, so that their last hints can still be sent.
 	connected, disconnect := s.host.WithCancel(context.Background())

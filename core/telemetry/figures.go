@@ -17,11 +17,14 @@ const (
 	Dispatches
 	Assignments
 	DeadLetters
+	Canaries
+	DeadLettered
 	Retries
 	RetriesEnded
 	LeasesExpired
 	LeasesFenced
 	LoopRuns
+	Observed
 
 	StageSeconds
 	LoopSeconds
@@ -42,7 +45,13 @@ const (
 	QueueDepthMean
 	SlotsInUse
 	DeadLettersOpen
+	DeadLetterQueueMessages
+	DeadLetterQueueConsumers
+	DeadLetterPathBroken
 )
+
+// StageHandoff is the stage of StageSeconds from a dispatch to its claim, of executions that did not wait for a slot.
+const StageHandoff = "handoff"
 
 // Kind is what a figure is to Prometheus.
 type Kind uint8
@@ -74,13 +83,16 @@ func Table() []Info {
 		Dispatches:     {"handoff_dispatches_total", "Dispatches by the result of their publish: confirmed, returned, refused, unknown; republished counts second attempts.", Counter, false, []string{"result"}},
 		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
 		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
+		Canaries:       {"handoff_dead_letter_canaries_total", "Test messages of the executors that reached the dead letter handler; they are no dead letters.", Counter, false, nil},
+		DeadLettered:   {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
 		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
 		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
 		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
 		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
 		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
+		Observed:       {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
 
-		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage.", Histogram, true, []string{"stage"}},
+		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage: requested, scheduling, scheduled and running are statuses; requested_to_running and requested_to_end are sums; handoff is the part of scheduled in which the worker had a free slot all the time.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},
 		LoopLag:           {"handoff_loop_lag_seconds", "How much later than its interval after the last one a pass of a periodic loop began.", Histogram, true, []string{"loop"}},
 		WorkerDowntime:    {"handoff_worker_downtime_seconds", "From a worker's last heartbeat to its being marked lost.", Histogram, true, nil},
@@ -99,5 +111,9 @@ func Table() []Info {
 		QueueDepthMean:   {"handoff_worker_queue_depth_mean", "Mean of handoff_worker_queue_depth over the workers that are not gone, rounded down.", Gauge, false, nil},
 		SlotsInUse:       {"handoff_concurrency_slots_in_use", "Concurrency slots that executions hold, by action.", Gauge, false, []string{"action"}},
 		DeadLettersOpen:  {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
+
+		DeadLetterQueueMessages:  {"handoff_dead_letter_queue_messages", "Messages that are ready in the broker's dead letter queue; those that a handler holds unacknowledged, at most 50 for each executor, are not among them. 0 where the queue does not exist.", Gauge, false, nil},
+		DeadLetterQueueConsumers: {"handoff_dead_letter_queue_consumers", "Consumers of the broker's dead letter queue: one for each executor whose handler is subscribed.", Gauge, false, nil},
+		DeadLetterPathBroken:     {"handoff_dead_letter_path_broken", "1 while an executor's test message does not come round by way of the dead letter exchange, or the dead letter queue is not bound to it.", Gauge, false, nil},
 	}
 }

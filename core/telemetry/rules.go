@@ -17,19 +17,21 @@ type Rule struct {
 	// Of is what is looked at, Per what it is a percentage of; nil for Of itself.
 	Of  Query
 	Per *Query
-	// The rule holds while the value is above Above or, with Zero, while it is 0. Above is a count, a
-	// number of seconds, or a percentage.
-	Above int64
-	Zero  bool
-	// Samples is the least that Per must have counted in its window, or how many samples a window of
-	// gauges must have: percentages of little say nothing.
+	// The rule holds while the value is above Above, with Zero while it is 0, or with Absent while no process reports
+	// the figure. Above is a count, a number of seconds, or a percentage.
+	Above  int64
+	Zero   bool
+	Absent bool
+	// Samples is the least that Per must have counted in its window, how many samples a window of gauges must have, or
+	// how many measurements a histogram: percentages and means of little say nothing.
 	Samples int64
 	// For is how long the rule has to hold before the alert fires.
 	For time.Duration
 }
 
 // Query selects series of a figure. Without a window it is the value of a gauge now, summed over the
-// labels, of replicas the largest; with one, how much a counter has grown in it, or the mean of a gauge.
+// labels, of replicas the largest; with one, how much a counter has grown in it, or the mean of a gauge or of what a
+// histogram measured in it.
 type Query struct {
 	Figure Figure
 	// Match allows so many values of a label, by its place; a place without any allows all.
@@ -60,6 +62,8 @@ func Rules() []Rule {
 	ends := query(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
 	all := query(Workers, percentWindow, []string{"active"})
 	retried := query(Retries, percentWindow)
+	lost := query(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
+	handoff := query(StageSeconds, percentWindow, []string{StageHandoff})
 	unfit := query(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
 	return []Rule{
 		{
@@ -73,8 +77,26 @@ func Rules() []Rule {
 			Of:      now(Workers, []string{"active"}, []string{"live"}),
 		},
 		{
+			// A working handler takes each message within milliseconds, and holds up to 50 that are not counted here.
 			Name: "dlq_buildup", Severity: "warning", Above: 100,
-			Summary: "More than 100 dead letters wait for somebody to look at them.",
+			Summary: "More than 100 messages wait in the broker's dead letter queue: its handler is slow or stands still.",
+			Of:      now(DeadLetterQueueMessages),
+		},
+		{
+			// An executor that reconnects is back within seconds.
+			Name: "dlq_unattended", Severity: "critical", Zero: true, For: time.Minute,
+			Summary: "Nobody consumes the broker's dead letter queue: work that no worker picked up is only found by the timeout monitor.",
+			Of:      now(DeadLetterQueueConsumers),
+		},
+		{
+			// A canary is sent again within seconds, so one that was only late does not fire.
+			Name: "dead_letter_path_broken", Severity: "critical", Above: 0, For: 30 * time.Second,
+			Summary: "Messages that die don't reach the dead letter queue: look at the exchange and its binding.",
+			Of:      now(DeadLetterPathBroken),
+		},
+		{
+			Name: "dead_letters_open", Severity: "warning", Above: 100,
+			Summary: "More than 100 stored dead letters wait for somebody to look at them.",
 			Of:      now(DeadLettersOpen),
 		},
 		{
@@ -99,6 +121,20 @@ func Rules() []Rule {
 			Of:      retried, Per: &ends,
 		},
 		{
+			// One worker that dies with a few executions stays below a tenth of 20 and more ends; a tenth lost is a
+			// platform that fails its users, whatever their actions do.
+			Name: "high_failure_rate", Severity: "warning", Above: 10, Samples: percentSamples,
+			Summary: "More than 10 % of what ends fails for a reason of the platform: workers that are lost, away or don't pick up their work.",
+			Of:      lost, Per: &ends,
+		},
+		{
+			// A handoff takes milliseconds. A message that is lost is published again after the confirm timeout (10 s):
+			// a mean of half of that is a broker, a database or links that are slow for everybody.
+			Name: "slow_handoff", Severity: "warning", Above: 5, Samples: percentSamples,
+			Summary: "From dispatch to claim it takes more than 5 seconds on average although the workers have free slots: messages or claims are slow.",
+			Of:      handoff,
+		},
+		{
 			Name: "unhealthy_workers", Severity: "warning", Above: 30, Samples: percentSamples,
 			Summary: "More than 30 % of the active workers fail what they run, leave it lying, don't consume or don't renew their lease.",
 			Of:      unfit, Per: &all,
@@ -107,6 +143,12 @@ func Rules() []Rule {
 			Name: "unhealthy_workers_critical", Severity: "critical", Above: 70, Samples: percentSamples,
 			Summary: "More than 70 % of the active workers fail what they run, leave it lying, don't consume or don't renew their lease.",
 			Of:      unfit, Per: &all,
+		},
+		{
+			// An executor sets this figure once it has reached the database; a restart takes seconds.
+			Name: "no_executors", Severity: "critical", Absent: true, For: time.Minute,
+			Summary: "No executor reports its figures: none runs, or none has reached the database since it started.",
+			Of:      now(OrchestrationLag),
 		},
 		{
 			Name: "orchestration_lag", Severity: "warning", Above: 60,
@@ -118,6 +160,14 @@ func Rules() []Rule {
 			Summary: "Most workers are over at once, and the reaper holds back: look at the database, the network and the machines.",
 			Of:      now(ReaperBrake),
 		},
+	}
+}
+
+// platformReasons are those for which the platform and no action is to blame. Of a worker that was asked to stop
+// (worker_shutdown) somebody knows.
+func platformReasons() []string {
+	return []string{
+		"worker_unavailable", "no_workers", "queue_timeout", "dispatch_timeout", "unroutable", "worker_lost", "heartbeat_stale",
 	}
 }
 
@@ -136,12 +186,17 @@ func RuleNames() []string {
 	return names
 }
 
+// runbook is what comes before an alert's name in its runbook_url, as a template of Prometheus'.
+const runbook = "{{ with $externalLabels.handoff }}{{ . }}{{ else }}http://127.0.0.1:8080{{ end }}/playbooks/"
+
 // RuleFile is the rules as a Prometheus rule file.
 func RuleFile() []byte {
 	var b strings.Builder
 	b.WriteString("# Generated from core/telemetry/rules.go: go test ./core/telemetry -run TestRuleFile -update\n")
 	b.WriteString("# A counter comes into being with the first thing that it counts. Prometheus starts it at 0 if it runs with\n" +
 		"# --enable-feature=created-timestamp-zero-ingestion; without that, what the first scrape of it finds is no increase.\n")
+	b.WriteString("# runbook_url leads to the playbook that executors serve. Say in Prometheus' configuration where that is, as people\n" +
+		"# reach it: global: {external_labels: {handoff: 'http://HOST:8080'}}. Without it, it is this machine's executor.\n")
 	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
 	for _, r := range Rules() {
 		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())
@@ -149,6 +204,7 @@ func RuleFile() []byte {
 			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
 		}
 		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
+		fmt.Fprintf(&b, "          runbook_url: %q\n", runbook+r.Name)
 	}
 	return []byte(b.String())
 }
@@ -158,6 +214,12 @@ func duration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.S
 // expression is the rule in PromQL.
 func (r *Rule) expression() string {
 	if r.Per == nil {
+		if r.Absent {
+			return fmt.Sprintf("absent(%s)", r.Of.selector())
+		}
+		if r.histogram() {
+			return fmt.Sprintf("%s > %d and %s >= %d", r.Of.expression(), r.Above, r.Of.samples(), r.Samples)
+		}
 		if r.Zero {
 			return r.Of.expression() + " == 0"
 		}
@@ -167,7 +229,13 @@ func (r *Rule) expression() string {
 	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.expression(), per, r.Above, r.Per.samples(), r.Samples)
 }
 
-func (q *Query) selector() string {
+// histogram says that the rule is about the mean of what a histogram measured.
+func (r *Rule) histogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
+
+func (q *Query) selector() string { return q.selectorOf("") }
+
+// selectorOf selects the series whose names end with a suffix: those of which a histogram consists.
+func (q *Query) selectorOf(suffix string) string {
 	info := Table()[q.Figure]
 	var matchers []string
 	for i, allowed := range q.Match {
@@ -180,15 +248,19 @@ func (q *Query) selector() string {
 		}
 	}
 	if len(matchers) == 0 {
-		return info.Name
+		return info.Name + suffix
 	}
-	return info.Name + "{" + strings.Join(matchers, ",") + "}"
+	return info.Name + suffix + "{" + strings.Join(matchers, ",") + "}"
 }
 
 func (q *Query) expression() string {
 	info := Table()[q.Figure]
-	if info.Kind == Counter {
-		return fmt.Sprintf("sum(increase(%s[%s]))", q.selector(), duration(q.Window))
+	switch info.Kind {
+	case Counter:
+		return q.increase("")
+	case Histogram:
+		return q.increase("_sum") + " / " + q.increase("_count")
+	default:
 	}
 	// Each executor exports the gauges: of replicas the largest.
 	series := q.selector()
@@ -201,10 +273,19 @@ func (q *Query) expression() string {
 	return fmt.Sprintf("sum(max by (%s) (%s))", strings.Join(info.Labels, ", "), series)
 }
 
+// increase is how much the series whose names end with a suffix have grown in the window.
+func (q *Query) increase(suffix string) string {
+	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), duration(q.Window))
+}
+
 // samples is what a minimum of samples is asked of.
 func (q *Query) samples() string {
-	if Table()[q.Figure].Kind == Counter {
+	switch Table()[q.Figure].Kind {
+	case Counter:
 		return q.expression()
+	case Histogram:
+		return q.increase("_count")
+	default:
 	}
 	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.selector(), duration(q.Window))
 }

@@ -35,6 +35,9 @@ type entry struct {
 	key execution.Key
 	// beat is the number of the latest heartbeat begun when the entry was made.
 	beat uint64
+	// wasFull says that every slot was taken at some time before the entry was made, and fullUntil when that ended last.
+	wasFull   bool
+	fullUntil time.Duration
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
@@ -71,7 +74,7 @@ func (r *registry) add(key execution.Key) (e *entry, double bool) {
 	if len(r.entries) >= r.capacity || r.closed != execution.NoReason {
 		return nil, false
 	}
-	e = &entry{key: key, beat: r.beat}
+	e = &entry{key: key, beat: r.beat, wasFull: r.full, fullUntil: r.fullUntil}
 	r.entries = append(r.entries, e)
 	r.full = r.full || len(r.entries) >= r.capacity
 	return e, false

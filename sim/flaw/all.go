@@ -9,13 +9,17 @@ func All() []*Flaw {
 		retryUnbounded(), noBrake(), brakeCountsThePresent(), brakeForEver(), reapAtFirstSight(), noWarmUp(),
 		oneClockLease(), oneClockDeadline(), deadlineWithoutGrace(), wallClockFence(), marginWithoutDrift(), deafAfterCancel(), topologyDeclaredOnce(), returnedIsConfirmed(),
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
-		silentBrake(), alertForEver(), goneWorkersCount(), sickLookHealthy(), emptyArchive(), neverOld(), deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
+		silentBrake(), alertForEver(), goneWorkersCount(), sickLookHealthy(), emptyArchive(), neverOld(),
+		depthCountsRows(), unattendedUntold(), canariesCounted(), canaryAtStartOnly(), everyFailureIsTheWorkers(), waitingIsHandoff(), workersReportForExecutors(),
+		deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
 		staleIsFresh(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
 		keyLookedUp(), keysForgottenTooLate(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 		fencesBetweenBeats(), endsRunsEarly(), fullIsNoWorker(), failureIsALoss(),
+		observesAndActs(), observesInSilence(), observesAgain(), observesEarly(), probesDecide(), probesAskForLife(),
+		limitsDropped(), retryForgetsLimits(), runsByItsAction(),
 		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), batchesCutShort(),
 	}
 }

@@ -79,9 +79,10 @@ type Broker struct {
 	exchanges []*exchange // sorted by name
 	queues    []*queue    // sorted by name
 	peers     []*peer     // open sessions, oldest first
-	stalled   []*publish  // held back by the alarm, oldest first
-	delayed   []*delayed  // held back by a filter, oldest first
-	filters   []filter    // sorted by id
+	blocks    []*block
+	stalled   []*publish // held back by the alarm, oldest first
+	delayed   []*delayed // held back by a filter, oldest first
+	filters   []filter   // sorted by id
 
 	lastMessage uint64
 	lastPeer    uint64
@@ -151,6 +152,7 @@ func (b *Broker) Start() {
 	b.net.SetServer(b.opts.Name, true)
 	b.observe(history.Event{Kind: history.BrokerUp, Process: b.opts.Name})
 	for _, q := range slices.Clone(b.queues) {
+		q.used()
 		q.retryHeld()
 		q.serve()
 	}
@@ -215,6 +217,42 @@ func (b *Broker) CancelConsumers(name string) int {
 		c.cancelledByServer()
 	}
 	return len(consumers)
+}
+
+// block keeps a queue without consumers.
+type block struct {
+	queue string
+	touch func()
+	// waiting are the subscriptions that wait for its end, oldest first.
+	waiting []func()
+}
+
+// BlockConsumers cancels every consumer of a queue and lets nobody subscribe to it until the returned function is called:
+// subscriptions wait without an answer. touch is called whenever that makes a difference.
+func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
+	if b.CancelConsumers(name) > 0 {
+		touch()
+	}
+	x := &block{queue: name, touch: touch}
+	b.blocks = append(b.blocks, x)
+	return func() {
+		b.blocks = slices.DeleteFunc(b.blocks, func(other *block) bool { return other == x })
+		for _, subscribe := range x.waiting {
+			subscribe()
+		}
+	}
+}
+
+// subscribing runs a subscription to a queue, now or when nothing blocks it any more.
+func (b *Broker) subscribing(queue string, subscribe func()) {
+	for _, x := range b.blocks {
+		if x.queue == queue {
+			x.touch()
+			x.waiting = append(x.waiting, func() { b.subscribing(queue, subscribe) })
+			return
+		}
+	}
+	subscribe()
 }
 
 // Unbind takes a queue's bindings away and returns what restores them; a client that declares its

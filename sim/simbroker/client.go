@@ -127,6 +127,11 @@ func (s *session) over() {
 // ask makes one request of the broker: do runs there and its error comes back; then runs after the
 // reply was sent.
 func (s *session) ask(ctx context.Context, do func() error, then func()) error {
+	return s.askWhen(ctx, func(answer func()) { answer() }, do, then)
+}
+
+// askWhen makes a request that the broker answers when it likes: it is handed the answer.
+func (s *session) askWhen(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
 	k.Point()
@@ -139,14 +144,16 @@ func (s *session) ask(ctx context.Context, do func() error, then func()) error {
 	r := &request{wait: k.NewWait()}
 	s.requests = append(s.requests, r)
 	s.conn.SendToServer(simnet.FrameFunc(func() {
-		err := do()
-		s.conn.SendToClient(simnet.FrameFunc(func() {
-			r.err = err
-			r.wait.Done()
-		}))
-		if err == nil && then != nil {
-			then()
-		}
+		when(func() {
+			err := do()
+			s.conn.SendToClient(simnet.FrameFunc(func() {
+				r.err = err
+				r.wait.Done()
+			}))
+			if err == nil && then != nil {
+				then()
+			}
+		})
 	}))
 	err := r.wait.Await(ctx)
 	s.requests = slices.DeleteFunc(s.requests, func(other *request) bool { return other == r })
@@ -187,6 +194,20 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		return broker.QueueInUse, err
 	}
 	return fate, nil
+}
+
+// QueueState implements broker.Session.
+func (s *session) QueueState(ctx context.Context, queue string) (state broker.QueueState, err error) {
+	err = s.ask(ctx, func() error {
+		if q := s.b.queue(queue); q != nil {
+			state = q.state()
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return broker.QueueState{}, err
+	}
+	return state, nil
 }
 
 // batch is one call of Publish.
@@ -248,7 +269,15 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	sub := &subscription{s: s, queue: queue}
 	s.subs = append(s.subs, sub)
-	err := s.ask(ctx, func() error {
+	when := func(answer func()) {
+		s.b.subscribing(queue, func() {
+			// Who has waited for long may be gone.
+			if !s.peer.closed && !sub.abandoned {
+				answer()
+			}
+		})
+	}
+	err := s.askWhen(ctx, when, func() error {
 		c, err := s.peer.consume(sub, prefetch)
 		sub.consumer = c
 		return err

@@ -14,6 +14,7 @@
 //	 7  a nack, as a fault of a filter only: queues have no limits
 //	 8  a session that ends before the confirm leaves the outcome unknown, stored or not
 //	 9  x-message-ttl of a queue (a message has no expiration of its own in this project)
+//	 9a x-expires of a queue: it goes when it had no consumer and no declaration for so long, a quorum queue 5 s later
 //	10  expired messages are never delivered, and leave at the head only
 //	11  a delivered message does not expire
 //	12  requeueing keeps the expiry; what is past it dies at once, a waiting consumer or not

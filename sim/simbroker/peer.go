@@ -118,6 +118,7 @@ func (p *peer) cancel(c *consumer) {
 
 func (q *queue) drop(c *consumer) {
 	q.consumers = slices.DeleteFunc(q.consumers, func(other *consumer) bool { return other == c })
+	q.used()
 }
 
 // cancelledByServer is basic.cancel from the broker: the session lives on (rule 32).

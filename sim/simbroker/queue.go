@@ -57,6 +57,7 @@ type queue struct {
 	retry    kernel.Timer
 	retrying bool
 	deleted  bool
+	unused   kernel.Timer // deletes a queue that expires
 }
 
 func (q *queue) length() int { return len(q.ready) - q.head }
@@ -178,6 +179,45 @@ func (q *queue) watchFront() {
 	})
 }
 
+// state is what the broker tells of the queue. A quorum queue counts consumers that were cancelled as long as they
+// hold something.
+func (q *queue) state() broker.QueueState {
+	s := broker.QueueState{Exists: true, Ready: q.length(), Consumers: len(q.consumers)}
+	if q.decl.Type != typeQuorum {
+		return s
+	}
+	var cancelled []*consumer
+	for _, p := range q.b.peers {
+		for _, u := range p.unacked {
+			if u.m.queue == q && !slices.Contains(q.consumers, u.c) && !slices.Contains(cancelled, u.c) {
+				cancelled = append(cancelled, u.c)
+			}
+		}
+	}
+	s.Consumers += len(cancelled)
+	return s
+}
+
+// quorumTick is how often the broker looks whether a quorum queue is over.
+const quorumTick = 5 * time.Second
+
+// used begins the time anew after which the queue goes if nobody uses it.
+func (q *queue) used() {
+	if q.decl.Expires == 0 {
+		return
+	}
+	after := q.decl.Expires
+	if q.decl.Type == typeQuorum {
+		after += quorumTick
+	}
+	q.unused.Stop()
+	q.unused = q.b.k.After(after, func() {
+		if q.b.up && !q.deleted && len(q.consumers) == 0 {
+			q.b.removeQueue(q, "")
+		}
+	})
+}
+
 // goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue that was
 // killed marks all that it recovers as redelivered, because it can't know better.
 func (q *queue) goDown(kill bool) {
@@ -208,6 +248,7 @@ func (q *queue) goDown(kill bool) {
 // delete drops everything and tells the consumers.
 func (q *queue) delete(fault string) {
 	q.deleted = true
+	q.unused.Stop()
 	q.expiry.Stop()
 	q.retry.Stop()
 	drop := func(m *message) {

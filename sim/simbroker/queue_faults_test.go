@@ -1,6 +1,7 @@
 package simbroker
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -34,6 +35,35 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 		w.sleep(time.Second)
 		if d, _ := w.b.Depth("q"); d.Ready != 1 || d.Unacked != 0 {
 			t.Errorf("the queue holds %+v, want one message that is ready", d)
+		}
+	})
+	w.run(hour)
+}
+
+// While a queue is blocked it has no consumer, and who subscribes waits; the first delivery comes when it is over.
+func TestABlockedQueueHasNoConsumers(t *testing.T) {
+	w := newWorld(t, 1)
+	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
+		w.declare(s, plain(typeQuorum))
+		w.consume(s, "q", 10)
+		touched := 0
+		unblock := w.b.BlockConsumers("q", func() { touched++ })
+		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
+		w.within(time.Minute, func(ctx context.Context) {
+			if _, err := s.Consume(ctx, "q", 10); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Consume = %v while nobody may", err)
+			}
+		})
+		if state, err := s.QueueState(background, "q"); err != nil || state != (broker.QueueState{Exists: true, Ready: 1}) || touched != 2 {
+			t.Errorf("the queue is %+v (%v), and the block made a difference %d times, want 2", state, err, touched)
+		}
+		w.k.After(time.Minute, unblock)
+		began := w.k.Now()
+		if _, ok := w.receive(w.consume(s, "q", 10)); !ok || w.k.Now()-began < time.Minute {
+			t.Errorf("received %v after %v", ok, w.k.Now()-began)
+		}
+		if state, err := s.QueueState(background, "q"); err != nil || state.Consumers != 1 {
+			t.Errorf("the queue is %+v (%v): who gave up is no consumer", state, err)
 		}
 	})
 	w.run(hour)

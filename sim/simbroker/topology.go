@@ -68,13 +68,16 @@ func (b *Broker) declareQueue(decl broker.Queue) error {
 		if old.decl != decl {
 			return fmt.Errorf("queue %s is %+v, not %+v: %w", decl.Name, old.decl, decl, broker.ErrPrecondition)
 		}
+		old.used()
 		return nil
 	}
 	if decl.Type != typeQuorum && decl.Type != typeClassic {
 		return fmt.Errorf("queue %s: unknown type %q", decl.Name, decl.Type)
 	}
-	b.queues = append(b.queues, &queue{b: b, decl: decl})
+	q := &queue{b: b, decl: decl}
+	b.queues = append(b.queues, q)
 	slices.SortFunc(b.queues, func(x, y *queue) int { return strings.Compare(x.decl.Name, y.decl.Name) })
+	q.used()
 	return nil
 }
 

@@ -32,6 +32,8 @@ type counter struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
+	// times says that it counts the measurements of a histogram, and not their sum.
+	times bool
 }
 
 // ErrForeign means that what was read is not what this version exports.
@@ -56,7 +58,8 @@ func New(board *alert.Board, scale float64) *Reader {
 type sample struct {
 	figure telemetry.Figure
 	labels telemetry.Labels
-	value  int64
+	// value is of a histogram the sum of what it measured, and measured how often.
+	value, measured int64
 }
 
 // Take takes one answer of a process. What the process exported before and no longer does is gone, as it is to
@@ -77,17 +80,27 @@ func (r *Reader) Take(process string, text io.Reader) error {
 			recorder.Set(s.figure, s.value, s.labels)
 			continue
 		}
-		c := counter{process, s.figure, s.labels}
-		grown := s.value - r.counted[c]
-		if grown < 0 {
-			grown = s.value
+		grown := r.grown(counter{process, s.figure, s.labels, false}, s.value)
+		if r.table[s.figure].Kind == telemetry.Histogram {
+			times := r.grown(counter{process, s.figure, s.labels, true}, s.measured)
+			r.board.Measured(s.figure, times, grown, s.labels)
+			continue
 		}
-		r.counted[c] = s.value
 		if grown > 0 {
 			recorder.Add(s.figure, grown, s.labels)
 		}
 	}
 	return nil
+}
+
+// grown is how much a counter has grown since it was read last.
+func (r *Reader) grown(c counter, value int64) int64 {
+	grown := value - r.counted[c]
+	if grown < 0 {
+		grown = value
+	}
+	r.counted[c] = value
+	return grown
 }
 
 // Gone says that a process did not answer: nobody exports its gauges.
@@ -108,9 +121,6 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 		if !known {
 			return nil, fmt.Errorf("%w: %s", ErrForeign, name)
 		}
-		if r.table[figure].Kind == telemetry.Histogram {
-			continue // no rule asks for one
-		}
 		for _, m := range family.GetMetric() {
 			s := sample{figure: figure}
 			if s.labels, err = r.labels(figure, m); err != nil {
@@ -119,6 +129,7 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 			if s.value, err = r.value(figure, m); err != nil {
 				return nil, err
 			}
+			s.measured = int64(m.GetHistogram().GetSampleCount()) //nolint:gosec // no process measures that often
 			samples = append(samples, s)
 		}
 	}
@@ -154,6 +165,8 @@ func (r *Reader) value(f telemetry.Figure, m *dto.Metric) (int64, error) {
 		value = m.GetCounter().GetValue()
 	case info.Kind == telemetry.Gauge && m.GetGauge() != nil:
 		value = m.GetGauge().GetValue()
+	case info.Kind == telemetry.Histogram && m.GetHistogram() != nil:
+		value = m.GetHistogram().GetSampleSum()
 	default:
 		return 0, fmt.Errorf("%w: %s of another type", ErrForeign, info.Name)
 	}

@@ -66,6 +66,12 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 			}
 			return
 		}
+		if info.Kind == telemetry.Histogram {
+			for range r.Samples {
+				to.Observe(q.Figure, time.Duration(value)*time.Second, selected)
+			}
+			return
+		}
 		if info.Seconds {
 			value = int64(time.Duration(value)*time.Second) + int64(time.Millisecond)
 		}
@@ -75,6 +81,11 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 		to.Set(q.Figure, value, selected)
 	}
 	switch {
+	case r.Absent && holds:
+	case r.Absent:
+		say(&r.Of, 0)
+	case telemetry.Table()[r.Of.Figure].Kind == telemetry.Histogram && !holds:
+		say(&r.Of, 0)
 	case r.Per != nil && holds:
 		say(r.Per, r.Samples*2)
 		say(&r.Of, r.Samples*20)

@@ -27,6 +27,75 @@ func Deliveries(hold func() bool) Rewriter {
 	return d
 }
 
+// Chain has one rewriter rewrite what the one before it passes on.
+func Chain(all ...Rewriter) Rewriter { return chain(all) }
+
+type chain []Rewriter
+
+// Rewrite implements Rewriter.
+func (c chain) Rewrite(b []byte) []byte {
+	for _, r := range c {
+		b = r.Rewrite(b)
+	}
+	return b
+}
+
+// Subscriptions keeps back the subscriptions to queues that a client makes over one connection while hold says so of the
+// queue; all else passes. What follows a subscription on its channel is kept back with it, in order. It all goes on with
+// the next bytes that the client sends: its next heartbeat, at the latest.
+func Subscriptions(hold func(queue string) bool) Rewriter {
+	s := &subscriptions{hold: hold}
+	s.frames = frames{greet: greeting, each: s.frame}
+	return s
+}
+
+type subscriptions struct {
+	frames
+	hold func(queue string) bool
+	kept []keptChannel
+}
+
+// keptChannel is a channel on which a subscription to a queue waits.
+type keptChannel struct {
+	channel uint16
+	queue   string
+	frames  []byte
+}
+
+// frame returns a frame, or nothing while it is kept back.
+func (s *subscriptions) frame(f []byte) []byte {
+	channel, payload := binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
+	for i := range s.kept {
+		if s.kept[i].channel == channel {
+			s.kept[i].frames = append(s.kept[i].frames, f...)
+			return nil
+		}
+	}
+	if f[0] != frameMethod || !bytes.HasPrefix(payload, basicConsume) || len(payload) < 6 {
+		return f
+	}
+	// After class and method comes a reserved short.
+	if queue, _ := shortString(payload[6:]); s.hold(queue) {
+		s.kept = append(s.kept, keptChannel{channel, queue, f})
+		return nil
+	}
+	return f
+}
+
+// Rewrite implements Rewriter.
+func (s *subscriptions) Rewrite(b []byte) (out []byte) {
+	kept := s.kept[:0]
+	for _, k := range s.kept {
+		if s.hold(k.queue) {
+			kept = append(kept, k)
+		} else {
+			out = append(out, k.frames...)
+		}
+	}
+	s.kept = kept
+	return append(out, s.frames.Rewrite(b)...)
+}
+
 type deliveries struct {
 	*messages
 	hold func() bool
@@ -57,17 +126,26 @@ func (d *deliveries) Rewrite(b []byte) []byte {
 // frame is its type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header
 // frame and as many body frames as it takes, which no other frame of its channel interrupts.
 type messages struct {
+	frames
 	// begins is how the method frames of the messages begin that are meant.
 	begins []byte
 	// pass returns what goes on in place of a whole message.
-	pass  func(*content) []byte
-	greet int
-	rest  []byte
-	open  map[uint16]*content
+	pass func(*content) []byte
+	open map[uint16]*content
 }
 
 func newMessages(begins []byte, greet int, pass func(*content) []byte) *messages {
-	return &messages{begins: begins, greet: greet, pass: pass, open: make(map[uint16]*content)}
+	p := &messages{begins: begins, pass: pass, open: make(map[uint16]*content)}
+	p.frames = frames{greet: greet, each: p.frame}
+	return p
+}
+
+// frames cuts the bytes of a connection into frames, after so many bytes of greeting.
+type frames struct {
+	greet int
+	rest  []byte
+	// each returns what goes on in place of a frame.
+	each func(frame []byte) []byte
 }
 
 // content is a message of which not everything has come.
@@ -85,11 +163,12 @@ const (
 	frameBody   = 3
 )
 
-// The payload of a publish begins with class 60 and method 40, that of a delivery with class 60 and method 60.
-var basicPublish, basicDeliver = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}
+// The payload of a publish begins with class 60 and method 40, that of a delivery with class 60 and method 60, that of a
+// subscription with class 60 and method 20.
+var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
 
 // Rewrite implements Rewriter.
-func (p *messages) Rewrite(b []byte) []byte {
+func (p *frames) Rewrite(b []byte) []byte {
 	p.rest = append(p.rest, b...)
 	var out []byte
 	if p.greet > 0 {
@@ -107,7 +186,7 @@ func (p *messages) Rewrite(b []byte) []byte {
 		if len(p.rest) < size {
 			return out
 		}
-		out = append(out, p.frame(bytes.Clone(p.rest[:size]))...)
+		out = append(out, p.each(bytes.Clone(p.rest[:size]))...)
 		p.rest = p.rest[size:]
 	}
 }

@@ -147,6 +147,34 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 	}
 }
 
+// A subscription that is kept back goes on when it may, and what its channel says in between goes on behind it; other
+// channels and other queues go on all the while.
+func TestSubscriptionsAreKeptBack(t *testing.T) {
+	subscribe := func(channel byte, queue string) []byte {
+		return frame(frameMethod, uint16(channel), append([]byte{0, 60, 0, 20, 0, 0, byte(len(queue))}, queue+"\x00\x00\x00\x00\x00\x00"...))
+	}
+	beat, closing := frame(8, 0, nil), frame(frameMethod, 2, []byte{0, 20, 0, 40})
+	hold := false
+	r := Subscriptions(func(queue string) bool { return hold && queue == "dead" })
+	for _, c := range []struct {
+		name     string
+		hold     bool
+		in, want []byte
+	}{
+		{"the greeting", false, []byte("AMQP\x00\x00\x09\x01"), []byte("AMQP\x00\x00\x09\x01")},
+		{"before", false, subscribe(1, "dead"), subscribe(1, "dead")},
+		{"while it lasts", true, slices.Concat(subscribe(2, "dead"), subscribe(3, "other"), closing), subscribe(3, "other")},
+		{"a heartbeat while it lasts", true, beat, beat},
+		{"the heartbeat after it", false, beat, slices.Concat(subscribe(2, "dead"), closing, beat)},
+		{"after it", false, subscribe(2, "dead"), subscribe(2, "dead")},
+	} {
+		hold = c.hold
+		if got := r.Rewrite(c.in); !bytes.Equal(got, c.want) {
+			t.Errorf("%s: %x, want %x", c.name, got, c.want)
+		}
+	}
+}
+
 func TestWhatACutHoldsArrivesWhenItHeals(t *testing.T) {
 	for _, way := range []Direction{Out, In} {
 		l, c := connect(t)

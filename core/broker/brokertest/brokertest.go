@@ -119,7 +119,7 @@ func Cases() []Case {
 		routingCases(), publishCases(), declareCases(), missingCases(), expiryCases(), heldExpiryCases(),
 		requeueExpiryCases(), deadLetterCases(), copyCases(), deathCases(), routelessCases(),
 		prefetchCases(), settleCases(), requeueCases(), endCases(), returnCases(), orderCases(),
-		deletionCases(), faultCases(),
+		deletionCases(), stateCases(), faultCases(),
 	} {
 		all = append(all, group...)
 	}

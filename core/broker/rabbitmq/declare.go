@@ -86,6 +86,22 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 	}, func(broker.QueueFate) {})
 }
 
+// QueueState implements broker.Session.
+func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	return call(ctx, s, func() (broker.QueueState, error) {
+		found, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
+			return ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		})
+		switch {
+		case is(err, amqp.NotFound):
+			return broker.QueueState{}, nil
+		case err != nil:
+			return broker.QueueState{}, fmt.Errorf("look at queue %s: %w", queue, err)
+		}
+		return broker.QueueState{Exists: true, Ready: found.Messages, Consumers: found.Consumers}, nil
+	}, func(broker.QueueState) {})
+}
+
 // onChannel makes one request over a channel of its own.
 func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) {
 	ch, err := s.consuming.amqp.Channel()
@@ -114,6 +130,9 @@ func queueArguments(q broker.Queue) (amqp.Table, error) {
 		// Rounded up, because 0 would mean "dead on arrival".
 		args[amqp.QueueMessageTTLArg] = int64((q.TTL + time.Millisecond - 1) / time.Millisecond)
 	}
+	if q.Expires > 0 {
+		args[amqp.QueueTTLArg] = int64((q.Expires + time.Millisecond - 1) / time.Millisecond)
+	}
 	if q.DeadLetterExchange != "" {
 		args["x-dead-letter-exchange"] = q.DeadLetterExchange
 		if q.Type == typeQuorum {
@@ -133,7 +152,8 @@ func refused(what, name string, err error) error {
 	if !ok || e.Code != amqp.PreconditionFailed {
 		return fmt.Errorf("declare %s %s: %w", what, name, err)
 	}
-	way := fmt.Sprintf("stop what consumes it, let it run empty, `rabbitmqctl delete_queue %s --if-empty`, start again; or configure a name that is not in use", name)
+	way := fmt.Sprintf("stop what consumes it, let it run empty (`rabbitmqctl list_queues name messages consumers`), `rabbitmqctl delete_queue %s`, "+
+		"both with -p where the virtual host is not /, start again; or configure a name that is not in use", name)
 	if what == "exchange" {
 		way = "delete it in the management interface while nothing publishes to it, start again; or configure a name that is not in use"
 	}

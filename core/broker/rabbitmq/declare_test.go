@@ -9,6 +9,7 @@ import (
 
 	"handoff/core/broker"
 	"handoff/core/config"
+	"handoff/core/host/daemon"
 )
 
 func topologyConfig(w *world, queueType string) config.RabbitMQ {
@@ -134,26 +135,33 @@ func TestCanary(t *testing.T) {
 		if w.mq.Prefix != "" {
 			t.Skip("needs a virtual host of its own")
 		}
-		b := New(Options{URL: w.mq.URL})
+		h := daemon.New(daemon.Options{})
 		s := w.connect(Options{})
 		c := topologyConfig(w, queueType)
 		if err := s.Declare(w.within(patience), broker.ExecutorTopology(c)); err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if err := Canary(t.Context(), b, c); err != nil {
+		if err := broker.Canary(t.Context(), h, s, c); err != nil {
 			t.Fatal(err)
 		}
 		t.Logf("the round trip took %v", time.Since(start))
-		// The dead letter handler finds nothing that it would act on.
-		dead := broker.DeadLetterQueue(c.DeadLetter.Exchange)
-		graves := w.consume(s, dead, 10)
-		d := w.receive(graves)
-		if d.Malformed != nil || d.Envelope.Type == broker.ExecutionScheduled || len(d.Envelope.Changes) != 0 || broker.IsWorkerQueue(d.Deaths[0].Queue) {
-			t.Errorf("the canary is %+v", d)
+		// The dead letter queue has both its messages, which say what they are; its own queues are gone.
+		graves := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 10)
+		died := ""
+		for range 2 {
+			d := w.receive(graves)
+			if d.Malformed != nil || d.Envelope.Type != broker.DeadLetterCanary || len(d.Envelope.Changes) != 0 {
+				t.Errorf("the canary is %+v", d)
+			}
+			for _, death := range d.Deaths {
+				died = death.Queue
+			}
 		}
-		if _, err := w.raw.QueueDeclarePassive(d.Deaths[0].Queue, true, false, false, false, nil); err == nil {
-			t.Error("the canary's queue is left behind")
+		for _, queue := range []string{died, died + ".arrival"} {
+			if state, err := s.QueueState(t.Context(), queue); err != nil || died == "" || state.Exists {
+				t.Errorf("the canary's queue %q is left behind: %+v, %v", queue, state, err)
+			}
 		}
 	})
 }
@@ -162,43 +170,47 @@ func TestCanary(t *testing.T) {
 // ordinary character.
 func TestCanaryFindsBrokenPaths(t *testing.T) {
 	w := newWorld(t)
-	b := New(Options{URL: w.mq.URL})
+	h, s := daemon.New(daemon.Options{}), w.connect(Options{})
 	c := topologyConfig(w, typeQuorum)
-	if err := Canary(t.Context(), b, c); err == nil || !strings.Contains(err.Error(), "no exchange") {
-		t.Errorf("without an exchange: %v", err)
+	exchange, queue := c.DeadLetter.Exchange, broker.DeadLetterQueue(c.DeadLetter.Exchange)
+	fly := func(what, want string) {
+		t.Helper()
+		err := broker.Canary(t.Context(), h, s, c)
+		if err == nil != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the canary says %v, want %q", what, err, want)
+		}
+		if s.Closed() {
+			t.Fatalf("%s: the session is closed", what)
+		}
 	}
-	s := w.connect(Options{})
-	queue := broker.DeadLetterQueue(c.DeadLetter.Exchange)
-	if err := s.Declare(t.Context(), broker.Topology{
-		Exchanges: []broker.Exchange{{Name: c.DeadLetter.Exchange, Kind: broker.Direct}},
-		Queues:    []broker.Queue{{Name: queue, Type: typeQuorum}},
-		Bindings:  []broker.Binding{{Exchange: c.DeadLetter.Exchange, Pattern: "#", Queue: queue}},
-	}); err != nil {
+	declare := func(kind broker.ExchangeKind) {
+		t.Helper()
+		if err := s.Declare(t.Context(), broker.Topology{
+			Exchanges: []broker.Exchange{{Name: exchange, Kind: kind}}, Bindings: []broker.Binding{{Exchange: exchange, Pattern: "#", Queue: queue}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fly("without a dead letter queue", queue+" does not exist")
+	w.queue(s, broker.Queue{Name: queue, Type: typeQuorum})
+	fly("without an exchange", "no exchange")
+	declare(broker.Direct)
+	fly("with a direct exchange", "'type' for exchange")
+	if err := w.raw.ExchangeDelete(exchange, false, false); err != nil {
 		t.Fatal(err)
 	}
-	if err := Canary(t.Context(), b, c); err == nil || !strings.Contains(err.Error(), "topic") {
-		t.Errorf("with a direct exchange: %v", err)
-	}
-	if _, err := w.raw.QueueDelete(queue, false, false, false); err != nil {
+	declare(broker.Topic)
+	fly("with a whole path", "")
+	if err := w.raw.QueueUnbind(queue, "#", exchange, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.raw.ExchangeDelete(c.DeadLetter.Exchange, false, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Declare(t.Context(), broker.Topology{Exchanges: []broker.Exchange{{Name: c.DeadLetter.Exchange, Kind: broker.Topic}}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := Canary(t.Context(), b, c); err == nil || !strings.Contains(err.Error(), queue) {
-		t.Errorf("without a dead letter queue: %v", err)
-	}
+	fly("with a dead letter queue that is not bound", "has no route")
 	c.DeadLetter.Enabled = false
-	if err := Canary(t.Context(), b, c); err != nil {
-		t.Errorf("without dead lettering: %v", err)
-	}
+	fly("without dead lettering", "")
 	c.DeadLetter.Enabled = true
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Canary(ctx, b, c); !errors.Is(err, context.Canceled) {
+	if err := broker.Canary(ctx, h, s, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is over: %v", err)
 	}
 }

@@ -1,0 +1,125 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/host"
+)
+
+const (
+	// canaryTTL is how long a canary lives.
+	canaryTTL = 50 * time.Millisecond
+	// CanaryWait is how long a canary may take to come round.
+	CanaryWait = 10 * time.Second
+	// canaryExpiry removes a canary's queues if nobody did.
+	canaryExpiry = time.Minute
+	// canaryPrefix begins the names of its queues, and its message id.
+	canaryPrefix = "handoff.canary."
+	// canaryRoute is a key that only the dead letter queue's own binding matches.
+	canaryRoute = "handoff.route"
+)
+
+// Canary sends a message to its death, over a session that is used for nothing else, and waits for it behind the dead letter exchange. Wrong settings there have no
+// symptom of their own: dead letters vanish, and work that no worker picked up is only found by the timeout monitor
+// (flaw D17). The canary dies in a queue made like a worker's and arrives in a queue that is bound like the dead letter
+// queue, with a wildcard. It keeps its routing key when it dies, so the key selects it.
+//
+// A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches: the broker
+// returns it where that binding is gone.
+//
+// The dead letter queue receives both. Their type says what they are: the dead letter handler acknowledges them and
+// stores nothing. With dead lettering disabled there is nothing to test. It returns ErrPrecondition if the exchange is
+// of another kind, ErrClosed if the session ended, ctx's error if that ended, and otherwise what is wrong with the path.
+func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) error {
+	if !c.DeadLetter.Enabled {
+		return nil
+	}
+	within, cancel := h.WithTimeout(ctx, CanaryWait)
+	defer cancel()
+	flight := &canary{session: s, config: c, name: fmt.Sprintf("%s%016x", canaryPrefix, h.Uint64N(1<<63)), at: h.Now()}
+	err := flight.fly(within)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fmt.Errorf("dead letter canary: %w", err)
+}
+
+// canary is one round trip. Its name is also its queue, its routing key and its message id.
+type canary struct {
+	session Session
+	config  config.RabbitMQ
+	name    string
+	at      time.Time
+}
+
+func (c *canary) fly(ctx context.Context) error {
+	exchange := c.config.DeadLetter.Exchange
+	queue := DeadLetterQueue(exchange)
+	state, err := c.session.QueueState(ctx, queue)
+	switch {
+	case err != nil:
+		return err
+	case !state.Exists:
+		return fmt.Errorf("the dead letter queue %s does not exist; whoever declares the topology again makes it", queue)
+	}
+	died := Queue{Name: c.name, Type: c.config.QueueType, TTL: canaryTTL, DeadLetterExchange: exchange, Expires: canaryExpiry}
+	arrived := Queue{Name: c.name + ".arrival", Type: c.config.QueueType, Expires: canaryExpiry}
+	// The binding comes first: it fails where the exchange is missing, which a declaration would make, without the
+	// binding of the dead letter queue. The declaration then fails where the exchange is of another kind.
+	for _, t := range []Topology{
+		{Queues: []Queue{died, arrived}, Bindings: []Binding{{exchange, c.name + ".#", arrived.Name}}},
+		{Exchanges: []Exchange{{exchange, Topic}}},
+	} {
+		if err := c.session.Declare(ctx, t); err != nil {
+			return err
+		}
+	}
+	arrivals, err := c.session.Consume(ctx, arrived.Name, 1)
+	if err != nil {
+		return err
+	}
+	err = c.roundTrip(ctx, arrivals)
+	_ = arrivals.Cancel(ctx)
+	for _, q := range []Queue{died, arrived} {
+		// What can't be deleted now expires.
+		_, _ = c.session.DeleteIdle(ctx, q)
+	}
+	return err
+}
+
+func (c *canary) roundTrip(ctx context.Context, arrivals Consumer) error {
+	exchange := c.config.DeadLetter.Exchange
+	test := Envelope{MessageID: c.name, Type: DeadLetterCanary, Timestamp: c.at, Version: WireVersion}
+	outcomes := c.session.Publish(ctx, []Message{
+		{RoutingKey: c.name, Envelope: test},
+		{Exchange: exchange, RoutingKey: canaryRoute, Envelope: test},
+	})
+	switch {
+	case outcomes[1] == Returned:
+		return fmt.Errorf("exchange %s has no route to a queue: bind %s to it with the pattern #, or restart an executor, which does; dead letters are being lost",
+			exchange, DeadLetterQueue(exchange))
+	case c.session.Closed():
+		return ErrClosed
+	case outcomes[0] != Confirmed:
+		return fmt.Errorf("the publish to queue %s was %v, not confirmed", c.name, outcomes[0])
+	}
+	d, err := arrivals.Receive(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the message expired and did not arrive behind exchange %s within %v; dead letters are being lost", exchange, CanaryWait)
+	case err != nil:
+		return err
+	}
+	arrivals.Ack(d)
+	if len(d.Deaths) == 0 || d.Deaths[0].Queue != c.name || d.Deaths[0].Reason != DeathExpired {
+		return fmt.Errorf("the message came round with deaths %+v, not expired in %s", d.Deaths, c.name)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/telemetry"
+)
+
+// canaryInterval is how often an executor tests the dead letter path after a test that went well. A test costs the
+// broker two queues for a moment and two messages. A path that breaks in between loses no execution, because the timeout
+// monitor is behind it, so minutes are soon enough.
+const canaryInterval = 5 * time.Minute
+
+// deadLetterPath sends canaries: at start, and again and again, because a binding or an exchange that somebody takes away
+// later shows itself by nothing else.
+type deadLetterPath struct {
+	*Service
+	mu     sync.Mutex
+	tested bool
+	broken error
+}
+
+// run tests the path until ctx ends.
+func (p *deadLetterPath) run(ctx context.Context) {
+	backoff := broker.NewBackoff(p.host, p.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
+	for ctx.Err() == nil {
+		err := p.test(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			backoff.Reset()
+			if p.host.Sleep(ctx, canaryInterval) != nil {
+				return
+			}
+			continue
+		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
+			// A session that ended says nothing about the path, and the client says so in the log.
+		default:
+			p.log.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
+			p.found(err)
+		}
+		if backoff.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// test sends one canary, once the service's own session has declared the topology. The canary has a session of its own:
+// whatever goes wrong with it must not end the one on which the executor works, and nothing of it outlives its session.
+func (p *deadLetterPath) test(ctx context.Context) error {
+	if _, err := p.client.Session(ctx); err != nil {
+		return err
+	}
+	session, err := p.broker.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	err = broker.Canary(ctx, p.host, session, p.config.MessageQueue.RabbitMQ)
+	if err == nil {
+		p.found(nil)
+	}
+	return err
+}
+
+// found notes how a test went.
+func (p *deadLetterPath) found(broken error) {
+	p.mu.Lock()
+	p.tested, p.broken = true, broken
+	p.mu.Unlock()
+	value := int64(0)
+	if broken != nil {
+		value = 1
+	}
+	p.recorder.Set(telemetry.DeadLetterPathBroken, value, telemetry.Labels{})
+}
+
+// DeadLetterPath says how the last test of the dead letter path went: nil if its message came round, or if dead
+// lettering is disabled.
+func (s *Service) DeadLetterPath() error {
+	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		return nil
+	}
+	s.path.mu.Lock()
+	defer s.path.mu.Unlock()
+	switch {
+	case s.path.broken != nil:
+		return errors.New("the dead letter path does not work; the log says why")
+	case !s.path.tested:
+		return errors.New("not tested yet")
+	}
+	return nil
+}
