@@ -35,21 +35,24 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint golangci cross determinism chaos-binary chaos-live live-named live-named-run flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
 ##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator;
 ##                both profiles with LIVE_PROFILES=
-##   live-named   the scenarios of the first design on real servers: part of make test
+##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
+##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
+##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
+##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
-##   lint         vet and the linters: detlint and golangci-lint
+##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers beside a replay and River; then the simulated world
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
@@ -76,18 +79,39 @@ chaos: chaos-binary
 # A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
 LIVE_LANES := 8
 LIVE_PROFILES := --profile hardened
-LIVE_NAMED := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
+
+# The five scenarios of the first design, and the four for which a harness was asked.
+LIVE_FIRST := worker-stops-mid-execution worker-never-picks-up all-workers-down worker-stops-gracefully message-expires-in-queue
+LIVE_ORDER := crash-after-heartbeat network-partition ttl-race dropped-status-messages
 
 chaos-live: build servers
 	bin/chaos run --world live $(LIVE_PROFILES) --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
 
-# A machine that was said to be without them runs nothing here, and says so.
 live-named: build servers
 	$(MAKE) live-named-run
 
+# A machine that was said to be without them runs nothing here, and says so.
+live-order: build servers
+	$(MAKE) live-named-run LIVE_NAMED='$(LIVE_ORDER)' LIVE_NAMED_PROFILES= LIVE_NAMED_OUT=reports/out/live-order
+
+LIVE_NAMED          := $(LIVE_FIRST) $(LIVE_ORDER)
+LIVE_NAMED_PROFILES := --profile hardened
+LIVE_NAMED_OUT      := reports/out/live-named
+
 live-named-run:
 	@case "$$HANDOFF_WITHOUT" in *postgres*|*rabbitmq*) echo "live-named: not run: HANDOFF_WITHOUT=$$HANDOFF_WITHOUT";; *) \
-	bin/chaos run $(LIVE_NAMED) --world live --profile hardened --lanes 3 --out reports/out/live-named;; esac
+	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --lanes 3 --out $(LIVE_NAMED_OUT);; esac
+
+# What takes a container engine: servers and whole systems in containers, their faults, and that nothing of them is left.
+# The image of the daemons is built. Without an engine the tests say so and the scenarios exit with 4.
+containers: build
+	go test -vet=off -count 1 -timeout 30m -run Container ./chaos/live/provision ./chaos/live
+	bin/chaos run worker-stops-mid-execution network-partition --world live --target compose --profile hardened --out reports/out/containers
+
+# What the models promise of a database and a broker, on the servers of this machine or on those that are named
+# (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, README.md).
+contracts: servers
+	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./core/store/postgres ./core/broker/rabbitmq
 
 # Daemons with a switch for known defects; the ones that ship have none.
 flawed:
@@ -148,10 +172,11 @@ vet:
 servers: chaos-binary
 	bin/chaos servers
 
-# Packages that have servers mostly wait for them, so more of them go on at a time than there are processors.
+# Packages that have servers mostly wait for them, so more of them go on at a time than there are processors. The tools'
+# tests read files outside their module, whose changes the cache of results does not see.
 unit: servers
 	go test -vet=off -p 3 -timeout 10m ./...
-	cd .tools && go test -vet=off ./...
+	cd .tools && go test -vet=off -count 1 ./...
 
 # The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
 # line names all that failed.
@@ -176,7 +201,12 @@ cross:
 	GOOS=darwin go vet ./...
 	GOOS=windows go vet ./...
 
-lint: vet detlint golangci
+lint: vet detlint actionlint golangci
+
+# The version is in .tools/go.mod. What a machine has beside it does not decide: scripts in the workflow are short.
+actionlint:
+	cd .tools && go build -o bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
+	.tools/bin/actionlint -shellcheck= -pyflakes=
 
 detlint:
 	cd .tools && go build -o bin/detlint ./detlint
@@ -217,7 +247,8 @@ bench-sim:
 # process, nor the race detector (which needs a C compiler, and ten times the time) may change a hash.
 # Every seed of every scenario is run three times: twice in one process, and in another on one
 # processor; the first of them also under the race detector. Exit 3 is no failure here: so few seeds
-# need not reach every rare situation.
+# need not reach every rare situation. hashes.txt is for other machines, whose processors and systems differ: a line for
+# each scenario and profile.
 DETERMINISM       := reports/out/determinism
 DETERMINISM_SEEDS := 5
 RACE_SEEDS        := 1
@@ -232,4 +263,7 @@ determinism: chaos-binary
 	bin/chaos $(DETERMINISM_RUN) --seeds $(RACE_SEEDS) --json $(DETERMINISM)/few.json || [ $$? -eq 3 ]
 	bin/chaos-race $(DETERMINISM_RUN) --seeds $(RACE_SEEDS) --json $(DETERMINISM)/race.json || [ $$? -eq 3 ]
 	cmp $(DETERMINISM)/few.json $(DETERMINISM)/race.json
-	@echo "determinism: $(DETERMINISM_SEEDS) seeds of every scenario gave the same histories each time"
+	awk -F'"' '/"name":/ {name = $$4} /"profile":/ {profile = $$4} /"history_hash":/ {print name, profile, $$4}' \
+		$(DETERMINISM)/many.json > $(DETERMINISM)/hashes.txt
+	[ -s $(DETERMINISM)/hashes.txt ]
+	@echo "determinism: $(DETERMINISM_SEEDS) seeds of every scenario gave the same histories each time: $(DETERMINISM)/hashes.txt"

@@ -7,13 +7,16 @@
 package migrations
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -38,6 +41,59 @@ func Latest() (int64, error) {
 	return all[len(all)-1].version, nil
 }
 
+// Version is one version of the schema.
+type Version struct {
+	Number int64
+	// Name is what the migration is about, empty for one that this program does not know.
+	Name string
+	// Applied is when the database got it, zero if it has not.
+	Applied time.Time
+	// Loses lists what is dropped when it is taken back, with all that is stored there: tables, and columns as
+	// table.column.
+	Loses []string
+}
+
+// Known says that this program has the migration.
+func (v *Version) Known() bool { return v.Name != "" }
+
+// Status lists every version that this program knows or the database has, by number. It only reads.
+func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
+	all, err := load()
+	if err != nil {
+		return nil, err
+	}
+	applied := make(map[int64]time.Time)
+	var exists bool
+	if err := conn.QueryRow(ctx, "select to_regclass('schema_version') is not null").Scan(&exists); err != nil {
+		return nil, fmt.Errorf("migrations: %w", err)
+	}
+	if exists {
+		rows, err := conn.Query(ctx, "select version, applied_at from schema_version")
+		if err != nil {
+			return nil, fmt.Errorf("migrations: %w", err)
+		}
+		var number int64
+		var at time.Time
+		_, err = pgx.ForEachRow(rows, []any{&number, &at}, func() error {
+			applied[number] = at
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("migrations: %w", err)
+		}
+	}
+	var versions []Version
+	for _, m := range all {
+		versions = append(versions, Version{Number: m.version, Name: m.title(), Applied: applied[m.version], Loses: m.loses()})
+		delete(applied, m.version)
+	}
+	for number, at := range applied {
+		versions = append(versions, Version{Number: number, Applied: at})
+	}
+	slices.SortFunc(versions, func(a, b Version) int { return cmp.Compare(a.Number, b.Number) })
+	return versions, nil
+}
+
 // Up applies every migration that the database lacks, in order, each in a transaction of its own.
 // Of several processes that start at once one applies them and the others wait for it.
 func Up(ctx context.Context, conn *pgx.Conn) error {
@@ -57,9 +113,13 @@ func Up(ctx context.Context, conn *pgx.Conn) error {
 	})
 }
 
-// Down takes back every migration above a version, newest first.
+// Down takes back every migration above a version, newest first. It refuses a database that has migrations which this
+// program does not know: they may stand on those that it would take back.
 func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 	return locked(ctx, conn, func(all []migration, applied int64) error {
+		if n := len(all); n > 0 && applied > all[n-1].version {
+			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: take the newer ones back with the newer program", applied, all[n-1].version)
+		}
 		for _, m := range slices.Backward(all) {
 			if m.version <= to || m.version > applied {
 				continue
@@ -109,6 +169,28 @@ type migration struct {
 	up, down string
 }
 
+// title is the name without number and ending.
+func (m migration) title() string {
+	_, title, _ := strings.Cut(strings.TrimSuffix(m.name, ".sql"), "_")
+	return title
+}
+
+var (
+	dropTable  = regexp.MustCompile(`(?m)^drop table (?:if exists )?(\w+)`)
+	dropColumn = regexp.MustCompile(`(?m)^alter table (\w+) drop column (\w+)`)
+)
+
+// loses lists the tables and columns that the way down drops.
+func (m migration) loses() (lost []string) {
+	for _, found := range dropTable.FindAllStringSubmatch(m.down, -1) {
+		lost = append(lost, found[1])
+	}
+	for _, found := range dropColumn.FindAllStringSubmatch(m.down, -1) {
+		lost = append(lost, found[1]+"."+found[2])
+	}
+	return lost
+}
+
 // run executes one direction and notes it, both or neither.
 func (m migration) run(ctx context.Context, conn *pgx.Conn, script, note string) error {
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
@@ -143,7 +225,17 @@ func load() ([]migration, error) {
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b migration) int { return int(a.version - b.version) })
+	return inOrder(all)
+}
+
+// inOrder sorts migrations by number, and refuses two of one number.
+func inOrder(all []migration) ([]migration, error) {
+	slices.SortStableFunc(all, func(a, b migration) int { return cmp.Compare(a.version, b.version) })
+	for i := 1; i < len(all); i++ {
+		if all[i].version == all[i-1].version {
+			return nil, fmt.Errorf("migrations: %s and %s have one number; the later one needs the next that is free", all[i-1].name, all[i].name)
+		}
+	}
 	return all, nil
 }
 

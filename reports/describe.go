@@ -49,6 +49,11 @@ func (t teller) who(e *history.Event) string {
 		return "the database"
 	case history.DeadLetterStored:
 		return of("the dead letter handler", e.Process)
+	case history.Observed:
+		if e.Execution == 0 {
+			return of("the health prober", e.Process)
+		}
+		return of("the "+e.By.String(), e.Process)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
 		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
 		return t.worker(e.Worker, e.Incarnation)
@@ -114,6 +119,8 @@ func (t teller) what(e *history.Event) string {
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
 		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
 		return work(e)
+	case history.Observed:
+		return t.observed(e)
 	}
 	return t.transport(e)
 }
@@ -224,6 +231,17 @@ func (t teller) transition(e *history.Event) string {
 		s += fmt.Sprintf(", in the name of epoch %d when it was at %d", e.Named, e.OldEpoch)
 	}
 	return s
+}
+
+// observed tells what a part that only observes would do.
+func (t teller) observed(e *history.Event) string {
+	switch {
+	case e.Execution != 0:
+		return fmt.Sprintf("observes only: it would mark execution %d at epoch %d %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
+	case e.Count > 0:
+		return "observes only: it would avoid " + t.worker(e.Worker, e.Incarnation) + ", which does not answer that it is ready"
+	}
+	return "observes only: " + t.worker(e.Worker, e.Incarnation) + " answers that it is ready again"
 }
 
 // work tells what a worker does apart from writing statuses.

@@ -57,6 +57,8 @@ type historyLine struct {
 	Count       int64                 `json:"count,omitempty"`
 	Limit       int64                 `json:"limit,omitempty"`
 	Due         int64                 `json:"due_ns,omitempty"`
+	RunTimeout  int64                 `json:"run_timeout_ns,omitempty"`
+	WaitTimeout int64                 `json:"dispatch_timeout_ns,omitempty"`
 	Process     string                `json:"process,omitempty"`
 	Action      string                `json:"action,omitempty"`
 	Key         string                `json:"key,omitempty"`
@@ -81,7 +83,8 @@ type historyLine struct {
 //	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
 //
 // (on one line). at_ns is always there: nanoseconds of virtual, or live monotonic, time since the
-// start of the run; due_ns is a moment of the database's clock in the same unit. Enumerations are
+// start of the run; due_ns is a moment of the database's clock in the same unit, run_timeout_ns and
+// dispatch_timeout_ns are durations. Enumerations are
 // names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
 // message type on the wire). execution, chain, related, epoch, old_epoch, named, worker,
 // incarnation, writer, message, count, limit and step are numbers; process, action, key, queue, fault and text are free text. A field that
@@ -120,7 +123,7 @@ func lineOf(e *history.Event) historyLine {
 		At: int64(e.At), Step: e.Step, Kind: e.Kind.String(),
 		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named,
 		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Writer: e.Writer, Lifecycle: e.Lifecycle.String(),
-		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due),
+		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due), RunTimeout: int64(e.RunTimeout), WaitTimeout: int64(e.DispatchTimeout),
 		Process: e.Process, Action: e.Action, Key: e.Key, Queue: e.Queue, Fault: e.Fault, Text: e.Text,
 	}
 	// These two have names for their zero values, which say nothing here.
@@ -142,7 +145,7 @@ func (l *historyLine) event() (history.Event, error) {
 		At: time.Duration(l.At), Step: l.Step,
 		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch, Named: l.Named,
 		Worker: l.Worker, Incarnation: l.Incarnation, Writer: l.Writer,
-		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due),
+		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due), RunTimeout: time.Duration(l.RunTimeout), DispatchTimeout: time.Duration(l.WaitTimeout),
 		Process: l.Process, Action: l.Action, Key: l.Key, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
 	}
 	var err error

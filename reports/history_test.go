@@ -19,7 +19,7 @@ func everything(k history.Kind) history.Event {
 	return history.Event{
 		At: 12402 * time.Millisecond, Step: 811, Kind: k, Execution: 7, Chain: 5, Related: 9, Epoch: 2, OldEpoch: 1, Named: 1,
 		From: execution.Scheduled, To: execution.Running, By: execution.Reconciler, Reason: execution.WorkerLost,
-		Worker: 1, Incarnation: 3, Writer: 4, Lifecycle: execution.Draining, Message: 1 << 60, Type: 2, Count: 4, Limit: 3, Due: time.Second,
+		Worker: 1, Incarnation: 3, Writer: 4, Lifecycle: execution.Draining, Message: 1 << 60, Type: 2, Count: 4, Limit: 3, Due: time.Second, RunTimeout: time.Minute, DispatchTimeout: time.Hour,
 		Process: "shell-1", Action: "core.echo", Key: "core.echo 1", Queue: "worker.1.executions", Fault: "pause “x” <&>", Text: "two\nlines \x00",
 	}
 }

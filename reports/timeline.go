@@ -294,7 +294,7 @@ func class(k history.Kind) string {
 		return "fault"
 	case history.Created, history.Transition, history.StaleWrite, history.Orchestrated, history.ActionDefined,
 		history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed,
-		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
+		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored, history.Observed:
 		return "status"
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported, history.WorkerCordoned:
 		return "worker"

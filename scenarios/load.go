@@ -72,7 +72,7 @@ func (l *loader) scenario(root *yaml.Node) {
 	if actions != nil {
 		actionsOK = l.actions(actions, configOK)
 	}
-	read("workload", func(n *yaml.Node) { l.workload(n, actionsOK) })
+	read("workload", func(n *yaml.Node) { l.workload(n, actionsOK, configOK) })
 	l.s.expects = map[config.Profile]Expect{}
 	read("expect", l.expect)
 	read("faults", l.faults)
@@ -231,23 +231,29 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 	if n := m.at("fails"); n != nil {
 		l.fails(n, &a)
 	}
-	if n := m.at("timeout"); n != nil {
-		a.Timeout, _ = l.duration(n, "timeout", time.Millisecond)
-	}
 	if n := m.at("concurrency"); n != nil {
 		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
 		a.Concurrency = int(v)
 	}
+	a.Action = l.limits(m, configOK).On(a.Action)
+	return a
+}
+
+// limits reads what an action and a step of the workload may both set.
+func (l *loader) limits(m mapping, configOK bool) (limits execution.Limits) {
+	if n := m.at("timeout"); n != nil {
+		limits.Timeout, _ = l.duration(n, "timeout", time.Millisecond)
+	}
 	if n := m.at("max_retries"); n != nil {
 		v, _ := l.integer(n, "max_retries", 0, maxRetries)
-		a.MaxRetries = int(v)
+		limits.MaxRetries, limits.OwnRetries = int(v), true
 	}
 	n := m.at("dispatch_timeout")
 	if n == nil {
-		return a
+		return limits
 	}
 	d, ok := l.duration(n, "dispatch_timeout", time.Millisecond)
-	a.DispatchTimeout = d
+	limits.DispatchTimeout = d
 	for _, p := range l.s.Profiles {
 		q := l.s.configs[p].MessageQueue.RabbitMQ
 		if ok && configOK && q.DeadLetter.Enabled && d > q.WorkerQueueTTL() {
@@ -256,7 +262,7 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 			break
 		}
 	}
-	return a
+	return limits
 }
 
 func (l *loader) fails(n *yaml.Node, a *Action) {

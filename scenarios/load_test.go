@@ -263,13 +263,14 @@ faults:
 func TestReasonsHaveFriendlyNames(t *testing.T) {
 	for name, want := range map[string]execution.Reason{
 		"connection": execution.Connection, "Connection Reset": execution.Connection,
-		"permission denied": execution.Permission, "worker_lost": execution.WorkerLost,
+		"permission denied": execution.Permission, "rejected": execution.Rejected,
 	} {
 		if got, ok := reason(name); !ok || got != want {
 			t.Errorf("reason(%q) = %v, %v", name, got, ok)
 		}
 	}
-	for _, name := range []string{"", "bad luck"} {
+	// A worker never lets an action say what became of the worker.
+	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
 		if got, ok := reason(name); ok {
 			t.Errorf("reason(%q) = %v", name, got)
 		}

@@ -12,7 +12,7 @@ import (
 const Stuck = "stuck"
 
 // Invariants is how many there are; they are numbered from 1.
-const Invariants = 18
+const Invariants = 19
 
 // The servers, as targets.
 const (
@@ -114,7 +114,7 @@ func (c Cluster) workerTargets() []string {
 // late says that a message fault says how late.
 func (k FaultKind) late() bool { return k == DelayMessages || k == ReorderMessages }
 
-// reasonAliases are the words in which people say a reason.
+// reasonAliases are the words in which people say why an action failed.
 func reasonAliases() map[string]execution.Reason {
 	return map[string]execution.Reason{
 		"connection reset":   execution.Connection,
@@ -126,26 +126,30 @@ func reasonAliases() map[string]execution.Reason {
 		"permission denied":  execution.Permission,
 		"invalid parameters": execution.InvalidParameters,
 		"action not found":   execution.ActionNotFound,
-		"worker lost":        execution.WorkerLost,
-		"run timeout":        execution.RunTimeout,
 	}
 }
 
-// reasonNames lists the contract's names, then the friendly ones.
+// reasonNames lists the reasons that an action may give for its failure: the contract's names, then the friendly ones.
 func reasonNames() []string {
-	var friendly []string
+	var names, friendly []string
+	for _, name := range execution.Reasons() {
+		if _, ok := reason(name); ok {
+			names = append(names, name)
+		}
+	}
 	for alias := range reasonAliases() {
 		friendly = append(friendly, alias)
 	}
 	slices.Sort(friendly)
-	return append(execution.Reasons(), friendly...)
+	return append(names, friendly...)
 }
 
-// reason finds a reason by either name.
+// reason finds a reason that an action may give, by either name. What became of a worker or a message is not an
+// action's to say: a real worker takes such a word for unknown.
 func reason(name string) (execution.Reason, bool) {
 	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
 		return r, true
 	}
 	r, err := execution.ParseReason(name)
-	return r, err == nil && r != execution.NoReason
+	return r, err == nil && r.OfAction()
 }

@@ -161,6 +161,10 @@ func Sometimes() []SometimesInfo {
 		{"worker_failed", "a worker reported a failure of its own"},
 		{"worker_recovered", "a worker that had reported failures of its own in a row reported none"},
 		{"cordoned", "an operator cordoned a worker"},
+		{"observed_timeout", "a timeout monitor that only observes recorded that it would take an unclaimed execution back"},
+		{"observed_overrun", "a timeout monitor that only observes recorded that it would end a run past its deadline"},
+		{"observed_unreachable", "a prober that only observes recorded that it would avoid a worker"},
+		{"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
 		{"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
 }

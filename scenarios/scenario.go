@@ -7,6 +7,7 @@ package scenarios
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"handoff/core/config"
@@ -110,6 +111,8 @@ type Load struct {
 	Copies int
 	// Pin is the name of the only worker that may run them, empty for any.
 	Pin string
+	// Limits are what every request of the step sets in place of what the action says.
+	Limits execution.Limits
 }
 
 // Key returns the idempotency key of the n-th execution, from 0, of the load at index place.
@@ -118,6 +121,23 @@ func (l *Load) Key(place, n int) string {
 		place = l.Again - 1
 	}
 	return strconv.Itoa(place) + "/" + strconv.Itoa(n)
+}
+
+// Requested returns the action as it counts for the execution that is created under an idempotency key of the workload:
+// with the limits of its request. It returns false for a key of somebody else.
+func (s *Scenario) Requested(key string) (execution.Action, bool) {
+	place, _, _ := strings.Cut(key, "/")
+	n, err := strconv.Atoi(place)
+	if err != nil || n < 0 || n >= len(s.Workload) {
+		return execution.Action{}, false
+	}
+	load := &s.Workload[n]
+	for i := range s.Actions {
+		if s.Actions[i].Ref == load.Action {
+			return load.Limits.On(s.Actions[i].Action), true
+		}
+	}
+	return execution.Action{}, false
 }
 
 // ParentOf returns the number, from 0, of the parent of the n-th execution.

@@ -120,11 +120,28 @@ func actionShape(ref string) shape {
 		{"runtime", "the runtime that a worker must have to run it", true, schema{"type": "string", "minLength": 1}},
 		{"takes", "how long a run lasts", true, drawnSchema("takes")},
 		{"fails", "how often a run fails, and why; left out: never", false, failsShape().object()},
-		{"timeout", "ends a run; left out: " + short(execution.DefaultTimeout), false, durationSchema()},
-		{"dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: the configuration's", false, durationSchema()},
+		timeoutKey(short(execution.DefaultTimeout)),
+		dispatchTimeoutKey("the configuration's"),
 		{"concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", false, schema{"type": "integer", "minimum": 1, "maximum": maxConcurrency}},
-		{"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: 0", false, schema{"type": "integer", "minimum": 0, "maximum": maxRetries}},
+		retriesKey("0"),
 	}}
+}
+
+// The limits that an action and a step of the workload may set; otherwise is what holds where they are left out.
+
+func timeoutKey(otherwise string) key {
+	return key{"timeout", "ends a run; left out: " + otherwise, false, durationSchema()}
+}
+
+func dispatchTimeoutKey(otherwise string) key {
+	return key{"dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: " + otherwise, false, durationSchema()}
+}
+
+func retriesKey(otherwise string) key {
+	return key{
+		"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: " + otherwise, false,
+		schema{"type": "integer", "minimum": 0, "maximum": maxRetries},
+	}
 }
 
 func failsShape() shape {
@@ -145,6 +162,7 @@ func loadShape() shape {
 		{"again", "the number of a submitting step above, counted from 1: this step sends the same idempotency keys again, at least 24h5m later, so each creates a new execution; left out: keys of its own", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
 		{"copies", "how often every request is sent at the same time, under one idempotency key; left out: once", false, schema{"type": "integer", "minimum": 1, "maximum": maxCopies}},
 		{"pin", "the only worker that may run them; left out: any", false, schema{"type": "string"}},
+		timeoutKey("the action's"), dispatchTimeoutKey("the action's"), retriesKey("the action's"),
 	}}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // workload reads what is submitted and cancelled. A step that names others by number names those of the
 // steps above it, so a workflow can't be a circle.
-func (l *loader) workload(n *yaml.Node, actionsOK bool) {
+func (l *loader) workload(n *yaml.Node, actionsOK, configOK bool) {
 	items, ok := l.items(n, "workload")
 	if ok && len(items) == 0 {
 		l.refuse(n, "workload is empty: nothing would happen")
@@ -22,12 +22,12 @@ func (l *loader) workload(n *yaml.Node, actionsOK bool) {
 			continue
 		}
 		if m, ok := l.mapping(item, loadShape()); ok {
-			l.load(item, m, actionsOK)
+			l.load(item, m, actionsOK, configOK)
 		}
 	}
 }
 
-func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
+func (l *loader) load(item *yaml.Node, m mapping, actionsOK, configOK bool) {
 	var load Load
 	if a := m.at("action"); a != nil && actionsOK {
 		var refs []string
@@ -73,6 +73,7 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK bool) {
 			}
 		}
 	}
+	load.Limits = l.limits(m, configOK)
 	if a := m.at("again"); a != nil {
 		l.again(a, &load)
 	}
@@ -105,8 +106,10 @@ func (l *loader) again(n *yaml.Node, load *Load) {
 			short(execution.KeyLifetime), short(after), v)
 	case slices.Contains(l.s.Worlds, Live):
 		l.refuse(n, "again needs keys to expire, which takes %s, too long for the live world: write worlds: [sim]", short(execution.KeyLifetime))
+	case load.Limits != first.Limits && load.Limits != execution.Limits{}:
+		l.refuse(n, "again sends the requests of step %d again, so it has the limits of that step: leave timeout, dispatch_timeout and max_retries out", v)
 	default:
-		load.Again = int(v)
+		load.Again, load.Limits = int(v), first.Limits
 	}
 }
 

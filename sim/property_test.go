@@ -66,7 +66,7 @@ func drawScenario(t *rapid.T) string {
 	b.WriteString("actions:\n")
 	drawAction(t, &b, "a", "shell", dispatch)
 	drawAction(t, &b, "p", "python", dispatch)
-	drawWorkload(t, &b)
+	drawWorkload(t, &b, dispatch)
 	faults := rapid.IntRange(0, 5).Draw(t, "faults")
 	if faults > 0 {
 		b.WriteString("faults:\n")
@@ -91,12 +91,12 @@ func drawAction(t *rapid.T, b *strings.Builder, name, runtime string, dispatch i
 }
 
 // drawWorkload draws executions of a, of p, which may be their workflow children, of what is pinned, and cancellations.
-func drawWorkload(t *rapid.T, b *strings.Builder) {
+func drawWorkload(t *rapid.T, b *strings.Builder, dispatch int) {
 	count := rapid.IntRange(1, 12).Draw(t, "count")
-	fmt.Fprintf(b, "workload:\n  - {action: a, count: %d, every: %dms, copies: %d}\n",
-		count, rapid.IntRange(0, 3000).Draw(t, "every"), rapid.IntRange(1, 3).Draw(t, "copies"))
-	fmt.Fprintf(b, "  - {action: p, count: %d, every: %dms%s}\n", rapid.IntRange(1, count).Draw(t, "children"), rapid.IntRange(0, 2000).Draw(t, "every"),
-		rapid.SampledFrom([]string{"", ", parent: a"}).Draw(t, "parent"))
+	fmt.Fprintf(b, "workload:\n  - {action: a, count: %d, every: %dms, copies: %d%s}\n",
+		count, rapid.IntRange(0, 3000).Draw(t, "every"), rapid.IntRange(1, 3).Draw(t, "copies"), drawLimits(t, dispatch))
+	fmt.Fprintf(b, "  - {action: p, count: %d, every: %dms%s%s}\n", rapid.IntRange(1, count).Draw(t, "children"), rapid.IntRange(0, 2000).Draw(t, "every"),
+		rapid.SampledFrom([]string{"", ", parent: a"}).Draw(t, "parent"), drawLimits(t, dispatch))
 	if rapid.Bool().Draw(t, "pinned") {
 		fmt.Fprintf(b, "  - {action: a, count: %d, every: 1s, from: %ds, pin: w-1}\n", rapid.IntRange(1, 4).Draw(t, "count"), rapid.IntRange(0, 60).Draw(t, "from"))
 	}
@@ -104,6 +104,19 @@ func drawWorkload(t *rapid.T, b *strings.Builder) {
 		fmt.Fprintf(b, "  - {cancel: {action: %s, nth: 1, count: 1, after: {uniform: [0s, %ds]}}}\n",
 			rapid.SampledFrom([]string{"a", "p"}).Draw(t, "cancelled"), rapid.IntRange(1, 30).Draw(t, "after"))
 	}
+}
+
+// drawLimits draws the limits that the requests of a step set themselves, mostly none.
+func drawLimits(t *rapid.T, dispatch int) (limits string) {
+	for option, most := range []int{20, dispatch} {
+		if n := rapid.IntRange(-2*most, most).Draw(t, "limit"); n > 0 {
+			limits += fmt.Sprintf([]string{", timeout: %ds", ", dispatch_timeout: %ds"}[option], n)
+		}
+	}
+	if n := rapid.IntRange(-6, 3).Draw(t, "limit"); n >= 0 {
+		limits += fmt.Sprintf(", max_retries: %d", n)
+	}
+	return limits
 }
 
 func drawWhen(t *rapid.T) string {

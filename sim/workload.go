@@ -96,7 +96,7 @@ func (u *user) submit(index, first int, l scenarios.Load) {
 		var items []store.NewExecution
 		for ; n < l.Count && due(l, n) <= w.k.Now() && len(items) < w.config.Executor.BatchSize; n++ {
 			item := store.NewExecution{
-				ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.db.WorkerID(l.Pin),
+				ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.db.WorkerID(l.Pin), Limits: l.Limits,
 			}
 			if l.Parent != "" {
 				item.Parent = u.await(l.Parent, l.ParentOf(n))

@@ -75,6 +75,8 @@ type process struct {
 	stop    context.CancelFunc
 	// ended is called at the next end of the process.
 	ended func()
+	// pulse is what a worker's health endpoint answers by.
+	pulse *worker.Pulse
 	// ails is what is wrong with the process while it runs.
 	ails ailments
 }
@@ -87,6 +89,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.hash = history.NewHasher()
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
+	w.suite.SetRequests(s.Requested)
 	w.tally = trial.NewTally(s.Expect(p).Texts)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
@@ -222,7 +225,7 @@ func (p *process) start() {
 		return
 	}
 	w := p.w
-	p.current = w.k.NewProcess(p.name)
+	p.current, p.pulse = w.k.NewProcess(p.name), nil
 	w.emit(history.Event{Kind: history.ProcessStarted, Process: p.name})
 	p.current.OnEnd(p.over)
 	run := p.runExecutor
@@ -313,8 +316,9 @@ func (p *process) runWorker() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
+	p.pulse = worker.NewPulse(h, c.Worker.Lease())
 	o := worker.Options{
-		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name, Host: h, Config: c, Log: w.log,
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath, Host: h, Config: c, Log: w.log,
 		Store:  w.db.Client(p.current),
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),
@@ -334,6 +338,7 @@ func (p *process) runWorker() {
 	}
 	o.Recorder = w.recorder(id)
 	o.Store, o.Broker = metered.Worker(&muted{o.Store, p}, o.Recorder), &deafened{o.Broker, p, h}
+	o.Store = p.pulse.Watch(o.Store)
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(o).Run(ctx)
 }

@@ -44,6 +44,10 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
+	if e.Kind == Created {
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.RunTimeout))
+		b = binary.LittleEndian.AppendUint64(b, uint64(e.DispatchTimeout))
+	}
 	for _, s := range [...]string{e.Process, e.Action, e.Key, e.Queue, e.Fault} {
 		b = append(b, byte(len(s)))
 		b = append(b, s...)

@@ -41,7 +41,8 @@ const (
 	ActionDefined
 	// Created: Execution, Chain, Count (retry count), Limit (max_retries), Due (a retry's earliest
 	// start, 0 for an original), Reason (of the retry), To, By, Action, Key (its idempotency key), Related (the first row of
-	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime).
+	// the parent's chain, 0 for no child), Worker (that it is pinned to, or 0), Text (the runtime), RunTimeout (0 in an
+	// audit, which does not tell it) and DispatchTimeout (0: as configured).
 	Created
 	// KeyKnown: Execution, Key, Process, Due (the age of the execution, by the database's clock): a request was
 	// answered with the execution that an earlier one had created under its idempotency key.
@@ -70,6 +71,10 @@ const (
 	RefusedResult
 	// DeadLetterStored: Execution, Epoch, Reason.
 	DeadLetterStored
+	// Observed: a part that only observes recorded what it would do. Of the timeout monitor: By, Execution, Epoch, To,
+	// Reason, Worker, Incarnation. Of the prober: Worker, Incarnation, Count (1 if an outage of the worker's health
+	// endpoint began, 0 if it ended).
+	Observed
 
 	// WorkerRegistered: Worker, Incarnation, Due (the lease's end, database clock), Limit (capacity),
 	// Text (its runtimes, with spaces between). WorkerLifecycle: Worker, Incarnation, Lifecycle.
@@ -158,6 +163,8 @@ type Event struct {
 	Limit   int64
 	// Due is a moment on the database's clock, as time since the start of the run.
 	Due time.Duration
+	// RunTimeout and DispatchTimeout are what counts for a row that is created.
+	RunTimeout, DispatchTimeout time.Duration
 
 	// Names; interned by the writer, so that comparing and copying them is cheap.
 	Process string

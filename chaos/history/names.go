@@ -28,6 +28,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	PublishedMarked:  "published_marked",
 	RefusedResult:    "refused_result",
 	DeadLetterStored: "dead_letter_stored",
+	Observed:         "observed",
 	WorkerRegistered: "worker_registered",
 	WorkerLifecycle:  "worker_lifecycle",
 	HeartbeatRenewed: "heartbeat_renewed",

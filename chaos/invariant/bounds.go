@@ -40,6 +40,9 @@ type Bounds struct {
 	// Cancel: canceling, counted from the third renewal of its worker's lease after that: the reply to each of
 	// them asks for the end of the run, and two of them may be lost.
 	Cancel time.Duration
+	// Probes: active, and saying that it receives no dispatches, without an outage that a prober which only observes has
+	// recorded. Its endpoint says so at the latest when it has not heard from the database for a lease.
+	Probes time.Duration
 }
 
 // BoundsOf computes the bounds.
@@ -68,9 +71,13 @@ func BoundsOf(c config.Config) Bounds {
 		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
 		Terminal:   2*e.ReconcileInterval + slack,
 		ChildBatch: 2 * e.StatementTimeout,
+		Probes:     lease + 4*(e.HealthCheckInterval+probeTimeout) + slack,
 		Cancel:     c.Worker.KillGrace + 5*c.Worker.StatementTimeout + slack,
 	}
 }
+
+// probeTimeout is how long a round of probes of a small fleet may take.
+const probeTimeout = 2 * time.Second
 
 // settleTrickle is for how many workers, lost at once, Settle leaves room.
 const settleTrickle = 40

@@ -13,7 +13,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds.",
+		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; parts that only observe write none.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(s)} }
@@ -45,12 +45,18 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 			c.lost = e.Worker
 			c.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
 		}
+	case history.Observed:
+		c.observes(e, l)
 	case history.Transition:
 		if e.From.Terminal() {
 			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
 			return
 		}
 		if l == nil {
+			return
+		}
+		if e.By == execution.TimeoutMonitor && c.s.monitorObserves() {
+			c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which is told to observe only", e.Execution, e.From, e.To, e.By, e.Process)
 			return
 		}
 		if !c.s.law.May(e.By, e.From, e.To) {

@@ -13,10 +13,10 @@ import (
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
-		Statement: "Each kind of stuck execution is found within its own bound, counted from the last moment at which a fault could hinder an executor.",
+		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
-	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s} }
+	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s, unready: make(unready)} }
 	return i
 }
 
@@ -28,6 +28,7 @@ type detectionChecker struct {
 	seq   uint32
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
+	unready   unready
 	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
 	broken int
 }
@@ -63,6 +64,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.HeartbeatRenewed:
 		c.renewed(e)
+		c.unrecorded(e)
 	case history.Transition:
 		c.canceling = slices.DeleteFunc(c.canceling, func(a askedToEnd) bool { return a.id == e.Execution })
 		if e.To == execution.Canceling {
@@ -177,6 +179,22 @@ func (c *detectionChecker) stale(w watched) bool {
 // that hindered an executor.
 type deadline struct{ since, bound, warm time.Duration }
 
+// unbounded is longer than any run lasts.
+const unbounded = 1_000_000 * time.Hour
+
+// observing weakens what only the timeout monitor detects while that only observes: it has to be recorded by then, and
+// from then on nobody has to end it.
+func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline, string) {
+	switch {
+	case !c.s.monitorObserves():
+	case l.observed:
+		d.bound = unbounded
+	default:
+		what += ", which the timeout monitor has not recorded (it observes only),"
+	}
+	return d, what
+}
+
 // deadline is the earliest bound that applies to an execution as it stands.
 func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	b := &c.s.bounds
@@ -192,7 +210,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
 		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
-		best, what := deadline{over, b.Overrun, b.Warmup}, "running past its deadline"
+		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "running past its deadline")
 		if t := c.s.workers[l.incarnation]; t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {
@@ -215,7 +233,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 
 func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
 	b := &c.s.bounds
-	best, what = deadline{l.entered, b.Unclaimed, b.Warmup}, "scheduled and not claimed"
+	best, what = c.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "scheduled and not claimed")
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {
 			best, what = d, why

@@ -47,7 +47,7 @@ func (c *alertChecker) observe(e *history.Event, _ *life) {
 	case history.AlertFired:
 		c.fired[e.Fault], c.firing[e.Fault] = true, true
 		if slices.Contains(c.s.alerts.Never, e.Fault) {
-			c.s.violate(c.i, 0, "the alert %s fired, and nothing was wrong that it is about", e.Fault)
+			c.s.violate(c.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
 		}
 	case history.AlertResolved:
 		c.firing[e.Fault] = false
@@ -58,18 +58,21 @@ func (c *alertChecker) observe(e *history.Event, _ *life) {
 func (c *alertChecker) end(bool) {
 	for _, name := range c.s.alerts.Fires {
 		if !c.fired[name] {
-			c.s.violate(c.i, 0, "the alert %s never fired%s", name, c.others())
+			c.s.violate(c.i, 0, "the alert %s never fired%s%s", name, c.others(), playbook(name))
 		}
 	}
 	for _, name := range c.s.alerts.Resolves {
 		switch {
 		case !c.fired[name]:
-			c.s.violate(c.i, 0, "the alert %s never fired, so nothing shows that it resolves%s", name, c.others())
+			c.s.violate(c.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, c.others(), playbook(name))
 		case c.firing[name]:
-			c.s.violate(c.i, 0, "the alert %s still fires at the end", name)
+			c.s.violate(c.i, 0, "the alert %s still fires at the end%s", name, playbook(name))
 		}
 	}
 }
+
+// playbook names the page about an alert: what it means, and what to look at.
+func playbook(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
 // others says which alerts did fire.
 func (c *alertChecker) others() string {

@@ -17,10 +17,12 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	notBefore  time.Duration
-	reason     execution.Reason
-	runtime    string
-	pinned     execution.WorkerID
+	// runTimeout and dispatchTimeout are the row's; a runTimeout of 0 is not known, a dispatchTimeout of 0 the configuration's.
+	runTimeout, dispatchTimeout time.Duration
+	notBefore                   time.Duration
+	reason                      execution.Reason
+	runtime                     string
+	pinned                      execution.WorkerID
 	// avoid is the worker that it was taken back from last, or on which its predecessor failed: it goes to another one
 	// if there is any, however well that is.
 	avoid execution.WorkerID
@@ -42,6 +44,8 @@ type life struct {
 	returned    bool
 	// sentLate says that the message reached the broker after half of the time for its claim had passed.
 	sentLate bool
+	// observed says that a timeout monitor that only observes has recorded what it would do.
+	observed bool
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
@@ -82,6 +86,8 @@ type tenure struct {
 	renewed     time.Duration
 	superseded  bool
 	supersededA time.Duration
+	// outage says that a prober which only observes has recorded that its health endpoint does not answer.
+	outage bool
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -169,6 +175,13 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
 		s.fleet.learn(e, s.workers[e.Incarnation])
+	case history.Observed:
+		if t := s.workers[e.Incarnation]; t != nil && e.Execution == 0 {
+			t.outage = e.Count > 0
+		}
+		if l != nil && l.epoch == e.Epoch {
+			l.observed = true
+		}
 	case history.FaultBegan:
 		s.calm.hindering += int(e.Count)
 	case history.FaultEnded:
@@ -209,6 +222,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 		l = new(life)
 	}
 	l.id, l.chain, l.status, l.retry, l.maxRetries = e.Execution, e.Chain, e.To, e.Count, e.Limit
+	l.runTimeout, l.dispatchTimeout = e.RunTimeout, e.DispatchTimeout
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
 	l.action, l.parent = s.action(e.Action), e.Related
@@ -229,7 +243,7 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started = 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
-		l.expired, l.rejected, l.sentLate = false, false, false
+		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate = e.Process, false
 	}

@@ -58,7 +58,7 @@ func All() []*Invariant {
 	return []*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(), earned(), work(),
+		alerting(), acceptedOnce(), earned(), work(), ownLimits(),
 	}
 }
 
@@ -116,6 +116,8 @@ type Suite struct {
 	patience time.Duration
 	// tolerance is how much earlier than its bound a decision may seem to come.
 	tolerance time.Duration
+	// requested says what counts for the execution that is created under an idempotency key; nil if nobody knows.
+	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
 }
@@ -162,6 +164,12 @@ func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
 // SetEvidence says which kinds of events the history records whenever they happen; the default is all. Invariants
 // that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
+
+// SetRequests says how to look up what the request under an idempotency key asked for: the action as it counts for its
+// execution, and whether the key is known. By default nobody knows.
+func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool)) {
+	s.requested = requested
+}
 
 // Open is how many executions are not finished.
 func (s *Suite) Open() int { return len(s.lives) }

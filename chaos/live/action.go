@@ -9,6 +9,7 @@ import (
 
 	"handoff/core/config"
 	"handoff/core/execution"
+	"handoff/core/worker/subprocess"
 	"handoff/scenarios"
 )
 
@@ -25,9 +26,17 @@ func shellAction(a *scenarios.Action, seed uint64) string {
 	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
 	if a.FailPerMillion > 0 {
-		text += fmt.Sprintf(`d; if [ $r -lt %d ]; then echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1; fi; `, a.FailPerMillion, a.FailReason)
+		text += fmt.Sprintf("d; if [ $r -lt %d ]; then %s; fi; ", a.FailPerMillion, failInShell(a.FailReason))
 	}
 	return text + `echo '{"ok":true}'`
+}
+
+// failInShell fails for a reason: by the exit code that stands for it, or in words where there is none.
+func failInShell(r execution.Reason) string {
+	if code, ok := subprocess.CodeFor(r); ok {
+		return fmt.Sprintf("echo drawn to fail >&2; exit %d", code)
+	}
+	return fmt.Sprintf(`echo '{"error":{"type":"%v","message":"drawn to fail"}}'; exit 1`, r)
 }
 
 // logPieces is the number of pieces into which the shell, which has no logarithm, divides a log-uniform draw: each

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
+	"handoff/core/config"
 )
 
 // Stall is a time in which the machine did not do its work.
@@ -21,8 +23,9 @@ type Stall struct {
 }
 
 // noise watches the machine while a run is going on: whether this process is woken in time, whether the
-// disk takes a write in time, and whether a new connection through a proxy that no fault touches is answered in
-// time. A lease can't be kept on a machine that stands still.
+// disk takes a write in time, whether a process starts and ends in time, as actions and their shims have to, and whether
+// a new connection through a proxy that no fault touches is answered in time. A lease can't be kept on a machine that
+// stands still.
 type noise struct {
 	began time.Time
 	ctx   context.Context //nolint:containedctx // of the probes
@@ -34,10 +37,11 @@ type noise struct {
 }
 
 const (
-	// wakeEvery, syncEvery and askEvery are the periods of the probes. A new connection costs the server a process.
-	wakeEvery = 10 * time.Millisecond
-	syncEvery = 250 * time.Millisecond
-	askEvery  = time.Second
+	// These are the periods of the probes. A new connection costs the server a process.
+	wakeEvery  = 10 * time.Millisecond
+	syncEvery  = 250 * time.Millisecond
+	spawnEvery = 500 * time.Millisecond
+	askEvery   = time.Second
 	// leastStall is what is recorded at all.
 	leastStall = 100 * time.Millisecond
 )
@@ -57,6 +61,11 @@ func watchNoise(folder string, ask func(ctx context.Context) error) *noise {
 	n.tasks.Go(func() {
 		path := filepath.Join(folder, "probe")
 		n.probe(syncEvery, "the disk did not take a write", func(context.Context) error { return syncFile(path) })
+	})
+	n.tasks.Go(func() {
+		n.probe(spawnEvery, "a process did not start and end", func(ctx context.Context) error {
+			return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() // two, one the other's parent, as under a shim
+		})
 	})
 	n.tasks.Go(func() {
 		n.probe(askEvery, "a new connection to the database was not answered", ask)
@@ -107,12 +116,19 @@ func (n *noise) stop() []Stall {
 	return n.stalls
 }
 
-// noisy says why violations are not to be trusted: a stall of more than a quarter of the lease that ended
-// less than a lease before one of them, or anywhere in the run if it is an expectation that was not met, or an
-// alert, both of which count the whole of it. Empty if they are.
-func noisy(violations []verdict.Violation, stalls []Stall, lease time.Duration) string {
+// tolerableStall is how long the machine may stand still without making a verdict worthless. Heartbeats lose at most
+// a quarter of a lease; a worker or a shim that ends actions, what the fence's margin holds beside the kill grace.
+func tolerableStall(c config.Worker) time.Duration {
+	return min(c.Lease()/4, c.FenceMargin-c.KillGrace)
+}
+
+// noisy says why violations are not to be trusted: a longer stall that ended less than a lease before one of them, or
+// anywhere in the run if it is an expectation that was not met, or an alert, both of which count the whole of it.
+// Empty if they are.
+func noisy(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
+	lease, most := c.Lease(), tolerableStall(c)
 	for _, s := range stalls {
-		if s.For <= lease/4 {
+		if s.For <= most {
 			continue
 		}
 		for i := range violations {

@@ -8,14 +8,17 @@ import (
 
 	"handoff/chaos/invariant"
 	"handoff/chaos/verdict"
+	"handoff/core/config"
 )
 
-// A violation counts for nothing if the machine stood still for more than a quarter of a lease shortly before.
+// A violation counts for nothing if the machine stood still shortly before for longer than the worker's margin allows.
 func TestNoiseIsNoVerdict(t *testing.T) {
-	const second, lease = time.Second, 6 * time.Second
+	const second = time.Second
+	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}
+	const most = 600 * time.Millisecond // of a lease of six seconds a quarter would be longer
 	violation, unmet := []verdict.Violation{{Invariant: 2, At: 20 * second}}, []verdict.Violation{{At: 90 * second}}
 	alert := []verdict.Violation{{Invariant: invariant.AlertsNumber, At: 90 * second}}
-	for _, c := range []struct {
+	for _, x := range []struct {
 		name       string
 		violations []verdict.Violation
 		stall      Stall
@@ -25,15 +28,16 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		{"a stall that ended less than a lease before", violation, Stall{"x", 13 * second, 2 * second}, true},
 		{"a stall that ended long before", violation, Stall{"x", 5 * second, 2 * second}, false},
 		{"a stall that came after", violation, Stall{"x", 21 * second, 2 * second}, false},
-		{"a short stall", violation, Stall{"x", 19 * second, lease / 4}, false},
+		{"a stall that uses up the margin of a worker that ends its actions", violation, Stall{"x", 19 * second, most + 1}, true},
+		{"a short stall", violation, Stall{"x", 19 * second, most}, false},
 		{"a stall in a run that did not meet an expectation", unmet, Stall{"x", 19 * second, 2 * second}, true},
-		{"a short stall in such a run", unmet, Stall{"x", 19 * second, lease / 4}, false},
+		{"a short stall in such a run", unmet, Stall{"x", 19 * second, most}, false},
 		{"a stall long before an alert that did not fire", alert, Stall{"x", 19 * second, 2 * second}, true},
-		{"a short stall in such a run", alert, Stall{"x", 19 * second, lease / 4}, false},
+		{"a short stall in such a run", alert, Stall{"x", 19 * second, most}, false},
 		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
 	} {
-		if got := noisy(c.violations, []Stall{c.stall}, lease); (got != "") != c.noisy {
-			t.Errorf("%s: %q", c.name, got)
+		if got := noisy(x.violations, []Stall{x.stall}, c); (got != "") != x.noisy {
+			t.Errorf("%s: %q", x.name, got)
 		}
 	}
 }

@@ -95,7 +95,7 @@ func (p *process) make(at place) error {
 			return err
 		}
 		args = []string{
-			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/healthz",
+			"--name", p.spec.Name, "--health-listen", at.listen, "--health-url", "http://" + health + "/readyz",
 			"--runtimes", strings.Join(p.spec.Runtimes, ","), "--actions-dir", w.folder,
 		}
 		witness := filepath.Join(w.folder, "witness-"+p.file())

@@ -160,6 +160,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	expect := w.scenario.Expect(w.profile)
 	suite := invariant.New(w.config, expect.Invariants)
 	suite.SetTolerance(JudgedWithin)
+	suite.SetRequests(w.scenario.Requested)
 	suite.ExpectAlerts(invariant.Alerts(expect.Alerts))
 	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), trial.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}
@@ -174,7 +175,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	if !settled && r.Panic == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", r.Virtual.Round(time.Second))
 	}
-	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker.Lease())
+	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)
 }
 
 // JudgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine

@@ -79,7 +79,9 @@ func (u *user) load(index, first int, l scenarios.Load) {
 		began := n
 		var items []store.NewExecution
 		for ; n < l.Count && due(n) <= w.now() && len(items) < w.config.Executor.BatchSize; n++ {
-			item := store.NewExecution{ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.database.WorkerID(l.Pin)}
+			item := store.NewExecution{
+				ActionRef: l.Action, IdempotencyKey: l.Key(index, n), Pinned: w.database.WorkerID(l.Pin), Limits: l.Limits,
+			}
 			if l.Parent != "" {
 				item.Parent = u.await(l.Parent, l.ParentOf(n))
 			}

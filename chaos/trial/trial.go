@@ -28,6 +28,9 @@ func Horizon(s *scenarios.Scenario, c config.Config) time.Duration {
 		longest = max(longest, a.TakesMax)
 		retries = max(retries, a.MaxRetries)
 	}
+	for i := range s.Workload {
+		retries = max(retries, s.Workload[i].Limits.MaxRetries)
+	}
 	settle := s.Settle
 	if settle == 0 {
 		settle = time.Duration(s.Generations()) * invariant.Settle(c, longest, retries)

@@ -74,6 +74,10 @@ const (
 	workerFailed
 	workerRecovered
 	cordoned
+	observedTimeout
+	observedOverrun
+	observedUnreachable
+	observedReachable
 	probeCount
 )
 
@@ -118,6 +122,10 @@ func probeNames() [probeCount]string {
 		workerFailed:                 "worker_failed",
 		workerRecovered:              "worker_recovered",
 		cordoned:                     "cordoned",
+		observedTimeout:              "observed_timeout",
+		observedOverrun:              "observed_overrun",
+		observedUnreachable:          "observed_unreachable",
+		observedReachable:            "observed_reachable",
 	}
 }
 
@@ -187,6 +195,12 @@ func (p *Probes) Observe(e *history.Event) {
 		p.failing[e.Incarnation] = e.Count > 0
 	case history.WorkerCordoned:
 		p.hit(cordoned, e.Count > 0)
+	case history.Observed:
+		overrun := e.To == execution.Timeout || e.To == execution.Cancelled
+		p.hit(observedTimeout, e.Execution != 0 && !overrun)
+		p.hit(observedOverrun, e.Execution != 0 && overrun)
+		p.hit(observedUnreachable, e.Execution == 0 && e.Count > 0)
+		p.hit(observedReachable, e.Execution == 0 && e.Count == 0)
 	case history.Orchestrated:
 		p.hit(orchestratedWithoutMessage, e.Due >= p.patience)
 	default:

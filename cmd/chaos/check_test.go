@@ -47,7 +47,7 @@ func TestCheckJudgesAlerts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
 	}
-	chaos(t, "check", files[0]).wants(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired")
+	chaos(t, "check", files[0]).wants(t, 1, "FAIL invariant 15", "the alert no_active_workers never fired", "see docs/playbooks/no_active_workers.md")
 	chaos(t, "check", files[0], "--scenario", "two-executors").wants(t, 0, "not judged  15 alerts: its scenario expects nothing of them")
 }
 

@@ -25,6 +25,7 @@ import (
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
 	"handoff/core/telemetry/exporter"
+	"handoff/docs"
 )
 
 // drainRequests is how long a stop waits for requests under way.
@@ -84,7 +85,7 @@ func (d *daemon) run(ctx context.Context) error {
 	})
 	options := executor.Options{
 		Name: d.name, Host: d.host, Store: d.store, Broker: d.broker, Config: d.config, Log: d.log, Recorder: d.figures,
-		Prober: healthprobe.New(),
+		Prober: healthprobe.New(hostdaemon.LoopbackName()),
 	}
 	if d.plant != nil {
 		d.plant(&options)
@@ -134,7 +135,7 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine and api.token is not set", slog.String("listen", address))
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
-	d.answer(api.Logged(d.log, api.StartingHandler()))
+	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -153,13 +154,23 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 
 func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 
-// open connects to the database, migrates it and puts the actions into it, as often as it takes. It
-// returns an error that trying again does not help, or ctx's.
+// open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
+// actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: true})
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
+		if err != nil || d.deployment.Database.Migrate {
+			return err
+		}
+		if err = d.store.SchemaReady(ctx); err != nil {
+			d.store.Close()
+		}
 		return err
 	})
+	if errors.Is(err, postgres.ErrNoSchema) {
+		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
+			"run `executor migrate up` with a role that may alter tables, then start again")
+	}
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}
@@ -214,6 +225,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		Token:     d.deployment.API.Token,
 		Checks:    checks,
 		Metrics:   d.figures.Handler(),
+		Playbooks: docs.PlaybookHandler(),
 		Log:       d.log,
 	}).Handler())
 }

@@ -7,10 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"handoff/core/config"
+	hostdaemon "handoff/core/host/daemon"
 )
 
 // The exit codes.
@@ -23,13 +22,14 @@ const (
 func main() {
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "migrate" {
+		return migrate(ctx, args[1:], environ, stdout, stderr)
+	}
 	args, planted := takeFlaw(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
@@ -41,6 +41,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return code
 	}
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
+	hostdaemon.LogSignals(ctx, d.log)
 	d.name = parsed.Deployment.Executor.Name
 	if err := d.run(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "executor failed", slog.Any("error", err))
@@ -52,13 +53,18 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 
 func command() config.Command {
 	return config.Command{
-		Name:  "executor",
-		About: "finds workers for executions, watches over them and serves the HTTP API.",
+		Name: "executor",
+		About: "finds workers for executions, watches over them and serves the HTTP API.\n" +
+			"`executor migrate` looks after the database's schema; its --help says how.",
 		Flags: []config.FlagSpec{
 			{Name: "name", Path: "executor.name", Value: "NAME", Usage: "the name in logs and claims, the host's if left out"},
 			{Name: "listen", Path: "api.listen", Value: "ADDRESS", Usage: `where the API listens, "" for nowhere`},
 			{Name: "actions", Path: "executor.actions", Value: "DIR", Usage: "action files to put into the database at start"},
 		},
+		Notes: `message_queue.rabbitmq.dead_letter.ttl_ms is how long a stored dead letter is kept in the table dead_letter. The broker's
+dead letter queue has no TTL: what waits there is stored nowhere else yet.
+
+`,
 	}
 }
 

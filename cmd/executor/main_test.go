@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"handoff/chaos/live/provision"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
@@ -24,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	provision.Main(m)
 }
 
 // unreachable is a database that refuses connections, and a broker that does.
@@ -165,6 +167,9 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Wait(); err != nil || time.Since(began) > 4*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), &stderr)
 	}
+	if log := stderr.String(); !strings.Contains(log, "received SIGTERM") {
+		t.Errorf("the log should tell of the signal:\n%s", log)
+	}
 }
 
 // accept waits for a daemon, which may have ended instead.
@@ -173,4 +178,16 @@ func accept(l net.Listener) (net.Conn, error) {
 		return nil, err
 	}
 	return l.Accept()
+}
+
+func TestTheHelpSaysWhatTheTTLOfDeadLettersBounds(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
+		t.Fatalf("--help exits with %d: %s", code, &stderr)
+	}
+	for _, part := range []string{"dead_letter.ttl_ms is how long a stored dead letter is kept", "dead letter queue has no TTL", "\nExit codes: 0 stopped"} {
+		if !strings.Contains(stdout.String(), part) {
+			t.Errorf("the help does not say %q:\n%s", part, &stdout)
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/config"
+	"handoff/core/executor/healthprobe"
 	"handoff/core/host"
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
@@ -43,7 +44,7 @@ func (d *daemon) run(ctx context.Context) error {
 	d.figures = exporter.New()
 	d.announce(ctx)
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; a second signal ends it at once") })
-	pulse := &pulse{host: d.host, lease: d.config.Worker.Lease()}
+	pulse := worker.NewPulse(d.host, d.config.Worker.Lease())
 	stopServing, err := d.listen(ctx, pulse)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.plant != nil {
 		d.plant(&options)
 	}
-	options.Store = metered.Worker(pulse.watch(options.Store), options.Recorder)
+	options.Store = metered.Worker(pulse.Watch(options.Store), options.Recorder)
 	return worker.New(options).Run(ctx)
 }
 
@@ -107,7 +108,7 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 		}
 		switch {
 		case errors.Is(err, postgres.ErrNoSchema):
-			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for an executor to make the database's schema")
+			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for an executor, or for `executor migrate up`, to bring the database's schema up to date")
 		case !store.Retriable(err):
 			return nil, fmt.Errorf("connecting to the database: %w", err)
 		default:
@@ -119,23 +120,8 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	}
 }
 
-// healthURL is where executors find the health endpoint that listens on an address. One that listens
-// everywhere is found by the machine's name.
-func healthURL(address, worker string) string {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return ""
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		if host, err = os.Hostname(); err != nil {
-			host = worker
-		}
-	}
-	return "http://" + net.JoinHostPort(host, port) + "/healthz"
-}
-
 // listen serves the health endpoints. The returned function ends that.
-func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) {
+func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
 	address := d.deployment.Worker.HealthListen
 	if address == "" {
 		return func() {}, nil
@@ -145,14 +131,18 @@ func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) 
 		return nil, fmt.Errorf("the health endpoints can't listen on %s: %w", address, err)
 	}
 	if d.healthURL = d.deployment.Worker.HealthURL; d.healthURL == "" {
-		d.healthURL = healthURL(listener.Addr().String(), d.deployment.Worker.Name)
+		machine, err := os.Hostname()
+		if err != nil {
+			machine = d.deployment.Worker.Name
+		}
+		d.healthURL = healthprobe.URL(listener.Addr().String(), machine, hostdaemon.LoopbackName())
 	}
-	d.log.LogAttrs(ctx, slog.LevelInfo, "health endpoints listening", slog.String("address", listener.Addr().String()))
+	d.log.LogAttrs(ctx, slog.LevelInfo, "health endpoints listening", slog.String("address", listener.Addr().String()), slog.String("executors_ask", d.healthURL))
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := api.Logged(d.log, api.HealthHandler(p.checks(), d.figures.Handler()))
+		h := api.Logged(d.log, api.HealthHandler(checks(p), d.figures.Handler()))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
 			// Work goes on: what watches the endpoint will notice.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))
@@ -162,4 +152,12 @@ func (d *daemon) listen(ctx context.Context, p *pulse) (stop func(), err error) 
 		end()
 		<-done
 	}, nil
+}
+
+// checks are what /readyz asks.
+func checks(p *worker.Pulse) []api.Check {
+	return []api.Check{
+		{Name: "lease", Run: func(context.Context) error { return p.Lease() }},
+		{Name: "consumer", Run: func(context.Context) error { return p.Consumer() }},
+	}
 }

@@ -9,12 +9,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"handoff/core/config"
+	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/worker"
 	"handoff/core/worker/subprocess"
 )
@@ -32,9 +31,7 @@ func main() {
 
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	os.Exit(run(ctx, os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
+	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
 // run is the whole program; it returns the exit code.
@@ -48,6 +45,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 		return code
 	}
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
+	hostdaemon.LogSignals(ctx, d.log)
 	switch err := d.run(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):
 		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",
@@ -70,8 +68,8 @@ func command() config.Command {
 			{Name: "runtimes", Path: "worker.runtimes", Value: "LIST", Usage: "what it runs, with commas: shell, python, node, noop; what the machine has if left out"},
 			{Name: "concurrency", Path: "worker.concurrency", Value: "NUMBER", Usage: "how many actions run at a time"},
 			{Name: "actions-dir", Path: "worker.actions_dir", Value: "DIR", Usage: "where the scripts of actions are"},
-			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz and /readyz are served; nowhere if left out"},
-			{Name: "health-url", Path: "worker.health_url", Value: "URL", Usage: "where executors find /healthz, if not at that address"},
+			{Name: "health-listen", Path: "worker.health_listen", Value: "ADDRESS", Usage: "where /healthz, /readyz and /metrics are served; a free port of 127.0.0.1 if left out, nowhere if empty"},
+			{Name: "health-url", Path: "worker.health_url", Value: "URL", Usage: "where executors find /readyz, if not at that address"},
 		},
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
+	"handoff/core/worker"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
@@ -96,8 +97,8 @@ func TestSIGTERMWhileConnecting(t *testing.T) {
 	if err := cmd.Wait(); err != nil || time.Since(began) > 4*time.Second {
 		t.Errorf("%v after %v\n%s", err, time.Since(began), &stderr)
 	}
-	if log := stderr.String(); !strings.Contains(log, "stop_grace_period") || strings.Contains(log, "s3cr3t") {
-		t.Errorf("the log should tell of stop_grace_period and of no password:\n%s", log)
+	if log := stderr.String(); !strings.Contains(log, "stop_grace_period") || !strings.Contains(log, "received SIGTERM") || strings.Contains(log, "s3cr3t") {
+		t.Errorf("the log should tell of stop_grace_period, of the signal and of no password:\n%s", log)
 	}
 }
 
@@ -112,11 +113,11 @@ func (f *fakeStore) Heartbeat(context.Context, store.Beat) (store.BeatReply, err
 }
 
 func TestHealthIsWhatTheHeartbeatsSay(t *testing.T) {
-	p := &pulse{host: hostdaemon.New(hostdaemon.Options{}), lease: 50 * time.Millisecond}
+	p := worker.NewPulse(hostdaemon.New(hostdaemon.Options{}), 50*time.Millisecond)
 	db := &fakeStore{}
-	w := p.watch(db)
+	w := p.Watch(db)
 	state := func() (bad []string) {
-		for _, c := range p.checks() {
+		for _, c := range checks(p) {
 			if c.Run(t.Context()) != nil {
 				bad = append(bad, c.Name)
 			}

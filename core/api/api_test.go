@@ -92,7 +92,7 @@ func TestBrokenBodies(t *testing.T) {
 		`{} {}`:                   `"line":1,"column":4,"detail":"is not JSON: invalid character '{' after top-level value"`,
 		`[1]`:                     `"detail":"must be a JSON object, is a list"`,
 		"{\"action_ref\": \"\xff": `"line":1,"column":17,"detail":"is not UTF-8 text"`,
-		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id","parent"],"nearest":"action_ref"`,
+		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id","parent","timeout_seconds","dispatch_timeout_seconds","max_retries"],"nearest":"action_ref"`,
 		`{"action_ref": "core.echo", "action_ref": "core.echo"}`: `"field":"/action_ref","line":1,"column":29,"detail":"stands twice"`,
 		`{"action_ref": 7}`:                                       `"field":"/action_ref","line":1,"column":16,"detail":"must be a text, is a number"`,
 		`{"parameters": {}}`:                                      `"field":"/action_ref","line":1,"column":1,"detail":"is missing: name the action to run"`,

@@ -21,6 +21,8 @@ type deadLetterView struct {
 	Epoch      *int64          `json:"epoch"`
 	Queue      string          `json:"queue"`
 	Reason     string          `json:"reason"`
+	ActionRef  *string         `json:"action_ref"`
+	Worker     *int64          `json:"worker"`
 	XDeath     json.RawMessage `json:"x_death"`
 	Body       *string         `json:"body"`
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
@@ -32,7 +34,7 @@ type deadLetterView struct {
 
 func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 	v := deadLetterView{
-		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, XDeath: d.XDeath,
+		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), XDeath: d.XDeath,
 		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt),
 	}
 	if utf8.Valid(d.Body) {
@@ -99,22 +101,24 @@ func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// outcomeDiscarded is what a discarded dead letter says became of it.
+const outcomeDiscarded = "discarded"
+
 // discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: somebody has looked at it and wants
 // nothing done. Repeating it is harmless.
 func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) {
-	const outcome = "discarded"
 	d, ok := s.deadLetter(w, r)
 	if !ok {
 		return
 	}
-	if !d.Open && d.Outcome != outcome {
+	if !d.Open && d.Outcome != outcomeDiscarded {
 		(&Problem{
 			Type: typeSettled, Title: "The dead letter has been dealt with", Status: http.StatusConflict,
 			Detail: fmt.Sprintf("What was done: %s.", d.Outcome),
 		}).write(w)
 		return
 	}
-	if !s.settle(w, r, d.ID, outcome) {
+	if !s.settle(w, r, d.ID, outcomeDiscarded) {
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -165,7 +169,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 	out := replayed{Execution: row.ID, Location: location(row.ID)}
 	switch {
 	case row.Status.Terminal():
-		id, problem := s.again(r, store.NewExecution{ActionRef: row.Action.Ref, Parameters: row.Parameters, Pinned: row.Pinned}, d.ID)
+		id, problem := s.again(r, sameAgain(row), d.ID)
 		if problem != nil {
 			problem.write(w)
 			return

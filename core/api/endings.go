@@ -40,7 +40,7 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 }
 
 // retryExecution is POST /api/v1/executions/{id}/retry: what has ended without completing runs again, with the
-// same parameters and the same pin. The retries of a chain are counted and bounded, and workflow children
+// same parameters, the same pin and the limits that the request had set. The retries of a chain are counted and bounded, and workflow children
 // follow its end, so this is an execution of its own: 201. An Idempotency-Key makes repeating it harmless.
 func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	problem := noBody(w, r)
@@ -62,7 +62,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result := s.submit(r, []submission{{
-		item: store.NewExecution{ActionRef: last.Action.Ref, Parameters: last.Parameters, Pinned: last.Pinned}, key: key,
+		item: sameAgain(last), key: key,
 	}})[0]
 	if result.problem != nil {
 		result.problem.write(w)
@@ -70,6 +70,12 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Location", result.created.Location)
 	writeJSON(w, "application/json", result.status(), result.created)
+}
+
+// sameAgain asks for what an execution was: its action as it is now, its parameters, its pin and the limits that its
+// request had set.
+func sameAgain(e *execution.Execution) store.NewExecution {
+	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
 // notRetriable says why the last row of a chain is not run again.

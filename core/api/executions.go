@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -28,6 +31,13 @@ type submission struct {
 	key string
 	// position is where a batch has it.
 	position int
+	// refused says what is wrong with its limits under the configuration; nil for nothing.
+	refused *Problem
+}
+
+// submissionFields are the fields of an execution that a client asks for.
+var submissionFields = []string{
+	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
 // keyScope is a key with what it is unique in: the action and the caller's token. Neither an action's name nor
@@ -53,19 +63,19 @@ func callerScope(token string) string {
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
 // readSubmission reads the fields of one execution.
-func readSubmission(b *body, v value, allowed []string) (submission, bool) {
+func (s *Server) readSubmission(b *body, v value, allowed []string) (submission, bool) {
 	before := len(b.mistakes)
-	var s submission
+	var sub submission
 	fields, _ := b.object(v, allowed)
 	if f, ok := fields["action_ref"]; ok {
-		s.item.ActionRef, ok = b.text(f)
-		if ok && (s.item.ActionRef == "" || strings.ContainsFunc(s.item.ActionRef, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
+		sub.item.ActionRef, ok = b.text(f)
+		if ok && (sub.item.ActionRef == "" || strings.ContainsFunc(sub.item.ActionRef, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
 			b.refuse(f.pointer, f.at, "must be the name of an action, such as core.echo")
 		}
 	} else if len(b.mistakes) == before {
 		b.refuse(v.pointer+"/action_ref", v.at, "is missing: name the action to run")
 	}
-	s.item.Parameters = []byte("{}")
+	sub.item.Parameters = []byte("{}")
 	if f, ok := fields["parameters"]; ok {
 		switch {
 		case f.raw[0] != '{':
@@ -73,27 +83,62 @@ func readSubmission(b *body, v value, allowed []string) (submission, bool) {
 		case len(f.raw) > maxParameters:
 			b.refuse(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
 		default:
-			s.item.Parameters = append([]byte(nil), f.raw...)
+			sub.item.Parameters = append([]byte(nil), f.raw...)
 		}
 	}
 	if f, ok := fields["worker_id"]; ok {
 		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			s.item.Pinned = execution.WorkerID(id)
+			sub.item.Pinned = execution.WorkerID(id)
 		}
 	}
 	if f, ok := fields["parent"]; ok {
 		if id, good := b.integer(f, 1, math.MaxInt64, false); good {
-			s.item.Parent = execution.ID(id)
+			sub.item.Parent = execution.ID(id)
 		}
 	}
+	s.readLimits(b, fields, &sub)
 	if f, ok := fields["idempotency_key"]; ok {
-		if s.key, ok = b.text(f); ok {
-			if why := badKey(s.key); why != "" {
+		if sub.key, ok = b.text(f); ok {
+			if why := badKey(sub.key); why != "" {
 				b.refuse(f.pointer, f.at, why)
 			}
 		}
 	}
-	return s, len(b.mistakes) == before
+	return sub, len(b.mistakes) == before
+}
+
+// readLimits reads what the request sets in place of what the action says; null is the action's.
+func (s *Server) readLimits(b *body, fields map[string]value, sub *submission) {
+	before := len(b.mistakes)
+	l := &sub.item.Limits
+	whole := func(key string, least, most int64) (n int64) {
+		if f, there := fields[key]; there {
+			n, _ = b.integer(f, least, most, true)
+		}
+		return n
+	}
+	longest := int64(yamlfile.MaxDuration / time.Second)
+	l.Timeout = time.Duration(whole(execution.LimitTimeout, 1, longest)) * time.Second
+	l.DispatchTimeout = time.Duration(whole(execution.LimitDispatchTimeout, 1, longest)) * time.Second
+	l.MaxRetries = int(whole(execution.LimitRetries, 0, config.MaxActionRetries))
+	if f, there := fields[execution.LimitRetries]; there {
+		l.OwnRetries = f.kind() != "null"
+	}
+	if len(b.mistakes) > before {
+		return
+	}
+	var wrong []FieldError
+	for _, p := range s.Config.ValidateLimits(*l) {
+		f := fields[p.Key]
+		line, column := position(b.data, f.at)
+		wrong = append(wrong, FieldError{Field: f.pointer, Line: line, Column: column, Detail: p.Why})
+	}
+	if len(wrong) > 0 {
+		sub.refused = &Problem{
+			Type: typeInvalidLimits, Title: "The execution's limits make no sense", Status: http.StatusUnprocessableEntity,
+			Detail: "The body can be read, but the executor's configuration does not allow what it asks for.", Errors: wrong,
+		}
+	}
 }
 
 // badKey says what is wrong with an idempotency key.
@@ -230,7 +275,7 @@ func judge(sub submission, m store.Created, rows map[execution.ID]execution.Exec
 		return outcome{created: c}
 	}
 	if parent := rows[sub.item.Parent]; m.Existed &&
-		(row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent.Chain() || !sameJSON(row.Parameters, sub.item.Parameters)) {
+		(row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent.Chain() || row.Limits != sub.item.Limits || !sameJSON(row.Parameters, sub.item.Parameters)) {
 		return outcome{problem: keyReused(sub.key, m.ID)}
 	}
 	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
@@ -240,7 +285,7 @@ func judge(sub submission, m store.Created, rows map[execution.ID]execution.Exec
 func keyReused(key string, by execution.ID) *Problem {
 	return &Problem{
 		Type: typeKeyReused, Title: "The idempotency key was used for something else", Status: http.StatusUnprocessableEntity,
-		Detail: fmt.Sprintf("The key %q created execution %d with other parameters. Use a new key for a new execution.", key, by),
+		Detail: fmt.Sprintf("The key %q created execution %d with other parameters or limits. Use a new key for a new execution.", key, by),
 	}
 }
 
@@ -259,13 +304,17 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 	b, root, ok := parseBody(data)
 	var sub submission
 	if ok {
-		sub, ok = readSubmission(b, root, []string{"action_ref", "parameters", "worker_id", "parent"})
+		sub, ok = s.readSubmission(b, root, submissionFields)
 	}
 	if !ok {
 		badRequest("The body is not an execution.", b.mistakes...).write(w)
 		return
 	}
 	sub.key = key
+	if sub.refused != nil {
+		sub.refused.write(w)
+		return
+	}
 	result := s.submit(r, []submission{sub})[0]
 	if result.problem != nil {
 		result.problem.write(w)
@@ -291,7 +340,7 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 		problem.write(w)
 		return
 	}
-	b, submissions, ok := readBatch(data)
+	b, submissions, ok := s.readBatch(data)
 	if !ok {
 		badRequest("The body is not a batch of executions.", b.mistakes...).write(w)
 		return
@@ -306,7 +355,7 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
 	}{results})
 }
 
-func readBatch(data []byte) (*body, []submission, bool) {
+func (s *Server) readBatch(data []byte) (*body, []submission, bool) {
 	b, root, ok := parseBody(data)
 	if !ok {
 		return b, nil, false
@@ -331,7 +380,7 @@ func readBatch(data []byte) (*body, []submission, bool) {
 		if len(b.mistakes) >= 100 {
 			return b, nil, false
 		}
-		sub, good := readSubmission(b, item, []string{"action_ref", "parameters", "worker_id", "parent", "idempotency_key"})
+		sub, good := s.readSubmission(b, item, append(slices.Clone(submissionFields), "idempotency_key"))
 		sub.position = i
 		submissions[i] = sub
 		ok = ok && good
@@ -347,6 +396,10 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 	var distinct []submission
 	var repeated []submission
 	for _, sub := range submissions {
+		if sub.refused != nil {
+			outcomes[sub.position] = outcome{problem: sub.refused}
+			continue
+		}
 		scoped := s.keyScope(sub.item.ActionRef, sub.key)
 		if _, seen := first[scoped]; seen && scoped != "" {
 			repeated = append(repeated, sub)
@@ -370,7 +423,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 			again := *o.created
 			again.Existed = true
 			o.created = &again
-			if one := &submissions[at].item; one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || !sameJSON(one.Parameters, sub.item.Parameters) {
+			if one := &submissions[at].item; one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || one.Limits != sub.item.Limits || !sameJSON(one.Parameters, sub.item.Parameters) {
 				o = outcome{problem: keyReused(sub.key, again.ID)}
 			}
 		}

@@ -28,10 +28,14 @@ type fakeStore struct {
 	actions map[string]execution.Action
 	rows    []execution.Execution
 	letters []store.StoredDeadLetter
-	workers []store.WorkerRow
-	cordons []store.Cordon
-	audit   map[execution.ID][]store.Transition
-	changes []store.Change
+	discard store.DeadLetterDiscard
+	summary store.DeadLetterSummaryQuery
+	// observations are in the order of their ids.
+	observations []store.Observation
+	workers      []store.WorkerRow
+	cordons      []store.Cordon
+	audit        map[execution.ID][]store.Transition
+	changes      []store.Change
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
@@ -116,7 +120,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 		default:
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
-				ID: id, Action: a, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
+				ID: id, Action: item.Limits.On(a), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
 				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
 			})
 			if item.Parent != 0 {
@@ -311,6 +315,21 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 	return a
 }
 
+func (f *fakeStore) Observations(_ context.Context, q store.ObservationQuery) ([]store.Observation, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.fail(); err != nil {
+		return nil, err
+	}
+	var page []store.Observation
+	for _, o := range slices.Backward(f.observations) {
+		if len(page) < q.Limit && q.Matches(&o) {
+			page = append(page, o)
+		}
+	}
+	return page, nil
+}
+
 func (f *fakeStore) DeadLetters(_ context.Context, q store.DeadLetterQuery) ([]store.StoredDeadLetter, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -348,6 +367,24 @@ func (f *fakeStore) SettleDeadLetter(_ context.Context, id int64, outcome string
 	}
 	f.letters[i].Open, f.letters[i].Outcome, f.letters[i].HandledAt = false, outcome, time.Unix(2e9, 0)
 	return true, nil
+}
+
+func (f *fakeStore) DiscardDeadLetters(_ context.Context, d store.DeadLetterDiscard, _ string) (store.DeadLettersDiscarded, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.discard = d
+	return store.DeadLettersDiscarded{Closed: 3, Next: 7, More: true}, f.fail()
+}
+
+func (f *fakeStore) SummarizeDeadLetters(_ context.Context, q store.DeadLetterSummaryQuery) (store.DeadLetterSummary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.summary = q
+	now := time.Unix(2e9, 0)
+	return store.DeadLetterSummary{Since: now.Add(-q.Window), Until: now, Total: 5, More: true, Groups: []store.DeadLetterGroup{
+		{From: now.Add(-time.Hour), Reason: "expired", ActionRef: "core.echo", Worker: 7, Count: 4},
+		{Reason: "malformed", Count: 1},
+	}}, f.fail()
 }
 
 func (f *fakeStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {

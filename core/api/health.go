@@ -77,9 +77,11 @@ func BrokerCheck(ready func() bool) Check {
 	}}
 }
 
-// StartingHandler answers while a process is not ready for requests yet.
-func StartingHandler() http.Handler {
+// StartingHandler answers while a process is not ready for requests yet. It serves the playbooks: whoever was woken
+// may need them just because the executor can't reach its database.
+func StartingHandler(playbooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("/playbooks/", playbooks)
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
 	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler([]Check{{"database", func(context.Context) error {
 		return errors.New("not connected yet")

@@ -52,7 +52,7 @@ func TestOpenAPIHasEveryPath(t *testing.T) {
 	if got.Code != 200 || got.Header().Get("Content-Type") != "application/yaml" || got.Body.String() != string(openAPI) {
 		t.Errorf("the document is answered with %d, %s", got.Code, got.Header().Get("Content-Type"))
 	}
-	documented, real := []string{}, []string{"GET /healthz", "GET /readyz", "GET /metrics"}
+	documented, real := []string{}, []string{"GET /healthz", "GET /readyz", "GET /metrics", "GET /playbooks/{alert}"}
 	for path, operations := range readDocument(t).Paths {
 		for method := range operations {
 			if method != "parameters" {
@@ -99,7 +99,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	for name, value := range map[string]any{
 		"Execution": executionView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": actionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {

@@ -45,6 +45,7 @@ const (
 	typeUnknownAction  = "urn:handoff:problem:unknown-action"
 	typeUnknownWorker  = "urn:handoff:problem:unknown-worker"
 	typeInvalidAction  = "urn:handoff:problem:invalid-action"
+	typeInvalidLimits  = "urn:handoff:problem:invalid-limits"
 	typeKeyReused      = "urn:handoff:problem:idempotency-key-reused"
 	typeUnavailable    = "urn:handoff:problem:unavailable"
 	typeOutcomeUnknown = "urn:handoff:problem:outcome-unknown"

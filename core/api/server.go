@@ -40,6 +40,8 @@ type Options struct {
 	Checks []Check
 	// Metrics answers /metrics; nil for none.
 	Metrics http.Handler
+	// Playbooks answers /playbooks/; nil for none.
+	Playbooks http.Handler
 	Log     *slog.Logger
 }
 
@@ -78,6 +80,9 @@ func NewServer(o Options) *Server {
 	if o.Metrics != nil {
 		mux.Handle("/metrics", o.Metrics)
 	}
+	if o.Playbooks != nil {
+		mux.Handle("/playbooks/", o.Playbooks)
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
 	})
@@ -110,6 +115,8 @@ func (s *Server) routes() map[string]methods {
 		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
 
 		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
+		"/api/v1/dead-letters/summary":      {http.MethodGet: s.summarizeDeadLetters},
+		"/api/v1/dead-letters/discard":      {http.MethodPost: s.discardDeadLetters},
 		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
 		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
 		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},

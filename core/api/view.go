@@ -20,6 +20,11 @@ type executionView struct {
 	Incarnation *int64 `json:"incarnation"`
 	Epoch       int64  `json:"epoch"`
 	Dispatches  int    `json:"dispatches"`
+	// TimeoutSeconds and DispatchTimeoutSeconds are those that count for this execution, null for the defaults. OwnLimits
+	// names those of them, and max_retries, that the request set itself; the rest came from the action.
+	TimeoutSeconds         *int64   `json:"timeout_seconds"`
+	DispatchTimeoutSeconds *int64   `json:"dispatch_timeout_seconds"`
+	OwnLimits              []string `json:"own_limits"`
 	// PinnedWorker is the only worker that may run it.
 	PinnedWorker *int64 `json:"pinned_worker"`
 
@@ -67,8 +72,9 @@ func view(e *execution.Execution) executionView {
 	v := executionView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Parameters: e.Parameters, Status: e.Status.String(),
 		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
-		PinnedWorker: number(int64(e.Pinned)),
-		Parent:       number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
+		PinnedWorker: number(int64(e.Pinned)), OwnLimits: e.Limits.Names(),
+		TimeoutSeconds: number(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(e.Action.DispatchTimeout / time.Second)),
+		Parent: number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
 		FailureReason:     name(e.FailureReason.String()),
 		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
 		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),

@@ -60,24 +60,40 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 	if len(a.Entrypoint) > maxEntrypoint || strings.ContainsFunc(a.Entrypoint, func(r rune) bool { return r < ' ' && r != '\t' && r != '\n' }) {
 		v.refuse("entrypoint", "must be at most %d characters without control characters", maxEntrypoint)
 	}
+	v.limits(c, a.Timeout, a.DispatchTimeout, a.MaxRetries)
+	if a.Concurrency < 0 || a.Concurrency > MaxActionConcurrency {
+		v.refuse("concurrency", "is %d, must be from 1 to %d; leave it out for no limit", a.Concurrency, MaxActionConcurrency)
+	}
+	return v.problems
+}
+
+// ValidateLimits returns what is wrong with the limits that a request sets for its execution; the Key of a problem is
+// the name of the limit.
+//
+// They have the bounds of an action's limits, and may exceed what their own action says: whoever may submit may also
+// replace the action, so a tighter bound would protect nothing.
+func (c Config) ValidateLimits(l execution.Limits) []Problem {
+	v := validation{}
+	v.limits(c, l.Timeout, l.DispatchTimeout, l.MaxRetries)
+	return v.problems
+}
+
+// limits judges what an action and a request may both say; 0 leaves a timeout to its default.
+func (v *validation) limits(c Config, timeout, dispatchTimeout time.Duration, retries int) {
 	seconds := func(key string, d time.Duration) {
 		if d < 0 || d > yamlfile.MaxDuration {
 			v.refuse(key, "is %d, must be from 1 to %d; leave it out for the default", d/time.Second, yamlfile.MaxDuration/time.Second)
 		}
 	}
-	seconds("timeout_seconds", a.Timeout)
-	seconds("dispatch_timeout_seconds", a.DispatchTimeout)
-	if q := c.MessageQueue.RabbitMQ; q.DeadLetter.Enabled && a.DispatchTimeout > q.WorkerQueueTTL() {
-		v.refuse("dispatch_timeout_seconds", "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
-			a.DispatchTimeout/time.Second, yamlfile.Short(q.WorkerQueueTTL()))
+	seconds(execution.LimitTimeout, timeout)
+	seconds(execution.LimitDispatchTimeout, dispatchTimeout)
+	if q := c.MessageQueue.RabbitMQ; q.DeadLetter.Enabled && dispatchTimeout > q.WorkerQueueTTL() {
+		v.refuse(execution.LimitDispatchTimeout, "is %d, must not be longer than message_queue.rabbitmq.worker_queue_ttl_ms (%s): the message would die while it can still be claimed",
+			dispatchTimeout/time.Second, yamlfile.Short(q.WorkerQueueTTL()))
 	}
-	if a.MaxRetries < 0 || a.MaxRetries > MaxActionRetries {
-		v.refuse("max_retries", "is %d, must be from 0 to %d", a.MaxRetries, MaxActionRetries)
+	if retries < 0 || retries > MaxActionRetries {
+		v.refuse(execution.LimitRetries, "is %d, must be from 0 to %d", retries, MaxActionRetries)
 	}
-	if a.Concurrency < 0 || a.Concurrency > MaxActionConcurrency {
-		v.refuse("concurrency", "is %d, must be from 1 to %d; leave it out for no limit", a.Concurrency, MaxActionConcurrency)
-	}
-	return v.problems
 }
 
 // LoadActions reads every .yaml and .yml file of a directory. A file holds one action, or a list of

@@ -18,6 +18,8 @@ type Command struct {
 	Name, About string
 	// Flags are the settings that it takes beside those that every daemon has.
 	Flags []FlagSpec
+	// Notes are paragraphs of the help about keys that are easily misread, each with an empty line behind it.
+	Notes string
 }
 
 // FlagSpec is a flag that sets a key.
@@ -106,8 +108,8 @@ Every key of the configuration can also be set by an environment variable: %s
 for executor.dispatch_timeout. Flags win over the environment, the environment over
 the file, the file over the defaults of the profile.
 
-Exit codes: 0 stopped, 1 failed or superseded, 2 bad configuration.
-`, c.Name, c.About, c.Name, set.FlagUsages(), EnvName("executor.dispatch_timeout"))
+%sExit codes: 0 stopped, 1 failed or superseded, 2 bad configuration.
+`, c.Name, c.About, c.Name, set.FlagUsages(), EnvName("executor.dispatch_timeout"), c.Notes)
 }
 
 // Answer writes what a command line asked for instead of a run, or why it can't be run. It returns

@@ -29,6 +29,18 @@ const (
 	Reschedule Unclaimed = "reschedule"
 )
 
+// Mode says whether a part of the executor acts on what it finds.
+type Mode string
+
+// The modes of executor.timeout_monitor and executor.health_probes. A part that observes looks as often as one that
+// acts, says what it would do in a log line, in the figure handoff_observed_total and in the table observation, and
+// changes nothing else. Off, which only the probes know, does not even look.
+const (
+	Act     Mode = "act"
+	Observe Mode = "observe"
+	Off     Mode = "off"
+)
+
 // Config is the whole configuration.
 type Config struct {
 	Profile      Profile      `yaml:"profile"`
@@ -47,6 +59,10 @@ type Executor struct {
 	ScheduledTimeout time.Duration `yaml:"scheduled_timeout"`
 	// TimeoutCheckInterval is the period of the timeout monitor.
 	TimeoutCheckInterval time.Duration `yaml:"timeout_check_interval"`
+	// TimeoutMonitor is the monitor's mode: act, or observe for a rollout in which its deadlines are tuned before it
+	// may take anything back. While it observes, the dead letter handler alone takes unclaimed work back, which needs
+	// dead lettering, and nobody ends a run that a live worker fails to end.
+	TimeoutMonitor Mode `yaml:"timeout_monitor"`
 	// UnschedulableGrace is how long an execution may wait for any fitting worker before it fails.
 	UnschedulableGrace time.Duration `yaml:"unschedulable_grace"`
 	// Unclaimed is the policy for work that was never claimed.
@@ -75,6 +91,10 @@ type Executor struct {
 	// HealthCheckInterval is the period of the probes of workers, and how long an unhealthy worker is
 	// left alone after a failure before one execution may try whether it has recovered.
 	HealthCheckInterval time.Duration `yaml:"health_check_interval"`
+	// HealthProbes is the mode of the probes of workers' health endpoints: act, which makes a worker that does not
+	// answer three probes in a row, or answers that it is not ready, the last choice among the healthy ones; observe,
+	// which only says so; or off. Without health.enabled nothing is probed.
+	HealthProbes Mode `yaml:"health_probes"`
 	// FiguresInterval is how often the gauges are set that only the database knows. Alert rules count samples
 	// that are telemetry.SampleInterval apart, so a longer one shows them the same figure more than once.
 	FiguresInterval time.Duration `yaml:"figures_interval"`
@@ -140,19 +160,30 @@ func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 // DeadLetter configures the dead letter path. Disabled, worker queues have neither TTL nor dead
 // letter exchange, and the timeout monitor is the only detection (flaw D28).
 type DeadLetter struct {
-	Enabled  bool   `yaml:"enabled"`
+	// Enabled turns TTL and dead letter exchange of the worker queues on, both together.
+	Enabled bool `yaml:"enabled"`
+	// Exchange is the dead letter exchange; the queue behind it has its name with .queue.
 	Exchange string `yaml:"exchange"`
-	// TTLMS is how long a stored dead letter is kept, in milliseconds.
+	// TTLMS is how long a stored dead letter is kept in the table dead_letter, in milliseconds; and an observation (see Mode).
+	// The dead letter queue of the broker has no TTL: its messages are those that no executor has stored yet, and one that
+	// expired there would be gone without a trace, because a dead letter queue has no dead letter exchange of its own.
 	TTLMS int64 `yaml:"ttl_ms"`
 }
 
+// Kept is TTLMS as a duration.
+func (d DeadLetter) Kept() time.Duration { return time.Duration(d.TTLMS) * time.Millisecond }
+
 // Retry configures the backoff of retries and of take-backs.
 type Retry struct {
-	Enabled           bool    `yaml:"enabled"`
-	BaseBackoffSecs   int64   `yaml:"base_backoff_secs"`
-	MaxBackoffSecs    int64   `yaml:"max_backoff_secs"`
+	// Enabled turns retries off where it is false; take-backs wait their backoff all the same.
+	Enabled bool `yaml:"enabled"`
+	// BaseBackoffSecs is the first delay, MaxBackoffSecs the longest, in seconds.
+	BaseBackoffSecs int64 `yaml:"base_backoff_secs"`
+	MaxBackoffSecs  int64 `yaml:"max_backoff_secs"`
+	// BackoffMultiplier is how much longer each delay is than the one before it.
 	BackoffMultiplier float64 `yaml:"backoff_multiplier"`
-	JitterFactor      float64 `yaml:"jitter_factor"`
+	// JitterFactor is the share of a delay by which it is drawn shorter or longer.
+	JitterFactor float64 `yaml:"jitter_factor"`
 }
 
 // Default returns the defaults of a profile; of Hardened for any other name.
@@ -175,7 +206,9 @@ func Default(p Profile) Config {
 			ConfirmTimeout:       10 * time.Second,
 			QueueRetention:       24 * time.Hour,
 			StatementTimeout:     5 * time.Second,
+			TimeoutMonitor:       Act,
 			HealthCheckInterval:  30 * time.Second,
+			HealthProbes:         Act,
 			FiguresInterval:      15 * time.Second,
 			BatchSize:            100,
 		},

@@ -70,6 +70,7 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 		"executor.reap_grace":                         func(c *Config) { c.Executor.ReapGrace = c.Worker.KillGrace - 1 },
 		"executor.claim_expiry":                       func(c *Config) { c.Executor.ClaimExpiry = 2 * c.Executor.StatementTimeout },
 		"executor.unclaimed":                          func(c *Config) { c.Executor.Unclaimed = "retry" },
+		"executor.health_probes":                      func(c *Config) { c.Executor.HealthProbes = "on" },
 		"message_queue.rabbitmq.worker_queue_ttl_ms":  func(c *Config) { c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 1 },
 		"message_queue.rabbitmq.queue_type":           func(c *Config) { c.MessageQueue.RabbitMQ.QueueType = "stream" },
 		"retry.jitter_factor":                         func(c *Config) { c.Retry.JitterFactor = 1 },
@@ -84,6 +85,25 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 		}
 		if !strings.Contains(strings.Join(keys, " "), key) {
 			t.Errorf("a senseless %s is not refused (refused: %v)", key, keys)
+		}
+	}
+}
+
+// While the timeout monitor observes, only the dead letter handler takes unclaimed work back.
+func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
+	for _, c := range []struct {
+		mode    Mode
+		enabled bool
+		want    string
+	}{{Act, true, ""}, {Act, false, ""}, {Observe, true, ""}, {Observe, false, "nobody would take back"}, {Off, true, "allowed: act, observe"}} {
+		is := Default(Hardened)
+		is.Executor.TimeoutMonitor, is.MessageQueue.RabbitMQ.DeadLetter.Enabled = c.mode, c.enabled
+		var said string
+		for _, p := range is.Validate() {
+			said += p.Error()
+		}
+		if (said == "") != (c.want == "") || !strings.Contains(said, c.want) {
+			t.Errorf("%s, dead lettering %v: %q, want %q", c.mode, c.enabled, said, c.want)
 		}
 	}
 }

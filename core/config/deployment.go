@@ -15,6 +15,9 @@ type Deployment struct {
 	Database struct {
 		// URL is the database's; it may carry a password.
 		URL string `yaml:"url" secret:"url"`
+		// Migrate says that an executor brings the schema up to date when it starts. Without it the start fails if the
+		// schema is behind, and somebody else runs `executor migrate up`: where the daemons' role may not alter tables.
+		Migrate bool `yaml:"migrate"`
 	} `yaml:"database"`
 	MessageQueue struct {
 		RabbitMQ struct {
@@ -41,12 +44,17 @@ type Deployment struct {
 		Name string `yaml:"name"`
 		// Runtimes are what the worker offers to run; empty for what its machine can.
 		Runtimes []string `yaml:"runtimes"`
-		// ActionsDir is where entry points are looked for; empty for the working directory.
+		// ActionsDir is where scripts are looked for, and the working directory of actions. Empty: no script is found,
+		// and commands start in the worker's own directory.
 		ActionsDir string `yaml:"actions_dir"`
-		// HealthListen is the address of the worker's health endpoints; empty for none.
+		// HealthListen is the address of the worker's endpoints /healthz (the process is up), /readyz (it has its lease
+		// and receives dispatches) and /metrics; empty for none. The default is a free port of 127.0.0.1, which the log
+		// names. Executors on the same machine, in the same network namespace, ask it; all others know that they can't
+		// and do not take its worker for unreachable. For them to ask it, too, listen on an address that they reach.
 		HealthListen string `yaml:"health_listen"`
-		// HealthURL is where executors find the health endpoint if that is not where it listens: behind a
-		// proxy, or in another network. Empty for the address.
+		// HealthURL is what executors ask if that is not /readyz at the address on which the worker listens: behind a
+		// proxy, or in another network. It should end in /readyz: with /healthz they learn only that the process is
+		// up. Empty for the address, whose host is the machine's name if the worker listens everywhere (0.0.0.0).
 		HealthURL string `yaml:"health_url"`
 	} `yaml:"worker"`
 	Log struct {
@@ -71,7 +79,9 @@ func Runtimes() []string { return []string{RuntimeShell, RuntimePython, RuntimeN
 // DefaultDeployment is what holds where nothing is said.
 func DefaultDeployment() Deployment {
 	var d Deployment
+	d.Database.Migrate = true
 	d.API.Listen = "127.0.0.1:8080"
+	d.Worker.HealthListen = "127.0.0.1:0"
 	d.Log.Level, d.Log.Format = "info", LogAuto
 	return d
 }

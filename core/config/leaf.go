@@ -106,6 +106,10 @@ func (l Leaf) choices() []string {
 		return []string{string(Hardened), string(Documented)}
 	case "executor.unclaimed":
 		return []string{string(Fail), string(Reschedule)}
+	case "executor.timeout_monitor":
+		return []string{string(Act), string(Observe)}
+	case "executor.health_probes":
+		return []string{string(Act), string(Observe), string(Off)}
 	case "message_queue.rabbitmq.queue_type":
 		return []string{"quorum", "classic"}
 	case "worker.runtimes":

@@ -60,6 +60,7 @@ func (v *validation) executor(c Config) {
 	if e.Unclaimed != Fail && e.Unclaimed != Reschedule {
 		v.refuse("executor.unclaimed", "%q is not a policy; allowed: fail, reschedule", e.Unclaimed)
 	}
+	v.modes(c)
 	if e.MaxDispatches < 1 {
 		v.refuse("executor.max_dispatches", "is %d, must be at least 1", e.MaxDispatches)
 	}
@@ -90,6 +91,19 @@ func (v *validation) executor(c Config) {
 	if e.ClaimExpiry <= 2*e.StatementTimeout {
 		v.refuse("executor.claim_expiry", "is %v, must be longer than two statement timeouts (%v): a slow executor would lose its claims",
 			e.ClaimExpiry, 2*e.StatementTimeout)
+	}
+}
+
+// modes refuses unknown modes, and a monitor that only observes where nothing else takes unclaimed work back.
+func (v *validation) modes(c Config) {
+	if m := c.Executor.TimeoutMonitor; m != Act && m != Observe {
+		v.refuse("executor.timeout_monitor", "%q is not a mode; allowed: act, observe", m)
+	}
+	if m := c.Executor.HealthProbes; m != Act && m != Observe && m != Off {
+		v.refuse("executor.health_probes", "%q is not a mode; allowed: act, observe, off", m)
+	}
+	if c.Executor.TimeoutMonitor == Observe && !c.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		v.refuse("executor.timeout_monitor", "is observe, and message_queue.rabbitmq.dead_letter.enabled is false: nobody would take back what no worker claims; let the monitor act, or enable dead lettering")
 	}
 }
 

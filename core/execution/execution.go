@@ -67,8 +67,10 @@ type Result struct {
 // that several writes share restarts every timeout that is measured on it (flaw D55). All
 // timestamps are the database's clock.
 type Execution struct {
-	ID         ID
+	ID ID
+	// Action is the action as it counts for this execution: as it was at the creation, under Limits.
 	Action     Action
+	Limits     Limits
 	Parameters json.RawMessage
 	Status     Status
 
@@ -140,6 +142,18 @@ const KeyLifetime = 24 * time.Hour
 
 // Key names the execution's present epoch.
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
+
+// Retriable says that another row may follow e in its chain: it ended for a reason that may pass, and has attempts left.
+// The database's is_execution_retriable says the same. Whether one does follow, also depends on retry.enabled and on
+// whether the chain is being cancelled.
+func (e *Execution) Retriable() bool {
+	switch e.Status {
+	case Failed, Timeout, Abandoned:
+		return e.FailureReason.Retriable() && e.RetryCount < e.Action.MaxRetries
+	default:
+		return false
+	}
+}
 
 // Chain is the first row of the retry chain that e belongs to: its own ID if it is the first.
 func (e *Execution) Chain() ID {

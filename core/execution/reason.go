@@ -74,5 +74,11 @@ func ParseReason(name string) (Reason, error) {
 	return NoReason, fmt.Errorf("unknown failure reason %q", name)
 }
 
+// OfAction says that an action may give this reason for its own failure. The others say what became of its worker, its
+// message or its request, and are not its to give.
+func (r Reason) OfAction() bool {
+	return r >= Transient && r <= Rejected || r == Unknown
+}
+
 // Reasons lists the names of all reasons in their order, for schemas and error texts.
 func Reasons() []string { return append([]string(nil), reasonNames[1:]...) }

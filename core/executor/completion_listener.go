@@ -70,10 +70,12 @@ func (l *completionListener) handle(ids []execution.ID) error {
 func (l *completionListener) orchestrate(rows []execution.Execution) (left []execution.ID, err error) {
 	var os []store.Orchestration
 	var chains []execution.ID
+	var statuses []execution.Status
 	for i := range rows {
 		row := &rows[i]
 		if row.Status.Terminal() && row.OrchestratedAt.IsZero() {
 			os, chains = append(os, store.Orchestration{ID: row.ID, Retry: l.retry(row)}), append(chains, row.Chain())
+			statuses = append(statuses, row.Status)
 		}
 	}
 	if len(os) == 0 {
@@ -86,6 +88,9 @@ func (l *completionListener) orchestrate(rows []execution.Execution) (left []exe
 			left = append(left, os[i].ID)
 			continue
 		}
+		// At debug, as the line of the scheduler: each execution of the fleet ends here.
+		l.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
+			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {
 			l.recorder.Add(telemetry.Retries, 1, telemetry.Labels{os[i].Retry.Reason.String()})
 			l.scheduler.wakeIn(os[i].Retry.Delay)

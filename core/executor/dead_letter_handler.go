@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"handoff/core/broker"
@@ -68,13 +69,14 @@ func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 	if err == nil {
 		err = s.keep(letter)
 	}
+	if store.Retriable(err) {
+		return err
+	}
+	s.announce(&letter)
 	if err == nil {
 		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
 		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		return nil
-	}
-	if store.Retriable(err) {
-		return err
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
@@ -82,6 +84,19 @@ func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 		return err
 	}
 	return nil
+}
+
+// announce logs and counts a dead letter, once its handling no longer waits for the database. A warning for each: a
+// message died, and what it was to hand over did not reach its worker. Only what is about an execution that exists counts
+// by action and worker, so that nobody who can publish makes new series.
+func (s *Service) announce(letter *store.DeadLetter) {
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
+		slog.Int64("execution", int64(letter.Key.ID)), slog.Int64("epoch", int64(letter.Key.Epoch)), slog.String("queue", letter.Queue),
+		slog.String("reason", letter.Reason), slog.String("outcome", letter.Outcome))
+	if letter.ActionRef != "" {
+		worker := strconv.FormatInt(int64(letter.Worker), 10)
+		s.recorder.Add(telemetry.DeadLettered, 1, telemetry.Labels{letter.Reason, letter.ActionRef, worker})
+	}
 }
 
 func (s *Service) keep(letter store.DeadLetter) error {
@@ -111,13 +126,14 @@ func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) 
 		return nil
 	}
 	letter.Key = dispatch.Key
-	letter.Outcome, err = s.reclaimDeadLettered(dispatch.Key, d.Deaths[0].Reason)
+	letter.Outcome, err = s.reclaimDeadLettered(dispatch, d.Deaths[0].Reason, letter)
 	return err
 }
 
-// reclaimDeadLettered takes the execution back if it still waits at the epoch of the dead message,
-// and says in a word what it found.
-func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReason) (outcome string, err error) {
+// reclaimDeadLettered takes the execution back if it still waits at the epoch of the dead message, and says in a word
+// what it found. It notes in the letter what the dispatch was about, if there is such an execution.
+func (s *Service) reclaimDeadLettered(dispatch *broker.Dispatch, death broker.DeathReason, letter *store.DeadLetter) (outcome string, err error) {
+	key := dispatch.Key
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
 		rows, err = s.store.Executions(ctx, []execution.ID{key.ID})
@@ -125,9 +141,11 @@ func (s *Service) reclaimDeadLettered(key execution.Key, death broker.DeathReaso
 	}); err != nil {
 		return "", err
 	}
-	switch {
-	case len(rows) == 0:
+	if len(rows) == 0 {
 		return "unknown execution", nil
+	}
+	letter.ActionRef, letter.Worker = rows[0].Action.Ref, dispatch.Worker
+	switch {
 	case rows[0].Epoch != key.Epoch:
 		return "another epoch", nil
 	case rows[0].Status != execution.Scheduled:

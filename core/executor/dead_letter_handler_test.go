@@ -3,11 +3,14 @@ package executor
 import (
 	"context"
 	"log/slog"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"handoff/core/broker"
 	"handoff/core/config"
+	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
 )
@@ -84,6 +87,77 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(d, at) }, func() {})
 		if len(seen.of) != 1 || seen.of[0] < c.least || seen.of[0] > c.most {
 			t.Errorf("%s: %v, not within %v and %v", c.name, seen.of, c.least, c.most)
+		}
+	}
+}
+
+// archive is a database with one execution, which keeps dead letters.
+type archive struct {
+	store.Executor
+	row  execution.Execution
+	kept []store.DeadLetter
+}
+
+// Executions implements store.Reader.
+func (a *archive) Executions(_ context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	if slices.Contains(ids, a.row.ID) {
+		return []execution.Execution{a.row}, nil
+	}
+	return nil, nil
+}
+
+// StoreDeadLetter implements store.Executor.
+func (a *archive) StoreDeadLetter(_ context.Context, d store.DeadLetter) error {
+	a.kept = append(a.kept, d)
+	return nil
+}
+
+type deaths struct {
+	telemetry.Discard
+	of []telemetry.Labels
+}
+
+func (d *deaths) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
+	if f == telemetry.DeadLettered {
+		d.of = append(d.of, l)
+	}
+}
+
+func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *testing.T) {
+	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
+	dispatch := func(id execution.ID) broker.Envelope {
+		// The message says another action than the row does, as only a forged one would.
+		return broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{
+			Key: execution.Key{ID: id, Epoch: 3}, Worker: 4, Action: execution.Action{Ref: "forged"},
+		}}
+	}
+	for _, c := range []struct {
+		name     string
+		envelope broker.Envelope
+		queue    string
+		counted  []telemetry.Labels
+		kept     store.DeadLetter
+	}{
+		{
+			"of an execution that has gone on", dispatch(7), "worker.4.executions", []telemetry.Labels{{"expired", "core.echo", "4"}},
+			store.DeadLetter{Key: execution.Key{ID: 7, Epoch: 3}, ActionRef: "core.echo", Worker: 4, Outcome: "another epoch"},
+		},
+		{
+			"of an execution that does not exist", dispatch(8), "worker.4.executions", nil,
+			store.DeadLetter{Key: execution.Key{ID: 8, Epoch: 3}, Outcome: "unknown execution"},
+		},
+		{"in a queue of no worker", dispatch(7), "elsewhere", nil, store.DeadLetter{Outcome: "not a dispatch", Open: true}},
+	} {
+		db, seen, cfg := &archive{row: row}, &deaths{}, config.Default(config.Hardened)
+		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
+		d := broker.Delivery{Envelope: c.envelope, Deaths: []broker.Death{{Queue: c.queue, Reason: broker.DeathExpired}}}
+		if err := s.handleOrKeep(d, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
+			t.Errorf("%s: %v, counted %v", c.name, err, seen.of)
+		}
+		c.kept.Queue, c.kept.Reason, c.kept.XDeath = c.queue, "expired", broker.EncodeDeaths(d.Deaths)
+		if len(db.kept) != 1 || !reflect.DeepEqual(db.kept[0], c.kept) {
+			t.Errorf("%s: kept %+v", c.name, db.kept)
 		}
 	}
 }

@@ -2,20 +2,26 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
+	"handoff/core/telemetry"
 )
 
-// Prober asks a worker's health endpoint. An error means that it did not answer that it lives before
-// ctx ended.
+// Prober asks a worker's health endpoint. An error means that it did not answer that it is ready before ctx ended;
+// ErrElsewhere that it can't be asked from here.
 type Prober interface {
 	Probe(ctx context.Context, url string) error
 }
+
+// ErrElsewhere says that a health endpoint answers only on another machine: nothing is known of its worker.
+var ErrElsewhere = errors.New("the health endpoint is only reached on its own machine")
 
 const (
 	// probeTimeout bounds one probe.
@@ -26,16 +32,26 @@ const (
 	// probesAtOnce bounds the probes under way, so that a dead network costs one timeout and not one
 	// for each worker.
 	probesAtOnce = 16
+	// longestReason bounds what is recorded of why a probe failed.
+	longestReason = 300
 )
 
 // probes is what this executor's probes found. It is a memory of this process alone: how a worker is
 // reached from elsewhere is another question. A probe can only make an executor choose a worker later;
-// it writes nothing, so it can't bring back one that drains, has stopped or is cordoned (flaw D46).
+// it changes no worker, so it can't bring back one that drains, has stopped or is cordoned (flaw D46).
 type probes struct {
+	// observing says that selection does not use what was found.
+	observing bool
+
 	mu sync.Mutex
 	// failed counts failures in a row, by incarnation, of workers that are probed.
 	failed map[execution.Incarnation]int
+	// told is what the database was last told of an incarnation while the probes only observe: whether it is ready.
+	told map[execution.Incarnation]bool
 }
+
+// avoided says that selection takes a worker last because of its probes.
+func (p *probes) avoided(i execution.Incarnation) bool { return !p.observing && p.unreachable(i) }
 
 func (p *probes) unreachable(i execution.Incarnation) bool {
 	p.mu.Lock()
@@ -62,7 +78,18 @@ func (s *Service) probeWorkers(context.Context) error {
 	for begin := 0; begin < len(probed); begin += probesAtOnce {
 		s.probeSome(probed[begin:min(begin+probesAtOnce, len(probed))], errs[begin:])
 	}
+	known := 0
+	for i := range probed {
+		if !errors.Is(errs[i], ErrElsewhere) {
+			probed[known], errs[known] = probed[i], errs[i]
+			known++
+		}
+	}
+	probed, errs = probed[:known], errs[:known]
 	before := s.probes.replace(probed, errs)
+	if s.probes.observing {
+		return s.observeProbes(probed, errs)
+	}
 	for i := range probed {
 		if was, is := before[i] >= unreachableAfter, s.probes.unreachable(probed[i].Incarnation); was != is {
 			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed",
@@ -70,6 +97,56 @@ func (s *Service) probeWorkers(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// observeProbes records which workers the probes would let selection avoid, and which no longer. A worker that answers
+// the first probe of this process is told of, too: its outage may have begun before this process did.
+func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
+	var ws []store.ProbedWorker
+	var of []int
+	for i := range probed {
+		ready := !s.probes.unreachable(probed[i].Incarnation)
+		told, known := s.probes.told[probed[i].Incarnation]
+		if known && told == ready || ready && errs[i] != nil {
+			continue
+		}
+		w := store.ProbedWorker{WorkerKey: probed[i].WorkerKey, Ready: ready}
+		if errs[i] != nil {
+			w.Reason = reasonOf(errs[i])
+		}
+		ws, of = append(ws, w), append(of, i)
+	}
+	if len(ws) == 0 {
+		return nil
+	}
+	var changed []bool
+	if err := s.db(func(ctx context.Context) (err error) {
+		changed, err = s.store.ObserveWorkers(ctx, ws)
+		return err
+	}); err != nil {
+		return err
+	}
+	for n, w := range ws {
+		s.probes.told[w.Incarnation] = w.Ready
+		if !changed[n] {
+			continue
+		}
+		would := store.WouldAvoid
+		if w.Ready {
+			would = "reachable"
+		}
+		row := &probed[of[n]]
+		s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{store.PartProber, would})
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed, observe only",
+			slog.String("worker", row.Name), slog.String("url", row.HealthURL), slog.Bool("reachable", w.Ready), slog.Bool("would_avoid", !w.Ready), slog.String("error", w.Reason))
+	}
+	return nil
+}
+
+// reasonOf is an error as a text that the database takes: it may have come from a server that is none of ours.
+func reasonOf(err error) string {
+	text := strings.ReplaceAll(err.Error(), "\x00", "")
+	return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")
 }
 
 // probeSome probes a few workers at once, and waits for all of them.
@@ -91,13 +168,17 @@ func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := make(map[execution.Incarnation]int, len(workers))
+	told := make(map[execution.Incarnation]bool, len(workers))
 	for i := range workers {
 		at := workers[i].Incarnation
 		before = append(before, p.failed[at])
 		if errs[i] != nil {
 			failed[at] = p.failed[at] + 1
 		}
+		if ready, known := p.told[at]; known {
+			told[at] = ready
+		}
 	}
-	p.failed = failed
+	p.failed, p.told = failed, told
 	return before
 }

@@ -15,12 +15,12 @@ import (
 
 // reclaim takes rows back, announces what that changed, and returns how many it took.
 func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
-	ids, err := s.take(rs)
+	ids, err := s.take(rs, nil)
 	return len(ids), err
 }
 
-// take takes rows back and returns the ids of those that it took.
-func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
+// take takes rows back and returns the ids of those that it took. It tells of each that it took, if tell is not nil.
+func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
 		return err
 	}); err != nil {
 		if len(rs) > 1 && !store.Retriable(err) {
-			return s.takeOneByOne(rs, err)
+			return s.takeOneByOne(rs, err, tell)
 		}
 		return nil, err
 	}
@@ -44,6 +44,9 @@ func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
 			continue
 		}
 		taken = append(taken, rs[i].Key.ID)
+		if tell != nil {
+			tell(&rs[i], o)
+		}
 		if o.Row.Status == execution.Requested {
 			s.scheduler.wakeIn(rs[i].Delay)
 			continue
@@ -60,9 +63,9 @@ func (s *Service) take(rs []store.Reclaim) (taken []execution.ID, err error) {
 
 // takeOneByOne takes rows back after their batch was refused: one bad row must not stop the others. It
 // returns the error of the batch only if no row could be taken.
-func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error) (taken []execution.ID, err error) {
+func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	for i := range rs {
-		ids, err := s.take(rs[i : i+1])
+		ids, err := s.take(rs[i:i+1], tell)
 		if err != nil {
 			s.log.LogAttrs(context.Background(), slog.LevelError, "execution can't be taken back", slog.Int64("execution", int64(rs[i].Key.ID)), slog.Any("error", err))
 			continue
@@ -90,7 +93,11 @@ func (s *Service) sweep(ctx context.Context, ground store.Finding, decide func(*
 			r.Ground, r.Age = ground.Ground, ground.Age
 			rs = append(rs, r)
 		}
-		taken, err := s.take(rs)
+		taken, err := s.take(rs, func(r *store.Reclaim, o *store.Outcome) {
+			if r.By == execution.TimeoutMonitor {
+				s.announceTimeout(rows, r, o)
+			}
+		})
 		if store.Retriable(err) {
 			return nil, err
 		}

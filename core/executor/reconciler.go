@@ -123,7 +123,7 @@ func (s *Service) reconcileKeys(ctx context.Context) error {
 
 // purgeDeadLetters deletes dead letters that are older than dead_letter.ttl_ms.
 func (s *Service) purgeDeadLetters(ctx context.Context) error {
-	age := time.Duration(s.config.MessageQueue.RabbitMQ.DeadLetter.TTLMS) * time.Millisecond
+	age := s.config.MessageQueue.RabbitMQ.DeadLetter.Kept()
 	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeDeadLetters(ctx, age, limit)
 	})

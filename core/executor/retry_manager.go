@@ -8,12 +8,7 @@ import (
 // retry decides on the failure reason whether a terminal row is followed by another one; never by
 // its status alone and never by an error text (flaws D48, D49). It returns nil where it is not.
 func (s *Service) retry(row *execution.Execution) *store.Retry {
-	if !s.config.Retry.Enabled || !row.FailureReason.Retriable() || row.RetryCount >= row.Action.MaxRetries {
-		return nil
-	}
-	switch row.Status {
-	case execution.Failed, execution.Timeout, execution.Abandoned:
-	default:
+	if !s.config.Retry.Enabled || !row.Retriable() {
 		return nil
 	}
 	return &store.Retry{

@@ -25,9 +25,10 @@ type scheduler struct {
 	// host.Forever when nothing is.
 	next time.Duration
 
-	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen.
+	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen; told: the warnings given.
 	absent absences
 	leases leaseWatch
+	told   passedOver
 }
 
 func newScheduler(s *Service) *scheduler {
@@ -35,6 +36,7 @@ func newScheduler(s *Service) *scheduler {
 	return &scheduler{
 		Service: s, hints: newHints(s), next: host.Forever,
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
+		told: newPassedOver(),
 	}
 }
 
@@ -125,6 +127,7 @@ func (s *scheduler) pass() (more bool, err error) {
 	}); err != nil || len(rows) == 0 {
 		return false, err
 	}
+	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
 	for i, to := range fleet.place(rows) {
@@ -163,8 +166,9 @@ func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
 	p.Patience = s.absent.patience
 	p.Watched = s.absent.of(row)
 	p.Result = execution.Result{
-		Error: "No workers available", Message: f.explain(row), FailedBy: execution.Scheduler,
+		Error: textNoWorkers, Message: f.explain(row), FailedBy: execution.Scheduler,
 	}
+	s.warnOfAbsence(row, s.absent.looked-p.Watched, p.Result.Message)
 	return p
 }
 
@@ -223,6 +227,9 @@ func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 		case r.Applied:
 			rows = append(rows, r.Row)
 			s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{chosen[i].health.String()})
+			// At debug: executors pass on the work of a whole fleet, and the audit keeps the same for good.
+			s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(r.Row.ID)),
+				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)))
 		case r.WorkerUnfit:
 			// The worker went away between the look and the dispatch: look again soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})

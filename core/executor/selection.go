@@ -57,7 +57,7 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 	}
 	for i := range workers {
 		w := &workers[i]
-		f.standings[i] = judge(w, c, found.unreachable(w.Incarnation))
+		f.standings[i] = judge(w, c, found.avoided(w.Incarnation))
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
 				f.fit(r, f.standings[i].health)
@@ -291,6 +291,13 @@ func (f *fleet) choose(row *execution.Execution) (worker, limit int) {
 	return best, f.limit(best, runtime, row.Pinned)
 }
 
+// textNoWorkers is the error of an execution that no worker fits, and textNoFreshHeartbeats what the explanation begins
+// with when stale heartbeats were the last filter.
+const (
+	textNoWorkers         = "No workers available"
+	textNoFreshHeartbeats = "No workers with fresh heartbeats available"
+)
+
 // explain says how many workers each filter removed, in the order of the filters.
 func (f *fleet) explain(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy int
@@ -319,7 +326,7 @@ func (f *fleet) explain(row *execution.Execution) string {
 	}
 	var b strings.Builder
 	if stale > 0 && cordoned+deaf+unhealthy == 0 {
-		b.WriteString("No workers with fresh heartbeats available: ")
+		b.WriteString(textNoFreshHeartbeats + ": ")
 	}
 	fmt.Fprintf(&b, "of %d workers, ", len(f.workers))
 	if row.Pinned != 0 {

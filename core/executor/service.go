@@ -78,7 +78,7 @@ func New(o Options) *Service {
 		log:      o.Log.With(slog.String("executor", o.Name)),
 		recorder: o.Recorder,
 		prober:   o.Prober,
-		probes:   new(probes),
+		probes:   &probes{observing: o.Config.Executor.HealthProbes == config.Observe},
 	}
 	s.outage = newOutage(o.Config, o.Host.Monotonic())
 	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
@@ -105,6 +105,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
 			slog.Duration("after", s.config.Executor.ScheduledTimeout))
 	}
+	s.sayWhoObserves(ctx)
 	c := s.config.Executor
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
@@ -119,6 +120,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
 		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
 		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
+		s.every(ctx, "purge of observations", purgeInterval, s.purgeObservations),
 		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
 		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
 		s.every(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).pass),
@@ -128,7 +130,7 @@ func (s *Service) Run(ctx context.Context) {
 	if s.recorder.Listens() {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}
-	if s.prober != nil && s.config.Health.Enabled {
+	if s.prober != nil && s.config.Health.Enabled && c.HealthProbes != config.Off {
 		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {

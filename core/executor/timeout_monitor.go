@@ -3,6 +3,8 @@ package executor
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"slices"
 
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -34,7 +36,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
-	err := s.sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
+	sweep := s.timeoutSweep()
+	err := sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
@@ -44,7 +47,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		}
 		return r
 	})
-	return errors.Join(err, s.sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return errors.Join(err, sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.overrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}
@@ -53,4 +56,22 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 			Result: execution.Result{Error: textRunTimeout, FailedBy: execution.TimeoutMonitor},
 		}
 	}))
+}
+
+// announceTimeout logs that the monitor has taken a row back, with the worker that had it before. A warning: a worker did
+// not do in time what it was given, and the faster parts did not find that out.
+func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
+	message := "execution has been scheduled too long, marking failed"
+	switch {
+	case r.Ground == store.Overrun:
+		message = "execution has run past its deadline, marking timeout"
+	case o.Row.Status == execution.Requested:
+		message = "execution has been scheduled too long, dispatching again"
+	}
+	var worker execution.WorkerID
+	if i := slices.IndexFunc(rows, func(row execution.Execution) bool { return row.ID == r.Key.ID }); i >= 0 {
+		worker = rows[i].Worker
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, message,
+		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)))
 }

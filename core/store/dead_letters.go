@@ -14,6 +14,10 @@ type DeadLetter struct {
 	// Queue is where the message died, and Reason why: x-death's reason, or "malformed".
 	Queue  string
 	Reason string
+	// ActionRef and Worker are the action and the worker of the dispatch that died, empty and zero where the message
+	// was no dispatch of an execution that exists.
+	ActionRef string
+	Worker    execution.WorkerID
 	// XDeath is the whole x-death header as JSON, nil where the message had none.
 	XDeath []byte
 	Body   []byte
@@ -39,6 +43,71 @@ type DeadLetterQuery struct {
 	// Before is the id under which the page begins; 0 for the newest.
 	Before int64
 	Limit  int
+}
+
+// DeadLetterSummaryQuery asks how many dead letters were received, by what. The summary reads every dead letter of the
+// window and no other one, so its cost grows with the window alone.
+type DeadLetterSummaryQuery struct {
+	// Window is how far back it looks, from the database's now; what was received exactly that long ago counts.
+	Window time.Duration
+	// Every splits the window into periods of that length, which begin at multiples of it since 1970 in UTC; zero for no
+	// split. The first and the last period may be cut.
+	Every time.Duration
+	// ByReason, ByAction and ByWorker say which of these tell groups apart.
+	ByReason, ByAction, ByWorker bool
+	// Limit is how many groups are returned at most.
+	Limit int
+}
+
+// DeadLetterGroup counts the dead letters of one group. What the query does not tell apart is empty or zero, and so is
+// the action or the worker of what was no dispatch.
+type DeadLetterGroup struct {
+	// From is when the period begins, zero without periods.
+	From      time.Time
+	Reason    string
+	ActionRef string
+	Worker    execution.WorkerID
+	Count     int
+}
+
+// DeadLetterSummary is what a DeadLetterSummaryQuery finds.
+type DeadLetterSummary struct {
+	// Since and Until are the window, by the database's clock.
+	Since, Until time.Time
+	// Total counts the dead letters of the window, those of groups beyond the limit among them.
+	Total int
+	// Groups come with the latest period first, in a period with the greatest count first, and otherwise by reason, action
+	// and worker, in the order of bytes.
+	Groups []DeadLetterGroup
+	// More says that there are groups beyond the limit.
+	More bool
+}
+
+// DeadLetterDiscard asks to close open dead letters in bulk. Fields that are empty or zero select all.
+type DeadLetterDiscard struct {
+	// IDs names them one by one; nil for any.
+	IDs []int64
+	// Reason, Queue, ActionRef and Worker are those of the dead letter.
+	Reason    string
+	Queue     string
+	ActionRef string
+	Worker    execution.WorkerID
+	// OlderThan is the least age, by the database's clock.
+	OlderThan time.Duration
+	// After is the id behind which to begin; 0 for the oldest.
+	After int64
+	// Limit is how many open dead letters are looked at, those that are not selected among them: so a call is bounded also
+	// where hardly anything passes its filter.
+	Limit int
+}
+
+// DeadLettersDiscarded is what came of a DeadLetterDiscard.
+type DeadLettersDiscarded struct {
+	// Closed is how many were closed.
+	Closed int
+	// Next is the After of the next call, and More says that it may find more.
+	Next int64
+	More bool
 }
 
 // Survey is what the database counts for the gauges of telemetry.

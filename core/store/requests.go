@@ -19,6 +19,8 @@ type NewExecution struct {
 	Parent execution.ID
 	// Pinned is the only worker that may run it, 0 for any.
 	Pinned execution.WorkerID
+	// Limits replace what the action says, for this execution and its retries. A negative one is an error.
+	Limits execution.Limits
 }
 
 // Created is the outcome of one NewExecution.

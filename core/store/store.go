@@ -95,6 +95,13 @@ type Client interface {
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
 	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
 	SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error)
+	// Observations returns a page of what parts that only observe would have done, newest first.
+	Observations(ctx context.Context, q ObservationQuery) ([]Observation, error)
+	// DiscardDeadLetters closes the open dead letters that are selected among the next ones, the smallest ids first. One
+	// that another call is closing at the same time is left to it.
+	DiscardDeadLetters(ctx context.Context, d DeadLetterDiscard, outcome string) (DeadLettersDiscarded, error)
+	// SummarizeDeadLetters counts the stored dead letters of a window of time, in groups.
+	SummarizeDeadLetters(ctx context.Context, q DeadLetterSummaryQuery) (DeadLetterSummary, error)
 	// Cancel asks for the end of whole chains, each named by any of its rows. The request is noted on the
 	// chain's first row, after which no retry joins the chain, and the chain's last row is cancelled where
 	// nobody has claimed it, and canceling where somebody runs it. Guard: the chain is open, which is to
@@ -151,6 +158,16 @@ type Executor interface {
 	// ground that can pass away is judged again. A row that was never claimed is only failed or counted, and only
 	// counted against its worker, if that worker could have taken it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
+	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes no execution. Guard:
+	// that of Reclaim, judged in the same way, and nobody has recorded this dispatch for this part before.
+	ObserveReclaims(ctx context.Context, rs []Reclaim) ([]Observed, error)
+	// ObserveWorkers records the outages of workers' health endpoints, and returns for each item whether it changed
+	// anything. One that is not ready begins an outage; guard: the incarnation is its worker's newest and active, and
+	// has no outage that lasts. One that is ready ends the outage that lasts, if there is one.
+	ObserveWorkers(ctx context.Context, ws []ProbedWorker) ([]bool, error)
+	// PurgeObservations deletes at most limit observations that were made at least age ago, the oldest first, and
+	// returns how many it deleted.
+	PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error)
 	// Reap marks incarnations lost, after which no renewal counts, and returns for each whether it
 	// did. Guard: this incarnation, not gone, its lease over, and still at the beat that the caller
 	// has watched.

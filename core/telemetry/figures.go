@@ -18,11 +18,13 @@ const (
 	Assignments
 	DeadLetters
 	Canaries
+	DeadLettered
 	Retries
 	RetriesEnded
 	LeasesExpired
 	LeasesFenced
 	LoopRuns
+	Observed
 
 	StageSeconds
 	LoopSeconds
@@ -82,11 +84,13 @@ func Table() []Info {
 		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
 		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
 		Canaries:       {"handoff_dead_letter_canaries_total", "Test messages of the executors that reached the dead letter handler; they are no dead letters.", Counter, false, nil},
+		DeadLettered:   {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
 		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
 		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
 		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
 		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
 		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
+		Observed:       {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
 
 		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage: requested, scheduling, scheduled and running are statuses; requested_to_running and requested_to_end are sums; handoff is the part of scheduled in which the worker had a free slot all the time.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},

@@ -186,12 +186,17 @@ func RuleNames() []string {
 	return names
 }
 
+// runbook is what comes before an alert's name in its runbook_url, as a template of Prometheus'.
+const runbook = "{{ with $externalLabels.handoff }}{{ . }}{{ else }}http://127.0.0.1:8080{{ end }}/playbooks/"
+
 // RuleFile is the rules as a Prometheus rule file.
 func RuleFile() []byte {
 	var b strings.Builder
 	b.WriteString("# Generated from core/telemetry/rules.go: go test ./core/telemetry -run TestRuleFile -update\n")
 	b.WriteString("# A counter comes into being with the first thing that it counts. Prometheus starts it at 0 if it runs with\n" +
 		"# --enable-feature=created-timestamp-zero-ingestion; without that, what the first scrape of it finds is no increase.\n")
+	b.WriteString("# runbook_url leads to the playbook that executors serve. Say in Prometheus' configuration where that is, as people\n" +
+		"# reach it: global: {external_labels: {handoff: 'http://HOST:8080'}}. Without it, it is this machine's executor.\n")
 	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
 	for _, r := range Rules() {
 		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())
@@ -199,6 +204,7 @@ func RuleFile() []byte {
 			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
 		}
 		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
+		fmt.Fprintf(&b, "          runbook_url: %q\n", runbook+r.Name)
 	}
 	return []byte(b.String())
 }

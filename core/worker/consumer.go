@@ -74,8 +74,14 @@ func (t *tenure) execute(d waiting, e *entry) {
 	}
 	t.measureHandoff(e, row, sent)
 	t.notifier.Changed(broker.Change{Key: e.key, From: execution.Scheduled, To: execution.Running})
+	// At info: a worker runs few at a time, and these two lines are what its operator looks for.
+	t.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
+		slog.Int64("execution", int64(e.key.ID)), slog.Int64("epoch", int64(e.key.Epoch)), slog.String("action", row.Action.Ref))
 	f := t.run(e, row, sent)
-	t.finish(f, t.host.Monotonic()-sent)
+	took := t.host.Monotonic() - sent
+	t.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(e.key.ID)), slog.Int64("epoch", int64(e.key.Epoch)),
+		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
+	t.finish(f, took)
 }
 
 // measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by the

@@ -23,6 +23,8 @@ func (t *tenure) drain() {
 	t.mu.Unlock()
 	t.held.freed.Set()
 
+	t.log.LogAttrs(context.Background(), slog.LevelInfo, "deregistering worker",
+		slog.Int64("id", int64(t.key.ID)), slog.Int64("incarnation", int64(t.key.Incarnation)))
 	told := t.persist(deadline, func() error { return t.setLifecycle(execution.Draining) })
 	if consumer != nil {
 		ctx, cancel := t.host.WithTimeout(context.Background(), c.StatementTimeout)

@@ -18,6 +18,8 @@ func All() []*Flaw {
 		countsAtAFullWorker(), blamesAFullWorker(), leaseRefusalEndsTheSession(), oneClockDispatch(), oneClockFleet(), deliveryHeldForHours(),
 		unpublishedIsBlamed(), oneDispatchTimeout(), unknownClaimRuns(), pinIgnored(), parksThePinned(), claimedByAll(), noRunDeadline(), noBackstop(), secondFreshness(), oneAtATime(), cancelOverwrites(),
 		fencesBetweenBeats(), endsRunsEarly(), fullIsNoWorker(), failureIsALoss(),
+		observesAndActs(), observesInSilence(), observesAgain(), observesEarly(), probesDecide(), probesAskForLife(),
+		limitsDropped(), retryForgetsLimits(), runsByItsAction(),
 		unboundedPark(), parksWhatWaits(), pollsTooOften(), sentTwice(), batchesCutShort(),
 	}
 }

@@ -219,11 +219,16 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	if s.malformed(item.Parameters) {
 		return store.Created{}
 	}
+	if l := item.Limits; l.Timeout < 0 || l.DispatchTimeout < 0 || l.OwnRetries && l.MaxRetries < 0 {
+		s.wrong("an execution of %s has a negative timeout or number of retries", item.ActionRef)
+		return store.Created{}
+	}
 	if used {
 		s.forgetKey(db.row(old))
 	}
+	own := item.Limits.On(action)
 	id := s.insert(execution.Execution{
-		Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
+		Action: own, Limits: execution.LimitsNamed(item.Limits.Names(), own), Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
 		Pinned: item.Pinned,
 	}, execution.API)
 	if item.IdempotencyKey != "" {
@@ -247,6 +252,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
 		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
 		Action: r.Action.Ref, Key: r.IdempotencyKey, Worker: r.Pinned, Text: r.Action.Runtime,
+		RunTimeout: r.Action.RunTimeout(), DispatchTimeout: r.Action.DispatchTimeout,
 	}
 	if r.AwaitsParent {
 		created.Related = r.Parent

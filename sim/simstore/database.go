@@ -62,7 +62,10 @@ type Database struct {
 
 	letters []store.StoredDeadLetter // by id, those that were purged left out
 	stored  int
-	refused int
+	// observations are in the order of their ids, those that were purged left out; observed is how many were made.
+	observations []store.Observation
+	observed     int64
+	refused      int
 
 	readOnly string // the fault that makes it so, empty for none
 	rollback rollback

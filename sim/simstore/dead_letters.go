@@ -1,9 +1,11 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -14,7 +16,7 @@ import (
 // StoreDeadLetter implements store.Executor.
 func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
 	return c.do(ctx, func(s *step) {
-		if s.garbled(d.Queue, d.Reason, d.Outcome) || s.malformed(json.RawMessage(d.XDeath)) {
+		if s.garbled(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.malformed(json.RawMessage(d.XDeath)) {
 			return
 		}
 		s.db.stored++
@@ -82,6 +84,77 @@ func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome string)
 		d := &s.db.letters[i]
 		d.Open, d.Outcome, d.HandledAt = false, outcome, s.now
 		return true
+	})
+}
+
+// DiscardDeadLetters implements store.Client.
+func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (store.DeadLettersDiscarded, error) {
+	return ask(ctx, c, func(s *step) (done store.DeadLettersDiscarded) {
+		if s.garbled(d.Reason, d.Queue, d.ActionRef, outcome) {
+			return done
+		}
+		done.Next = d.After
+		looked := 0
+		for i := range s.db.letters {
+			l := &s.db.letters[i]
+			if !l.Open || l.ID <= d.After || d.IDs != nil && !slices.Contains(d.IDs, l.ID) {
+				continue
+			}
+			if looked++; looked > d.Limit {
+				done.More = true
+				break
+			}
+			done.Next = l.ID
+			if (d.Reason == "" || d.Reason == l.Reason) && (d.Queue == "" || d.Queue == l.Queue) && (d.ActionRef == "" || d.ActionRef == l.ActionRef) &&
+				(d.Worker == 0 || d.Worker == l.Worker) && s.now.Sub(l.ReceivedAt) >= d.OlderThan {
+				l.Open, l.Outcome, l.HandledAt = false, outcome, s.now
+				done.Closed++
+			}
+		}
+		return done
+	})
+}
+
+// SummarizeDeadLetters implements store.Client.
+func (c *Client) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSummaryQuery) (store.DeadLetterSummary, error) {
+	return look(ctx, c, func(s *step) store.DeadLetterSummary {
+		found := store.DeadLetterSummary{Since: s.now.Add(-q.Window), Until: s.now}
+		at := make(map[store.DeadLetterGroup]int)
+		for i := range s.db.letters {
+			l := &s.db.letters[i]
+			if s.now.Sub(l.ReceivedAt) > q.Window {
+				continue
+			}
+			var g store.DeadLetterGroup
+			if q.Every > 0 {
+				from := l.ReceivedAt.UnixNano()
+				g.From = time.Unix(0, from-from%int64(q.Every)).UTC()
+			}
+			if q.ByReason {
+				g.Reason = l.Reason
+			}
+			if q.ByAction {
+				g.ActionRef = l.ActionRef
+			}
+			if q.ByWorker {
+				g.Worker = l.Worker
+			}
+			n, known := at[g]
+			if !known {
+				n = len(found.Groups)
+				at[g] = n
+				found.Groups = append(found.Groups, g)
+			}
+			found.Groups[n].Count++
+			found.Total++
+		}
+		slices.SortFunc(found.Groups, func(a, b store.DeadLetterGroup) int {
+			return cmp.Or(b.From.Compare(a.From), b.Count-a.Count, strings.Compare(a.Reason, b.Reason), strings.Compare(a.ActionRef, b.ActionRef), cmp.Compare(a.Worker, b.Worker))
+		})
+		if found.More = len(found.Groups) > max(0, q.Limit); found.More {
+			found.Groups = found.Groups[:max(0, q.Limit)]
+		}
+		return found
 	})
 }
 

@@ -19,7 +19,7 @@ func (db *Database) Clone() *Database {
 	c.byKey, c.actions, c.retries = maps.Clone(db.byKey), maps.Clone(db.actions), maps.Clone(db.retries)
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
-	c.letters = slices.Clone(db.letters)
+	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
 	c.claiming = claiming{}
 	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
 	for _, q := range db.lanes {

@@ -135,23 +135,10 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		return store.Outcome{}
 	}
 	r := s.db.row(rc.Key.ID)
-	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || rc.Ground == store.Unsettled || !s.given(r, rc.Ground, rc.Age) {
+	to, reason, counts, lawful := s.judge(r, rc)
+	if !lawful {
 		s.stale(rc.Key, rc.To, rc.By)
 		return refusal(r)
-	}
-	counts := 0
-	behind := s.behind(r)
-	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && !behind && inc != nil && inc.lifecycle == execution.Active {
-		counts = 1
-	}
-	to, reason := execution.Requested, rc.Reason
-	switch {
-	case r.Status == execution.Canceling:
-		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
-	case r.Status.Claimed():
-		to, counts = rc.To, 0
-	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
-		to = execution.Failed
 	}
 	if s.unlawful(r, to, rc.By) || to != execution.Requested && s.malformed(rc.Result.Output) {
 		return store.Outcome{}
@@ -169,6 +156,28 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		}
 	})
 	return applied(from, r)
+}
+
+// judge says whether a reclaim of a row is lawful now, and what it makes of the row: its status, the reason, and how many
+// used dispatches it counts. The row is nil where there is none.
+func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || rc.Ground == store.Unsettled || !s.given(r, rc.Ground, rc.Age) {
+		return to, reason, 0, false
+	}
+	behind := s.behind(r)
+	if inc := s.current(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation}); rc.Counts && !behind && inc != nil && inc.lifecycle == execution.Active {
+		counts = 1
+	}
+	to, reason = execution.Requested, rc.Reason
+	switch {
+	case r.Status == execution.Canceling:
+		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
+	case r.Status.Claimed():
+		to, counts = rc.To, 0
+	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+		to = execution.Failed
+	}
+	return to, reason, counts, true
 }
 
 // drains says that a row was only held up by a worker that was asked to stop.
@@ -271,7 +280,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 		key := retryKey{from.Chain(), retry.Count}
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
-				Action: from.Action, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
+				Action: from.Action, Limits: from.Limits, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
 				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned,
 			}, execution.RetryManager)
 			db.retries[key] = id

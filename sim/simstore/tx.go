@@ -126,7 +126,9 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 	if !known {
 		return store.Created{UnknownAction: true}
 	}
-	e := execution.Execution{Action: action, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Pinned: item.Pinned}
+	e := execution.Execution{
+		Action: item.Limits.On(action), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Pinned: item.Pinned,
+	}
 	if parent := db.row(item.Parent); parent != nil {
 		e.Parent, e.AwaitsParent = parent.Chain(), true
 	}

@@ -31,6 +31,9 @@ type Options struct {
 	// ActionFiles are such files by name, written to a folder that goes away with the servers; instead of
 	// Actions.
 	ActionFiles map[string]string
+	// ConfigFile is a configuration that every daemon reads; empty for none. A copy of it in the servers' directory is
+	// read, at every start anew: whoever edits it and restarts a daemon has reconfigured it.
+	ConfigFile string
 	// Env holds configuration for every daemon, as HANDOFF_… variables.
 	Env map[string]string
 	// Links puts a proxy between every daemon and every server, so that links can be broken by hand.
@@ -44,6 +47,8 @@ type Cluster struct {
 	Servers   *provision.Set
 	Executors []*Daemon
 	Workers   []*Daemon
+	// Config is the path of the configuration that the daemons read; empty without Options.ConfigFile.
+	Config string
 	// Control is where the system can be broken by hand; empty without links.
 	Control string
 
@@ -118,6 +123,11 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	if o.ConfigFile != "" {
+		if err := c.copyConfig(o.ConfigFile); err != nil {
+			return err
+		}
+	}
 	for i := range o.Executors {
 		address := fmt.Sprintf("127.0.0.1:%d", ports[i])
 		args := []string{"--listen", address}
@@ -139,7 +149,7 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		name := fmt.Sprintf("worker-%d", i+1)
 		args := []string{"--health-listen", address, "--runtimes", runtimes}
 		if c.links != nil {
-			health, err := c.links.through(name, "executors", "http://"+address+"/healthz")
+			health, err := c.links.through(name, "executors", "http://"+address+"/readyz")
 			if err != nil {
 				return err
 			}
@@ -172,10 +182,23 @@ func (c *Cluster) writeActions(files map[string]string) (string, error) {
 	return dir, nil
 }
 
+// copyConfig copies a configuration to where the daemons read it.
+func (c *Cluster) copyConfig(from string) error {
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return fmt.Errorf("reading the daemons' configuration: %w", err)
+	}
+	c.Config = filepath.Join(c.Servers.Dir(), "handoff.yaml")
+	return os.WriteFile(c.Config, text, 0o600)
+}
+
 func (c *Cluster) daemon(o Options, name, program, address string, args []string) (*Daemon, error) {
 	env, err := c.environment(o, name)
 	if err != nil {
 		return nil, err
+	}
+	if c.Config != "" {
+		args = append(args, "--config", c.Config)
 	}
 	return NewDaemon(c.Servers, address, provision.Program{
 		Name: name, Path: filepath.Join(o.Bin, program), Args: append([]string{"--name", name}, args...), Env: env,

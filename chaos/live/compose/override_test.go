@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"handoff/chaos/live/provision"
 	"handoff/chaos/live/wire"
 )
@@ -49,31 +47,19 @@ func TestProcessesAreLaidOverTheFile(t *testing.T) {
 // The file has the services that the stack starts, and takes its ports and its image from the variables that
 // the stack sets.
 func TestTheFileIsTheBase(t *testing.T) {
-	text, err := os.ReadFile("../../../docker-compose.chaos.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Services map[string]struct {
-			Image string
-			Ports []string
-		}
-	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	services := described(t)
 	for name, variable := range map[string]string{
 		servicePostgres: "HANDOFF_POSTGRES_PORT", serviceRabbitMQ: "HANDOFF_RABBITMQ_PORT", serviceToxiproxy: "HANDOFF_TOXIPROXY_PORT", fileExecutor: "HANDOFF_API_PORT",
 	} {
-		if ports := file.Services[name].Ports; len(ports) != 1 || !strings.Contains(ports[0], "127.0.0.1:${"+variable+":-") {
+		if ports := services[name].Ports; len(ports) != 1 || !strings.Contains(ports[0], "127.0.0.1:${"+variable+":-") {
 			t.Errorf("%s publishes %v, and not by %s", name, ports, variable)
 		}
 	}
-	if got := file.Services[fileExecutor].Image; got != daemonImage {
+	if got := services[fileExecutor].Image; got != daemonImage {
 		t.Errorf("the file's image is %s, and the processes' %s", got, daemonImage)
 	}
 	for name := range serversOverride(labels).Services {
-		if file.Services[name].Image == "" {
+		if services[name].Image == "" {
 			t.Errorf("the file has no service %s", name)
 		}
 	}

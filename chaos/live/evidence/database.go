@@ -230,6 +230,8 @@ func (d *Database) events(r *record) ([]history.Event, error) {
 		return x.slot(), nil
 	case "refused_result":
 		return x.refused()
+	case "observation":
+		return x.observation()
 	case "dead_letter":
 		return x.deadLetter()
 	}

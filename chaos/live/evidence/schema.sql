@@ -51,3 +51,7 @@ create trigger chaos_slot after update on concurrency_slot for each row
 when (old.execution is distinct from new.execution)
 execute function chaos_witness();
 create trigger chaos_dead after insert on dead_letter for each row execute function chaos_witness();
+create trigger chaos_observed after insert on observation for each row execute function chaos_witness();
+create trigger chaos_outage_over after update on observation for each row
+when (old.ended_at is distinct from new.ended_at)
+execute function chaos_witness();

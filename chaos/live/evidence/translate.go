@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type row struct {
 	Original      int64      `json:"original_execution"`
 	RetryCount    int64      `json:"retry_count"`
 	MaxRetries    int64      `json:"max_retries"`
+	RunTimeout    float64    `json:"timeout_seconds"`
+	WaitTimeout   float64    `json:"dispatch_timeout_seconds"`
 	FailureReason string     `json:"failure_reason"`
 	RetryReason   string     `json:"retry_reason"`
 	Reason        string     `json:"reason"`
@@ -45,6 +48,10 @@ type row struct {
 	Parent        int64      `json:"parent"`
 	Awaits        bool       `json:"awaits_parent"`
 	Number        int64      `json:"number"`
+	Part          string     `json:"part"`
+	Would         string     `json:"would"`
+	At            *time.Time `json:"at"`
+	EndedAt       *time.Time `json:"ended_at"`
 
 	Runtime       string   `json:"runtime"`
 	Pinned        int64    `json:"pinned_worker"`
@@ -172,6 +179,10 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
 	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
 	e.Action, e.Key, e.Worker, e.Text = x.Action, x.Key, execution.WorkerID(x.Pinned), x.Runtime
+	e.RunTimeout, e.DispatchTimeout = execution.DefaultTimeout, seconds(x.WaitTimeout)
+	if x.RunTimeout > 0 {
+		e.RunTimeout = seconds(x.RunTimeout)
+	}
 	if x.Awaits {
 		e.Related = execution.ID(x.Parent)
 	}
@@ -181,6 +192,9 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.Reason, err = execution.ParseReason(x.RetryReason)
 	return e, err
 }
+
+// seconds is a number of seconds as the database has it, exact to the microsecond.
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s*1e6)) * time.Microsecond }
 
 func (x *translation) transition(to execution.Status) (e history.Event, err error) {
 	e = x.event(history.Transition)
@@ -300,6 +314,30 @@ func (x *translation) deadLetter() ([]history.Event, error) {
 	e := x.event(history.DeadLetterStored)
 	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
 	return []history.Event{e}, nil
+}
+
+// observation is what a part that only observes would do.
+func (x *translation) observation() ([]history.Event, error) {
+	e := x.event(history.Observed)
+	e.At = x.moment(x.At)
+	e.Worker, e.Incarnation = execution.WorkerID(x.Worker), execution.Incarnation(x.Incarnation)
+	if x.Execution == 0 {
+		e.Count = 1
+		if x.EndedAt != nil {
+			e.At, e.Count = x.moment(x.EndedAt), 0
+		}
+		return []history.Event{e}, nil
+	}
+	e.Execution, e.Epoch = execution.ID(x.Execution), execution.Epoch(x.Epoch)
+	var err error
+	if e.To, err = execution.ParseStatus(x.Would); err != nil {
+		return nil, err
+	}
+	if e.By, err = parsePart(x.Part); err != nil {
+		return nil, err
+	}
+	e.Reason, err = execution.ParseReason(x.Reason)
+	return []history.Event{e}, err
 }
 
 func parsePart(name string) (execution.Part, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
 // What a worker's rows say, as the triggers write them, is what the simulated database tells of the same changes.
@@ -33,6 +34,19 @@ func TestRowsOfWorkers(t *testing.T) {
 				{Kind: history.HeartbeatRenewed, Count: 4},
 				{Kind: history.HealthReported, Count: 1, Limit: 2, Message: 6, Due: 3 * time.Second},
 			},
+		},
+		{
+			"an outage of its health endpoint that begins", "observation", "", `{"part": "health_prober", "worker": 1, "would": "unreachable", "reason": "refused", "at": "2026-01-01T00:00:03Z"}`,
+			[]history.Event{{Kind: history.Observed, Count: 1}},
+		},
+		{
+			"and is over", "observation", `{"part": "health_prober", "worker": 1}`, `{"part": "health_prober", "worker": 1, "ended_at": "2026-01-01T00:00:03Z"}`,
+			[]history.Event{{Kind: history.Observed}},
+		},
+		{
+			"a dispatch that would be taken back", "observation", "",
+			`{"part": "execution_timeout_monitor", "worker": 1, "execution": 5, "epoch": 2, "would": "requested", "reason": "dispatch_timeout"}`,
+			[]history.Event{{Kind: history.Observed, Execution: 5, Epoch: 2, To: execution.Requested, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout}},
 		},
 		{
 			"a cordon", "worker", `{"id": 1}`, `{"id": 1, "cordoned_at": "2026-01-01T00:00:03Z"}`,

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,6 +33,9 @@ type RabbitMQ struct {
 
 	// Management is the http:// URL of the management API, empty where there is none.
 	Management string
+
+	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any other node.
+	Control string
 
 	admin string // a URL of the node
 	api   *managementAPI
@@ -287,11 +291,15 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
+	if err := os.WriteFile(in("rabbitmqctl"), controlScript(b.ctl, env), 0o700); err != nil { //nolint:gosec // a script
+		return nil, err
+	}
 	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")}
 	return &RabbitMQ{
 		node:       node + "@",
 		user:       "guest",
 		Management: api,
+		Control:    in("rabbitmqctl"),
 
 		admin:  "amqp://guest:guest@" + loopback(ports[0]),
 		launch: launching(server, g),
@@ -304,4 +312,15 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
 	}, nil
+}
+
+// controlScript is a shell script that runs a program in just this environment.
+func controlScript(path string, env []string) []byte {
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\nexec env -i")
+	for _, word := range append(slices.Clone(env), path) {
+		b.WriteString(" '" + strings.ReplaceAll(word, "'", `'\''`) + "'")
+	}
+	b.WriteString(" \"$@\"\n")
+	return []byte(b.String())
 }

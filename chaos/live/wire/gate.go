@@ -104,8 +104,6 @@ func (g *gate) snapshot() ([]*Effect, <-chan struct{}) {
 type connection struct {
 	rewriter Rewriter
 	begun    bool
-	// starved says that bytes of it were swallowed.
-	starved bool
 }
 
 // NewState implements toxics.StatefulToxic.
@@ -145,13 +143,9 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 	if chunk == nil {
 		return false
 	}
-	swallow := false
 	due := chunk.Timestamp
 	for _, e := range effects {
 		switch {
-		case e.Swallow:
-			swallow = true
-			e.touch()
 		case e.Delay != nil:
 			due = due.Add(e.Delay())
 			e.touch()
@@ -167,13 +161,6 @@ func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
 			due = later(due, time.Now().Add(e.Each()))
 			e.touch()
 		}
-	}
-	if swallow {
-		state.starved, chunk.Data = true, nil
-		return true
-	}
-	if state.starved {
-		return false
 	}
 	time.Sleep(time.Until(due))
 	if !state.begun {

@@ -1,9 +1,27 @@
 // Package wire is the network of a live cluster: every connection between a process and a server goes
 // through a proxy of its own, so that any single link can be cut, slowed down or broken off.
 //
-// The proxies are toxiproxy's, in this process, each with one toxic of ours a way. Toxiproxy's own toxics
-// are not used here: their random numbers can't be seeded, and one that is taken away while its other end
-// is gone blocks for ever. Whatever is to be drawn is drawn by the caller.
+// The proxies are toxiproxy's, in this process. A server that is not there is a proxy that toxiproxy has stopped. All else
+// that happens to a link is done by one toxic of ours a way, the gate, and drawn by the caller.
+//
+// # Toxiproxy's own toxics
+//
+// They break the links where toxiproxy is a process of its own: in the containers of the compose file (package compose:
+// latency, slicer, timeout, and proxies that are disabled), and by hand (package byhand: latency with jitter, reset_peer,
+// timeout). Not here, because each lacks something that a run needs:
+//
+//   - latency draws its jitter from a source that can't be seeded, one draw for 32 KiB; here a delay is drawn from the
+//     run's seed for everything that passes.
+//   - bandwidth limits bytes in a second; a slow link of a scenario is busy for a drawn time with each message, however
+//     short. slicer comes close, with one time for all.
+//   - timeout drops what it stops. A network that is cut keeps it: TCP sends it again until it arrives, late, if the
+//     connection lives as long. A timeout would end every connection of a partition at its end.
+//   - reset_peer ends every connection of the link at its next bytes. Here it is drawn for each frame or call whether its
+//     connection breaks off, and the others live. Its end is an EOF, where reset_peer's is a reset; clients of both
+//     servers take either for a lost connection.
+//   - None of them knows where a message begins; those that are lost, late or doubled need AMQP.
+//   - Taking one away can take minutes: for each piece that it holds of a connection whose other end is gone it waits five
+//     seconds, and new connections wait for it. A gate is never taken away. A test shows both.
 package wire
 
 import (
@@ -107,8 +125,6 @@ type Effect struct {
 	// Hold keeps everything until the effect ends: then it arrives, late, if the connection still lives.
 	// That is what a cut network does to TCP, whose segments are sent again until they arrive.
 	Hold bool
-	// Swallow drops everything. When it ends the connections that lost bytes are closed.
-	Swallow bool
 	// Delay draws how much later the next bytes arrive; nil for no delay.
 	Delay func() time.Duration
 	// Break draws whether the connection breaks off over the next bytes, which are lost; nil for never.

@@ -2,12 +2,17 @@ package wire
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
 )
 
 func frame(kind byte, channel uint16, payload []byte) []byte {
@@ -217,4 +222,127 @@ func TestDelayBreakAndDown(t *testing.T) {
 	if _, err := say(t, c, 5*time.Second); err != nil {
 		t.Errorf("a link that is up again: %v", err)
 	}
+}
+
+// pour is a server that sends each client more than all buffers on the way hold, and says when it has begun to be read.
+func pour(t *testing.T) (address string, poured chan struct{}) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	poured = make(chan struct{}, 100)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				const piece = 32 << 10
+				for range 512 {
+					if _, err := c.Write(make([]byte, piece)); err != nil {
+						break
+					}
+				}
+				poured <- struct{}{}
+				_ = c.Close()
+			}()
+		}
+	}()
+	return l.Addr().String(), poured
+}
+
+// abandoned opens a connection to an address, and breaks it off while what came for it is held.
+func abandoned(t *testing.T, address string, held func()) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held()
+	if err := errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers says whether a new connection to an address gets a byte within a time.
+func answers(t *testing.T, address string, within time.Duration) bool {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", address, within)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetReadDeadline(time.Now().Add(within))
+	_, err = io.ReadFull(c, make([]byte, 1))
+	return err == nil
+}
+
+// A client that goes away while bytes for it are late costs the link nothing: the delay ends at once, and others are
+// served.
+func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
+	server, poured := pour(t)
+	w := New()
+	l, err := w.Link(t.Name(), server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	touched := make(chan struct{}, 10_000)
+	end := l.Begin(In, Effect{Delay: func() time.Duration { return time.Second }, Touch: func() { touched <- struct{}{} }})
+	abandoned(t, l.Address, func() { <-touched })
+	end()
+	if !answers(t, l.Address, 5*time.Second) {
+		t.Error("the delay is over, and a new connection is not served")
+	}
+	<-poured
+}
+
+// Why this package does not use toxiproxy's own latency: taken away, it holds up the proxy for as long as it still has
+// pieces for a client that is gone. Where this test fails, toxiproxy has mended that: see the package's comment.
+func TestToxiproxysOwnLatencyHoldsUpItsProxyWhenItsConnectionIsGone(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		proxy, poured := late(t)
+		if gone {
+			abandoned(t, proxy.Listen, func() { <-poured })
+		} else {
+			c, err := net.Dial("tcp", proxy.Listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			go func() { _, _ = io.Copy(io.Discard, c) }()
+			<-poured
+		}
+		removed := make(chan error, 1)
+		go func() { removed <- proxy.Toxics.RemoveToxic(context.Background(), "late") }()
+		if !gone {
+			if err := <-removed; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if served := answers(t, proxy.Listen, 2*time.Second); served == gone {
+			t.Errorf("its client gone: %v; a new connection is served after the latency was to be taken away: %v", gone, served)
+		}
+		if gone && len(removed) > 0 {
+			t.Errorf("the latency is taken away: %v", <-removed)
+		}
+	}
+}
+
+// late is a proxy of toxiproxy with its own latency, ten minutes, and when its server has sent everything.
+func late(t *testing.T) (*toxiproxy.Proxy, chan struct{}) {
+	t.Helper()
+	server, poured := pour(t)
+	proxy := toxiproxy.NewProxy(New().server, t.Name(), "127.0.0.1:0", server)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	const latency = `{"name": "late", "type": "latency", "stream": "downstream", "attributes": {"latency": 600000}}`
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(latency)); err != nil {
+		t.Fatal(err)
+	}
+	return proxy, poured
 }

@@ -23,10 +23,11 @@ const (
 	Chromium = "chromium"
 	Python   = "python"
 	Node     = "node"
+	Promtool = "promtool" // checks rules and configuration of Prometheus
 )
 
 // Known returns every name that may be declared.
-func Known() []string { return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node} }
+func Known() []string { return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool} }
 
 // Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise
 // silently declare nothing.

@@ -152,7 +152,8 @@ func refused(what, name string, err error) error {
 	if !ok || e.Code != amqp.PreconditionFailed {
 		return fmt.Errorf("declare %s %s: %w", what, name, err)
 	}
-	way := fmt.Sprintf("stop what consumes it, let it run empty, `rabbitmqctl delete_queue %s --if-empty`, start again; or configure a name that is not in use", name)
+	way := fmt.Sprintf("stop what consumes it, let it run empty (`rabbitmqctl list_queues name messages consumers`), `rabbitmqctl delete_queue %s`, "+
+		"both with -p where the virtual host is not /, start again; or configure a name that is not in use", name)
 	if what == "exchange" {
 		way = "delete it in the management interface while nothing publishes to it, start again; or configure a name that is not in use"
 	}

@@ -8,17 +8,21 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"handoff/core/executor"
 )
 
 // Prober asks by GET, and takes 200 for an answer. Redirects are not followed, because a health endpoint
 // has none, and connections are not kept: what is to be known is whether a new one can be made.
 type Prober struct {
-	client *http.Client
+	client   *http.Client
+	loopback string
 }
 
-// New returns a prober. How long a probe may take is its context's business.
-func New() *Prober {
-	return &Prober{&http.Client{
+// New returns a prober on a loopback network (host/daemon.LoopbackName). How long a probe may take is its context's
+// business.
+func New(loopback string) *Prober {
+	return &Prober{loopback: loopback, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			DisableKeepAlives:      true,
@@ -30,6 +34,9 @@ func New() *Prober {
 
 // Probe implements executor.Prober.
 func (p *Prober) Probe(ctx context.Context, url string) error {
+	if elsewhere(url, p.loopback) {
+		return executor.ErrElsewhere
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("probing %s: %w", url, err)

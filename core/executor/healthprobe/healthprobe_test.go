@@ -11,7 +11,8 @@ import (
 	"handoff/core/executor/healthprobe"
 )
 
-// A worker that lives is found, whatever it is not ready for; any other answer, and none, is an error.
+// A worker that is up and not ready fails the question for readiness, and passes the one for life; any other answer, and
+// none, is an error.
 func TestProbe(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler([]api.Check{{Name: "consumer", Run: func(context.Context) error { return errors.New("deaf") }}}, http.NotFoundHandler()))
 	defer worker.Close()
@@ -31,7 +32,7 @@ func TestProbe(t *testing.T) {
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
 
-	p := healthprobe.New()
+	p := healthprobe.New("here")
 	if err := p.Probe(t.Context(), worker.URL+"/healthz"); err != nil {
 		t.Error(err)
 	}

@@ -132,6 +132,16 @@ func (d *database) StoreDeadLetter(context.Context, store.DeadLetter) error { re
 
 func (d *database) PurgeDeadLetters(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
+func (d *database) ObserveReclaims(context.Context, []store.Reclaim) ([]store.Observed, error) {
+	return nil, nil
+}
+
+func (d *database) ObserveWorkers(context.Context, []store.ProbedWorker) ([]bool, error) {
+	return nil, nil
+}
+
+func (d *database) PurgeObservations(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
 func (d *database) Survey(context.Context) (store.Survey, error) { return store.Survey{}, nil }
 
 // queues confirms what is published and hands the hints of completion on; worker queues keep their
@@ -148,9 +158,8 @@ func (q *queues) Declare(context.Context, broker.Topology) error  { return nil }
 func (q *queues) DeleteIdle(context.Context, broker.Queue) (broker.QueueFate, error) {
 	return broker.QueueInUse, nil
 }
-
 func (q *queues) QueueState(context.Context, string) (broker.QueueState, error) {
-	return broker.QueueState{Exists: true}, nil
+	return broker.QueueState{Exists: true, Consumers: 1}, nil
 }
 func (q *queues) Blocked() bool { return false }
 func (q *queues) Closed() bool  { return false }

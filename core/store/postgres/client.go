@@ -114,11 +114,12 @@ func nothing(pgx.Rows) error { return nil }
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
 const insertExecutions = `
 with asked as materialized (
-    select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, n)
+    select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
+        $9::float8[], $10::float8[], $11::int[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, own_timeout, own_dispatch_timeout, own_retries, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 seen as materialized (
-    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned,
+    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries,
            case when old.created > c.now - $8::interval then old.id end as existing,
            case when old.created <= c.now - $8::interval then old.id end as outdated,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
@@ -142,9 +143,13 @@ released as (
 inserted as (
     insert into execution (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
-        parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by
+        own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by
     )
-    select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, f.timeout_seconds, f.dispatch_timeout_seconds, f.max_retries, f.concurrency,
+    select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, coalesce(f.own_timeout, f.timeout_seconds),
+           coalesce(f.own_dispatch_timeout, f.dispatch_timeout_seconds), coalesce(f.own_retries, f.max_retries), f.concurrency,
+           nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
+               case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
+               case when f.own_retries is not null then 'max_retries' end], null), '{}'),
            f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api'
       from fresh f cross join clock c
      where (select count(*) from released) >= 0
@@ -212,7 +217,12 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 	var parameters, keys []*string
 	var parents, pinned []*int64
 	var waits []bool
+	var timeouts, dispatchTimeouts []*float64
+	var retries []*int32
 	for i := range items {
+		limits := &items[i].Limits
+		timeouts, dispatchTimeouts = append(timeouts, seconds(limits.Timeout)), append(dispatchTimeouts, seconds(limits.DispatchTimeout))
+		retries = append(retries, ownRetries(limits))
 		pinned = append(pinned, idOrNull(int64(items[i].Pinned)))
 		refs = append(refs, items[i].ActionRef)
 		parameters = append(parameters, jsonOrNull(items[i].Parameters))
@@ -243,7 +253,9 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		}
 		return nil
 	}
-	if err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime); err != nil {
+	err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
+		timeouts, dispatchTimeouts, retries)
+	if err != nil {
 		return err
 	}
 	var overtaken []int
@@ -256,6 +268,15 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 	}
 	slices.SortFunc(overtaken, cmp.Compare[int])
 	return s.lookUpKeys(ctx, query, items, overtaken, len(inserted) > 0, results)
+}
+
+// ownRetries is the number of retries that a request sets, null if it sets none.
+func ownRetries(l *execution.Limits) *int32 {
+	if !l.OwnRetries {
+		return nil
+	}
+	n := int32(l.MaxRetries)
+	return &n
 }
 
 // lookUpKeys finds the rows of keys that another transaction has inserted while ours waited for it.

@@ -64,7 +64,7 @@ func costCases() []costCase {
 	} {
 		all = append(all, findCost(ground))
 	}
-	all = append(all, reclaimCosts()...)
+	all = append(append(all, reclaimCosts()...), observationCosts()...)
 	return append(all, workerCosts()...)
 }
 
@@ -167,6 +167,37 @@ func clientCosts() []costCase {
 		{"SettleDeadLetter", "", false, func(c *costs, b int) func() error {
 			id := c.letter()
 			return func() error { return done(c.SettleDeadLetter(c.ctx, id, "discarded")) }
+		}},
+		{"DiscardDeadLetters", "all that are looked at", true, func(c *costs, b int) func() error {
+			// With these before them, the indexes do not get their second level between two sizes of the batch.
+			c.letters(1000, "now()")
+			after := c.letter()
+			c.letters(b, "null")
+			return func() error {
+				return done(c.DiscardDeadLetters(c.ctx, store.DeadLetterDiscard{After: after, Limit: b}, "discarded"))
+			}
+		}},
+		{"DiscardDeadLetters", "a filter that nothing passes", true, func(c *costs, b int) func() error {
+			return func() error {
+				return done(c.DiscardDeadLetters(c.ctx, store.DeadLetterDiscard{Reason: "none", Limit: b}, "discarded"))
+			}
+		}},
+		{"DiscardDeadLetters", "by ids", true, func(c *costs, b int) func() error {
+			ids := make([]int64, b)
+			for i := range ids {
+				ids[i] = c.letter()
+			}
+			return func() error {
+				return done(c.DiscardDeadLetters(c.ctx, store.DeadLetterDiscard{IDs: ids, Limit: b}, "discarded"))
+			}
+		}},
+		{"SummarizeDeadLetters", "", true, func(c *costs, b int) func() error {
+			c.exec(`insert into dead_letter (queue, reason, outcome, received_at)
+				select 'q', 'expired', 'kept', now() + interval '2 days' from generate_series(1, $1::int)`, b)
+			return func() error {
+				// The window begins behind everything that stands there, and has only the batch in it.
+				return done(c.SummarizeDeadLetters(c.ctx, store.DeadLetterSummaryQuery{Window: -24 * time.Hour, Every: time.Hour, ByReason: true, ByAction: true, ByWorker: true, Limit: 10}))
+			}
 		}},
 		{"Cancel", "", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "requested", count: b / 2}), c.fill(fillOf{status: "running", count: b - b/2})...)
@@ -323,6 +354,9 @@ func executorCosts() []costCase {
 		{"PurgeDeadLetters", "", true, func(c *costs, b int) func() error {
 			c.exec(`insert into dead_letter (queue, reason, outcome, received_at)
 				select 'q', 'expired', 'kept', now() - interval '2 days' from generate_series(1, $1::int)`, b)
+			return func() error { return done(c.PurgeDeadLetters(c.ctx, 24*time.Hour, b)) }
+		}},
+		{"PurgeDeadLetters", "nothing is old enough", false, func(c *costs, b int) func() error {
 			return func() error { return done(c.PurgeDeadLetters(c.ctx, 24*time.Hour, b)) }
 		}},
 		{"Clock", "", false, func(c *costs, b int) func() error { return func() error { return done(c.Clock(c.ctx)) } }},

@@ -92,6 +92,12 @@ func dimensions() []dimension {
 				select 1 + n % 1000, 'requested', 'scheduling', 0, 0, 0, 'scheduler' from generate_series(1, $1::int) n`, to-from)
 		}},
 		{"expiries", "expired dispatches of one worker within a day", 5_000, 20_000, func(c *costs, from, to int) { c.expiries(from, to, "1 minute") }},
+		{"observations", "observations of dispatches and of outages that are over", 5_000, 20_000, func(c *costs, from, to int) {
+			c.exec(`insert into observation (part, execution, epoch, worker, incarnation, would, reason, at)
+				select 'execution_timeout_monitor', -n, 1, 1, 1, 'requested', 'dispatch_timeout', clock_timestamp() from generate_series($1::int + 1, $2::int) n`, from, to)
+			c.exec(`insert into observation (part, worker, incarnation, would, reason, at, ended_at)
+				select 'health_prober', 1, 1, 'unreachable', 'cost', clock_timestamp(), now() from generate_series($1::int + 1, $2::int) n`, from, to)
+		}},
 		{"old expiries", "expired dispatches of one worker, older than a day", 5_000, 20_000, func(c *costs, from, to int) { c.expiries(from, to, "2 days") }},
 		{"keys", "idempotency keys of the last day", 5_000, 20_000, executions(fillOf{
 			status: "completed", handled: true, ago: time.Hour, more: map[string]string{"idempotency_key": "'key' || n"},

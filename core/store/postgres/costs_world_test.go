@@ -105,7 +105,7 @@ func (c *costs) slotsOfCases(n int) {
 
 // costTables are those that grow.
 var costTables = []string{
-	"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter",
+	"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
 	"execution_transition", "refused_result", "action",
 }
 
@@ -228,12 +228,13 @@ func (c *costs) forget(m mark) {
 		delete from worker where id > %d;
 		delete from worker_incarnation where incarnation > %d;
 		update worker set incarnation = id where id < 100 and incarnation <> id;
-		delete from worker_expiry where at > '%s';
+		delete from worker_expiry where at > '%[4]s';
+		delete from observation where at > '%[4]s';
 		delete from concurrency_slot where action > %[5]d;
 		delete from action where id > %[5]d;
-		delete from dead_letter where id > %d;
-		delete from refused_result where id > %d;
-		delete from execution_transition where transaction > '%s'`,
+		delete from dead_letter where id > %[6]d;
+		delete from refused_result where id > %[7]d;
+		delete from execution_transition where transaction > '%[8]s'`,
 		m.execution, m.worker, m.incarnation, m.at, m.action, m.deadLetter, m.refusedResult, m.transaction))
 }
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,8 +12,8 @@ import (
 )
 
 const insertDeadLetter = `
-insert into dead_letter (execution, epoch, queue, reason, x_death, body, outcome, received_at, handled_at)
-select $2, $3, $4, $5, $6::json, $7, $8, c.now, case when $9 then null else c.now end
+insert into dead_letter (execution, epoch, queue, reason, x_death, body, outcome, action_ref, worker, received_at, handled_at)
+select $2, $3, $4, $5, $6::json, $7, $8, nullif($10::text, ''), nullif($11::bigint, 0), c.now, case when $9 then null else c.now end
   from (select coalesce($1::timestamptz, clock_timestamp()) as now) c`
 
 // StoreDeadLetter implements store.Executor.
@@ -27,14 +28,15 @@ func (s *Store) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
 		text := string(d.XDeath)
 		deaths = &text
 	}
-	return s.query(ctx, "storing a dead letter", nothing, insertDeadLetter, s.now(), id, epoch, d.Queue, d.Reason, deaths, d.Body, d.Outcome, d.Open)
+	return s.query(ctx, "storing a dead letter", nothing, insertDeadLetter, s.now(), id, epoch, d.Queue, d.Reason, deaths, d.Body, d.Outcome, d.Open, d.ActionRef, int64(d.Worker))
 }
 
-// Rows that another executor is deleting are left to it.
+// Rows that another executor is deleting are left to it. The moment stands in a subquery of its own, as clock_timestamp()
+// is volatile: beside the column it would be a filter, and a purge that finds nothing to do would read the whole table.
 const purgeDeadLetters = `
 delete from dead_letter where id in (
     select id from dead_letter
-     where received_at <= coalesce($1::timestamptz, clock_timestamp()) - $2::interval
+     where received_at <= (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval)
      order by received_at limit $3 for update skip locked)
 returning id`
 
@@ -45,7 +47,7 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return purged, err
 }
 
-const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, outcome, received_at, handled_at`
+const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at`
 
 func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
@@ -53,7 +55,7 @@ func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 		var id, epoch *int64
 		var deaths *string
 		var handled *time.Time
-		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.Outcome, &d.ReceivedAt, &handled); err != nil {
+		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled); err != nil {
 			return err
 		}
 		if id != nil && epoch != nil {
@@ -107,68 +109,82 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) 
 	return done, err
 }
 
-// Each line reads one partial index, which holds only what has not ended or is not handled. A child that waits for its
-// parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
-const survey = `
-with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
-select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
-    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution where status = 'requested'
-    union all
-    select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
-    union all
-    select 'scheduled', '', count(*), min(scheduled_at) from execution where status = 'scheduled'
-    union all
-    select e.status::text, '', count(*), min(e.started_at) from execution e where e.status in ('running', 'canceling') group by e.status
-    union all
-    select 'unhandled', '', count(*), min(ended) from execution where status >= 'completed' and orchestrated_at is null
-    union all
-    select 'dead letters', '', count(*), null from dead_letter where handled_at is null
-    union all
-    select 'slots', a.ref, x.n, null
-      from (
-        select h.action, sum(h.n)::bigint as n from (
-            select s.action, count(*) as n from concurrency_slot s where s.execution is not null group by s.action
-            union all
-            select a.id, 0 from action a where a.concurrency is not null
-        ) h group by h.action
-      ) x join action a on a.id = x.action
-) s where s.n > 0 or s.status = 'slots'
- order by s.ref collate "C"`
+// discardDeadLetters looks at a bounded page of the open dead letters, and closes those of it that are selected. What
+// another call has locked is being closed there. The ids go through an array: joined, each row of the page would be
+// compared with each other one.
+const discardDeadLetters = `
+with looked as materialized (
+    select id, reason, queue, action_ref, worker, received_at from dead_letter
+     where handled_at is null and id > $3 %s order by id limit $4::bigint + 1
+), page as (
+    select * from looked order by id limit $4
+), chosen as materialized (
+    select id from dead_letter
+     where handled_at is null and id = any(array(
+         select p.id from page p
+          where ($5::text = '' or p.reason = $5) and ($6::text = '' or p.queue = $6)
+            and ($7::text = '' or p.action_ref = $7) and ($8::bigint = 0 or p.worker = $8)
+            and p.received_at <= (select coalesce($1::timestamptz, clock_timestamp()) - $9::interval)))
+     order by id for update skip locked
+), closed as (
+    update dead_letter d set handled_at = coalesce($1::timestamptz, clock_timestamp()), outcome = $2
+      from chosen where d.id = chosen.id
+    returning d.id
+)
+select (select count(*) from closed), (select coalesce(max(id), $3) from page), (select count(*) > $4 from looked)`
 
-// Survey implements store.Executor.
-func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
-	var found store.Survey
-	var by [execution.Statuses]store.Waiting
-	err := s.query(ctx, "counting", func(rows pgx.Rows) error {
-		var name, ref string
-		var n int
-		var age time.Duration
-		if err := rows.Scan(&name, &ref, &n, &age); err != nil {
+// DiscardDeadLetters implements store.Client.
+func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (done store.DeadLettersDiscarded, err error) {
+	args := []any{s.now(), outcome, d.After, max(0, d.Limit), d.Reason, d.Queue, d.ActionRef, int64(d.Worker), d.OlderThan}
+	named := ""
+	if d.IDs != nil {
+		named = "and id = any($10::bigint[])"
+		args = append(args, d.IDs)
+	}
+	err = s.query(ctx, "discarding dead letters", func(rows pgx.Rows) error {
+		return rows.Scan(&done.Closed, &done.Next, &done.More)
+	}, fmt.Sprintf(discardDeadLetters, named), args...)
+	return done, err
+}
+
+// The moment in the condition stands in a subquery of its own: only then can the index of received_at find the window.
+const summarizeDeadLetters = `
+with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+counted as (
+    select case when $3::interval > interval '0' then date_bin($3, received_at, timestamptz 'epoch') end as period,
+           case when $4 then reason else '' end as reason, case when $5 then coalesce(action_ref, '') else '' end as action_ref,
+           case when $6 then coalesce(worker, 0) else 0 end as worker, count(*) as n
+      from dead_letter where received_at >= (select now - $2::interval from clock)
+     group by 1, 2, 3, 4
+)
+select c.now - $2::interval, c.now, coalesce(sum(g.n) over (), 0)::bigint, g.period, coalesce(g.reason, ''), coalesce(g.action_ref, ''),
+       coalesce(g.worker, 0), coalesce(g.n, 0)
+  from clock c left join counted g on true
+ order by g.period desc, g.n desc, g.reason collate "C", g.action_ref collate "C", g.worker limit $7`
+
+// SummarizeDeadLetters implements store.Client.
+func (s *Store) SummarizeDeadLetters(ctx context.Context, q store.DeadLetterSummaryQuery) (found store.DeadLetterSummary, err error) {
+	most := max(0, q.Limit)
+	err = s.query(ctx, "summarizing dead letters", func(rows pgx.Rows) error {
+		var g store.DeadLetterGroup
+		var from *time.Time
+		if err := rows.Scan(&found.Since, &found.Until, &found.Total, &from, &g.Reason, &g.ActionRef, &g.Worker, &g.Count); err != nil {
 			return err
 		}
-		switch name {
-		case "unhandled":
-			found.OrchestrationLag = age
-		case "dead letters":
-			found.DeadLettersOpen = n
-		case "slots":
-			found.Slots = append(found.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
+		if from != nil {
+			g.From = *from
+		}
+		switch {
+		case g.Count == 0:
+		case len(found.Groups) == most:
+			found.More = true
 		default:
-			status, err := execution.ParseStatus(name)
-			if err != nil {
-				return err
-			}
-			by[status] = store.Waiting{Status: status, Count: n, Oldest: max(0, age)}
+			found.Groups = append(found.Groups, g)
 		}
 		return nil
-	}, survey, s.now())
+	}, summarizeDeadLetters, s.now(), q.Window, q.Every, q.ByReason, q.ByAction, q.ByWorker, most+1)
 	if err != nil {
-		return store.Survey{}, err
-	}
-	for _, w := range by {
-		if w.Count > 0 {
-			found.Waiting = append(found.Waiting, w)
-		}
+		return store.DeadLetterSummary{}, err
 	}
 	return found, nil
 }

@@ -116,7 +116,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 }
 
 // ErrNoSchema says that nobody has migrated the database as far as this program needs.
-var ErrNoSchema = errors.New("the schema is not there yet; an executor makes it when it starts")
+var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
 // SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. What does
 // not migrate by itself asks before its first step.

@@ -94,9 +94,10 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 	return found, nil
 }
 
-// The owners are locked by a look at the rows that is not locked itself. If a row has got another
+// judgedReclaims begins a statement: it locks the rows that are asked about, and judges what a reclaim would do to
+// each. The owners are locked by a look at the rows that is not locked itself. If a row has got another
 // owner by the time that it is locked, it has got another epoch too, and is refused.
-var reclaim = text(`
+const judgedReclaims = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],
                          $9::boolean[], $10::int[], $11::boolean[], $12::interval[], $13::text[])
@@ -163,7 +164,9 @@ judged as materialized (
            case when g.status = 'canceling' then 'cancelled' else g.ask_to end as "to",
            case when g.status = 'canceling' then 'cancelled' else g.ask_reason end as why
       from given g
-),
+)`
+
+var reclaim = text(judgedReclaims + `,
 -- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. What is too
 -- old for any window goes with it.
 blamed as (
@@ -198,24 +201,28 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 		op:  op,
 		row: func(r *store.Reclaim) any { return r.Key.ID },
 		run: func(ctx context.Context, rs []store.Reclaim, results []outcome) error {
-			var ids, epochs []int64
-			var by, ground []string
-			var reasons, texts, to []*string
-			var ages, delays []time.Duration
-			var fail, counts []bool
-			var most []int32
-			for i := range rs {
-				r := &rs[i]
-				ids, epochs = append(ids, int64(r.Key.ID)), append(epochs, int64(r.Key.Epoch))
-				ground, by, ages = append(ground, r.Ground.String()), append(by, r.By.String()), append(ages, r.Age)
-				reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
-				fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
-				counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
-			}
-			return s.query(ctx, op, outcomes(results), reclaim, s.now(), ids, epochs, ground, ages, by, reasons, texts,
-				fail, most, counts, delays, to)
+			return s.query(ctx, op, outcomes(results), reclaim, s.reclaims(rs)...)
 		},
 	}.all(ctx, rs)
+}
+
+// reclaims are the arguments of judgedReclaims.
+func (s *Store) reclaims(rs []store.Reclaim) []any {
+	var ids, epochs []int64
+	var by, ground []string
+	var reasons, texts, to []*string
+	var ages, delays []time.Duration
+	var fail, counts []bool
+	var most []int32
+	for i := range rs {
+		r := &rs[i]
+		ids, epochs = append(ids, int64(r.Key.ID)), append(epochs, int64(r.Key.Epoch))
+		ground, by, ages = append(ground, r.Ground.String()), append(by, r.By.String()), append(ages, r.Age)
+		reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
+		fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
+		counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
+	}
+	return []any{s.now(), ids, epochs, ground, ages, by, reasons, texts, fail, most, counts, delays, to}
 }
 
 func statusOrNull(status execution.Status) *string {

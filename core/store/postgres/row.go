@@ -20,7 +20,7 @@ var rowColumns = strings.Fields(`
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
 	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
-	canceling_at ended orchestrated_at settling_at`)
+	canceling_at ended orchestrated_at settling_at own_limits`)
 
 // text completes a statement: {e} stands for the columns of a row of the table or list e.
 func text(sql string) string {
@@ -54,6 +54,7 @@ type record struct {
 	schedulingAt, schedulingExpires pgtype.Timestamptz
 	scheduled, published, started   pgtype.Timestamptz
 	ended, orchestrated, settling   pgtype.Timestamptz
+	ownLimits                       []string
 }
 
 // targets returns where to scan a row: some targets of the caller's, then the record's.
@@ -63,7 +64,7 @@ func (r *record) targets(before ...any) []any {
 		&r.worker, &r.incarnation, &r.epoch, &r.dispatches, &r.avoid, &r.pinned, &r.dispatchDeadline, &r.runDeadline, &r.result, &r.reason,
 		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
-		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated, &r.settling,
+		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated, &r.settling, &r.ownLimits,
 	)
 }
 
@@ -85,13 +86,13 @@ func (r *record) execution() (execution.Execution, error) {
 	if err != nil {
 		return execution.Execution{}, fmt.Errorf("result of execution %d: %w", r.id, err)
 	}
+	action := execution.Action{
+		Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
+		Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
+		Concurrency: int(r.concurrency.Int32),
+	}
 	return execution.Execution{
-		ID: execution.ID(r.id),
-		Action: execution.Action{
-			Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
-			Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
-			Concurrency: int(r.concurrency.Int32),
-		},
+		ID: execution.ID(r.id), Action: action, Limits: execution.LimitsNamed(r.ownLimits, action),
 		Parameters: r.parameters, Status: status,
 		Worker: execution.WorkerID(r.worker.Int64), Incarnation: execution.Incarnation(r.incarnation.Int64), Epoch: execution.Epoch(r.epoch),
 		Dispatches: r.dispatches, Avoid: execution.WorkerID(r.avoid.Int64), Pinned: execution.WorkerID(r.pinned.Int64),

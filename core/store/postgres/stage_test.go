@@ -53,6 +53,7 @@ var kept = []struct {
 	{"worker_expiry", "", false},
 	{"execution", "id", true},
 	{"dead_letter", "id", true},
+	{"observation", "id", true},
 	{"refused_result", "id", false},
 }
 

@@ -325,6 +325,27 @@ func childCases() []Case {
 			b.child(late.ID, "")
 			b.expect("of a child that was decided at once", b.row(late.ID).SettlingAt.IsZero(), true)
 		}},
+		{"retries have the limits of their chain, its children have not", func(b *bench) {
+			w := b.active("w")
+			own := execution.Limits{Timeout: time.Second, DispatchTimeout: 3 * time.Second, MaxRetries: 9, OwnRetries: true}
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Limits: own}})
+			b.must(err)
+			first := created[0].ID
+			child := b.child(first, "child").ID
+			for retry := 1; retry <= 2; retry++ {
+				row := b.claimed("executor")
+				results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+				b.must(err)
+				ran := b.claim(w, results[0].Row.Key()).Row
+				b.expect("the run deadline after the start", ran.RunDeadline.Sub(ran.StartedAt), own.Timeout)
+				b.finish(w, store.Finish{Key: ran.Key(), To: execution.Failed, Reason: execution.Connection})
+				next := b.row(b.orchestrate(ran.ID, retry, 0).Retry)
+				b.expect("the retry's action", next.Action, own.On(Actions()[0]))
+				b.expect("the retry's own limits", next.Limits, own)
+			}
+			b.expect("the child's action", b.row(child).Action, Actions()[0])
+			b.expect("the child's own limits", b.row(child).Limits, execution.Limits{})
+		}},
 		{"a retry without a number is an error, whatever else follows the end", func(b *bench) {
 			w := b.active("w")
 			parent, cancelled := b.failed(w), b.failed(w)

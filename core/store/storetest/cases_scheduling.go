@@ -58,6 +58,37 @@ func creationCases() []Case {
 			b.expect("max_retries of the older execution", b.row(id).Action.MaxRetries, 2)
 			b.expect("max_retries of a new one", b.row(b.create("shell.echo", 1)[0]).Action.MaxRetries, 9)
 		}},
+		{"limits of a request replace those of the action, one by one", func(b *bench) {
+			for _, l := range []execution.Limits{
+				{},
+				{Timeout: 1500 * time.Millisecond},
+				{DispatchTimeout: 7 * time.Second},
+				{OwnRetries: true},
+				{Timeout: time.Hour, DispatchTimeout: time.Second, MaxRetries: 9, OwnRetries: true},
+			} {
+				created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Limits: l}, {ActionRef: "shell.echo"}})
+				b.must(err)
+				row := b.row(created[0].ID)
+				b.expect("the action as it counts for the execution", row.Action, l.On(Actions()[0]))
+				b.expect("the limits that the request set", row.Limits, l)
+				b.expect("the action of another one in the same call", b.row(created[1].ID).Action, Actions()[0])
+			}
+		}},
+		{"a request that sets a limit to what the action says has set it", func(b *bench) {
+			own := execution.Limits{Timeout: RunTimeout, MaxRetries: 2, OwnRetries: true}
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Limits: own}})
+			b.must(err)
+			b.expect("the limits that the request set", b.row(created[0].ID).Limits, own)
+		}},
+		{"an execution with a negative limit is refused, and its neighbours are not", func(b *bench) {
+			for _, l := range []execution.Limits{{Timeout: -time.Second}, {DispatchTimeout: -time.Second}, {MaxRetries: -1, OwnRetries: true}} {
+				_, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "bad", Limits: l}})
+				b.expect("it is an error", err != nil && !store.Retriable(err), true)
+			}
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "bad"}})
+			b.must(err)
+			b.expect("its key was used", created[0].Existed, false)
+		}},
 	}
 }
 

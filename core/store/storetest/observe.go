@@ -153,9 +153,9 @@ func (p *player) row(e *execution.Execution) string {
 		return "no row"
 	}
 	m := p.moment
-	return fmt.Sprintf("%s %v epoch %d %+v parameters %q worker %s %s dispatches %d avoid %s deadlines %s %s result {%q %q %v %q} %v"+
+	return fmt.Sprintf("%s %v epoch %d %+v own %+v parameters %q worker %s %s dispatches %d avoid %s deadlines %s %s result {%q %q %v %q} %v"+
 		" parent %s awaits %v cancel requested %s canceling %s original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s settling %s",
-		p.id(e.ID), e.Status, e.Epoch, e.Action, e.Parameters, p.worker(e.Worker), p.incarnation(e.Incarnation), e.Dispatches, p.worker(e.Avoid),
+		p.id(e.ID), e.Status, e.Epoch, e.Action, e.Limits, e.Parameters, p.worker(e.Worker), p.incarnation(e.Incarnation), e.Dispatches, p.worker(e.Avoid),
 		m(e.DispatchDeadline), m(e.RunDeadline), e.Result.Error, e.Result.Message, e.Result.FailedBy, e.Result.Output, e.FailureReason,
 		p.id(e.Parent), e.AwaitsParent, m(e.CancelRequestedAt), m(e.CancelingAt), p.id(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
 		m(e.SchedulingAt), e.SchedulingBy, m(e.SchedulingExpiresAt), m(e.ScheduledAt), m(e.PublishedAt), m(e.StartedAt), e.ClaimBeat,

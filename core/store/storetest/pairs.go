@@ -18,7 +18,7 @@ import (
 
 // readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
-	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "Workers", "Newest", "Find", "Clock", "Survey",
+	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "SummarizeDeadLetters", "Observations", "Workers", "Newest", "Find", "Clock", "Survey",
 }
 
 // Writing lists the methods of the store that write.
@@ -184,6 +184,11 @@ func (p *player) rest() {
 	p.saw("dead letters: %s", failed(err))
 	for _, l := range letters {
 		p.saw("  %d %s %s open %v handled %s", l.ID, l.Queue, l.Outcome, l.Open, p.moment(l.HandledAt))
+	}
+	observations, err := p.Store.Observations(p.ctx, store.ObservationQuery{Limit: many})
+	p.saw("observations: %s", failed(err))
+	for _, o := range observations {
+		p.saw("  %s %s of %s would %s %s ended %s", o.Part, p.key(o.Key), p.incarnation(o.Worker.Incarnation), o.Would, o.Reason, p.moment(o.EndedAt))
 	}
 	actions, err := p.Store.Actions(p.ctx, store.ActionQuery{Limit: many})
 	p.saw("actions: %s %+v", failed(err), actions)

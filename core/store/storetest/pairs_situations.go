@@ -91,6 +91,10 @@ func Situations() []Situation {
 			_, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: st.worker.ID, On: true, Reason: "why", Drain: true})
 			b.must(err)
 		})},
+		{"an outage of a worker's health endpoint", at(execution.Requested, func(b *bench, st *Stage) {
+			_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: st.worker, Reason: "timed out"}})
+			b.must(err)
+		})},
 		{"a dead letter", at(execution.Requested, func(b *bench, st *Stage) {
 			b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
 			st.letter = 1

@@ -103,6 +103,13 @@ func (st *Stage) userWrites() []Write {
 			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded")
 			return fmt.Sprint(done), err
 		}),
+		{Method: "DiscardDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			done, err := s.DiscardDeadLetters(ctx, store.DeadLetterDiscard{Limit: many}, "discarded in bulk")
+			if err == nil && done.Closed == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("DiscardDeadLetters: %s %d", failed(err), done.Closed) }}
+		}},
 	}
 	if st.child != 0 {
 		all = append(all, cancelling("of the child", st.child), creating("of a grandchild", store.NewExecution{ActionRef: free.Ref, Parent: st.child}))
@@ -184,6 +191,7 @@ func (st *Stage) recoveryWrites() []Write {
 		}
 		all = append(all, writes...)
 	}
+	all = append(all, st.observationWrites()...)
 	orchestrate := func(name string, retry *store.Retry, ids ...execution.ID) Write {
 		return Write{Method: "Orchestrate", Name: name, do: func(ctx context.Context, s store.Store) Answer {
 			done, err := s.Orchestrate(ctx, asked(ids, func(id execution.ID) store.Orchestration {
@@ -235,6 +243,37 @@ func (st *Stage) recoveryWrites() []Write {
 			return Answer{tell: func(p *player) { p.saw("ForgetKeys: %s %d", failed(err), n) }}
 		}},
 	)
+}
+
+// observationWrites record what others would do.
+func (st *Stage) observationWrites() []Write {
+	observing := func(ground store.Ground) func(name string, keys []execution.Key) Write {
+		return func(name string, keys []execution.Key) Write {
+			return Write{Method: "ObserveReclaims", Name: fmt.Sprint(name, " on ground ", ground), do: func(ctx context.Context, s store.Store) Answer {
+				all, err := s.ObserveReclaims(ctx, asked(keys, func(key execution.Key) store.Reclaim { return observed(key, ground, time.Second) }))
+				return Answer{head: fmt.Sprint("ObserveReclaims: ", failed(err)), tell: func(p *player) {
+					for _, o := range all {
+						p.saw("  new %v, would %v", o.New, o.Would)
+					}
+				}}
+			}}
+		}
+	}
+	probed := func(name string, ready bool) Write {
+		return simple("ObserveWorkers", name, func(ctx context.Context, s store.Store) (string, error) {
+			changed, err := s.ObserveWorkers(ctx, []store.ProbedWorker{{WorkerKey: st.worker, Ready: ready, Reason: "refused"}})
+			return fmt.Sprint(changed), err
+		})
+	}
+	purge := Write{Method: "PurgeObservations", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+		n, err := s.PurgeObservations(ctx, 0, many)
+		if err == nil && n == 0 {
+			return passed
+		}
+		return Answer{tell: func(p *player) { p.saw("PurgeObservations: %s %d", failed(err), n) }}
+	}}
+	return append(append(st.batch(observing(store.Unclaimed)), st.batch(observing(store.Overrun))[0]),
+		probed("not ready", false), probed("ready", true), purge)
 }
 
 func (st *Stage) fleetWrites() []Write {

@@ -36,6 +36,18 @@ func document(n int) []byte {
 // sound is a document that every database takes.
 func sound(n int) []byte { return document(n % 5) }
 
+// limits are those that a request sets; one that may be wrong sets negative ones, too.
+func limits(n int, wrong bool) execution.Limits {
+	all := []execution.Limits{
+		{}, {}, {Timeout: 1500 * time.Millisecond}, {DispatchTimeout: 7 * time.Second}, {OwnRetries: true},
+		{Timeout: time.Hour, DispatchTimeout: time.Second, MaxRetries: 3, OwnRetries: true}, {MaxRetries: 3},
+	}
+	if wrong {
+		all = append(all, execution.Limits{Timeout: -time.Second}, execution.Limits{DispatchTimeout: -1}, execution.Limits{MaxRetries: -1, OwnRetries: true})
+	}
+	return pick(n, all...)
+}
+
 func result(n int) execution.Result {
 	return pick(n,
 		execution.Result{Error: "it failed", FailedBy: execution.Reconciler},
@@ -255,6 +267,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 			p.parents[p.chainOf(key.ID)] = true
 		}
 		e.Pinned = p.pin(it.worker)
+		e.Limits = limits(it.a+it.b, len(c.items) == 1)
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
 		}

@@ -237,8 +237,8 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(),
+		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), deadLetterBulkCases(), orderCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -45,8 +45,8 @@
 //
 // Exit code 0 is success. The last line of standard output, if it is a JSON object, is the output;
 // else the text is. A failure classifies itself by {"error": {"type": "transient", "message": "…"}} on
-// its last line or by its exit code as in sysexits.h: 64 invalid_parameters, 65 validation, 75
-// transient, 77 permission. Everything else is unknown, which is never retried.
+// its last line, or by its exit code, as the table ExitCodes says. Everything else is unknown, which is
+// never retried. docs/actions.md tells authors of actions how.
 //
 // # Witness
 //

@@ -164,34 +164,15 @@ func classify(last map[string]any, code int, stderr *tail) (execution.Reason, st
 		message, _ := said["message"].(string)
 		return ownReason(name), shorten(message)
 	}
-	reason := execution.Unknown
-	switch code {
-	case 64: // EX_USAGE
-		reason = execution.InvalidParameters
-	case 65: // EX_DATAERR
-		reason = execution.Validation
-	case 75: // EX_TEMPFAIL
-		reason = execution.Transient
-	case 77: // EX_NOPERM
-		reason = execution.Permission
-	}
-	return reason, explain(fmt.Sprintf("exit status %d", code), stderr)
+	return ReasonOf(code), explain(fmt.Sprintf("exit status %d", code), stderr)
 }
 
-// ownReason is the reason that an action names. The others are not its to give: they say what became
-// of its worker or its message.
+// ownReason is the reason that an action names, if it is its to give.
 func ownReason(name string) execution.Reason {
-	r, err := execution.ParseReason(name)
-	if err != nil {
-		return execution.Unknown
-	}
-	switch r {
-	case execution.Transient, execution.Connection, execution.Validation, execution.Permission,
-		execution.ActionNotFound, execution.InvalidParameters, execution.Rejected:
+	if r, err := execution.ParseReason(name); err == nil && r.OfAction() {
 		return r
-	default:
-		return execution.Unknown
 	}
+	return execution.Unknown
 }
 
 // explain is what happened and the end of what was written to standard error.

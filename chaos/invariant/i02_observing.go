@@ -1,0 +1,66 @@
+package invariant
+
+import (
+	"fmt"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Parts that only observe (executor.timeout_monitor, executor.health_probes) write no status, and what they record that
+// they would do is held to the rules of doing it. What only they detect has to be recorded within the bound in which it
+// would have been done; that is invariant 12's.
+
+// monitorObserves says that the timeout monitor may change no status.
+func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
+
+// observes judges a recorded observation.
+func (c *ownershipChecker) observes(e *history.Event, l *life) {
+	if e.By != execution.TimeoutMonitor {
+		c.outage(e)
+		return
+	}
+	why := ""
+	switch would := *e; {
+	case !c.s.monitorObserves():
+		why = "it is to act, not to observe"
+	case l == nil || l.epoch != e.Epoch:
+		why = "the execution has gone on since"
+	case l.observed:
+		why = "that was recorded before"
+	default:
+		would.Kind, would.From, would.OldEpoch = history.Transition, l.status, e.Epoch
+		switch {
+		case !c.s.law.May(e.By, l.status, e.To):
+			why = fmt.Sprintf("it may never change %v to %v", l.status, e.To)
+		case l.status == execution.Scheduled:
+			why = c.unclaimed(&would, l)
+		default:
+			why = c.claimed(&would, l)
+		}
+	}
+	if why != "" {
+		c.s.violate(c.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
+			e.By, e.Process, e.Execution, e.Epoch, e.To, why)
+	}
+}
+
+// outage judges that the prober recorded the begin or the end of an outage.
+func (c *ownershipChecker) outage(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	why := ""
+	switch {
+	case c.s.config.Executor.HealthProbes != config.Observe:
+		why = "it is not to observe"
+	case t == nil || t.worker != e.Worker:
+		why = "that worker never registered"
+	case (e.Count > 0) == t.outage:
+		why = "that was recorded before"
+	case e.Count > 0 && (t.superseded || t.lifecycle != execution.Active):
+		why = fmt.Sprintf("its worker is %v, and nobody would choose it", t.lifecycle)
+	}
+	if why != "" {
+		c.s.violate(c.i, 0, "the health prober (%s) recorded an outage of incarnation %d (begins: %v), without grounds: %s", e.Process, e.Incarnation, e.Count > 0, why)
+	}
+}

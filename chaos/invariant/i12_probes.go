@@ -1,0 +1,33 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// unready is since when the heartbeats of workers have said that they receive no dispatches. Such a worker is up and not
+// ready, and its health endpoint answers so.
+type unready map[execution.Incarnation]time.Duration
+
+// unrecorded demands that probes which only observe record what they found within its bound. A prober that asks whether
+// the process is up finds nothing, and one that acts records nothing.
+func (c *detectionChecker) unrecorded(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if c.s.config.Executor.HealthProbes != config.Observe || !c.s.config.Health.Enabled || t == nil {
+		return
+	}
+	since, known := c.unready[e.Incarnation]
+	switch {
+	case e.Limit > 0 || t.outage || t.lifecycle != execution.Active:
+		delete(c.unready, e.Incarnation)
+	case !known:
+		c.unready[e.Incarnation] = e.At
+	case c.s.calm.hindering > 0:
+	case e.At > max(since, c.s.calm.since)+c.s.bounds.Probes:
+		c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives no dispatches, and no prober has recorded that its health endpoint is not ready; the bound for that is %v",
+			e.Worker, e.Incarnation, since, c.s.bounds.Probes)
+	}
+}

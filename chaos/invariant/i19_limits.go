@@ -1,0 +1,96 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// ownLimits is invariant 19 (defect D29): a request may set its own run timeout, dispatch timeout and number of retries.
+// The other invariants judge an execution by what its row says, so a row that lost them would pass there.
+func ownLimits() *Invariant {
+	i := &Invariant{
+		Number: 19, Name: "own limits",
+		Statement: "An execution has the limits that its request set, and else those of its action; its retries have the same, and the deadlines of its dispatches and runs are counted from them.",
+		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
+		Whole:     []history.Kind{history.ActionStarted},
+		Part:      "only that all rows of a chain have the same max_retries; an audit tells neither what was requested nor the deadlines",
+	}
+	i.make = func(s *Suite) checker { return &limitsChecker{i: i, s: s} }
+	return i
+}
+
+type limitsChecker struct {
+	i *Invariant
+	s *Suite
+	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	created history.Event
+}
+
+func (c *limitsChecker) observe(e *history.Event, l *life) {
+	switch e.Kind {
+	case history.Created:
+		if e.Count > 0 {
+			c.created = *e
+		} else if e.Key != "" && c.s.requested != nil {
+			c.accepted(e)
+		}
+	case history.Orchestrated:
+		if e.Related != 0 && e.Related == c.created.Execution && l != nil {
+			c.retried(l)
+		}
+	case history.Transition:
+		if l == nil || l.runTimeout == 0 || e.Due == 0 {
+			return
+		}
+		switch e.To {
+		case execution.Scheduled:
+			timeout := l.dispatchTimeout
+			if timeout == 0 {
+				timeout = c.s.config.Executor.DispatchTimeout
+			}
+			c.counted(e, "be claimed", timeout)
+		case execution.Running:
+			c.counted(e, "run", l.runTimeout)
+		default:
+		}
+	default:
+	}
+}
+
+// accepted compares a new execution with its request.
+func (c *limitsChecker) accepted(e *history.Event) {
+	want, known := c.s.requested(e.Key)
+	switch {
+	case !known:
+	case e.Limit != int64(want.MaxRetries):
+		c.s.violate(c.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
+	case e.RunTimeout != want.RunTimeout():
+		c.s.violate(c.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, want.RunTimeout())
+	case e.DispatchTimeout != want.DispatchTimeout:
+		c.s.violate(c.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
+	}
+}
+
+// retried compares a retry with the row that it follows.
+func (c *limitsChecker) retried(l *life) {
+	n := &c.created
+	switch {
+	case n.Limit != l.maxRetries:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with %d retries allowed instead of %d", n.Execution, l.id, n.Limit, l.maxRetries)
+	case n.RunTimeout != l.runTimeout:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with a run timeout of %v instead of %v", n.Execution, l.id, n.RunTimeout, l.runTimeout)
+	case n.DispatchTimeout != l.dispatchTimeout:
+		c.s.violate(c.i, n.Execution, "execution %d retries execution %d with a dispatch timeout of %v instead of %v", n.Execution, l.id, n.DispatchTimeout, l.dispatchTimeout)
+	}
+}
+
+// counted judges a deadline, which is counted from the moment of the change by the database's clock.
+func (c *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
+	if has := e.Due - c.s.database(e.At); has < timeout-c.s.tolerance || has > timeout+c.s.tolerance {
+		c.s.violate(c.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
+	}
+}
+
+func (c *limitsChecker) end(bool) {}

@@ -1,0 +1,14 @@
+package main
+
+import "testing"
+
+// What can't be run is refused before any server starts.
+func TestUpRefusesWhatItCantRun(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--workers=17":          "--workers 17: must be from 1 to 16",
+		"--executors=0":         "--executors 0: must be from 1 to 4",
+		"--config=nowhere.yaml": "nowhere.yaml",
+	} {
+		chaos(t, "up", flag).wants(t, 2, want)
+	}
+}

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// The bounds of a summary: how far back it may look, and into how many periods it may split that.
+const (
+	defaultWindow = 24 * time.Hour
+	longestWindow = 31 * 24 * time.Hour
+	mostPeriods   = 1000
+)
+
+// The bounds of a bulk discard: how many open dead letters one call looks at.
+const (
+	defaultDiscard = 500
+	largestDiscard = 1000
+)
+
+// deadLetterGroupView is a line of the summary.
+type deadLetterGroupView struct {
+	From      *string `json:"from"`
+	Reason    *string `json:"reason"`
+	ActionRef *string `json:"action_ref"`
+	Worker    *int64  `json:"worker"`
+	Count     int     `json:"count"`
+}
+
+// deadLetterSummaryView is the summary.
+type deadLetterSummaryView struct {
+	Since  *string               `json:"since"`
+	Until  *string               `json:"until"`
+	Total  int                   `json:"total"`
+	Groups []deadLetterGroupView `json:"groups"`
+	More   bool                  `json:"more"`
+}
+
+// summarizeDeadLetters is GET /api/v1/dead-letters/summary?window=24h&every=1h&by=reason,action,worker&limit=N.
+func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) {
+	q := store.DeadLetterSummaryQuery{Window: defaultWindow, ByReason: true, ByAction: true, ByWorker: true, Limit: defaultPage}
+	problem := readQuery(r, []parameter{
+		{"window", span(&q.Window, time.Second, longestWindow)},
+		{"every", span(&q.Every, time.Second, longestWindow)},
+		{"by", groupedBy(&q)},
+		{"limit", pageSize(&q.Limit)},
+	})
+	if problem == nil && q.Every > 0 && q.Window/q.Every > mostPeriods {
+		problem = badRequest("The query can't be used.", FieldError{
+			Field: "every", Detail: fmt.Sprintf("splits %v into more than %d periods; take a longer one, or a shorter window", q.Window, mostPeriods),
+		})
+	}
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	found, err := s.Store.SummarizeDeadLetters(ctx, q)
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	v := deadLetterSummaryView{Since: moment(found.Since), Until: moment(found.Until), Total: found.Total, More: found.More, Groups: []deadLetterGroupView{}}
+	for _, g := range found.Groups {
+		v.Groups = append(v.Groups, deadLetterGroupView{
+			From: moment(g.From), Reason: name(g.Reason), ActionRef: name(g.ActionRef), Worker: number(int64(g.Worker)), Count: g.Count,
+		})
+	}
+	writeJSON(w, "application/json", http.StatusOK, v)
+}
+
+// span reads a length of time such as 90m.
+func span(into *time.Duration, least, most time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < least || d > most {
+			return fmt.Errorf("it must be a duration such as 90m, from %v to %v", least, most)
+		}
+		*into = d
+		return nil
+	}
+}
+
+// groupedBy reads what tells the groups of a summary apart.
+func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
+	return func(text string) error {
+		q.ByReason, q.ByAction, q.ByWorker = false, false, false
+		for part := range strings.SplitSeq(text, ",") {
+			switch part {
+			case "reason":
+				q.ByReason = true
+			case "action":
+				q.ByAction = true
+			case "worker":
+				q.ByWorker = true
+			default:
+				return fmt.Errorf("it must be a list of reason, action and worker, with commas between them")
+			}
+		}
+		return nil
+	}
+}
+
+// discarded is what is answered for a bulk discard.
+type discarded struct {
+	Discarded int   `json:"discarded"`
+	More      bool  `json:"more"`
+	Next      int64 `json:"next"`
+}
+
+// discardDeadLetters is POST /api/v1/dead-letters/discard: closes what a filter selects among the next open dead letters.
+// Repeating it is harmless.
+func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
+	d, problem := readDiscard(w, r)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	done, err := s.Store.DiscardDeadLetters(ctx, d, outcomeDiscarded)
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	writeJSON(w, "application/json", http.StatusOK, discarded{Discarded: done.Closed, More: done.More, Next: done.Next})
+}
+
+// filters of a bulk discard: at least one has to be given, so that an empty body does not close everything.
+func filters() []string {
+	return []string{"ids", "reason", "queue", "action_ref", "worker", "older_than_seconds"}
+}
+
+func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDiscard, problem *Problem) {
+	d.Limit = defaultDiscard
+	selects := false
+	problem = optionalBody(w, r, append(filters(), "after", "limit"), func(b *body, fields map[string]value) {
+		for _, name := range filters() {
+			_, given := fields[name]
+			selects = selects || given
+		}
+		whole := func(name string, least, most int64, use func(n int64)) {
+			if f, given := fields[name]; given {
+				if n, ok := b.integer(f, least, most, false); ok {
+					use(n)
+				}
+			}
+		}
+		text := func(name string, into *string) {
+			if f, given := fields[name]; given {
+				text, ok := b.text(f)
+				if *into = text; ok && (text == "" || strings.ContainsRune(text, 0)) {
+					b.refuse(f.pointer, f.at, "must be the "+name+" of a dead letter; leave it out for any")
+				}
+			}
+		}
+		text("reason", &d.Reason)
+		text("queue", &d.Queue)
+		text("action_ref", &d.ActionRef)
+		whole("worker", 1, math.MaxInt64, func(n int64) { d.Worker = execution.WorkerID(n) })
+		whole("older_than_seconds", 0, int64(yamlfile.MaxDuration/time.Second), func(n int64) { d.OlderThan = time.Duration(n) * time.Second })
+		whole("after", 0, math.MaxInt64, func(n int64) { d.After = n })
+		whole("limit", 1, largestDiscard, func(n int64) { d.Limit = int(n) })
+		if f, given := fields["ids"]; given {
+			d.IDs = readIDs(b, f)
+		}
+	})
+	if problem == nil && !selects {
+		problem = badRequest("The body does not say what to discard. Give at least one of " + strings.Join(filters(), ", ") +
+			`; {"older_than_seconds": 0} means all.`)
+	}
+	return d, problem
+}
+
+func readIDs(b *body, f value) []int64 {
+	items, ok := b.items(f)
+	if ok && (len(items) == 0 || len(items) > largestDiscard) {
+		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
+		return nil
+	}
+	ids := make([]int64, 0, len(items))
+	for _, item := range items {
+		if id, ok := b.integer(item, 1, math.MaxInt64, false); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,68 @@
+package execution
+
+import "time"
+
+// Limits are what a request sets for its execution in place of what the action says. They hold for the whole chain
+// of retries, and not for its workflow children. The zero value leaves everything to the action.
+type Limits struct {
+	// Timeout ends a run; 0 leaves it to the action.
+	Timeout time.Duration
+	// DispatchTimeout is how long a dispatch may wait for its claim; 0 leaves it to the action.
+	DispatchTimeout time.Duration
+	// MaxRetries is how many retries may follow, if OwnRetries says that the request sets it: 0 is a number of
+	// retries, too.
+	MaxRetries int
+	OwnRetries bool
+}
+
+// On returns the action as it counts for an execution with these limits.
+func (l Limits) On(a Action) Action {
+	if l.Timeout != 0 {
+		a.Timeout = l.Timeout
+	}
+	if l.DispatchTimeout != 0 {
+		a.DispatchTimeout = l.DispatchTimeout
+	}
+	if l.OwnRetries {
+		a.MaxRetries = l.MaxRetries
+	}
+	return a
+}
+
+// The names of the limits in the API and in the database.
+const (
+	LimitTimeout         = "timeout_seconds"
+	LimitDispatchTimeout = "dispatch_timeout_seconds"
+	LimitRetries         = "max_retries"
+)
+
+// Names lists the limits that the request sets itself, in a fixed order; none is an empty list.
+func (l Limits) Names() []string {
+	names := []string{}
+	if l.Timeout != 0 {
+		names = append(names, LimitTimeout)
+	}
+	if l.DispatchTimeout != 0 {
+		names = append(names, LimitDispatchTimeout)
+	}
+	if l.OwnRetries {
+		names = append(names, LimitRetries)
+	}
+	return names
+}
+
+// LimitsNamed takes the limits of these names from an action that counts for an execution: the reverse of On and
+// Names. An unknown name is passed over.
+func LimitsNamed(names []string, a Action) (l Limits) {
+	for _, name := range names {
+		switch name {
+		case LimitTimeout:
+			l.Timeout = a.Timeout
+		case LimitDispatchTimeout:
+			l.DispatchTimeout = a.DispatchTimeout
+		case LimitRetries:
+			l.MaxRetries, l.OwnRetries = a.MaxRetries, true
+		}
+	}
+	return l
+}

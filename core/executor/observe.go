@@ -1,0 +1,91 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// A part that only observes finds what it would act on, has the database judge it under the guard of the act itself, and
+// says so: in a log line, in the figure handoff_observed_total and in the table observation. It changes nothing else. The
+// database records each dispatch, and each outage of a worker, once, so neither the next pass nor another executor nor one
+// that was started again says it a second time. One whose answer was lost stands in the table and in no log.
+
+// timeoutSweep is what the timeout monitor does with what it finds: sweep, or observe.
+func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*execution.Execution) store.Reclaim) error {
+	if s.config.Executor.TimeoutMonitor == config.Observe {
+		return s.observe
+	}
+	return s.sweep
+}
+
+// observe is sweep without a take-back: it records what the reclaims would do.
+func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+	var refused error
+	err := s.drain(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
+		var rs []store.Reclaim
+		var of []*execution.Execution
+		for i := range rows {
+			if r := decide(&rows[i]); r.Key.ID != 0 {
+				r.Ground, r.Age = f.Ground, f.Age
+				rs, of = append(rs, r), append(of, &rows[i])
+			}
+		}
+		if len(rs) == 0 {
+			return idsOf(rows), nil
+		}
+		var seen []store.Observed
+		err = s.db(func(ctx context.Context) (err error) {
+			seen, err = s.store.ObserveReclaims(ctx, rs)
+			return err
+		})
+		for i, o := range seen {
+			if o.New {
+				s.observed(ctx, &rs[i], of[i], o.Would)
+			}
+		}
+		if store.Retriable(err) {
+			return nil, err
+		}
+		refused = errors.Join(refused, err)
+		return idsOf(rows), nil
+	})
+	return errors.Join(err, refused)
+}
+
+// observed says what the timeout monitor would do.
+func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
+	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
+	since, what := row.ScheduledAt, "execution has been scheduled too long"
+	if r.Ground == store.Overrun {
+		since, what = row.StartedAt, "execution has run too long"
+	}
+	age, _ := s.databaseClock.since(since)
+	s.log.LogAttrs(ctx, slog.LevelWarn, what+", would mark it "+would.String()+" (observe only)",
+		slog.Int64("execution", int64(row.ID)), slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)),
+		slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
+}
+
+// purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not anything still observes.
+func (s *Service) purgeObservations(ctx context.Context) error {
+	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+		return s.store.PurgeObservations(ctx, s.config.MessageQueue.RabbitMQ.DeadLetter.Kept(), limit)
+	})
+}
+
+// sayWhoObserves tells at the start which parts only observe, and what nobody does meanwhile.
+func (s *Service) sayWhoObserves(ctx context.Context) {
+	if s.config.Executor.TimeoutMonitor == config.Observe {
+		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: unclaimed work is taken back by the dead letter handler alone, "+
+			"so work whose message was lost stays scheduled; and a run past its deadline is ended by its worker alone, so it stays running on a live worker that fails to end it",
+			slog.Duration("scheduled_timeout", s.config.Executor.ScheduledTimeout))
+	}
+	if s.prober != nil && s.config.Health.Enabled && s.config.Executor.HealthProbes == config.Observe {
+		s.log.LogAttrs(ctx, slog.LevelInfo, "the health probes only observe: no worker is avoided for them")
+	}
+}

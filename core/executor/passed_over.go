@@ -1,0 +1,63 @@
+package executor
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// passedOver remembers what the scheduler has warned of, so that each outage makes one line and not one a pass. Only the
+// scheduling task uses it. It holds an entry for each worker and each need at most.
+type passedOver struct {
+	// stale is the last beat of each worker that was warned of.
+	stale map[execution.WorkerID]lastBeat
+	// absent is since when nothing has fitted each need that was warned of.
+	absent map[need]time.Duration
+}
+
+// lastBeat names an outage of a worker: the beat that no other has followed.
+type lastBeat struct {
+	incarnation execution.Incarnation
+	beat        uint64
+}
+
+func newPassedOver() passedOver {
+	return passedOver{stale: make(map[execution.WorkerID]lastBeat), absent: make(map[need]time.Duration)}
+}
+
+// warnOfStale logs each worker that would be given work if its lease were valid, once for each outage.
+func (s *scheduler) warnOfStale(workers []store.WorkerRow) {
+	for i := range workers {
+		w := &workers[i]
+		if w.Lifecycle != execution.Active || w.LeaseValid() {
+			continue
+		}
+		last := lastBeat{w.Incarnation, w.Beat}
+		if s.told.stale[w.ID] == last {
+			continue
+		}
+		s.told.stale[w.ID] = last
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "worker with a stale heartbeat is passed over",
+			slog.Int64("worker", int64(w.ID)), slog.String("name", w.Name), slog.Int64("incarnation", int64(w.Incarnation)),
+			slog.Duration("since_heartbeat", w.SinceBeat))
+	}
+}
+
+// warnOfAbsence logs that no worker fits a row, once for all rows that need the same and for as long as that lasts.
+func (s *scheduler) warnOfAbsence(row *execution.Execution, since time.Duration, why string) {
+	n := need{row.Action.Runtime, row.Pinned}
+	if told, known := s.told.absent[n]; known && told == since {
+		return
+	}
+	s.told.absent[n] = since
+	message := textNoWorkers
+	if strings.HasPrefix(why, textNoFreshHeartbeats) {
+		message = textNoFreshHeartbeats
+	}
+	s.log.LogAttrs(context.Background(), slog.LevelWarn, message, slog.Int64("execution", int64(row.ID)),
+		slog.String("runtime", n.runtime), slog.Int64("pinned", int64(n.pinned)), slog.String("why", why))
+}

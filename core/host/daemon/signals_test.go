@@ -1,0 +1,100 @@
+package daemon_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"handoff/core/host/daemon"
+)
+
+// asListener makes the test binary a process that only waits for signals, so that real ones can be sent to it.
+const asListener = "TEST_WAITS_FOR_SIGNALS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asListener) != "" {
+		listen()
+	}
+	os.Exit(m.Run())
+}
+
+// listen ends like a daemon that takes its time: only a second signal ends it.
+func listen() {
+	ctx := daemon.Signals(context.Background())
+	late := os.Getenv(asListener) == "late"
+	if late {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		<-ctx.Done()
+	}
+	daemon.LogSignals(ctx, slog.New(slog.NewTextHandler(os.Stdout, nil)))
+	if late {
+		os.Exit(0)
+	}
+	os.Stdout.WriteString("waiting\n")
+	<-ctx.Done()
+	os.Stdout.WriteString("stopping\n")
+	select {}
+}
+
+func TestEachSignalIsLoggedAndTheSecondEndsTheProcess(t *testing.T) {
+	for _, c := range []struct {
+		first, second syscall.Signal
+		lines         []string
+		code          int
+	}{
+		{syscall.SIGTERM, syscall.SIGINT, []string{`msg="received SIGTERM"`, `msg="received SIGINT, the second signal: ending at once"`}, 130},
+		{syscall.SIGINT, syscall.SIGTERM, []string{`msg="received SIGINT"`, `msg="received SIGTERM, the second signal: ending at once"`}, 143},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), asListener+"=1")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		said := ""
+		await := func(line string) {
+			t.Helper()
+			for !strings.HasSuffix(said, line+"\n") {
+				text, err := lines.ReadString('\n')
+				if said += text; err != nil {
+					t.Fatalf("%v: the process ended before it said %q:\n%s", c.first, line, said)
+				}
+			}
+		}
+		await("waiting")
+		_ = cmd.Process.Signal(c.first)
+		await("stopping")
+		_ = cmd.Process.Signal(c.second)
+		rest, _ := io.ReadAll(lines)
+		said += string(rest)
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != c.code {
+			t.Errorf("%v and %v: %v", c.first, c.second, err)
+		}
+		for _, line := range c.lines {
+			if strings.Count(said, "level=INFO "+line+"\n") != 1 {
+				t.Errorf("%v and %v: the line %s is missing in\n%s", c.first, c.second, line, said)
+			}
+		}
+	}
+}
+
+func TestASignalBeforeThereIsALogIsLoggedLater(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asListener+"=late")
+	said, err := cmd.Output()
+	if err != nil || !strings.Contains(string(said), `msg="received SIGTERM"`) {
+		t.Errorf("%v: %q", err, said)
+	}
+}

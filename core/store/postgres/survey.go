@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Each line reads one partial index, which holds only what has not ended or is not handled. A child that waits for its
+// parent is due at infinity: it counts, and is not the oldest of anything (no time can be taken from infinity).
+const survey = `
+with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
+select s.status, s.ref, s.n, coalesce(c.now - s.oldest, interval '0') from clock c cross join (
+    select 'requested' as status, '' as ref, count(*) as n, min(due_at) filter (where not awaits_parent) as oldest from execution where status = 'requested'
+    union all
+    select 'scheduling', '', count(*), min(scheduling_at) from execution where status = 'scheduling'
+    union all
+    select 'scheduled', '', count(*), min(scheduled_at) from execution where status = 'scheduled'
+    union all
+    select e.status::text, '', count(*), min(e.started_at) from execution e where e.status in ('running', 'canceling') group by e.status
+    union all
+    select 'unhandled', '', count(*), min(ended) from execution where status >= 'completed' and orchestrated_at is null
+    union all
+    select 'dead letters', '', count(*), null from dead_letter where handled_at is null
+    union all
+    select 'slots', a.ref, x.n, null
+      from (
+        select h.action, sum(h.n)::bigint as n from (
+            select s.action, count(*) as n from concurrency_slot s where s.execution is not null group by s.action
+            union all
+            select a.id, 0 from action a where a.concurrency is not null
+        ) h group by h.action
+      ) x join action a on a.id = x.action
+) s where s.n > 0 or s.status = 'slots'
+ order by s.ref collate "C"`
+
+// Survey implements store.Executor.
+func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
+	var found store.Survey
+	var by [execution.Statuses]store.Waiting
+	err := s.query(ctx, "counting", func(rows pgx.Rows) error {
+		var name, ref string
+		var n int
+		var age time.Duration
+		if err := rows.Scan(&name, &ref, &n, &age); err != nil {
+			return err
+		}
+		switch name {
+		case "unhandled":
+			found.OrchestrationLag = age
+		case "dead letters":
+			found.DeadLettersOpen = n
+		case "slots":
+			found.Slots = append(found.Slots, store.SlotsInUse{ActionRef: ref, Count: n})
+		default:
+			status, err := execution.ParseStatus(name)
+			if err != nil {
+				return err
+			}
+			by[status] = store.Waiting{Status: status, Count: n, Oldest: max(0, age)}
+		}
+		return nil
+	}, survey, s.now())
+	if err != nil {
+		return store.Survey{}, err
+	}
+	for _, w := range by {
+		if w.Count > 0 {
+			found.Waiting = append(found.Waiting, w)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,74 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// Pulse watches the heartbeats that a worker sends: executors go by what they say, and so does the worker's health
+// endpoint, in both worlds. It is safe for concurrent use.
+type Pulse struct {
+	host  host.Host
+	lease time.Duration
+
+	mu sync.Mutex
+	// renewed is when the last successful heartbeat was sent, if there was one.
+	renewed  time.Duration
+	beating  bool
+	consumer bool
+}
+
+// NewPulse returns a pulse that has seen no heartbeat. lease is how long one keeps the worker alive.
+func NewPulse(h host.Host, lease time.Duration) *Pulse { return &Pulse{host: h, lease: lease} }
+
+// Watch puts the pulse between a worker and its database.
+func (p *Pulse) Watch(s store.Worker) store.Worker { return watched{s, p} }
+
+type watched struct {
+	store.Worker
+	pulse *Pulse
+}
+
+// Heartbeat implements store.Worker.
+func (w watched) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := w.pulse.host.Monotonic()
+	reply, err := w.Worker.Heartbeat(ctx, b)
+	if err == nil {
+		w.pulse.mu.Lock()
+		w.pulse.renewed, w.pulse.beating, w.pulse.consumer = sent, true, b.ConsumerAlive
+		w.pulse.mu.Unlock()
+	}
+	return reply, err
+}
+
+// Lease is an error while the worker has no lease, or none any more as far as it knows.
+func (p *Pulse) Lease() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.beating:
+		return errors.New("not registered yet")
+	case p.host.Monotonic()-p.renewed > p.lease:
+		return errors.New("over: the database has not taken a heartbeat for longer than the lease")
+	}
+	return nil
+}
+
+// Consumer is an error while the worker receives no dispatches: a deaf worker that heartbeats is the worst kind (defect
+// D32).
+func (p *Pulse) Consumer() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.consumer {
+		return errors.New("does not receive dispatches")
+	}
+	return nil
+}
+
+// Ready is an error unless the worker could do work now.
+func (p *Pulse) Ready() error { return errors.Join(p.Lease(), p.Consumer()) }

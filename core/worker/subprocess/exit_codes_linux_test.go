@@ -1,0 +1,125 @@
+package subprocess
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"handoff/chaos/live/without"
+	"handoff/core/execution"
+)
+
+// Every code of the table is told apart by a real process, and so are codes that are not in it.
+func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
+	want := map[int]execution.Reason{
+		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,
+		75: execution.Transient, 77: execution.Permission, 104: execution.Connection, 110: execution.Connection, 111: execution.Connection,
+		113: execution.Connection, 124: execution.Transient,
+		// Nobody's, curl's and Rust's, and those of shells.
+		1: execution.Unknown, 2: execution.Unknown, 7: execution.Unknown, 66: execution.Unknown, 78: execution.Unknown, 101: execution.Unknown,
+		126: execution.Unknown, 127: execution.Unknown, 137: execution.Unknown, 255: execution.Unknown,
+	}
+	for _, c := range ExitCodes() {
+		if _, tested := want[c.Code]; !tested {
+			t.Errorf("no process ends with %d (%s) here", c.Code, c.Name)
+		}
+	}
+	b := newBench(t, 0)
+	for code, reason := range want {
+		exit := b.wait(b.shell(fmt.Sprintf("echo why >&2; exit %d", code)))
+		if exit.Killed || exit.Reason != reason {
+			t.Errorf("exit code %d is %v, want %v", code, exit.Reason, reason)
+		}
+		if code != 0 && exit.Message != fmt.Sprintf("exit status %d: why", code) {
+			t.Errorf("exit code %d leaves the message %q", code, exit.Message)
+		}
+	}
+}
+
+// A program that passes on the number of a connection error says so, whichever it met.
+func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
+	b := newBench(t, 0)
+	var lack error
+	if !slices.Contains(Runtimes(), Python) {
+		lack = fmt.Errorf("no %s on this machine, so no program of that runtime meets a connection error", Python)
+	}
+	without.Need(t, Python, lack)
+	const client = `import socket, sys
+try:
+    s = socket.create_connection(("127.0.0.1", %d), timeout=20)
+    s.sendall(b"x")
+    sys.exit(0 if s.recv(1) else 1)
+except OSError as e:
+    sys.exit(e.errno)
+`
+	resets, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resets.Close() }()
+	go func() {
+		if c, err := resets.Accept(); err == nil {
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			_ = c.Close()
+		}
+	}()
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	for name, l := range map[string]net.Listener{"reset": resets, "refused": gone} {
+		script := name + ".py"
+		text := fmt.Sprintf(client, l.Addr().(*net.TCPAddr).Port)
+		if err := os.WriteFile(filepath.Join(b.dir, script), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		exit := b.wait(b.start(execution.Action{Ref: "test", Runtime: Python, Entrypoint: script}, ""))
+		if exit.Reason != execution.Connection || !exit.Reason.Retriable() {
+			t.Errorf("%s: %+v", name, exit)
+		}
+	}
+	if exit := b.wait(b.shell("timeout 0.05 sleep 600")); exit.Reason != execution.Transient {
+		t.Errorf("a command that timeout(1) ended: %+v", exit)
+	}
+}
+
+// What an action says in words goes before its exit code.
+func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
+	b := newBench(t, 0)
+	exit := b.wait(b.shell(`echo '{"error":{"type":"validation","message":"no such order"}}'; exit 69`))
+	if exit.Reason != execution.Validation || exit.Message != "no such order" {
+		t.Errorf("%+v", exit)
+	}
+}
+
+func TestReasonsAndCodesAgree(t *testing.T) {
+	codes := ExitCodes()
+	if !slices.IsSortedFunc(codes, func(a, b ExitCode) int { return a.Code - b.Code }) {
+		t.Error("the table is not in order")
+	}
+	for _, c := range codes {
+		if !c.Reason.OfAction() || c.Reason == execution.Unknown {
+			t.Errorf("%d stands for %v, which is not an action's to give", c.Code, c.Reason)
+		}
+		if first, ok := CodeFor(c.Reason); !ok || ReasonOf(first) != c.Reason {
+			t.Errorf("%v is said by %d, %v", c.Reason, first, ok)
+		}
+	}
+	for _, name := range execution.Reasons() {
+		r, err := execution.ParseReason(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said := ownReason(name); r.OfAction() != (said == r) {
+			t.Errorf("an action that says %s fails as %v", name, said)
+		}
+	}
+	if _, ok := CodeFor(execution.WorkerLost); ok {
+		t.Error("an exit code says that the worker was lost")
+	}
+}

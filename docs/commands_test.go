@@ -1,0 +1,309 @@
+package docs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/scenarios"
+)
+
+// What pages tell people to type, the programs take. The binaries are built and asked for their help.
+func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the binaries")
+	}
+	bin := t.TempDir()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./cmd/chaos", "./cmd/executor", "./cmd/worker")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	t.Run("commands", func(t *testing.T) {
+		h := &helps{bin: bin, known: map[string]string{}}
+		commands := 0
+		for _, p := range readPages(t) {
+			for _, block := range append(p.blocks("sh"), p.blocks("bash")...) {
+				for _, words := range shellCommands(block) {
+					if why := h.refuse(t, words); why != "" {
+						t.Errorf("%s: %s\n  %s", p.path, strings.Join(words, " "), why)
+					}
+					commands++
+				}
+			}
+		}
+		if commands < 10 {
+			t.Errorf("the pages have %d commands: the test does not see them", commands)
+		}
+	})
+	t.Run("commands that are wrong", func(t *testing.T) {
+		h := &helps{bin: bin, known: map[string]string{}}
+		for _, line := range []string{
+			"bin/chaos walk", "bin/chaos run --seed-count 3", "bin/chaos replay no-such-scenario --seed 7", "bin/executor --listn x",
+			"bin/worker --name w --lanes 3", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
+		} {
+			if h.refuse(t, shellCommands(line)[0]) == "" {
+				t.Errorf("%q is not refused", line)
+			}
+		}
+	})
+	// The worker refuses runtimes that its machine lacks, so the samples name none.
+	for _, s := range samples(t) {
+		for _, daemon := range []string{"executor", "worker"} {
+			t.Run(daemon+" with "+s.name, func(t *testing.T) {
+				show := exec.CommandContext(t.Context(), filepath.Join(bin, daemon), "--config", filepath.Join(root, s.name), "--print-config")
+				show.Env = append(os.Environ(), s.environ...)
+				var stdout, stderr bytes.Buffer
+				show.Stdout, show.Stderr = &stdout, &stderr
+				if err := show.Run(); err != nil || stderr.Len() > 0 {
+					t.Fatalf("%v\n%s", err, stderr.String())
+				}
+				for _, d := range flatten(t, s.source) {
+					name := d.key[strings.LastIndexByte(d.key, '.')+1:]
+					if !regexp.MustCompile(`(?m)^\s*` + name + `: .*# \S*` + regexp.QuoteMeta(filepath.Base(s.name)) + `:`).Match(stdout.Bytes()) {
+						t.Errorf("--print-config does not say that %s comes from the sample", d.key)
+					}
+				}
+			})
+		}
+	}
+}
+
+// helps are the help texts of the binaries.
+type helps struct {
+	bin   string
+	known map[string]string
+}
+
+func (h *helps) text(t *testing.T, words ...string) string {
+	t.Helper()
+	name := strings.Join(words, " ")
+	if text, ok := h.known[name]; ok {
+		return text
+	}
+	ask := exec.CommandContext(t.Context(), filepath.Join(h.bin, words[0]), append(words[1:], "--help")...)
+	out, err := ask.CombinedOutput()
+	text := string(out)
+	if err != nil {
+		text = ""
+	}
+	h.known[name] = text
+	return text
+}
+
+var (
+	shortOrLong = regexp.MustCompile(`^-{1,2}[a-z][a-z-]*`)
+	makeTarget  = regexp.MustCompile(`(?m)^([a-z][a-z-]*):`)
+)
+
+// refuse says why a command can't be meant as it stands; empty for one that can, or that is not ours.
+func (h *helps) refuse(t *testing.T, words []string) string {
+	t.Helper()
+	program, rest := words[0], words[1:]
+	switch program {
+	case "make":
+		source, err := os.ReadFile(filepath.Join(root, "Makefile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		targets := makeTarget.FindAllStringSubmatch(string(source), -1)
+		for _, word := range rest {
+			if !strings.Contains(word, "=") && !slices.ContainsFunc(targets, func(m []string) bool { return m[1] == word }) {
+				return "the Makefile has no target " + word
+			}
+		}
+		return ""
+	case "bin/chaos", "bin/executor", "bin/worker":
+	default:
+		return ""
+	}
+	name := strings.TrimPrefix(program, "bin/")
+	help := h.text(t, name)
+	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		if !regexp.MustCompile(`(?m)\b` + regexp.QuoteMeta(rest[0]) + `\b`).MatchString(help) {
+			return name + " has no command " + rest[0]
+		}
+		own := h.text(t, name, rest[0])
+		if name == "chaos" {
+			help = own
+		} else {
+			help += own
+		}
+		if name == "chaos" && (rest[0] == "run" || rest[0] == "replay" || rest[0] == "shrink") && len(rest) > 1 {
+			if why := refuseScenario(t, rest[1]); why != "" {
+				return why
+			}
+		}
+	}
+	for _, word := range rest {
+		flag := shortOrLong.FindString(word)
+		if flag != "" && !regexp.MustCompile(`(^|[\s,])`+flag+`([\s=,\[]|$)`).MatchString(help) {
+			return fmt.Sprintf("%s has no flag %s", name, flag)
+		}
+	}
+	return ""
+}
+
+// refuseScenario says that a word is no scenario: neither a flag, nor a file, nor one of the library.
+func refuseScenario(t *testing.T, word string) string {
+	t.Helper()
+	if strings.HasPrefix(word, "-") || strings.ContainsAny(word, "/.$") || strings.ToUpper(word) == word {
+		return ""
+	}
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(library, func(s *scenarios.Scenario) bool { return s.Name == word }) {
+		return "the library has no scenario " + word
+	}
+	return ""
+}
+
+var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+
+// shellCommands are the commands of a shell block, as words: without comments, continued lines joined, without
+// variables that are set before them.
+func shellCommands(block string) (commands [][]string) {
+	var words []string
+	end := func() {
+		for len(words) > 0 && (assignment.MatchString(words[0]) || words[0] == "$" || words[0] == "sudo") {
+			words = words[1:]
+		}
+		if len(words) > 0 {
+			commands = append(commands, words)
+		}
+		words = nil
+	}
+	var word strings.Builder
+	quote, begun := byte(0), false
+	finish := func() {
+		if begun {
+			words = append(words, word.String())
+		}
+		word.Reset()
+		begun = false
+	}
+	block = strings.ReplaceAll(block, "\\\n", " ")
+	for i := 0; i < len(block); i++ {
+		c := block[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '\'' || c == '"'):
+			quote, begun = c, true
+		case quote == 0 && c == '#' && !begun:
+			for i+1 < len(block) && block[i+1] != '\n' {
+				i++
+			}
+		case quote == 0 && strings.IndexByte("\n;|&()", c) >= 0:
+			finish()
+			end()
+		case quote == 0 && (c == ' ' || c == '\t'):
+			finish()
+		default:
+			word.WriteByte(c)
+			begun = true
+		}
+	}
+	finish()
+	end()
+	return commands
+}
+
+func TestShellCommandsAreFound(t *testing.T) {
+	got := fmt.Sprint(shellCommands("A=1 bin/chaos run x \\\n  --seeds 3   # what it does\nmake test && bin/worker --name 'a b'\n# nothing\n"))
+	if want := "[[bin/chaos run x --seeds 3] [make test] [bin/worker --name a b]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// requestSpan is a request in a code span, with or without its method.
+var requestSpan = regexp.MustCompile(`^(?:(GET|POST|PUT|DELETE|PATCH) )?(/(?:api/v1/|healthz|readyz|metrics)[^\s?]*)`)
+
+// Requests that pages name are those that the API answers.
+func TestRequestsOnPagesExist(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "core", "api", "openapi.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document struct {
+		Paths map[string]map[string]any
+	}
+	if err := yaml.Unmarshal(source, &document); err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, p := range readPages(t) {
+		for _, s := range p.spans() {
+			m := requestSpan.FindStringSubmatch(s.text)
+			if m == nil {
+				continue
+			}
+			named++
+			answered := false
+			for path, item := range document.Paths {
+				pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(path), `(\{\w+\}|[A-Za-z0-9_.:-]+)`)
+				if regexp.MustCompile("^" + pattern + "$").MatchString(m[2]) {
+					answered = answered || m[1] == "" || item[strings.ToLower(m[1])] != nil
+				}
+			}
+			if !answered {
+				t.Errorf("%s:%d names the request %s, which core/api/openapi.yaml does not have", p.path, s.line, s.text)
+			}
+		}
+	}
+	if named < 20 {
+		t.Errorf("the pages name %d requests: the test does not see them", named)
+	}
+}
+
+// rabbitmqctl checks its arguments before it looks for a broker, so a broker that does not exist is enough to ask it
+// about the commands on the pages, and none that exists is touched.
+func TestBrokerCommandsOnPagesAreUnderstood(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("rabbitmqctl")
+	if err != nil || testing.Short() {
+		t.Skip("rabbitmqctl is not installed here, or this is a short test: starting it takes a second each time")
+	}
+	// 64 is its exit code for what it does not understand, 69 for a broker that is not there.
+	const misused = 64
+	understood := func(arguments ...string) (bool, string) {
+		command := exec.CommandContext(t.Context(), program, append([]string{"-n", "handoff-docs@localhost"}, arguments...)...)
+		out, err := command.CombinedOutput()
+		failed, ok := errors.AsType[*exec.ExitError](err)
+		return ok && failed.ExitCode() != misused, string(out)
+	}
+	if good, out := understood("list_queues", "nonsense"); good {
+		t.Fatalf("rabbitmqctl understands nonsense, so this test can't fail:\n%s", out)
+	}
+	asked := map[string]bool{}
+	for _, p := range readPages(t) {
+		var lines []string
+		for _, s := range p.spans() {
+			lines = append(lines, s.text)
+		}
+		for _, line := range append(lines, p.blocks("sh")...) {
+			for _, words := range shellCommands(line) {
+				name := strings.Join(words, " ")
+				if words[0] != "rabbitmqctl" || len(words) < 2 || strings.Contains(name, "…") || asked[name] {
+					continue
+				}
+				asked[name] = true
+				if good, out := understood(words[1:]...); !good {
+					t.Errorf("%s: %s\n%s", p.path, name, out)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,401 @@
+//go:build unix
+
+package docs_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"handoff/chaos/live/provision"
+	"handoff/chaos/live/without"
+	"handoff/docs"
+)
+
+// Pages say how to run their commands in the first line of a block:
+//
+//	```sh set up            brings the system into the state that the page is about
+//	```sh meanwhile         the same, but it lasts: it runs beside everything else until Ctrl-C
+//	```sh run: WORD, WORD   a command to read; its output must come to have all these words
+//	```sh do                a step of the page, run once in its place between the commands to read
+//	```sh undo              takes back what the first ones did
+//	```sh only: REASON      nobody runs it here
+//
+// The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
+
+var updateOutputs = flag.Bool("outputs", false, "write what the commands of the pages said into the blocks of text below them")
+
+// How much of an output a page shows.
+const (
+	outputLines = 14
+	outputWidth = 150
+)
+
+// block is a block of commands of a page.
+type block struct {
+	kind, text string
+	// fence is the block as it stands on the page.
+	fence string
+	words      []string
+	line       int
+}
+
+var (
+	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?s:.*?))^```$")
+	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
+)
+
+// blocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries
+// for want of a word.
+func blocks(t *testing.T, page, text string) (all []block) {
+	t.Helper()
+	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
+		b := block{text: text[m[4]:m[5]], fence: text[m[0]:m[1]] + "\n", line: 1 + strings.Count(text[:m[0]], "\n")}
+		kind, rest, _ := strings.Cut(text[m[2]:m[3]], ":")
+		b.kind = kind
+		for word := range strings.SplitSeq(rest, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				b.words = append(b.words, word)
+			}
+		}
+		if needs := kind == "run" || kind == "only"; !slices.Contains(kinds, kind) || needs != (len(b.words) > 0) {
+			t.Errorf("%s:%d: ```sh %s: a block says one of: set up; meanwhile; run: WORD, WORD; do; undo; only: REASON", page, b.line, text[m[2]:m[3]])
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// system is one that `chaos up` started, with a directory in which the commands of the pages run as they do in the
+// repository.
+type system struct {
+	t   *testing.T
+	dir string
+	env string
+	up  *exec.Cmd
+}
+
+// startSystem builds the binaries and starts the system.
+func startSystem(t *testing.T, args ...string) *system {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts the whole system")
+	}
+	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
+	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true, Management: true, PrivateOnly: true}))
+	for tool, of := range map[string]string{"rabbitmqadmin": without.RabbitMQ, "psql": without.Postgres, "curl": without.RabbitMQ} {
+		if _, err := exec.LookPath(tool); err != nil {
+			without.Need(t, of, fmt.Errorf("the commands of the pages need %s: %w", tool, err))
+		}
+	}
+	s := &system{t: t, dir: t.TempDir()}
+	build := exec.Command("go", "build", "-o", filepath.Join(s.dir, "bin")+"/", "handoff/cmd/chaos", "handoff/cmd/executor", "handoff/cmd/worker")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	here, err := os.Getwd()
+	if err == nil {
+		err = os.Symlink(here, filepath.Join(s.dir, "docs"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.start(args)
+	return s
+}
+
+var readyLine = regexp.MustCompile(`(?m)^  shell +\. (\S+)`)
+
+func (s *system) start(args []string) {
+	s.t.Helper()
+	said, err := os.Create(filepath.Join(s.dir, "up.log"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer said.Close()
+	s.up = exec.Command("bin/chaos", append([]string{"up"}, args...)...)
+	s.up.Dir, s.up.Stdout, s.up.Stderr = s.dir, said, said
+	if err := s.up.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.up.Wait() }()
+	s.t.Cleanup(func() {
+		_ = s.up.Process.Signal(os.Interrupt)
+		select {
+		case <-ended:
+		case <-time.After(30 * time.Second):
+			s.t.Error("chaos up did not end within 30 s of Ctrl-C")
+			_ = s.up.Process.Kill()
+		}
+	})
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		text, _ := os.ReadFile(said.Name())
+		if m := readyLine.FindSubmatch(text); m != nil && bytes.Contains(text, []byte("Ctrl-C takes")) {
+			s.env = string(m[1])
+			return
+		}
+		select {
+		case err := <-ended:
+			ended <- err
+			s.t.Fatalf("chaos up %v ended: %v\n%s", args, err, text)
+		default:
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("chaos up %v was not ready within two minutes:\n%s", args, text)
+		}
+	}
+}
+
+// command runs a block's text in a shell, as somebody would who has read the system's env file. It has a process group
+// of its own, which gets what a terminal would send it.
+func (s *system) command(ctx context.Context, text string, out *bytes.Buffer) *exec.Cmd {
+	c := exec.CommandContext(ctx, "sh", "-c", "set -e\n. "+s.env+"\n"+text)
+	c.Dir, c.Stdout, c.Stderr = s.dir, out, out
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	c.WaitDelay = 5 * time.Second
+	return c
+}
+
+func (s *system) once(text string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 60*time.Second)
+	defer cancel()
+	var out bytes.Buffer
+	err := s.command(ctx, text, &out).Run()
+	return out.String(), err
+}
+
+// settled waits until a command succeeds and says all words, and returns what it said last.
+func (s *system) settled(text string, words []string, within time.Duration) (string, error) {
+	for deadline := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+		out, err := s.once(text)
+		var missing []string
+		for _, w := range words {
+			if !strings.Contains(out, w) {
+				missing = append(missing, w)
+			}
+		}
+		if err == nil && missing == nil {
+			return out, nil
+		}
+		if time.Now().After(deadline) {
+			if err == nil {
+				err = fmt.Errorf("its output lacks %q", missing)
+			}
+			return out, err
+		}
+	}
+}
+
+// runPage runs the blocks of a page, or of one of its sections, and leaves the system as it found it.
+func (s *system) runPage(t *testing.T, page, section string) {
+	s.t = t
+	file, err := os.ReadFile(filepath.Join(s.dir, page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, text, above := string(file), string(file), 0
+	if section != "" {
+		_, above, text = cut(whole, section)
+	}
+	all := blocks(t, page, text)
+	for i := range all {
+		all[i].line += above
+	}
+	once := func(b block) {
+		if out, err := s.once(b.text); err != nil {
+			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
+		}
+	}
+	var last []func()
+	for _, b := range all {
+		switch {
+		case t.Failed():
+		case b.kind == "set up":
+			once(b)
+		case b.kind == "meanwhile":
+			last = append(last, s.meanwhile(page, b))
+		}
+	}
+	read := func(b block) {
+		out, err := s.settled(b.text, b.words, 25*time.Second)
+		if err != nil {
+			t.Errorf("%s:%d: %v\n%s\n%s", page, b.line, err, b.text, out)
+		}
+		t.Logf("%s:%d\n%s\n%s", page, b.line, b.text, out)
+		if *updateOutputs {
+			whole = withOutput(whole, b.fence, out)
+		}
+	}
+	for _, b := range all {
+		switch {
+		case t.Failed():
+		case b.kind == "do":
+			once(b)
+		case b.kind == "run":
+			read(b)
+		}
+	}
+	for _, end := range last {
+		end()
+	}
+	for _, b := range all {
+		if b.kind == "undo" { // also after a failure, for the sake of the next page
+			once(b)
+		}
+	}
+	s.healthy()
+	if *updateOutputs && !t.Failed() {
+		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(whole), 0o644); err != nil { //nolint:gosec // everybody may read it
+			t.Error(err)
+		}
+	}
+}
+
+// withOutput puts what a command said into the block of text below it, cut to what a page can show.
+func withOutput(page, command, out string) string {
+	head, rest, _ := strings.Cut(page, command)
+	before, after, ok := strings.Cut(rest, "```text\n")
+	if !ok || strings.TrimSpace(before) != "" {
+		return page
+	}
+	_, after, _ = strings.Cut(after, "```")
+	lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
+	if len(lines) > outputLines {
+		lines = append(lines[:outputLines], "…")
+	}
+	for i, line := range lines {
+		if r := []rune(strings.TrimRight(line, " ")); len(r) > outputWidth {
+			lines[i] = string(r[:outputWidth]) + "…"
+		} else {
+			lines[i] = string(r)
+		}
+	}
+	return head + command + before + "```text\n" + strings.Join(lines, "\n") + "\n```" + after
+}
+
+// meanwhile starts a block and returns what ends it, as Ctrl-C does.
+func (s *system) meanwhile(page string, b block) (end func()) {
+	var out bytes.Buffer
+	c := s.command(s.t.Context(), b.text, &out)
+	if err := c.Start(); err != nil {
+		s.t.Fatalf("%s:%d: %v", page, b.line, err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	return func() {
+		select {
+		case err := <-ended:
+			s.t.Errorf("%s:%d ended before the page did: %v\n%s\n%s", page, b.line, err, b.text, out.String())
+			return
+		default:
+		}
+		_ = syscall.Kill(-c.Process.Pid, syscall.SIGINT)
+		if err := <-ended; err != nil {
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) {
+				s.t.Errorf("%s:%d: %v\n%s", page, b.line, err, out.String())
+			}
+		}
+	}
+}
+
+// healthy waits until the system does what it should: the next page begins with it.
+func (s *system) healthy() {
+	s.t.Helper()
+	const ask = `curl -sf $API/readyz > /dev/null
+psql "$DB" -Atc "select 'workers ' || count(*) from healthy_workers"
+psql "$DB" -Atc "select 'open ' || count(*) from execution where status < 'completed'"
+psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 'completed' and orchestrated_at is null"`
+	if out, err := s.settled(ask, []string{"workers 4\n", "open 0\n", "unhandled 0\n"}, 40*time.Second); err != nil {
+		s.t.Errorf("the system is not as it was before: %v\n%s", err, out)
+	}
+}
+
+// The commands of every page are tried on a system that is in the state which the page, or the section of a page, is
+// about.
+func TestTheCommandsOfThePagesDoWhatThePagesSay(t *testing.T) {
+	s := startSystem(t, "--workers", "4", "--config", "docs/playbooks/practice.yaml")
+	for _, name := range docs.PlaybookNames() {
+		t.Run(name, func(t *testing.T) { s.runPage(t, "docs/playbooks/"+name+".md", "") })
+	}
+	for _, section := range sections(t, "operations.md") {
+		t.Run("operations/"+section, func(t *testing.T) { s.runPage(t, "docs/operations.md", section) })
+	}
+}
+
+var heading = regexp.MustCompile(`(?m)^##+ (.*)\n`)
+
+// sections are the headings of a page below which there are commands to run.
+func sections(t *testing.T, page string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		_, _, body := cut(string(text), m[1])
+		if strings.Contains(body, "```sh run") {
+			names = append(names, m[1])
+		}
+	}
+	return names
+}
+
+// cut is a page before a section, the line of its heading, and the section up to the next heading.
+func cut(text, section string) (before string, line int, body string) {
+	for _, at := range heading.FindAllStringSubmatchIndex(text, -1) {
+		if text[at[2]:at[3]] == section {
+			body = text[at[1]:]
+			if next := heading.FindStringIndex(body); next != nil {
+				body = body[:next[0]]
+			}
+			return text[:at[1]], strings.Count(text[:at[1]], "\n"), body
+		}
+	}
+	return text, 0, ""
+}
+
+// What a playbook has to have: somebody reads it at night, and for the first time.
+func TestEveryPlaybookHasItsSections(t *testing.T) {
+	sections := []string{"Is it urgent?", "Look", "Decide", "It is over when", "Don't", "Practise it"}
+	for _, name := range docs.PlaybookNames() {
+		text, _ := docs.Playbook(name)
+		if link := regexp.MustCompile(`\]\(([a-z_]+)\.md\)`).FindStringSubmatch(text); link != nil && strings.Count(text, "\n") < 12 {
+			if _, ok := docs.Playbook(link[1]); !ok {
+				t.Errorf("%s sends its reader to %s, which does not exist", name, link[1])
+			}
+			continue
+		}
+		at := 0
+		for _, section := range sections {
+			i := strings.Index(text[at:], "\n## "+section+"\n")
+			if i < 0 {
+				t.Errorf("docs/playbooks/%s.md has no section %q, or not in this order: %q", name, section, sections)
+				break
+			}
+			at += i
+		}
+		runs := 0
+		for _, b := range blocks(t, name, text) {
+			if b.kind == "run" {
+				runs++
+			}
+		}
+		if runs < 3 {
+			t.Errorf("docs/playbooks/%s.md has %d commands to read, should have at least 3", name, runs)
+		}
+	}
+}
