@@ -69,11 +69,11 @@ func badEnds() []badEnd {
 	ends := []badEnd{
 		{reason: execution.QueueTimeout, profile: config.Documented, action: short, config: quick, faults: cut},
 		{name: "counted", reason: execution.QueueTimeout, to: execution.Requested, action: short, config: quick, faults: cut},
+		{name: "blocked", reason: execution.QueueTimeout, profile: config.Documented, action: short, config: quick, faults: []string{"block_consumers: every worker, for: 60s"}},
 		{reason: execution.DispatchTimeout, profile: config.Documented, action: short, config: quick, faults: []string{"deaf: every worker, for: 15s"}},
 		{name: "sick", reason: execution.WorkerUnavailable, by: execution.Worker, action: short, faults: []string{"sick: every worker, for: 60s"}},
 		{name: "gone", reason: execution.WorkerUnavailable, by: execution.Reconciler, profile: config.Documented, action: short, faults: []string{"deaf: every worker, for: 100s", "crash#: w-1"}},
 		{reason: execution.NoWorkers, profile: config.Documented, action: short, faults: []string{"stop: every worker, restart_after: 100s"}},
-		{name: "blocked", reason: execution.NoWorkers, profile: config.Documented, action: short, faults: []string{"block_consumers: every worker, for: 60s"}},
 		{reason: execution.Unroutable, profile: config.Documented, action: short, faults: []string{"unbind_queue: every worker, for: 60s"}},
 		{reason: execution.WorkerLost, to: execution.Abandoned, action: long, faults: []string{"crash#: w-1"}},
 		{reason: execution.WorkerShutdown, action: "takes: 100s", faults: []string{"stop#: w-1"}},
