@@ -195,7 +195,7 @@ func schema(t *testing.T) func(name string) bool {
 	}
 	objects := make(map[string]bool)
 	created := regexp.MustCompile(`(?m)^create (?:or replace )?(?:unique )?(?:table|view|function|index|trigger|type) (?:if not exists )?(\w+)`)
-	table := regexp.MustCompile(`(?ms)^create table (\w+) \(\n(.*?)^\)`)
+	table := regexp.MustCompile(`(?ms)^create table (\w+) \(\n(.*?)\n\)`)
 	column := regexp.MustCompile(`(?m)^    (\w+) `)
 	added := regexp.MustCompile(`(?m)^alter table (\w+)\s+add (?:column )?(\w+) `)
 	for _, file := range files {

@@ -47,7 +47,7 @@ func (c *Client) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([
 			return false
 		}
 		lasting := slices.IndexFunc(s.db.observations, func(o store.Observation) bool {
-			return o.Key.ID == 0 && o.Worker == w.WorkerKey && o.EndedAt.IsZero()
+			return o.Key.ID == 0 && o.Worker.Incarnation == w.Incarnation && o.EndedAt.IsZero()
 		})
 		began := int64(0)
 		switch inc := s.current(w.WorkerKey); {

@@ -48,7 +48,7 @@ func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
 	if err := healthprobe.New("here").Probe(t.Context(), worker.URL+"/readyz"); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a URL that an operator named: %v", err)
 	}
-	if daemon.LoopbackName() == "" || daemon.LoopbackName() != daemon.LoopbackName() {
+	if first, second := daemon.LoopbackName(), daemon.LoopbackName(); first == "" || first != second {
 		t.Errorf("this loopback network is called %q and %q", daemon.LoopbackName(), daemon.LoopbackName())
 	}
 }

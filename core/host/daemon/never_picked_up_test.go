@@ -158,6 +158,7 @@ func (q *queues) Declare(context.Context, broker.Topology) error  { return nil }
 func (q *queues) DeleteIdle(context.Context, broker.Queue) (broker.QueueFate, error) {
 	return broker.QueueInUse, nil
 }
+
 func (q *queues) QueueState(context.Context, string) (broker.QueueState, error) {
 	return broker.QueueState{Exists: true, Consumers: 1}, nil
 }

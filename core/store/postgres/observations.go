@@ -61,8 +61,9 @@ with asked as materialized (
         as a(ask_worker, ask_incarnation, ask_ready, ask_reason)
 ),
 lasting as materialized (
-    select o.id, o.incarnation from asked a join observation o on o.incarnation = a.ask_incarnation and o.execution is null and o.ended_at is null
-     where a.ask_ready and o.worker = a.ask_worker
+    -- An array, because a join with what was asked compares each with each.
+    select o.id, o.incarnation from observation o
+     where o.incarnation = any(array(select a.ask_incarnation from asked a where a.ask_ready)) and o.execution is null and o.ended_at is null
      order by o.id for no key update of o
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from lasting) l),

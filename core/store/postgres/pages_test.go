@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	sqlBlock = regexp.MustCompile("(?ms)^```sql[^\n]*\n(.*?)^```")
+	sqlBlock = regexp.MustCompile("(?ms)^```sql[^\n]*\n(.*?)\n```")
 	sqlSpan  = regexp.MustCompile("`((?:select|update|delete|insert|with) [^`]+)`")
 )
 
@@ -30,7 +30,7 @@ func TestThePagesSQLFitsTheSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(ctx) //nolint:errcheck // it has only looked
+	defer conn.Close(ctx)
 	if _, err := conn.Exec(ctx, "explain select nothing from execution"); err == nil {
 		t.Fatal("a column that does not exist is not refused: this test can't fail")
 	}
