@@ -37,9 +37,9 @@ func listen() {
 	if late {
 		os.Exit(0)
 	}
-	os.Stdout.WriteString("waiting\n")
+	_, _ = os.Stdout.WriteString("waiting\n")
 	<-ctx.Done()
-	os.Stdout.WriteString("stopping\n")
+	_, _ = os.Stdout.WriteString("stopping\n")
 	select {}
 }
 
