@@ -139,7 +139,8 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 		kept     store.DeadLetter
 	}{
 		{
-			"of an execution that has gone on", dispatch(7), "worker.4.executions", []telemetry.Labels{{"expired", "core.echo", "4"}},
+			"of an execution that has gone on", dispatch(7), "worker.4.executions",
+			[]telemetry.Labels{{"expired", "core.echo", "4"}},
 			store.DeadLetter{Key: execution.Key{ID: 7, Epoch: 3}, ActionRef: "core.echo", Worker: 4, Outcome: "another epoch"},
 		},
 		{
