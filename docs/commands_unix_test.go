@@ -47,12 +47,12 @@ type block struct {
 	kind, text string
 	// fence is the block as it stands on the page.
 	fence string
-	words      []string
-	line       int
+	words []string
+	line  int
 }
 
 var (
-	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?s:.*?))^```$")
+	fence = regexp.MustCompile("(?m)^```sh ?(.*)\n((?:.*\n)*?)```$")
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
@@ -84,6 +84,8 @@ type system struct {
 	dir string
 	env string
 	up  *exec.Cmd
+	// left names the page that did not leave the system as it had found it; empty for none.
+	left string
 }
 
 // startSystem builds the binaries and starts the system.
@@ -129,8 +131,11 @@ func (s *system) start(args []string) {
 	if err := s.up.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.up.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		_ = s.up.Wait() // how it ended stands in what it said
+		close(ended)
+	}()
 	s.t.Cleanup(func() {
 		_ = s.up.Process.Signal(os.Interrupt)
 		select {
@@ -147,9 +152,8 @@ func (s *system) start(args []string) {
 			return
 		}
 		select {
-		case err := <-ended:
-			ended <- err
-			s.t.Fatalf("chaos up %v ended: %v\n%s", args, err, text)
+		case <-ended:
+			s.t.Fatalf("chaos up %v ended: %v\n%s", args, s.up.ProcessState, text)
 		default:
 		}
 		if time.Now().After(deadline) {
@@ -202,6 +206,9 @@ func (s *system) settled(text string, words []string, within time.Duration) (str
 // runPage runs the blocks of a page, or of one of its sections, and leaves the system as it found it.
 func (s *system) runPage(t *testing.T, page, section string) {
 	s.t = t
+	if s.left != "" {
+		t.Fatalf("not run: the system is still as %s left it", s.left)
+	}
 	file, err := os.ReadFile(filepath.Join(s.dir, page))
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +263,9 @@ func (s *system) runPage(t *testing.T, page, section string) {
 			once(b)
 		}
 	}
-	s.healthy()
+	if !s.healthy() {
+		s.left = t.Name()
+	}
 	if *updateOutputs && !t.Failed() {
 		if err := os.WriteFile(filepath.Join(s.dir, page), []byte(whole), 0o644); err != nil { //nolint:gosec // everybody may read it
 			t.Error(err)
@@ -313,7 +322,7 @@ func (s *system) meanwhile(page string, b block) (end func()) {
 }
 
 // healthy waits until the system does what it should: the next page begins with it.
-func (s *system) healthy() {
+func (s *system) healthy() bool {
 	s.t.Helper()
 	const ask = `curl -sf $API/readyz > /dev/null
 psql "$DB" -Atc "select 'workers ' || count(*) from healthy_workers"
@@ -321,7 +330,9 @@ psql "$DB" -Atc "select 'open ' || count(*) from execution where status < 'compl
 psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 'completed' and orchestrated_at is null"`
 	if out, err := s.settled(ask, []string{"workers 4\n", "open 0\n", "unhandled 0\n"}, 40*time.Second); err != nil {
 		s.t.Errorf("the system is not as it was before: %v\n%s", err, out)
+		return false
 	}
+	return true
 }
 
 // The commands of every page are tried on a system that is in the state which the page, or the section of a page, is

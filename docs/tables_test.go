@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"go/ast"
 	"maps"
 	"math"
 	"regexp"
@@ -39,14 +38,13 @@ func yes(b bool) string {
 }
 
 func reasonsTable(t *testing.T) string {
-	own := actionReasons(t)
 	meaning := reasonMeanings()
 	var rows [][]string
 	for _, r := range reasons(t) {
 		if meaning[r] == "" {
 			t.Errorf("the reason %v has no explanation; add it to reasonMeanings", r)
 		}
-		rows = append(rows, []string{code(r.String()), yes(r.Retriable()), yes(r.BlamesWorker()), yes(own[r]), meaning[r]})
+		rows = append(rows, []string{code(r.String()), yes(r.Retriable()), yes(r.BlamesWorker()), yes(r.OfAction()), meaning[r]})
 	}
 	return markdown([]string{"Reason", "retriable", "blames the worker", "by an action", "when"}, rows)
 }
@@ -73,53 +71,6 @@ func reasonMeanings() map[execution.Reason]string {
 		execution.ParentFailed:      "its parent did not complete: it was skipped",
 		execution.Unknown:           "the action failed and did not say why",
 	}
-}
-
-// actionReasons are those that core/worker/subprocess takes from an action's own word.
-func actionReasons(t *testing.T) map[execution.Reason]bool {
-	t.Helper()
-	names := map[string]execution.Reason{}
-	for _, r := range reasons(t) {
-		names[identifier(r)] = r
-	}
-	found := map[execution.Reason]bool{}
-	for _, f := range parseGo(t, "core/worker/subprocess") {
-		ast.Inspect(f, func(n ast.Node) bool {
-			function, ok := n.(*ast.FuncDecl)
-			if !ok || function.Name.Name != "ownReason" {
-				return true
-			}
-			ast.Inspect(function, func(n ast.Node) bool {
-				clause, ok := n.(*ast.CaseClause)
-				if !ok {
-					return true
-				}
-				for _, value := range clause.List {
-					if s, ok := value.(*ast.SelectorExpr); ok {
-						found[names[s.Sel.Name]] = true
-					}
-				}
-				return true
-			})
-			return false
-		})
-	}
-	if len(found) == 0 {
-		t.Error("core/worker/subprocess has no function ownReason any more: say here where it is now")
-	}
-	return found
-}
-
-// identifier is the name of a reason's constant.
-func identifier(r execution.Reason) string {
-	if r == execution.CancelRequested {
-		return "CancelRequested"
-	}
-	var b strings.Builder
-	for word := range strings.SplitSeq(r.String(), "_") {
-		b.WriteString(strings.ToUpper(word[:1]) + word[1:])
-	}
-	return b.String()
 }
 
 func backoffTable(*testing.T) string {
@@ -191,6 +142,7 @@ func TestTheQueuesPageListsDeathsAndMessages(t *testing.T) {
 	}
 	b := p.tableOf(t, "Type", "key")
 	same(t, "types of messages", b.column(0), types)
+	b.rows = slices.DeleteFunc(b.rows, func(row []string) bool { return row[0] == broker.DeadLetterCanary.String() })
 	keys := []string{
 		broker.KeyRequested, broker.KeyStatusChanged, broker.KeyCompleted,
 		strings.ReplaceAll(broker.DispatchKey(someWorker), fmt.Sprint(int64(someWorker)), "{id}"),

@@ -10,7 +10,7 @@ import (
 
 // messageTypes names Event.Type as the broker's envelopes do. The table is repeated here because
 // a report must not depend on the broker; a test compares the two.
-var messageTypes = [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}
+var messageTypes = [...]string{"", "execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel", "dead_letter.canary"}
 
 func messageType(t uint8) string {
 	if int(t) < len(messageTypes) {

@@ -90,7 +90,7 @@ func notInBroker() []Difference {
 		{About: "7", What: "a nack of the broker's own", Why: "queues have no limits here; the model nacks by a filter"},
 		{About: "14", What: "a time to live of 0", Why: "the interface has none: 0 is no time to live"},
 		{About: "20", What: "duplicates of at-least-once dead lettering", Why: "they need a target queue that fails between storing and confirming; duplicates come from the model's filter instead"},
-		{About: "21, 23, 24, 33, 37, 39, 42", What: "length limits, queues that expire or are exclusive, single active consumers, transactions, alternate exchanges, taps", Why: "nothing in this project can ask for them"},
+		{About: "21, 24, 33, 37, 39, 42", What: "length limits, exclusive queues, single active consumers, transactions, alternate exchanges, taps", Why: "nothing in this project can ask for them"},
 		{About: "30", What: "the delivery count and its limit", Why: "no client sees the count, and the limit is off before 4.0; from then on it is 20 unless set"},
 		{About: "31", What: "the consumer timeout of 30 minutes", Why: "the core acknowledges at the claim, far below it"},
 		{About: "36", What: "acknowledgements that a kill makes a classic queue forget", Why: "a redelivery is allowed at any time, and the model redelivers by other ways"},

@@ -46,11 +46,10 @@ func (c *limitsChecker) observe(e *history.Event, l *life) {
 		}
 		switch e.To {
 		case execution.Scheduled:
-			timeout := l.dispatchTimeout
-			if timeout == 0 {
-				timeout = c.s.config.Executor.DispatchTimeout
+			// Without one of its own it has the configuration's, which is no limit of a request.
+			if l.dispatchTimeout > 0 {
+				c.counted(e, "be claimed", l.dispatchTimeout)
 			}
-			c.counted(e, "be claimed", timeout)
 		case execution.Running:
 			c.counted(e, "run", l.runTimeout)
 		default:

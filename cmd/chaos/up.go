@@ -121,8 +121,12 @@ func environment(c *cluster.Cluster) []byte {
 	var b strings.Builder
 	b.WriteString("# Where the system is that `chaos up` started. It goes away with it.\n")
 	for _, v := range [][2]string{
-		{"API", c.Executors[0].URL}, {"DB", c.Servers.Postgres.URL}, {"AMQP", c.Servers.RabbitMQ.URL}, {"CONTROL", c.Control},
-		{"LOGS", c.Servers.Dir()}, {"CONFIG", c.Config},
+		{"API", c.Executors[0].URL},
+		{"DB", c.Servers.Postgres.URL},
+		{"AMQP", c.Servers.RabbitMQ.URL},
+		{"CONTROL", c.Control},
+		{"LOGS", c.Servers.Dir()},
+		{"CONFIG", c.Config},
 	} {
 		fmt.Fprintf(&b, "export %s=%s\n", v[0], quoted(v[1]))
 	}

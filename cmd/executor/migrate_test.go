@@ -89,7 +89,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 
 	c.does(exitStopped, fmt.Sprint("down --to ", latest-1), "Taken back", fmt.Sprintf("the schema is at version %d.", latest-1))
 	c.does(exitFailed, "status", "not yet", "The schema is behind: 1 migration is not applied.")
-	c.does(exitStopped, fmt.Sprintf("up --profile documented"), fmt.Sprintf("applied %d ", latest))
+	c.does(exitStopped, "up --profile documented", fmt.Sprintf("applied %d ", latest))
 
 	// A database that a newer program has migrated.
 	c.query("insert into schema_version (version) values ($1) returning 'x'", latest+5)

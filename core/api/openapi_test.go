@@ -99,7 +99,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	for name, value := range map[string]any{
 		"Execution": executionView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": actionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {
@@ -147,7 +147,7 @@ func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
 	} {
 		same(t, name, slices.Collect(maps.Keys(d.Components.Schemas[name].Properties)), allowed(a))
 	}
-	for _, path := range []string{executionsPath, "/api/v1/actions", "/api/v1/dead-letters", "/api/v1/changes"} {
+	for _, path := range []string{executionsPath, "/api/v1/actions", "/api/v1/dead-letters", "/api/v1/observations", "/api/v1/changes"} {
 		var get struct {
 			Parameters []struct {
 				Name string `yaml:"name"`

@@ -120,6 +120,7 @@ func (s *Server) routes() map[string]methods {
 		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
 		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
 		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
+		"/api/v1/observations":              {http.MethodGet: s.listObservations},
 		"/api/v1/workers":                   {http.MethodGet: s.listWorkers},
 		"/api/v1/workers/{id}":              {http.MethodGet: s.getWorker},
 		"/api/v1/workers/{id}/cordon":       {http.MethodPost: s.cordonWorker},

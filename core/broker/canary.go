@@ -40,7 +40,7 @@ func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) erro
 	}
 	within, cancel := h.WithTimeout(ctx, CanaryWait)
 	defer cancel()
-	flight := &canary{session: s, config: c, name: fmt.Sprintf("%s%016x", canaryPrefix, h.Uint64N(1<<63)), at: h.Now()}
+	flight := &canary{session: s, config: c, name: fmt.Sprintf("%s%012x", canaryPrefix, h.Uint64N(1<<48)), at: h.Now()}
 	err := flight.fly(within)
 	switch {
 	case err == nil:

@@ -95,8 +95,8 @@ type Queue struct {
 	// DeadLetterExchange is x-dead-letter-exchange; empty means that dead messages are gone. A
 	// quorum queue with one dead-letters at least once and overflows by refusing publishes.
 	DeadLetterExchange string
-	// Expires is x-expires: the broker deletes the queue, with whatever is in it, once nobody has consumed it or
-	// declared it anew for so long. Zero means never.
+	// Expires is x-expires: the broker deletes the queue, with whatever is in it, once nobody has consumed it for so long,
+	// a quorum queue a few seconds later. Declaring a classic queue anew renews it. Zero means never.
 	Expires time.Duration
 }
 

@@ -61,12 +61,15 @@ func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*exe
 // observed says what the timeout monitor would do.
 func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
-	since, what := row.ScheduledAt, "execution has been scheduled too long"
-	if r.Ground == store.Overrun {
-		since, what = row.StartedAt, "execution has run too long"
+	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
+	switch {
+	case r.Ground == store.Overrun:
+		since, what = row.StartedAt, "execution has run past its deadline"
+	case would == execution.Requested:
+		then = "dispatch it again"
 	}
 	age, _ := s.databaseClock.since(since)
-	s.log.LogAttrs(ctx, slog.LevelWarn, what+", would mark it "+would.String()+" (observe only)",
+	s.log.LogAttrs(ctx, slog.LevelWarn, what+", would "+then+" (observe only)",
 		slog.Int64("execution", int64(row.ID)), slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)),
 		slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
 }

@@ -38,6 +38,7 @@ func TestChoose(t *testing.T) {
 	c := config.Default(config.Hardened)
 	unreachable := &probes{failed: map[execution.Incarnation]int{1: unreachableAfter}}
 	once := &probes{failed: map[execution.Incarnation]int{1: unreachableAfter - 1}}
+	observed := &probes{observing: true, failed: unreachable.failed}
 	for _, x := range []struct {
 		name    string
 		workers []store.WorkerRow
@@ -64,6 +65,7 @@ func TestChoose(t *testing.T) {
 		}, row, nil, 1, 6},
 		{"a reachable one before one that probes don't reach", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, row, unreachable, 2, 6},
 		{"one lost probe says nothing", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, row, once, 1, 6},
+		{"probes that only observe say nothing", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, row, observed, 1, 6},
 		{"an unreachable one when there is nobody else", []store.WorkerRow{fit(1, nil)}, row, unreachable, 1, 6},
 		{"another one than the one to avoid", []store.WorkerRow{fit(1, nil), fit(2, loaded(5))}, avoiding, nil, 2, 6},
 		{"the one to avoid when there is nobody else", []store.WorkerRow{fit(1, nil)}, avoiding, nil, 1, 6},

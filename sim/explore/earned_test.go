@@ -69,6 +69,7 @@ func badEnds() []badEnd {
 	ends := []badEnd{
 		{reason: execution.QueueTimeout, profile: config.Documented, action: short, config: quick, faults: cut},
 		{name: "counted", reason: execution.QueueTimeout, to: execution.Requested, action: short, config: quick, faults: cut},
+		{name: "blocked", reason: execution.QueueTimeout, profile: config.Documented, action: short, config: quick, faults: []string{"block_consumers: every worker, for: 60s"}},
 		{reason: execution.DispatchTimeout, profile: config.Documented, action: short, config: quick, faults: []string{"deaf: every worker, for: 15s"}},
 		{name: "sick", reason: execution.WorkerUnavailable, by: execution.Worker, action: short, faults: []string{"sick: every worker, for: 60s"}},
 		{name: "gone", reason: execution.WorkerUnavailable, by: execution.Reconciler, profile: config.Documented, action: short, faults: []string{"deaf: every worker, for: 100s", "crash#: w-1"}},

@@ -124,13 +124,13 @@ func (s *session) over() {
 	s.requests, s.batches, s.subs = nil, nil, nil
 }
 
-// ask makes one request of the broker: do runs there and its error comes back; then runs after the
-// reply was sent.
-func (s *session) ask(ctx context.Context, do func() error, then func()) error {
-	return s.askWhen(ctx, func(answer func()) { answer() }, do, then)
+// ask makes one request of the broker: do runs there and its error comes back.
+func (s *session) ask(ctx context.Context, do func() error) error {
+	return s.askWhen(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// askWhen makes a request that the broker answers when it likes: it is handed the answer.
+// askWhen makes a request that the broker answers when it likes: it is handed the answer. then runs there after the
+// reply was sent.
 func (s *session) askWhen(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
@@ -165,7 +165,7 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 
 // Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
-	return s.ask(ctx, func() error { return s.b.declare(t) }, nil)
+	return s.ask(ctx, func() error { return s.b.declare(t) })
 }
 
 // DeleteIdle implements broker.Session: a look, and then a deletion on conditions that only a classic queue knows.
@@ -179,7 +179,7 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		return q != nil && q.length() == 0 && len(q.consumers) == 0
 	}
 	found := false
-	if err := s.ask(ctx, func() error { found = idle(); return nil }, nil); err != nil || !found {
+	if err := s.ask(ctx, func() error { found = idle(); return nil }); err != nil || !found {
 		return fate, err
 	}
 	err = s.ask(ctx, func() error {
@@ -189,7 +189,7 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		fate = broker.QueueDeleted
 		s.b.removeQueue(s.b.queue(decl.Name), "")
 		return nil
-	}, nil)
+	})
 	if err != nil {
 		return broker.QueueInUse, err
 	}
@@ -203,7 +203,7 @@ func (s *session) QueueState(ctx context.Context, queue string) (state broker.Qu
 			state = q.state()
 		}
 		return nil
-	}, nil)
+	})
 	if err != nil {
 		return broker.QueueState{}, err
 	}

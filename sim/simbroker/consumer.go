@@ -131,5 +131,5 @@ func (sub *subscription) Cancel(ctx context.Context) error {
 		sub.s.peer.cancel(sub.consumer)
 		sub.s.conn.SendToClient(simnet.FrameFunc(sub.cancelledByServer))
 		return nil
-	}, nil)
+	})
 }

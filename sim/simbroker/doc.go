@@ -14,7 +14,6 @@
 //	 7  a nack, as a fault of a filter only: queues have no limits
 //	 8  a session that ends before the confirm leaves the outcome unknown, stored or not
 //	 9  x-message-ttl of a queue (a message has no expiration of its own in this project)
-//	 9a x-expires of a queue: it goes when it had no consumer and no declaration for so long, a quorum queue 5 s later
 //	10  expired messages are never delivered, and leave at the head only
 //	11  a delivered message does not expire
 //	12  requeueing keeps the expiry; what is past it dies at once, a waiting consumer or not
@@ -26,6 +25,8 @@
 //	19  a dead letter that comes back to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
+//	23  x-expires: a queue goes when it had no consumer for so long, nor a declaration if it is classic; a quorum queue up
+//	    to 5 s later, at the next tick of its leader
 //	25  prefetch for each consumer, 0 being no limit; consumers take turns
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session

@@ -68,7 +68,9 @@ func (b *Broker) declareQueue(decl broker.Queue) error {
 		if old.decl != decl {
 			return fmt.Errorf("queue %s is %+v, not %+v: %w", decl.Name, old.decl, decl, broker.ErrPrecondition)
 		}
-		old.used()
+		if decl.Type == typeClassic {
+			old.used()
+		}
 		return nil
 	}
 	if decl.Type != typeQuorum && decl.Type != typeClassic {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -414,4 +415,50 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 		t.Errorf("%d of 5 completed after the worker came back", n)
 	}
 	b.judge(8)
+}
+
+// Each start of an executor sends messages to their death to test the path, and nobody has to look at any of them.
+func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
+	b := up(t, 3, 0)
+	for range 10 {
+		for _, e := range b.c.Executors {
+			e.Process().Kill()
+		}
+		// An executor is ready when its canary has come round.
+		if err := each(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.eventually("a canary reaches the dead letter handler", 10*time.Second, func() error {
+		for _, e := range b.c.Executors {
+			if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letter_canaries_total ") {
+				return nil
+			}
+		}
+		return errors.New("no executor has counted one")
+	})
+	var stored int
+	if err := b.db.QueryRow(b.ctx, "select count(*) from dead_letter").Scan(&stored); err != nil || stored != 0 {
+		t.Errorf("%d dead letters are stored after 30 starts (%v)", stored, err)
+	}
+	for _, e := range b.c.Executors {
+		if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
+			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
+		}
+	}
+}
+
+// page is what a daemon answers at /metrics, empty while it does not.
+func (b *bench) page(d *Daemon) string {
+	request, err := http.NewRequestWithContext(b.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body)
+	return string(text)
 }

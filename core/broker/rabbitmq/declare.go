@@ -43,7 +43,7 @@ func declare(ch *amqp.Channel, t broker.Topology) error {
 		}
 	}
 	for _, q := range t.Queues {
-		args, err := queueArguments(q)
+		args, err := QueueArguments(q)
 		if err != nil {
 			return err
 		}
@@ -120,8 +120,9 @@ func is(err error, code int) bool {
 	return ok && e.Code == code
 }
 
-// queueArguments are the x-arguments of a queue.
-func queueArguments(q broker.Queue) (amqp.Table, error) {
+// QueueArguments are the x-arguments with which a queue is declared; an unknown type is an error. RabbitMQ refuses a
+// declaration whose arguments differ from those of the queue that exists.
+func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {
 		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)
 	}

@@ -37,6 +37,7 @@ var costGrowth = []grows{
 	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
 	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Reclaim, unclaimed", linear, "it counts what the workers hold that it takes from, which their limits bound", []string{"held slots", "scheduled", "running"}},
+	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},
 }
 
 // costExceptions are calls that grow more than they may: each is a defect, which somebody mends. The test fails when

@@ -10,7 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// The look for an earlier observation spares the sequence of ids; the unique index decides.
+// The answers of these statements are put to their items here: a join with what was asked would compare each with each,
+// as hash joins are off. The look for an earlier observation spares the sequence of ids; the unique index decides.
 const observeReclaims = judgedReclaims + `,
 decided as materialized (
     select j.*, case when j.claimed then j."to" when j.back then 'requested' else 'failed' end as would
@@ -27,7 +28,7 @@ noted as (
     on conflict (execution, epoch, part) where execution is not null do nothing
     returning execution, would
 )
-select a.n, o.would from noted o join asked a on a.ask_id = o.execution`
+select execution, would from noted`
 
 // ObserveReclaims implements store.Executor.
 func (s *Store) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
@@ -36,14 +37,18 @@ func (s *Store) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]stor
 		op:  op,
 		row: func(r *store.Reclaim) any { return r.Key.ID },
 		run: func(ctx context.Context, rs []store.Reclaim, results []store.Observed) error {
+			places := make(map[int64]int, len(rs))
+			for i := range rs {
+				places[int64(rs[i].Key.ID)] = i
+			}
 			return s.query(ctx, op, func(rows pgx.Rows) error {
-				var n int
+				var id int64
 				var would string
-				if err := rows.Scan(&n, &would); err != nil {
+				if err := rows.Scan(&id, &would); err != nil {
 					return err
 				}
 				status, err := execution.ParseStatus(would)
-				results[n-1] = store.Observed{New: true, Would: status}
+				results[places[id]] = store.Observed{New: true, Would: status}
 				return err
 			}, observeReclaims, s.reclaims(rs)...)
 		},
@@ -53,17 +58,17 @@ func (s *Store) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]stor
 const observeWorkers = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::boolean[], $5::text[])
-        with ordinality as a(ask_worker, ask_incarnation, ask_ready, ask_reason, n)
+        as a(ask_worker, ask_incarnation, ask_ready, ask_reason)
 ),
 lasting as materialized (
-    select o.id, a.n from asked a join observation o on o.incarnation = a.ask_incarnation and o.execution is null and o.ended_at is null
+    select o.id, o.incarnation from asked a join observation o on o.incarnation = a.ask_incarnation and o.execution is null and o.ended_at is null
      where a.ask_ready and o.worker = a.ask_worker
      order by o.id for no key update of o
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from lasting) l),
 ended as (
     update observation o set ended_at = c.now from lasting l, clock c where o.id = l.id and o.ended_at is null
-    returning l.n
+    returning l.incarnation
 ),
 begun as (
     insert into observation (part, worker, incarnation, would, reason, at)
@@ -78,9 +83,9 @@ begun as (
     on conflict (incarnation) where execution is null and ended_at is null do nothing
     returning incarnation
 )
-select n from ended
+select incarnation from ended
 union all
-select a.n from begun b join asked a on a.ask_incarnation = b.incarnation`
+select incarnation from begun`
 
 // ObserveWorkers implements store.Executor.
 func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
@@ -92,16 +97,18 @@ func (s *Store) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]
 			var workers, incarnations []int64
 			var ready []bool
 			var reasons []string
-			for _, w := range ws {
+			places := make(map[int64]int, len(ws))
+			for i, w := range ws {
+				places[int64(w.Incarnation)] = i
 				workers, incarnations = append(workers, int64(w.ID)), append(incarnations, int64(w.Incarnation))
 				ready, reasons = append(ready, w.Ready), append(reasons, w.Reason)
 			}
 			return s.query(ctx, op, func(rows pgx.Rows) error {
-				var n int
-				if err := rows.Scan(&n); err != nil {
+				var incarnation int64
+				if err := rows.Scan(&incarnation); err != nil {
 					return err
 				}
-				changed[n-1] = true
+				changed[places[incarnation]] = true
 				return nil
 			}, observeWorkers, s.now(), workers, incarnations, ready, reasons)
 		},

@@ -60,8 +60,9 @@ func hotStatements() []hot {
 	var settling []int64
 	var none []*int64
 	var counts []*int32
+	var timeouts []*float64
 	var most []int32
-	one := int32(1)
+	one, timeout := int32(1), 1.5
 	for i := range int64(batch) {
 		// Scheduled rows all over the table, and who has them.
 		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
@@ -70,7 +71,7 @@ func hotStatements() []hot {
 		key := fmt.Sprint("key", (i+1)*10)
 		keyed, settling = append(keyed, &key), append(settling, 50+(i+1)*100)
 		nulls, refs, completed = append(nulls, nil), append(refs, "a"), append(completed, "completed")
-		counts, most = append(counts, &one), append(most, 3)
+		counts, most, timeouts = append(counts, &one), append(most, 3), append(timeouts, &timeout)
 	}
 	by := make([]string, batch)
 	for i := range by {
@@ -79,9 +80,9 @@ func hotStatements() []hot {
 	var now *time.Time
 	all := []hot{
 		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour}, batch},
-		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour}, batch},
-		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0)}, 3 * batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts}, batch},
+		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts}, batch},
+		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts}, 3 * batch},
 		{"Create, locks of parents", lockParents, []any{ids}, batch},
 		{"Create, ends of parents", selectEnds, []any{ids}, batch},
 		{"Create, parents marked", adopt, []any{ids}, batch},

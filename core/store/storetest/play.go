@@ -39,8 +39,13 @@ func sound(n int) []byte { return document(n % 5) }
 // limits are those that a request sets; one that may be wrong sets negative ones, too.
 func limits(n int, wrong bool) execution.Limits {
 	all := []execution.Limits{
-		{}, {}, {Timeout: 1500 * time.Millisecond}, {DispatchTimeout: 7 * time.Second}, {OwnRetries: true},
-		{Timeout: time.Hour, DispatchTimeout: time.Second, MaxRetries: 3, OwnRetries: true}, {MaxRetries: 3},
+		{},
+		{},
+		{Timeout: 1500 * time.Millisecond},
+		{DispatchTimeout: 7 * time.Second},
+		{OwnRetries: true},
+		{Timeout: time.Hour, DispatchTimeout: time.Second, MaxRetries: 3, OwnRetries: true},
+		{MaxRetries: 3},
 	}
 	if wrong {
 		all = append(all, execution.Limits{Timeout: -time.Second}, execution.Limits{DispatchTimeout: -1}, execution.Limits{MaxRetries: -1, OwnRetries: true})

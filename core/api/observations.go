@@ -1,0 +1,60 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"handoff/core/store"
+)
+
+// observationView is an observation as the API shows it.
+type observationView struct {
+	ID        int64   `json:"id"`
+	Part      string  `json:"part"`
+	Execution *int64  `json:"execution"`
+	Epoch     *int64  `json:"epoch"`
+	Worker    *int64  `json:"worker"`
+	Would     string  `json:"would"`
+	Reason    string  `json:"reason"`
+	At        *string `json:"at"`
+	EndedAt   *string `json:"ended_at"`
+}
+
+func viewObservation(o *store.Observation) observationView {
+	return observationView{
+		ID: o.ID, Part: o.Part, Execution: number(int64(o.Key.ID)), Epoch: number(int64(o.Key.Epoch)), Worker: number(int64(o.Worker.ID)),
+		Would: o.Would, Reason: o.Reason, At: moment(o.At), EndedAt: moment(o.EndedAt),
+	}
+}
+
+// listObservations is GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
+func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
+	var q store.ObservationQuery
+	servePage(s, w, r, []parameter{
+		{"part", func(text string) error {
+			if parts := []string{store.PartMonitor, store.PartProber}; !slices.Contains(parts, text) {
+				return fmt.Errorf("allowed: %s, %s", parts[0], parts[1])
+			}
+			q.Part = text
+			return nil
+		}},
+		{"execution", number64(&q.Execution)},
+		{"worker", number64(&q.Worker)},
+		{"before", number64(&q.Before)},
+	}, func(ctx context.Context, limit int) ([]store.Observation, error) {
+		q.Limit = limit
+		return s.Store.Observations(ctx, q)
+	}, viewObservation, func(page []observationView, last *store.Observation) any {
+		answer := struct {
+			Observations []observationView `json:"observations"`
+			// Before is the cursor of the next page, null for the last.
+			Before *int64 `json:"before"`
+		}{Observations: page}
+		if last != nil {
+			answer.Before = number(last.ID)
+		}
+		return answer
+	})
+}
