@@ -40,6 +40,8 @@ func (s *sampler) run(ctx context.Context) {
 }
 
 // sampleQueue sets what the broker says of the dead letter queue. One that does not exist is one that nobody consumes.
+// An executor that can't ask reports no consumer: it does not consume either, and alerts take the largest number of all
+// executors. If the last number stood, a broker that is away or refuses the question would look well attended.
 // Without dead lettering there is none, and no figure.
 func (s *sampler) sampleQueue() error {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
@@ -49,6 +51,7 @@ func (s *sampler) sampleQueue() error {
 	defer cancel()
 	state, err := s.client.QueueState(ctx, broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange))
 	if err != nil {
+		s.recorder.Set(telemetry.DeadLetterQueueConsumers, 0, telemetry.Labels{})
 		return err
 	}
 	s.recorder.Set(telemetry.DeadLetterQueueMessages, int64(state.Ready), telemetry.Labels{})

@@ -113,7 +113,7 @@ func Table() []Info {
 		DeadLettersOpen:  {"handoff_dead_letters_open", "Stored dead letters that nobody has dealt with.", Gauge, false, nil},
 
 		DeadLetterQueueMessages:  {"handoff_dead_letter_queue_messages", "Messages that are ready in the broker's dead letter queue; those that a handler holds unacknowledged, at most 50 for each executor, are not among them. 0 where the queue does not exist.", Gauge, false, nil},
-		DeadLetterQueueConsumers: {"handoff_dead_letter_queue_consumers", "Consumers of the broker's dead letter queue: one for each executor whose handler is subscribed.", Gauge, false, nil},
+		DeadLetterQueueConsumers: {"handoff_dead_letter_queue_consumers", "Consumers of the broker's dead letter queue: one for each executor whose handler is subscribed. 0 on an executor that can't ask the broker.", Gauge, false, nil},
 		DeadLetterPathBroken:     {"handoff_dead_letter_path_broken", "1 while an executor's test message does not come round by way of the dead letter exchange, or the dead letter queue is not bound to it.", Gauge, false, nil},
 	}
 }
