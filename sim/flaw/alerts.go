@@ -161,3 +161,41 @@ func workersReportForExecutors() *Flaw {
 		},
 	}
 }
+
+// fromDelivery times handoffs from the delivery on.
+type fromDelivery struct{ telemetry.Recorder }
+
+// Observe implements telemetry.Recorder.
+func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff {
+		d = min(d, time.Millisecond)
+	}
+	r.Recorder.Observe(f, d, l)
+}
+
+func timedFromDelivery() *Flaw {
+	return &Flaw{
+		Name: "timed-from-delivery", Source: "D59", Killer: 15, Scenario: "slow-handoffs",
+		About:    "a worker times the handoff from the delivery of the message on, so nobody is told that messages are slow",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r} },
+	}
+}
+
+// unexplained reports failures without their reasons.
+type unexplained struct{ telemetry.Recorder }
+
+// Add implements telemetry.Recorder.
+func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if f == telemetry.Transitions {
+		l[3] = ""
+	}
+	r.Recorder.Add(f, n, l)
+}
+
+func failuresWithoutReasons() *Flaw {
+	return &Flaw{
+		Name: "failures-without-reasons", Source: "D59", Killer: 15, Scenario: "work-lost-with-workers",
+		About:    "failures are counted without their reasons, so nobody is told when the platform loses work",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r} },
+	}
+}

@@ -11,6 +11,7 @@ func All() []*Flaw {
 		claimRolledBack(), resultRolledBack(), deadLetterDropped(), twinsShareAnIncarnation(),
 		silentBrake(), alertForEver(), goneWorkersCount(), sickLookHealthy(), emptyArchive(), neverOld(),
 		depthCountsRows(), unattendedUntold(), canariesCounted(), canaryAtStartOnly(), everyFailureIsTheWorkers(), waitingIsHandoff(), workersReportForExecutors(),
+		timedFromDelivery(), failuresWithoutReasons(),
 		deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
 		staleIsFresh(), staleIsUnsaid(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
