@@ -35,7 +35,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: pages drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -51,6 +51,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
+##   pages        the commands of docs/operations.md and of every playbook, on real servers: part of make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
@@ -161,12 +162,19 @@ demo: chaos-binary
 # Real servers are mostly waited for, so the rest goes on beside them. Tests are built without vet: it reads every
 # dependency anew, and make lint has it.
 test: unit build
-	$(MAKE) -j3 --output-sync=target live-named-run checks
+	$(MAKE) -j4 --output-sync=target live-named-run pages checks
 
 checks: race fuzz determinism detlint
 
 vet:
 	go vet ./...
+
+# The commands of the playbooks and of docs/operations.md, on a system in the state that each page is about. It waits more
+# than it computes, so make test runs it beside other things.
+PAGES := ^TestTheCommandsOfThePagesDoWhatThePagesSay$$
+
+pages:
+	go test -vet=off -timeout 10m -run '$(PAGES)' ./docs
 
 # The tests start private servers of their own; this finds them, or installs them on Debian as root.
 servers: chaos-binary
@@ -175,7 +183,7 @@ servers: chaos-binary
 # Packages that have servers mostly wait for them, so more of them go on at a time than there are processors. The tools'
 # tests read files outside their module, whose changes the cache of results does not see.
 unit: servers
-	go test -vet=off -p 3 -timeout 10m ./...
+	go test -vet=off -p 3 -timeout 10m -skip '$(PAGES)' ./...
 	cd .tools && go test -vet=off -count 1 ./...
 
 # The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
