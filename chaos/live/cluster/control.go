@@ -14,6 +14,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
+
+	"handoff/core/api/hostguard"
 )
 
 // links are the ways from daemons to servers, each through a proxy of toxiproxy's that is called
@@ -76,8 +78,8 @@ type Named struct {
 // one. All other paths are toxiproxy's own API.
 const ProcessesPath = "/processes"
 
-// serveControl serves the control interface on a loopback port. Like toxiproxy's API it has no
-// authentication, and answers no browser.
+// serveControl serves the control interface on a loopback port. It has no authentication: whoever may send requests to
+// this machine's ports may use it, and pages of other sites in a browser of this machine may not.
 func (c *Cluster) serveControl() (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +88,7 @@ func (c *Cluster) serveControl() (string, error) {
 	routes := c.links.toxiproxy.Routes()
 	routes.HandleFunc(ProcessesPath, c.list).Methods(http.MethodGet)
 	routes.PathPrefix(ProcessesPath + "/").HandlerFunc(c.act).Methods(http.MethodPost)
-	c.links.control = &http.Server{Handler: routes, ReadHeaderTimeout: 5 * time.Second}
+	c.links.control = &http.Server{Handler: hostguard.Guard{}.Wrap(routes), ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = c.links.control.Serve(listener) }() // it ends when it is shut down
 	return "http://" + listener.Addr().String(), nil
 }

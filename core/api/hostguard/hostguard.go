@@ -1,0 +1,158 @@
+// Package hostguard keeps pages of other sites away from HTTP servers that trust whoever reaches them.
+//
+// A browser on this machine reaches what listens on 127.0.0.1. A page of another site gets there in two ways. It sends a
+// request across origins: browsers say so in Origin and Sec-Fetch-Site. Or its name is made to point at 127.0.0.1 after the
+// page was loaded (DNS rebinding): then Origin and Host agree, and only Host shows that the page was not served from here.
+// So a server without a token answers only requests whose Host it knows as its own.
+package hostguard
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Guard judges where a request was sent to, and from which page. The zero Guard knows the names of this machine only.
+type Guard struct {
+	// Hosts are names and addresses under which the server is reached beside localhost, loopback addresses and the
+	// address at which a connection arrived: those of a proxy in front of it. Without ports.
+	Hosts []string
+	// More says, in a refusal, how to make the server answer to another name; empty for nothing.
+	More string
+}
+
+// Refusal says why a request is not answered.
+type Refusal struct {
+	// Foreign says that Host is none of the server's; otherwise the request comes from a page of another site.
+	Foreign bool
+	// Detail is for the person who sent the request.
+	Detail string
+}
+
+// Check returns why a request is refused, nil if it is not. Ports of Host are not compared: a port may be forwarded, and no
+// page gets another port under a name that is known here. X-Forwarded-Host and Forwarded are not looked at: a page can set
+// them.
+func (g Guard) Check(r *http.Request) *Refusal {
+	host := hostOf(r.Host)
+	if !g.knows(host, r) {
+		return &Refusal{Foreign: true, Detail: g.detail(r)}
+	}
+	switch origins := r.Header.Values("Origin"); {
+	case len(origins) > 1 || len(origins) == 1 && !sameOrigin(origins[0], r.Host):
+		return &Refusal{Detail: fmt.Sprintf("The request was sent by the page %q, and only pages of %q may send any.", cut(strings.Join(origins, ", ")), cut(r.Host))}
+	case len(origins) == 0 && http.NewCrossOriginProtection().Check(r) != nil:
+		return &Refusal{Detail: "The request was sent by a page of another site."}
+	}
+	return nil
+}
+
+// Wrap answers what is refused with 403 and a line of text, and hands the rest on.
+func (g Guard) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if refusal := g.Check(r); refusal != nil {
+			http.Error(w, refusal.Detail, http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (g Guard) detail(r *http.Request) string {
+	own := append([]string{"localhost", "loopback addresses"}, arrived(r)...)
+	own = append(own, g.Hosts...)
+	what := fmt.Sprintf("The request was sent to the host %q", cut(r.Host))
+	if r.Host == "" {
+		what = "The request names no host"
+	}
+	text := fmt.Sprintf("%s; this server answers to %s.", what, strings.Join(own, ", "))
+	if g.More != "" {
+		text += " " + g.More
+	}
+	return text
+}
+
+// knows says that a host is the server's own.
+func (g Guard) knows(host string, r *http.Request) bool {
+	if host == "" {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); ip.IsLoopback() {
+			return true
+		}
+		host = ip.String()
+	}
+	return slices.Contains(arrived(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
+}
+
+// arrived is the address of this machine at which the request's connection arrived, none if it is not known.
+func arrived(r *http.Request) []string {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return nil
+	}
+	ip, ok := netip.AddrFromSlice(local.IP)
+	if !ok {
+		return nil
+	}
+	return []string{ip.Unmap().String()}
+}
+
+// hostOf is the name or address of HOST or HOST:PORT in the form in which they are compared: lower case, an address without
+// brackets, a name without the dot that ends a full one. It is empty for what is no host.
+func hostOf(text string) string {
+	host := text
+	if name, port, err := net.SplitHostPort(text); err == nil {
+		if strings.Trim(port, "0123456789") != "" {
+			return ""
+		}
+		host = name
+	} else if inner, ok := strings.CutPrefix(text, "["); ok {
+		if host, ok = strings.CutSuffix(inner, "]"); !ok {
+			return ""
+		}
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().String()
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if strings.ContainsFunc(host, func(c rune) bool {
+		return c != '-' && c != '.' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
+	}) {
+		return ""
+	}
+	return host
+}
+
+// sameOrigin says that an Origin is the site that a Host names, port and all.
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return false // "null" is the origin of files and of pages in a sandbox
+	}
+	// Behind a proxy with TLS the scheme differs from that of the connection; a port that is left out is the scheme's.
+	port := map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	return hostOf(u.Host) == hostOf(host) && portOf(u.Host, port) == portOf(host, port)
+}
+
+func portOf(host, otherwise string) string {
+	if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
+		return port
+	}
+	return otherwise
+}
+
+func cut(text string) string {
+	const longest = 100
+	if len(text) > longest {
+		return text[:longest] + "…"
+	}
+	return text
+}
