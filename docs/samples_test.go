@@ -56,6 +56,9 @@ func (s *sample) load(t *testing.T, source []byte) *config.Effective {
 	if len(problems) > 0 {
 		t.Errorf("%s:\n%v", s.name, problems)
 	}
+	if problems := e.Deployment.ValidateServing(); len(problems) > 0 {
+		t.Errorf("no executor starts with %s: %v", s.name, problems)
+	}
 	return e
 }
 
@@ -142,7 +145,7 @@ func TestTheProductionSampleHoldsNoSecret(t *testing.T) {
 			continue
 		}
 		for _, d := range flatten(t, s.source) {
-			if slices.Contains([]string{"database.url", "message_queue.rabbitmq.url", "api.token"}, d.key) {
+			if slices.Contains([]string{"database.url", "message_queue.rabbitmq.url", "api.token", "api.tokens"}, d.key) {
 				t.Errorf("%s sets %s", s.name, d.key)
 			}
 		}

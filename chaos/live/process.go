@@ -151,6 +151,10 @@ func (p *process) environment(at place) ([]string, error) {
 		}
 		env = append(env, server.variable+"="+url)
 	}
+	if p.spec == nil && !config.Loopback(at.listen) {
+		// In its container it listens on every address; only 127.0.0.1 of this machine leads to its port.
+		env = append(env, config.EnvName("api.insecure")+"=true")
+	}
 	c := w.config
 	if p.spec != nil && p.spec.Concurrency > 0 {
 		c.Worker.Concurrency = p.spec.Concurrency

@@ -131,8 +131,9 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 	if err != nil {
 		return nil, fmt.Errorf("the API can't listen on %s: %w", address, err)
 	}
-	if !config.Loopback(address) && d.deployment.API.Token == "" {
-		d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine and api.token is not set", slog.String("listen", address))
+	if err := d.mayServe(ctx, listener); err != nil {
+		_ = listener.Close()
+		return nil, err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
 	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
@@ -150,6 +151,20 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		end()
 		<-done
 	}, nil
+}
+
+// mayServe refuses a listener that other machines reach although the configuration seemed to say otherwise: localhost may
+// lead elsewhere. An API that is open on purpose is warned of.
+func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
+	if len(d.deployment.Tokens()) > 0 || config.Loopback(l.Addr().String()) {
+		return nil
+	}
+	if !d.deployment.API.Insecure {
+		return fmt.Errorf("api.listen is %s, which is %s here: other machines can reach it, and requests need no token. Listen on 127.0.0.1, set api.token or api.tokens, or say api.insecure: true",
+			d.deployment.API.Listen, l.Addr())
+	}
+	d.log.LogAttrs(ctx, slog.LevelWarn, "the API is open to whoever reaches it: it listens beyond this machine without a token, as api.insecure says", slog.String("listen", d.deployment.API.Listen))
+	return nil
 }
 
 func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }

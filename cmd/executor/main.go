@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	hostdaemon "handoff/core/host/daemon"
 )
 
@@ -35,6 +37,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if parsed.Help == "" {
 		parsed.Found("executor.name", hostname(), "the machine's name")
 	}
+	parsed.Problems = append(parsed.Problems, servingProblems(parsed)...)
 	actions, problems := loadActions(parsed)
 	parsed.Problems = append(parsed.Problems, problems...)
 	if code, done := parsed.Answer("executor", stdout, stderr); done {
@@ -49,6 +52,22 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopped")
 	return exitStopped
+}
+
+// servingProblems are those of ValidateServing, where they say more than what is refused already.
+func servingProblems(p config.Parsed) (found yamlfile.Errors) {
+	if p.Effective == nil {
+		return nil
+	}
+	for _, problem := range p.Problems {
+		if strings.Contains(problem.Message, "api.") {
+			return nil
+		}
+	}
+	for _, problem := range p.Deployment.ValidateServing() {
+		found = append(found, p.Locate(problem))
+	}
+	return found
 }
 
 func command() config.Command {

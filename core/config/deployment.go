@@ -28,8 +28,24 @@ type Deployment struct {
 	API struct {
 		// Listen is the address of the executor's HTTP API; empty for none.
 		Listen string `yaml:"listen"`
-		// Token is what requests must carry as bearer token; empty for no check.
+		// Token is what requests must carry as bearer token; empty for none. It is called "default" and may do everything.
 		Token string `yaml:"token" secret:"all"`
+		// Tokens are further ones: a list of {name, token, rights}. Rights is read, submit (also creates, cancels and retries
+		// executions) or operate (also defines actions, settles dead letters and steers workers). Each may have an old_token
+		// that is accepted, too, while clients change over. With any token set, every request needs one.
+		Tokens []Token `yaml:"tokens" secret:"all"`
+		// Insecure lets the API listen beyond this machine without any token. Whoever reaches it can then run commands on
+		// the workers.
+		Insecure bool `yaml:"insecure"`
+		// AllowedHosts are names and addresses, without ports, under which clients reach the API beside localhost and the
+		// address that it listens on: those of a proxy. They count only where no token is set; other hosts are refused then.
+		AllowedHosts []string `yaml:"allowed_hosts"`
+		TLS          struct {
+			// CertFile and KeyFile are PEM files of the certificate, with its chain, and of its key; both empty for plain
+			// HTTP. They are read again when they change.
+			CertFile string `yaml:"cert_file"`
+			KeyFile  string `yaml:"key_file"`
+		} `yaml:"tls"`
 	} `yaml:"api"`
 	Executor struct {
 		// Name is the process's name in logs and claims; empty for the host's name.
@@ -96,9 +112,7 @@ func (d Deployment) Validate() []Problem {
 	if d.Worker.HealthURL != "" {
 		v.address("worker.health_url", d.Worker.HealthURL, "http", "https")
 	}
-	if strings.ContainsFunc(d.API.Token, func(c rune) bool { return c <= ' ' || c > '~' }) {
-		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
-	}
+	v.access(d)
 	for _, n := range []struct{ key, name string }{{"executor.name", d.Executor.Name}, {"worker.name", d.Worker.Name}} {
 		if len(n.name) > 200 || strings.ContainsFunc(n.name, func(c rune) bool { return c < ' ' || c == '/' }) {
 			v.refuse(n.key, "must be at most 200 characters without a slash")
@@ -142,16 +156,6 @@ func (v *validation) listen(key, text string) {
 	if _, err := net.LookupPort("tcp", port); err != nil {
 		v.refuse(key, "%q is not a port; use a number up to 65535", port)
 	}
-}
-
-// Loopback says that an address is reached from this machine only.
-func Loopback(listen string) bool {
-	name, _, err := net.SplitHostPort(listen)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // MaskURL replaces the password of a URL; what can't be read as one is masked whole.

@@ -128,6 +128,11 @@ const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 // read reads a value of the key's type from a file. Ranges are Validate's business.
 func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	v := reflect.New(l.Type).Elem()
+	if l.Type == tokensType {
+		list, ok := l.readTokens(r, n)
+		v.Set(reflect.ValueOf(list))
+		return v, ok
+	}
 	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
 		// The message of Text would repeat the value.
 		r.Refuse(n, "%s must be a text; put it in quotes", l.Path)
@@ -178,7 +183,7 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 		name, good := r.Text(item, l.Path)
 		switch {
 		case !good:
-		case !slices.Contains(l.choices(), name):
+		case l.choices() != nil && !slices.Contains(l.choices(), name):
 			r.Unknown(item, "unknown name "+strconv.Quote(name)+" in "+l.Path, name, l.choices())
 			good = false
 		case slices.Contains(list, name):
@@ -196,6 +201,9 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 // parse reads a value of the key's type from a text that is not YAML: an environment variable or a
 // flag. Where it can't, the problem says why, without a position.
 func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
+	if l.Type == tokensType {
+		return l.parseTokens(text)
+	}
 	v = reflect.New(l.Type).Elem()
 	refuse := func(what string) (reflect.Value, yamlfile.Problem, bool) {
 		return v, yamlfile.Problem{Message: l.Path + " must be " + what + ", is " + strconv.Quote(text)}, false
@@ -217,7 +225,7 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		var list []string
 		for name := range strings.SplitSeq(text, ",") {
 			name = strings.TrimSpace(name)
-			if !slices.Contains(l.choices(), name) {
+			if l.choices() != nil && !slices.Contains(l.choices(), name) {
 				return v, yamlfile.Problem{
 					Message: "unknown name " + strconv.Quote(name) + " in " + l.Path + ", a list with commas",
 					Allowed: l.choices(), Nearest: yamlfile.Nearest(name, l.choices()),
@@ -256,7 +264,10 @@ func (l Leaf) show(v reflect.Value) string {
 	}
 	switch l.Type.Kind() {
 	case reflect.Slice:
-		return "[" + strings.Join(v.Interface().([]string), ", ") + "]"
+		if l.Type == tokensType {
+			return showTokens(v.Interface().([]Token))
+		}
+		return showNames(v.Interface().([]string), l.choices() == nil)
 	case reflect.String:
 		text := v.String()
 		switch {

@@ -28,6 +28,8 @@ type Reader struct {
 	file, kind string
 	lines      []string
 	problems   Errors
+	// hidden are the numbers of lines that no problem shows.
+	hidden map[int]bool
 }
 
 // NewReader returns a reader of a file; kind is how messages call such a file: "configuration".
@@ -55,8 +57,21 @@ func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 func (r *Reader) RefuseAt(line, column int, p Problem) {
 	line = max(1, min(line, len(r.lines)))
 	p.File, p.Line, p.Column = r.file, line, max(1, column)
-	p.Source = strings.TrimRight(r.lines[line-1], "\r")
+	if !r.hidden[line] {
+		p.Source = strings.TrimRight(r.lines[line-1], "\r")
+	}
 	r.problems = append(r.problems, p)
+}
+
+// Hide keeps the lines of a node out of what problems show, from now on: they may hold secrets.
+func (r *Reader) Hide(n *yaml.Node) {
+	if r.hidden == nil {
+		r.hidden = make(map[int]bool)
+	}
+	r.hidden[n.Line] = true
+	for _, child := range n.Content {
+		r.Hide(child)
+	}
 }
 
 // Root parses the file into one tree without aliases; nil if it can't be read at all, or is empty.

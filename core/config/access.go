@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// access refuses what makes no sense in who may reach the API.
+func (v *validation) access(d Deployment) {
+	if unsendable(d.API.Token) {
+		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
+	}
+	for _, t := range d.API.Tokens {
+		if d.API.Token != "" && (t.Name == DefaultToken || t.shares(Token{Token: d.API.Token})) {
+			v.refuse("api.tokens", "has the name or the token of api.token, which is called %q; leave one of them out", DefaultToken)
+		}
+	}
+	for _, host := range d.API.AllowedHosts {
+		if !isHost(host) {
+			v.refuse("api.allowed_hosts", "%q is not the name or address of a host; write it without scheme and port, such as handoff.example.com", host)
+		}
+	}
+}
+
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
+
+func isHost(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil || hostName.MatchString(text)
+}
+
+// ValidateServing returns what keeps an executor from serving its API. Workers read the same file and serve none: a token
+// that only executors are given must not stop them.
+func (d Deployment) ValidateServing() []Problem {
+	v := validation{}
+	if d.Exposed() {
+		v.refuse("api.listen", "is %s, which other machines can reach, and requests need no token: whoever sends one could run commands on the workers. "+
+			"Listen on 127.0.0.1 (api.listen: 127.0.0.1:8080), or set a token (api.token or api.tokens), or say api.insecure: true if the network keeps everybody else away", d.API.Listen)
+	}
+	tls := d.API.TLS
+	switch {
+	case tls.CertFile != "" && tls.KeyFile == "":
+		v.refuse("api.tls.cert_file", "is set and api.tls.key_file is not; TLS needs both")
+	case tls.CertFile == "" && tls.KeyFile != "":
+		v.refuse("api.tls.key_file", "is set and api.tls.cert_file is not; TLS needs both")
+	}
+	return v.problems
+}
+
+// Exposed says that the API would answer requests of other machines without a token, and nobody has said that it may.
+func (d Deployment) Exposed() bool {
+	_, _, err := net.SplitHostPort(d.API.Listen)
+	return err == nil && !Loopback(d.API.Listen) && len(d.Tokens()) == 0 && !d.API.Insecure
+}
+
+// Loopback says that an address is reached from this machine only. Of names it knows localhost alone: where another one
+// leads is up to a resolver. No host, 0.0.0.0 and :: are every address of the machine.
+func Loopback(listen string) bool {
+	name, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(name, "localhost")
+}
+
+// showNames writes a list of names as YAML.
+func showNames(list []string, quoted bool) string {
+	list = slices.Clone(list)
+	for i := range list {
+		if quoted {
+			list[i] = fmt.Sprintf("%q", list[i])
+		}
+	}
+	return "[" + strings.Join(list, ", ") + "]"
+}
