@@ -47,6 +47,8 @@ type daemon struct {
 	broker *rabbitmq.Broker
 	// figures are what /metrics shows.
 	figures *exporter.Exporter
+	// loopback says that only this machine reaches the API.
+	loopback bool
 	// handler is what the API answers with: until the database is open, that the process starts.
 	handler atomic.Pointer[http.Handler]
 }
@@ -156,7 +158,8 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 // mayServe refuses a listener that other machines reach although the configuration seemed to say otherwise: localhost may
 // lead elsewhere. An API that is open on purpose is warned of.
 func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
-	if len(d.deployment.Tokens()) > 0 || config.Loopback(l.Addr().String()) {
+	d.loopback = config.Loopback(l.Addr().String())
+	if len(d.deployment.Tokens()) > 0 || d.loopback {
 		return nil
 	}
 	if !d.deployment.API.Insecure {
@@ -237,11 +240,13 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,
 		Config:    d.config,
-		Token:     d.deployment.API.Token,
+		Tokens:    d.deployment.Tokens(),
 		Checks:    checks,
 		Metrics:   d.figures.Handler(),
 		Playbooks: docs.PlaybookHandler(),
 		Log:       d.log,
+
+		AllowedHosts: d.deployment.API.AllowedHosts, Loopback: d.loopback,
 	}).Handler())
 }
 

@@ -289,7 +289,7 @@ func TestDatabaseAway(t *testing.T) {
 }
 
 func TestToken(t *testing.T) {
-	b := setup(t, func(o *Options) { o.Token = "secret" })
+	b := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	for header, status := range map[string]int{"": 401, "Bearer": 401, "Bearer secre": 401, "Basic secret": 401, "Bearer secret": 404, "bearer secret": 404} {
 		if a := b.do("GET", executionsPath+"/1", "", "Authorization", header); a.status != status || status == 401 && a.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("Authorization %q: %d, want %d", header, a.status, status)

@@ -135,7 +135,7 @@ func TestLists(t *testing.T) {
 // Two callers never meet in one key.
 func TestKeysBelongToTheirCaller(t *testing.T) {
 	stored := func(token string) string {
-		b := setup(t, func(o *Options) { o.Token = token })
+		b := setup(t, func(o *Options) { o.Tokens = defaultToken(token) })
 		a := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer "+token)
 		got := b.do("GET", a.header.Get("Location"), "", "Authorization", "Bearer "+token)
 		if a.status != 201 || got.json["idempotency_key"] != "k" {

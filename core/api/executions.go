@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"net/http"
@@ -40,23 +38,12 @@ var submissionFields = []string{
 	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
-// keyScope is a key with what it is unique in: the action and the caller's token. Neither an action's name nor
-// a key has a space.
-func (s *Server) keyScope(ref, key string) string {
+// keyScope is a key with what it is unique in: the action and the caller. Neither an action's name nor a key has a space.
+func (c *caller) keyScope(ref, key string) string {
 	if key == "" {
 		return ""
 	}
-	return ref + s.scope + " " + key
-}
-
-// callerScope stands for a token in the keys of its caller, so that two callers never meet in one key. It is
-// short, because it tells callers apart and proves nothing.
-func callerScope(token string) string {
-	if token == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte("idempotency scope " + token))
-	return " " + hex.EncodeToString(sum[:6])
+	return ref + c.scope + " " + key
 }
 
 // clientKey is the key as the client wrote it.
@@ -206,7 +193,7 @@ func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
 	keys := allKeyed
 	for i, sub := range submissions {
 		items[i] = sub.item
-		items[i].IdempotencyKey = s.keyScope(sub.item.ActionRef, sub.key)
+		items[i].IdempotencyKey = callerOf(r).keyScope(sub.item.ActionRef, sub.key)
 		if sub.key == "" {
 			keys = someUnkeyed
 		}
@@ -400,7 +387,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 			outcomes[sub.position] = outcome{problem: sub.refused}
 			continue
 		}
-		scoped := s.keyScope(sub.item.ActionRef, sub.key)
+		scoped := callerOf(r).keyScope(sub.item.ActionRef, sub.key)
 		if _, seen := first[scoped]; seen && scoped != "" {
 			repeated = append(repeated, sub)
 			continue
@@ -417,7 +404,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchR
 		}
 	}
 	for _, sub := range repeated {
-		at := first[s.keyScope(sub.item.ActionRef, sub.key)]
+		at := first[callerOf(r).keyScope(sub.item.ActionRef, sub.key)]
 		o := outcomes[at]
 		if o.problem == nil {
 			again := *o.created

@@ -293,26 +293,35 @@ type answer struct {
 	json   map[string]any
 }
 
-// do sends a request; headers are pairs.
+// do sends a request whose answer is JSON; headers are pairs.
 func (b *bundle) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	if method == http.MethodPost {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	b.ServeHTTP(w, r)
-	a := answer{status: w.Code, header: w.Header(), text: w.Body.String()}
-	if err := json.Unmarshal(w.Body.Bytes(), &a.json); err != nil && w.Code != http.StatusNoContent && method != http.MethodHead {
+	a := b.ask(method, path, body, headers...)
+	if err := json.Unmarshal([]byte(a.text), &a.json); err != nil && a.status != http.StatusNoContent && method != http.MethodHead {
 		b.t.Fatalf("%s %s is answered with what is not JSON: %q", method, path, a.text)
 	}
 	if want := "application/problem+json"; a.status >= 400 && path != "/readyz" && a.header.Get("Content-Type") != want {
 		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)
 	}
 	return a
+}
+
+// ask sends a request.
+func (b *bundle) ask(method, path, body string, headers ...string) answer {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "127.0.0.1:8080"
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+	}
+	w := httptest.NewRecorder()
+	b.ServeHTTP(w, r)
+	return answer{status: w.Code, header: w.Header(), text: w.Body.String()}
 }
 
 func (f *fakeStore) Observations(_ context.Context, q store.ObservationQuery) ([]store.Observation, error) {

@@ -44,11 +44,12 @@ func ReadyHandler(checks []Check) http.HandlerFunc {
 	}
 }
 
-// HealthHandler is /healthz, /readyz and /metrics alone, for a process without an API.
+// HealthHandler is /healthz, /readyz and /metrics alone, for a process without an API. It answers everybody under every
+// name: there is nothing here that a request could change, and executors and Prometheus ask by whichever name they have.
 func HealthHandler(checks []Check, metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler(checks)})
+	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler(checks))})
 	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound("There are /healthz, /readyz and /metrics.").write(w)
@@ -82,10 +83,10 @@ func BrokerCheck(ready func() bool) Check {
 func StartingHandler(playbooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/playbooks/", playbooks)
-	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler([]Check{{"database", func(context.Context) error {
+	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler([]Check{{"database", func(context.Context) error {
 		return errors.New("not connected yet")
-	}}})})
+	}}}))})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		(&Problem{
 			Type: typeUnavailable, Title: "The executor is starting", Status: http.StatusServiceUnavailable,

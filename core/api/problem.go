@@ -39,6 +39,8 @@ const (
 	typeTooLarge       = "urn:handoff:problem:too-large"
 	typeMediaType      = "urn:handoff:problem:unsupported-media-type"
 	typeUnauthorized   = "urn:handoff:problem:unauthorized"
+	typeForbidden      = "urn:handoff:problem:forbidden"
+	typeForeignHost    = "urn:handoff:problem:foreign-host"
 	typeCrossOrigin    = "urn:handoff:problem:cross-origin"
 	typeNotFound       = "urn:handoff:problem:not-found"
 	typeMethod         = "urn:handoff:problem:method-not-allowed"

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +32,12 @@ type Options struct {
 	Submitter *Submitter
 	Store     Store
 	Config    config.Config
-	// Token is what requests under /api must carry; empty for no check.
-	Token string
+	// Tokens are those of which requests under /api must carry one; none for no check.
+	Tokens []config.Token
+	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
+	AllowedHosts []string
+	// Loopback says that only this machine reaches the server.
+	Loopback bool
 	// Checks are what /readyz asks.
 	Checks []Check
 	// Metrics answers /metrics; nil for none.
@@ -62,70 +64,66 @@ type Check struct {
 // Server answers the HTTP API.
 type Server struct {
 	Options
-	token   [sha256.Size]byte
-	scope   string
+	access  access
 	streams streams
 	handler http.Handler
 }
 
 // NewServer returns a server; Handler and Serve put it to work.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token), streams: newStreams()}
+	s := &Server{Options: o, access: newAccess(&o), streams: newStreams()}
 	mux := http.NewServeMux()
 	for path, m := range s.routes() {
-		mux.Handle(path, s.authorized(m))
+		mux.Handle(path, s.access.authorized(m))
 	}
-	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
+	mux.Handle("/healthz", s.access.open(methods{http.MethodGet: everybody(healthz)}))
+	mux.Handle("/readyz", s.access.open(methods{http.MethodGet: everybody(s.readyz)}))
 	if o.Metrics != nil {
-		mux.Handle("/metrics", o.Metrics)
+		mux.Handle("/metrics", s.access.open(o.Metrics))
 	}
 	if o.Playbooks != nil {
-		mux.Handle("/playbooks/", o.Playbooks)
+		mux.Handle("/playbooks/", s.access.open(o.Playbooks))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("/", s.access.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
-	})
+	})))
 	// A page in a browser must not reach an API that trusts its own machine.
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		(&Problem{
-			Type: typeCrossOrigin, Title: "Requests from other sites are refused", Status: http.StatusForbidden,
-			Detail: "The request came from a page of another site.",
-		}).write(w)
+		crossOrigin("The request came from a page of another site.").write(w)
 	}))
 	s.handler = Logged(s.Log, origin.Handler(mux))
 	return s
 }
 
-// routes are the paths of the API. Each has one handler, because ServeMux answers a wrong method with a text of
-// its own.
+// routes are the paths of the API, and the right that each method needs. Each path has one handler, because ServeMux
+// answers a wrong method with a text of its own.
 func (s *Server) routes() map[string]methods {
 	return map[string]methods{
-		"/api/v1/executions":                  {http.MethodPost: s.createExecution, http.MethodGet: s.listExecutions},
-		"/api/v1/executions/batch":            {http.MethodPost: s.createBatch},
-		"/api/v1/executions/{id}":             {http.MethodGet: s.getExecution},
-		"/api/v1/executions/{id}/transitions": {http.MethodGet: s.getTransitions},
-		"/api/v1/executions/{id}/chain":       {http.MethodGet: s.getChain},
-		"/api/v1/executions/{id}/cancel":      {http.MethodPost: s.cancelExecution},
-		"/api/v1/executions/{id}/retry":       {http.MethodPost: s.retryExecution},
-		"/api/v1/actions":                     {http.MethodPost: s.putAction, http.MethodGet: s.listActions},
-		"/api/v1/actions/{ref}":               {http.MethodGet: s.getAction},
-		"/api/v1/changes":                     {http.MethodGet: s.streamChanges},
-		"/api/v1/openapi.yaml":                {http.MethodGet: s.getOpenAPI},
+		"/api/v1/executions":                  {http.MethodPost: submits(s.createExecution), http.MethodGet: reads(s.listExecutions)},
+		"/api/v1/executions/batch":            {http.MethodPost: submits(s.createBatch)},
+		"/api/v1/executions/{id}":             {http.MethodGet: reads(s.getExecution)},
+		"/api/v1/executions/{id}/transitions": {http.MethodGet: reads(s.getTransitions)},
+		"/api/v1/executions/{id}/chain":       {http.MethodGet: reads(s.getChain)},
+		"/api/v1/executions/{id}/cancel":      {http.MethodPost: submits(s.cancelExecution)},
+		"/api/v1/executions/{id}/retry":       {http.MethodPost: submits(s.retryExecution)},
+		"/api/v1/actions":                     {http.MethodPost: operates(s.putAction), http.MethodGet: reads(s.listActions)},
+		"/api/v1/actions/{ref}":               {http.MethodGet: reads(s.getAction)},
+		"/api/v1/changes":                     {http.MethodGet: reads(s.streamChanges)},
+		"/api/v1/openapi.yaml":                {http.MethodGet: reads(s.getOpenAPI)},
 
-		"/api/v1/dead-letters":              {http.MethodGet: s.listDeadLetters},
-		"/api/v1/dead-letters/summary":      {http.MethodGet: s.summarizeDeadLetters},
-		"/api/v1/dead-letters/discard":      {http.MethodPost: s.discardDeadLetters},
-		"/api/v1/dead-letters/{id}":         {http.MethodGet: s.getDeadLetter},
-		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: s.replayDeadLetter},
-		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: s.discardDeadLetter},
-		"/api/v1/observations":              {http.MethodGet: s.listObservations},
-		"/api/v1/workers":                   {http.MethodGet: s.listWorkers},
-		"/api/v1/workers/{id}":              {http.MethodGet: s.getWorker},
-		"/api/v1/workers/{id}/cordon":       {http.MethodPost: s.cordonWorker},
-		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: s.uncordonWorker},
-		"/api/v1/workers/{id}/drain":        {http.MethodPost: s.drainWorker},
+		"/api/v1/dead-letters":              {http.MethodGet: reads(s.listDeadLetters)},
+		"/api/v1/dead-letters/summary":      {http.MethodGet: reads(s.summarizeDeadLetters)},
+		"/api/v1/dead-letters/discard":      {http.MethodPost: operates(s.discardDeadLetters)},
+		"/api/v1/dead-letters/{id}":         {http.MethodGet: reads(s.getDeadLetter)},
+		"/api/v1/dead-letters/{id}/replay":  {http.MethodPost: operates(s.replayDeadLetter)},
+		"/api/v1/dead-letters/{id}/discard": {http.MethodPost: operates(s.discardDeadLetter)},
+		"/api/v1/observations":              {http.MethodGet: reads(s.listObservations)},
+		"/api/v1/workers":                   {http.MethodGet: reads(s.listWorkers)},
+		"/api/v1/workers/{id}":              {http.MethodGet: reads(s.getWorker)},
+		"/api/v1/workers/{id}/cordon":       {http.MethodPost: operates(s.cordonWorker)},
+		"/api/v1/workers/{id}/uncordon":     {http.MethodPost: operates(s.uncordonWorker)},
+		"/api/v1/workers/{id}/drain":        {http.MethodPost: operates(s.drainWorker)},
 	}
 }
 
@@ -133,7 +131,7 @@ func (s *Server) routes() map[string]methods {
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // methods is what a path answers.
-type methods map[string]http.HandlerFunc
+type methods map[string]endpoint
 
 // ServeHTTP implements http.Handler.
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -141,8 +139,8 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
-	if h := m[method]; h != nil {
-		h(w, r)
+	if e, ok := m[method]; ok {
+		e.ServeHTTP(w, r)
 		return
 	}
 	var allowed []string
@@ -155,25 +153,6 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Detail: fmt.Sprintf("%s answers %s.", r.URL.Path, strings.Join(allowed, " and ")), allow: strings.Join(allowed, ", "),
 	}
 	p.write(w)
-}
-
-// authorized lets only requests with the token through, if there is one. Hashes are compared, so
-// that neither content nor length of the token shows in the time that it takes.
-func (s *Server) authorized(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.Token != "" {
-			scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-			sent := sha256.Sum256([]byte(strings.TrimSpace(token)))
-			if subtle.ConstantTimeCompare(sent[:], s.token[:]) != 1 || !strings.EqualFold(scheme, "Bearer") {
-				(&Problem{
-					Type: typeUnauthorized, Title: "The token is missing or wrong", Status: http.StatusUnauthorized,
-					Detail: "Send the token of api.token as header: Authorization: Bearer TOKEN.",
-				}).write(w)
-				return
-			}
-		}
-		next.ServeHTTP(w, r)
-	})
 }
 
 // read takes the body of a request that must be JSON, and nothing beyond the limit.
@@ -278,7 +257,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 func Logged(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		out := &recorded{ResponseWriter: w}
+		out, line := &recorded{ResponseWriter: w}, &requestLine{}
 		defer func() {
 			if p := recover(); p != nil {
 				if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
@@ -296,11 +275,16 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 			case strings.HasSuffix(r.URL.Path, "z"), r.URL.Path == "/metrics": // the probes, every few seconds
 				level = slog.LevelDebug
 			}
-			log.LogAttrs(r.Context(), level, "request",
+			attrs := []slog.Attr{
 				slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", out.status),
-				slog.Int64("bytes", out.bytes), slog.String("took", time.Since(began).Round(time.Microsecond).String()), slog.String("remote", r.RemoteAddr))
+				slog.Int64("bytes", out.bytes), slog.String("took", time.Since(began).Round(time.Microsecond).String()), slog.String("remote", r.RemoteAddr),
+			}
+			if line.token != "" {
+				attrs = append(attrs, slog.String("token", line.token))
+			}
+			log.LogAttrs(r.Context(), level, "request", attrs...)
 		}()
-		next.ServeHTTP(out, r)
+		next.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), lineKey{}, line)))
 	})
 }
 

@@ -15,8 +15,11 @@ func (v *validation) access(d Deployment) {
 		v.refuse("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
 	}
 	for _, t := range d.API.Tokens {
-		if d.API.Token != "" && (t.Name == DefaultToken || t.shares(Token{Token: d.API.Token})) {
-			v.refuse("api.tokens", "has the name or the token of api.token, which is called %q; leave one of them out", DefaultToken)
+		if t.Name == DefaultToken {
+			v.refuse("api.tokens", "has an entry that is called %q, which is the name of the token in api.token; take another name", DefaultToken)
+		}
+		if t.shares(Token{Token: d.API.Token}) {
+			v.refuse("api.tokens", "has the token of api.token in the entry %q; leave one of them out", t.Name)
 		}
 	}
 	for _, host := range d.API.AllowedHosts {

@@ -66,10 +66,10 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 			"c.yaml:8:5: token of an entry of api.tokens must be a text; put it in quotes",
 		},
 		"api: {token: " + secret + ", tokens: [{name: default, token: " + tokenA + ", rights: read}]}\n": {
-			`c.yaml:3:44: api.tokens: has the name or the token of api.token, which is called "default"; leave one of them out`,
+			`c.yaml:3:44: api.tokens: has an entry that is called "default", which is the name of the token in api.token; take another name`,
 		},
 		"api: {token: " + secret + ", tokens: [{name: b, token: " + secret + ", rights: read}]}\n": {
-			`c.yaml:3:44: api.tokens: has the name or the token of api.token, which is called "default"; leave one of them out`,
+			`c.yaml:3:44: api.tokens: has the token of api.token in the entry "b"; leave one of them out`,
 		},
 		"api: {tokens: [{name: b, token: " + secret + ", old_token: " + secret + ", rights: read}]}\n": {
 			"c.yaml:3:16: token and old_token of an entry of api.tokens are the same; leave old_token out",
