@@ -76,8 +76,8 @@ func (s *asked) Create(ctx context.Context, items []store.NewExecution) ([]store
 	return ask(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
 }
 
-func (s *asked) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
-	return ask(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids) })
+func (s *asked) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return ask(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids, actor) })
 }
 
 func (s *asked) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {

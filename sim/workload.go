@@ -162,7 +162,7 @@ func (u *user) cancel(c scenarios.Cancel) {
 			id := u.await(c.Action, c.Nth-1+i)
 			_ = u.host.Sleep(context.Background(), after)
 			// What has ended meanwhile is not cancelled; that is an answer too.
-			_, _ = u.api.Cancel(context.Background(), id)
+			_, _ = u.api.Cancel(context.Background(), id, "")
 			if left--; left == 0 {
 				u.w.submitting--
 			}

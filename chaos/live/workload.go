@@ -150,7 +150,7 @@ func (u *user) cancel(c scenarios.Cancel) {
 				return
 			}
 			// What has ended meanwhile is not cancelled; that is an answer too.
-			_, _ = u.api.Cancel(u.w.ctx, id)
+			_, _ = u.api.Cancel(u.w.ctx, id, "")
 		})
 	}
 	u.w.clients.Go(func() {

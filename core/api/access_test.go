@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v4"
+
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -59,6 +61,30 @@ func TestEveryEndpointNeedsARightAndOnlyReadsNeedTheLeast(t *testing.T) {
 	for right, want := range needs {
 		if slices.Sort(got[right]); !slices.Equal(got[right], want) {
 			t.Errorf("%s is needed by %q, want %q", right, got[right], want)
+		}
+	}
+}
+
+// The document says for every operation which right it needs.
+func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
+	type security []map[string][]config.Right
+	var everywhere struct{ Security security }
+	if err := yaml.Unmarshal(openAPI, &everywhere); err != nil {
+		t.Fatal(err)
+	}
+	for path, m := range new(Server).routes() {
+		for method, e := range m {
+			var operation struct{ Security security }
+			node := readDocument(t).Paths[path][strings.ToLower(method)]
+			if err := node.Decode(&operation); err != nil {
+				t.Fatal(err)
+			}
+			if operation.Security == nil {
+				operation.Security = everywhere.Security
+			}
+			if len(operation.Security) != 2 || len(operation.Security[0]) > 0 || !slices.Equal(operation.Security[1]["token"], []config.Right{e.needs}) {
+				t.Errorf("%s %s needs %s, the document says %v", method, path, e.needs, operation.Security)
+			}
 		}
 	}
 }
@@ -196,5 +222,61 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 	b = setup(t, threeTokens)
 	if a := b.do("POST", executionsPath, echo, "Authorization", "Bearer operate-token", "Origin", "http://evil.example", "Sec-Fetch-Site", "cross-site"); a.status != 403 || a.json["type"] != typeCrossOrigin {
 		t.Errorf("across origins with a token: %d %s", a.status, a.text)
+	}
+}
+
+// Whoever asks is named in everything that the request changes, and in what the API shows of it.
+func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
+	b := setup(t, threeTokens)
+	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
+	for id := range int64(4) {
+		b.store.letters = append(b.store.letters, store.StoredDeadLetter{ID: id + 1, DeadLetter: store.DeadLetter{Key: execution.Key{ID: 1, Epoch: 2}, Open: true}})
+	}
+	submit, operate := []string{"Authorization", "Bearer submit-token"}, []string{"Authorization", "Bearer operate-token"}
+	for _, c := range []struct {
+		path, body string
+		headers    []string
+		look       string
+		field      string
+		want       string
+	}{
+		{executionsPath, echo, submit, executionsPath + "/1", "submitted_by", "the-submit"},
+		{executionsPath + "/batch", `{"executions": [` + echo + `]}`, operate, executionsPath + "/2", "submitted_by", "the-operate"},
+		{executionsPath + "/1/cancel", "", submit, executionsPath + "/1", "cancel_requested_by", "the-submit"},
+		{executionsPath + "/1/retry", "", operate, executionsPath + "/3", "submitted_by", "the-operate"},
+		{"/api/v1/dead-letters/1/discard", "", operate, "/api/v1/dead-letters/1", "handled_by", "the-operate"},
+		{"/api/v1/dead-letters/2/replay", "", operate, executionsPath + "/4", "submitted_by", "the-operate"},
+		{"/api/v1/workers/w/drain", "", operate, "/api/v1/workers/w", "cordon_changed_by", "the-operate"},
+		{"/api/v1/actions", `{"ref": "x", "runtime": "shell", "entrypoint": "x", "max_retries": 0}`, operate, "/api/v1/actions/x", "put_by", "the-operate"},
+	} {
+		if c.path == executionsPath+"/1/retry" {
+			b.store.rows[0].Status = execution.Failed
+		}
+		if a := b.ask("POST", c.path, c.body, c.headers...); a.status >= 400 {
+			t.Errorf("POST %s: %d %s", c.path, a.status, a.text)
+		}
+		if a := b.do("GET", c.look, "", submit...); a.json[c.field] != c.want {
+			t.Errorf("after POST %s: %s is %v, want %s", c.path, c.field, a.json[c.field], c.want)
+		}
+	}
+	b.ask("POST", "/api/v1/dead-letters/discard", `{"ids": [3]}`, operate...)
+	if b.store.discard.Actor != "the-operate" {
+		t.Errorf("a bulk discard is %q's", b.store.discard.Actor)
+	}
+	b.store.rows[1].Status, b.store.rows[1].Epoch = execution.Scheduled, 2
+	b.store.letters[3].Key.ID = 2
+	b.ask("POST", "/api/v1/dead-letters/4/replay", "", operate...)
+	if len(b.store.reclaims) != 1 || b.store.reclaims[0].Actor != "the-operate" {
+		t.Errorf("the replay takes back: %+v", b.store.reclaims)
+	}
+	b.store.audit = map[execution.ID][]store.Transition{1: {{To: execution.Requested, By: execution.API, Actor: "the-submit"}, {To: execution.Running, By: execution.Worker}}}
+	if a := b.do("GET", executionsPath+"/1/transitions", "", submit...); !strings.Contains(a.text, `"actor":"the-submit"`) || !strings.Contains(a.text, `"actor":null`) {
+		t.Errorf("transitions: %s", a.text)
+	}
+	// Without tokens nobody is named.
+	b = setup(t, nil)
+	b.do("POST", executionsPath, echo)
+	if a := b.do("GET", executionsPath+"/1", ""); a.json["submitted_by"] != nil {
+		t.Errorf("without tokens: %s", a.text)
 	}
 }

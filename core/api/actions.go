@@ -13,8 +13,15 @@ import (
 	"handoff/core/store"
 )
 
-// actionView is an action in requests and answers.
+// actionView is an action in answers.
 type actionView struct {
+	newActionView
+	// PutBy is the name of the token with which it was put last.
+	PutBy *string `json:"put_by"`
+}
+
+// newActionView is an action in requests.
+type newActionView struct {
 	Ref                    string `json:"ref"`
 	Runtime                string `json:"runtime"`
 	Entrypoint             string `json:"entrypoint"`
@@ -61,6 +68,7 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 		}).write(w)
 		return
 	}
+	a.PutBy = actor(r)
 	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 	defer cancel()
 	if err := s.Store.PutActions(ctx, []execution.Action{a}); err != nil {
@@ -71,11 +79,11 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 }
 
 func viewAction(a *execution.Action) actionView {
-	return actionView{
+	return actionView{newActionView: newActionView{
 		Ref: a.Ref, Runtime: a.Runtime, Entrypoint: a.Entrypoint, MaxRetries: a.MaxRetries,
 		TimeoutSeconds: number(int64(a.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(a.DispatchTimeout / time.Second)),
 		Concurrency: number(int64(a.Concurrency)),
-	}
+	}, PutBy: name(a.PutBy)}
 }
 
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.

@@ -30,12 +30,13 @@ type deadLetterView struct {
 	Open       bool            `json:"open"`
 	ReceivedAt *string         `json:"received_at"`
 	HandledAt  *string         `json:"handled_at"`
+	HandledBy  *string         `json:"handled_by"`
 }
 
 func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 	v := deadLetterView{
 		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), XDeath: d.XDeath,
-		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt),
+		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
 	}
 	if utf8.Valid(d.Body) {
 		v.Body = name(string(d.Body))
@@ -127,7 +128,7 @@ func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) {
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, id int64, outcome string) bool {
 	ctx, cancel := s.statement(r)
 	defer cancel()
-	if _, err := s.Store.SettleDeadLetter(ctx, id, outcome); err != nil {
+	if _, err := s.Store.SettleDeadLetter(ctx, id, outcome, actor(r)); err != nil {
 		s.storeProblem(r, err, harmless).write(w)
 		return false
 	}
@@ -195,6 +196,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) {
 
 // again creates the execution that replays a dead letter, once.
 func (s *Server) again(r *http.Request, item store.NewExecution, letter int64) (execution.ID, *Problem) {
+	item.Actor = actor(r)
 	// Two spaces: no key of a client can be the same.
 	item.IdempotencyKey = fmt.Sprintf("%s  dead-letter/%d", item.ActionRef, letter)
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
@@ -218,6 +220,7 @@ func (s *Server) dispatchAgain(r *http.Request, row *execution.Execution) *Probl
 	defer cancel()
 	_, err := s.Store.Reclaim(ctx, []store.Reclaim{{
 		Key: row.Key(), Ground: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule,
+		Actor: actor(r),
 	}})
 	if err != nil {
 		return s.storeProblem(r, err, harmless)

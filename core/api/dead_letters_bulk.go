@@ -125,6 +125,7 @@ func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) {
 		problem.write(w)
 		return
 	}
+	d.Actor = actor(r)
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	done, err := s.Store.DiscardDeadLetters(ctx, d, outcomeDiscarded)

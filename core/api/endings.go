@@ -22,7 +22,7 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
 	defer cancel()
-	answer, err := s.Submitter.Cancel(ctx, id)
+	answer, err := s.Submitter.Cancel(ctx, id, actor(r))
 	switch {
 	case err != nil:
 		s.storeProblem(r, err, harmless).write(w)

@@ -193,6 +193,7 @@ func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
 	keys := allKeyed
 	for i, sub := range submissions {
 		items[i] = sub.item
+		items[i].Actor = actor(r)
 		items[i].IdempotencyKey = callerOf(r).keyScope(sub.item.ActionRef, sub.key)
 		if sub.key == "" {
 			keys = someUnkeyed

@@ -34,6 +34,7 @@ type fakeStore struct {
 	observations []store.Observation
 	workers      []store.WorkerRow
 	cordons      []store.Cordon
+	reclaims     []store.Reclaim
 	audit        map[execution.ID][]store.Transition
 	changes      []store.Change
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
@@ -121,7 +122,7 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 			id := execution.ID(len(f.rows) + 1)
 			f.rows = append(f.rows, execution.Execution{
 				ID: id, Action: item.Limits.On(a), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey,
-				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0),
+				Status: execution.Requested, Pinned: item.Pinned, Created: time.Unix(1e9, 0), SubmittedBy: item.Actor,
 			})
 			if item.Parent != 0 {
 				f.adopt(&f.rows[id-1], &f.rows[item.Parent-1])
@@ -211,7 +212,7 @@ func (f *fakeStore) changed(id execution.ID, ref string, to execution.Status) {
 	})
 }
 
-func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	err := f.fail()
@@ -225,6 +226,9 @@ func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID) ([]store.Cance
 		}
 		r := &f.rows[id-1]
 		answers[i].From, answers[i].Applied = r.Status, !r.Status.Terminal()
+		if answers[i].Applied {
+			r.CancelRequestedBy = actor
+		}
 		switch r.Status {
 		case execution.Requested:
 			r.Status = execution.Cancelled
@@ -255,7 +259,7 @@ func (f *fakeStore) SetCordon(_ context.Context, c store.Cordon) (bool, error) {
 	f.cordons = append(f.cordons, c)
 	at := slices.IndexFunc(f.workers, func(w store.WorkerRow) bool { return w.ID == c.Worker })
 	if at >= 0 {
-		f.workers[at].Cordoned, f.workers[at].CordonReason = c.On, c.Reason
+		f.workers[at].Cordoned, f.workers[at].CordonReason, f.workers[at].CordonChangedBy = c.On, c.Reason, c.Actor
 	}
 	return at >= 0, nil
 }
@@ -367,14 +371,14 @@ func (f *fakeStore) DeadLetter(_ context.Context, id int64) (d store.StoredDeadL
 	return f.letters[i], true, nil
 }
 
-func (f *fakeStore) SettleDeadLetter(_ context.Context, id int64, outcome string) (bool, error) {
+func (f *fakeStore) SettleDeadLetter(_ context.Context, id int64, outcome, actor string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := slices.IndexFunc(f.letters, func(d store.StoredDeadLetter) bool { return d.ID == id && d.Open })
 	if i < 0 {
 		return false, nil
 	}
-	f.letters[i].Open, f.letters[i].Outcome, f.letters[i].HandledAt = false, outcome, time.Unix(2e9, 0)
+	f.letters[i].Open, f.letters[i].Outcome, f.letters[i].HandledAt, f.letters[i].HandledBy = false, outcome, time.Unix(2e9, 0), actor
 	return true, nil
 }
 
@@ -399,6 +403,7 @@ func (f *fakeStore) SummarizeDeadLetters(_ context.Context, q store.DeadLetterSu
 func (f *fakeStore) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.reclaims = append(f.reclaims, rs...)
 	out := make([]store.Outcome, len(rs))
 	for i, r := range rs {
 		for j := range f.rows {

@@ -189,6 +189,7 @@ type transitionView struct {
 	Worker      *int64  `json:"worker"`
 	Incarnation *int64  `json:"incarnation"`
 	Reason      *string `json:"reason"`
+	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
 }
 
@@ -215,7 +216,7 @@ func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
 func viewTransition(t *store.Transition) transitionView {
 	v := transitionView{
 		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
-		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), At: moment(t.At),
+		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), Actor: name(t.Actor), At: moment(t.At),
 	}
 	if t.From != execution.None {
 		v.From = name(t.From.String())

@@ -98,7 +98,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 	schemas := readDocument(t).Components.Schemas
 	for name, value := range map[string]any{
 		"Execution": executionView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
-		"Action": actionView{}, "NewAction": actionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
+		"Action": actionView{}, "NewAction": newActionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
 		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string

@@ -58,13 +58,13 @@ func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) 
 	return s.Store.Create(ctx, items)
 }
 
-// Cancel asks for the end of a chain, named by any of its rows, and tells whoever is concerned. Accepted
+// Cancel asks for the end of a chain, named by any of its rows, and tells whoever is concerned. Actor is who asks. Accepted
 // means committed. While the database is away it tries again until ctx ends: asking twice is harmless.
-func (s *Submitter) Cancel(ctx context.Context, id execution.ID) (store.Cancellation, error) {
+func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (store.Cancellation, error) {
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false
 	for {
-		answer, err := s.cancel(id)
+		answer, err := s.cancel(id, actor)
 		if err == nil {
 			// The first attempt may have been the one that cancelled it.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
@@ -81,10 +81,10 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID) (store.Cancella
 	}
 }
 
-func (s *Submitter) cancel(id execution.ID) (store.Cancellation, error) {
+func (s *Submitter) cancel(id execution.ID, actor string) (store.Cancellation, error) {
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
-	answers, err := s.Store.Cancel(ctx, []execution.ID{id})
+	answers, err := s.Store.Cancel(ctx, []execution.ID{id}, actor)
 	if err != nil {
 		return store.Cancellation{}, err
 	}

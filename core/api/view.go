@@ -44,6 +44,7 @@ type executionView struct {
 	RetryReason       *string `json:"retry_reason"`
 	RetryAt           *string `json:"retry_at"`
 	IdempotencyKey    *string `json:"idempotency_key"`
+	SubmittedBy       *string `json:"submitted_by"`
 
 	Created             *string `json:"created"`
 	SchedulingAt        *string `json:"scheduling_at"`
@@ -55,6 +56,7 @@ type executionView struct {
 	StartedAt           *string `json:"started_at"`
 	RunDeadline         *string `json:"run_deadline"`
 	CancelRequestedAt   *string `json:"cancel_requested_at"`
+	CancelRequestedBy   *string `json:"cancel_requested_by"`
 	CancelingAt         *string `json:"canceling_at"`
 	Ended               *string `json:"ended"`
 	OrchestratedAt      *string `json:"orchestrated_at"`
@@ -78,6 +80,7 @@ func view(e *execution.Execution) executionView {
 		FailureReason:     name(e.FailureReason.String()),
 		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
 		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),
+		SubmittedBy: name(e.SubmittedBy), CancelRequestedBy: name(e.CancelRequestedBy),
 		Created: moment(e.Created), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
 		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
 		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),

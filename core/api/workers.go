@@ -31,6 +31,7 @@ type workerView struct {
 	ConsumerAlive bool             `json:"consumer_alive"`
 	Cordoned      bool             `json:"cordoned"`
 	CordonReason  *string          `json:"cordon_reason"`
+	CordonChanged *string          `json:"cordon_changed_by"`
 	HealthURL     *string          `json:"health_url"`
 	Capabilities  capabilitiesView `json:"capabilities"`
 }
@@ -65,7 +66,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 	return workerView{
 		ID: int64(w.ID), Name: w.Name, Incarnation: int64(w.Incarnation), Runtimes: append([]string{}, w.Runtimes...), Capacity: w.Capacity, Load: w.Load,
 		Lifecycle: w.Lifecycle.String(), LeaseValid: w.LeaseValid(), LeaseSeconds: (-w.LeaseOverFor).Seconds(), ConsumerAlive: w.ConsumerAlive,
-		Cordoned: w.Cordoned, CordonReason: name(w.CordonReason), HealthURL: name(w.HealthURL), Capabilities: capabilitiesView{h},
+		Cordoned: w.Cordoned, CordonReason: name(w.CordonReason), CordonChanged: name(w.CordonChangedBy), HealthURL: name(w.HealthURL), Capabilities: capabilitiesView{h},
 	}
 }
 
@@ -119,7 +120,7 @@ func (s *Server) steer(w http.ResponseWriter, r *http.Request, c store.Cordon) {
 		problem.write(w)
 		return
 	}
-	c.Worker = row.ID
+	c.Worker, c.Actor = row.ID, actor(r)
 	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 	defer cancel()
 	if _, err := s.Store.SetCordon(ctx, c); err != nil {

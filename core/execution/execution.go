@@ -39,6 +39,9 @@ type Action struct {
 	// Concurrency is how many executions of the action may be between their scheduling and the handling
 	// of their end at a time; 0 for no limit.
 	Concurrency int
+	// PutBy is who put it into the database: the name of the token that the request carried, empty without one and for
+	// action files. The copy in an execution has none.
+	PutBy string
 }
 
 // DefaultTimeout is the run timeout of an action that names none.
@@ -111,6 +114,10 @@ type Execution struct {
 	// CancelRequestedAt is when the chain's cancellation was asked for; it stands on the chain's first row,
 	// because a cancellation is of the whole chain (flaw D54).
 	CancelRequestedAt time.Time
+	// CancelRequestedBy and SubmittedBy are the names of the tokens of the requests that asked for the cancellation and
+	// for the execution, empty without tokens. Retries have the SubmittedBy of the first row.
+	CancelRequestedBy string
+	SubmittedBy       string
 
 	IdempotencyKey string
 

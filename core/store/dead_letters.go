@@ -32,8 +32,9 @@ type StoredDeadLetter struct {
 	ID int64
 	DeadLetter
 	ReceivedAt time.Time
-	// HandledAt is zero for as long as it is open.
+	// HandledAt is zero for as long as it is open. HandledBy is the actor who settled it, empty where nobody did.
 	HandledAt time.Time
+	HandledBy string
 }
 
 // DeadLetterQuery asks for a page of dead letters, newest first.
@@ -99,6 +100,8 @@ type DeadLetterDiscard struct {
 	// Limit is how many open dead letters are looked at, those that are not selected among them: so a call is bounded also
 	// where hardly anything passes its filter.
 	Limit int
+	// Actor is who asks, as Reclaim.Actor; it selects nothing.
+	Actor string
 }
 
 // DeadLettersDiscarded is what came of a DeadLetterDiscard.

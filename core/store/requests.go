@@ -21,6 +21,8 @@ type NewExecution struct {
 	Pinned execution.WorkerID
 	// Limits replace what the action says, for this execution and its retries. A negative one is an error.
 	Limits execution.Limits
+	// Actor is who asks, as Reclaim.Actor.
+	Actor string
 }
 
 // Created is the outcome of one NewExecution.
@@ -83,7 +85,9 @@ type Transition struct {
 	Worker      execution.WorkerID
 	Incarnation execution.Incarnation
 	Reason      execution.Reason
-	At          time.Time
+	// Actor is who asked for it, as Reclaim.Actor; empty for what executors and workers do by themselves.
+	Actor string
+	At    time.Time
 }
 
 // WorkerKey names one incarnation of one worker.
@@ -114,9 +118,11 @@ type WorkerRow struct {
 	// FullFor is how long every slot of the incarnation has been taken, counted from the claim that took the last
 	// one; 0 while a slot is free. A dispatch that waits there may have to wait as long again.
 	FullFor time.Duration
-	// Cordoned says that an operator keeps new work away, CordonReason why.
-	Cordoned     bool
-	CordonReason string
+	// Cordoned says that an operator keeps new work away, CordonReason why. CordonChangedBy is the Actor of the Cordon
+	// that was set or lifted last.
+	Cordoned        bool
+	CordonReason    string
+	CordonChangedBy string
 	// Figures are what the incarnation reported last, as old as they are now.
 	Figures execution.Figures
 	// Expired is how long ago each of the dispatches was taken back that the incarnation had left
@@ -218,6 +224,8 @@ type Cordon struct {
 	// Drain asks the present incarnation, beside the cordon, to drain and stop; its next heartbeat
 	// tells it.
 	Drain bool
+	// Actor is who asks, as Reclaim.Actor.
+	Actor string
 }
 
 // DispatchResult says what became of a Dispatch.
@@ -337,6 +345,9 @@ type Reclaim struct {
 	Counts bool
 	// Delay is how long a rescheduled row waits before it is due.
 	Delay time.Duration
+	// Actor is the name of the token of the request that asks for it, for the audit; empty where no token was needed, or
+	// nobody asked. The audit has it only where By is the dead letter handler, on whose behalf replays are asked for.
+	Actor string
 
 	// To is the terminal status of a row that was claimed. One that is canceling ends as cancelled whatever
 	// To says.

@@ -73,7 +73,7 @@ type Client interface {
 	Reader
 	// Actions returns a page of the actions, in the order of the bytes of their refs.
 	Actions(ctx context.Context, q ActionQuery) ([]execution.Action, error)
-	// PutActions inserts or replaces actions by their ref.
+	// PutActions inserts or replaces actions by their ref. PutBy is kept with each.
 	PutActions(ctx context.Context, actions []execution.Action) error
 	// Create inserts requested executions. An item whose idempotency key was used less than execution.KeyLifetime
 	// ago returns the row that was created then; an older key moves to the new row. An unknown action, parent or
@@ -93,8 +93,9 @@ type Client interface {
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
 	// DeadLetter returns one stored dead letter; false if there is none (any more).
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
-	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open.
-	SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error)
+	// SettleDeadLetter closes an open dead letter with an outcome, and returns whether it was open. Actor is who asks, as
+	// Reclaim.Actor.
+	SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error)
 	// Observations returns a page of what parts that only observe would have done, newest first.
 	Observations(ctx context.Context, q ObservationQuery) ([]Observation, error)
 	// DiscardDeadLetters closes the open dead letters that are selected among the next ones, the smallest ids first. One
@@ -106,7 +107,8 @@ type Client interface {
 	// chain's first row, after which no retry joins the chain, and the chain's last row is cancelled where
 	// nobody has claimed it, and canceling where somebody runs it. Guard: the chain is open, which is to
 	// say that its last row is not terminal, or may still be followed by a retry. Asking again is harmless.
-	Cancel(ctx context.Context, ids []execution.ID) ([]Cancellation, error)
+	// Actor is who asks, as Reclaim.Actor; the first who asks is kept.
+	Cancel(ctx context.Context, ids []execution.ID, actor string) ([]Cancellation, error)
 
 	// Workers returns every worker with its live load, ordered by id.
 	Workers(ctx context.Context) ([]WorkerRow, error)

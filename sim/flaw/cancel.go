@@ -15,8 +15,8 @@ type canceller struct {
 }
 
 // Cancel implements store.Store.
-func (s *canceller) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
-	done, err := s.Store.Cancel(ctx, ids)
+func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	done, err := s.Store.Cancel(ctx, ids, actor)
 	if err != nil {
 		return done, err
 	}

@@ -21,9 +21,9 @@ type requests struct {
 }
 
 // Cancel implements store.Store.
-func (s *requests) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+func (s *requests) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	if s.cancel == nil {
-		return s.Store.Cancel(ctx, ids)
+		return s.Store.Cancel(ctx, ids, actor)
 	}
 	answers := make([]store.Cancellation, len(ids))
 	for i, id := range ids {
@@ -89,7 +89,7 @@ func cancelOverCompleted() *Flaw {
 					return answer, err
 				}
 				if len(rows) == 0 || rows[0].Status != execution.Running {
-					answers, err := c.Cancel(ctx, []execution.ID{id})
+					answers, err := c.Cancel(ctx, []execution.ID{id}, "")
 					if err != nil {
 						return answer, err
 					}

@@ -24,16 +24,16 @@ func (db *Database) last(chain execution.ID) *row {
 }
 
 // Cancel implements store.Client.
-func (c *Client) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	return ask(ctx, c, func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
-			answers = append(answers, s.cancel(id))
+			answers = append(answers, s.cancel(id, actor))
 		}
 		return answers
 	})
 }
 
-func (s *step) cancel(id execution.ID) store.Cancellation {
+func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
 	r := s.db.row(id)
 	if r == nil {
 		return store.Cancellation{}
@@ -45,7 +45,7 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 		s.stale(r.Key(), execution.Cancelled, execution.API)
 		return store.Cancellation{Outcome: refusal(r)}
 	}
-	s.requestCancel(first, r)
+	s.requestCancel(first, r, actor)
 	s.naming(r.Key())
 	switch from {
 	case execution.Requested, execution.Scheduling, execution.Scheduled:
@@ -61,11 +61,11 @@ func (s *step) cancel(id execution.ID) store.Cancellation {
 }
 
 // requestCancel notes on the first row of a chain that its end was asked for.
-func (s *step) requestCancel(first, last *row) {
+func (s *step) requestCancel(first, last *row, actor string) {
 	if !first.CancelRequestedAt.IsZero() {
 		return
 	}
-	first.CancelRequestedAt = s.now
+	first.CancelRequestedAt, first.CancelRequestedBy = s.now, actor
 	s.db.emit(history.Event{
 		Kind: history.CancelRequested, Process: s.process, Execution: last.ID, Chain: first.ID, From: last.Status, Action: last.Action.Ref,
 	})

@@ -164,7 +164,7 @@ func (c *Client) PutActions(ctx context.Context, actions []execution.Action) err
 	return c.do(ctx, func(s *step) {
 		for _, a := range actions {
 			switch {
-			case s.garbled(a.Ref, a.Runtime, a.Entrypoint):
+			case s.garbled(a.Ref, a.Runtime, a.Entrypoint, a.PutBy):
 			case a.Timeout < 0 || a.DispatchTimeout < 0 || a.MaxRetries < 0 || a.Concurrency < 0:
 				s.wrong("action %s has a negative timeout, number of retries or limit of concurrency", a.Ref)
 			default:
@@ -202,7 +202,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		}
 		parent = r.Chain()
 	}
-	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey) {
+	if s.garbled(item.ActionRef, string(item.Parameters), item.IdempotencyKey, item.Actor) {
 		return store.Created{}
 	}
 	old, used := db.byKey[item.IdempotencyKey]
@@ -227,9 +227,10 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		s.forgetKey(db.row(old))
 	}
 	own := item.Limits.On(action)
+	own.PutBy = ""
 	id := s.insert(execution.Execution{
 		Action: own, Limits: execution.LimitsNamed(item.Limits.Names(), own), Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
-		Pinned: item.Pinned,
+		Pinned: item.Pinned, SubmittedBy: item.Actor,
 	}, execution.API)
 	if item.IdempotencyKey != "" {
 		db.byKey[item.IdempotencyKey] = id

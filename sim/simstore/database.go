@@ -89,6 +89,8 @@ type worker struct {
 	current      execution.Incarnation
 	cordoned     bool
 	cordonReason string
+	// cordonChangedBy is who set the cordon, or lifted it, last.
+	cordonChangedBy string
 }
 
 // incarnation is one registration.

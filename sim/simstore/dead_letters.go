@@ -75,14 +75,14 @@ func (c *Client) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLe
 }
 
 // SettleDeadLetter implements store.Client.
-func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error) {
+func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error) {
 	return ask(ctx, c, func(s *step) bool {
 		i := s.letter(id)
-		if s.garbled(outcome) || i < 0 || !s.db.letters[i].Open {
+		if s.garbled(outcome, actor) || i < 0 || !s.db.letters[i].Open {
 			return false
 		}
 		d := &s.db.letters[i]
-		d.Open, d.Outcome, d.HandledAt = false, outcome, s.now
+		d.Open, d.Outcome, d.HandledAt, d.HandledBy = false, outcome, s.now, actor
 		return true
 	})
 }
@@ -90,7 +90,7 @@ func (c *Client) SettleDeadLetter(ctx context.Context, id int64, outcome string)
 // DiscardDeadLetters implements store.Client.
 func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (store.DeadLettersDiscarded, error) {
 	return ask(ctx, c, func(s *step) (done store.DeadLettersDiscarded) {
-		if s.garbled(d.Reason, d.Queue, d.ActionRef, outcome) {
+		if s.garbled(d.Reason, d.Queue, d.ActionRef, d.Actor, outcome) {
 			return done
 		}
 		done.Next = d.After
@@ -107,7 +107,7 @@ func (c *Client) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDisca
 			done.Next = l.ID
 			if (d.Reason == "" || d.Reason == l.Reason) && (d.Queue == "" || d.Queue == l.Queue) && (d.ActionRef == "" || d.ActionRef == l.ActionRef) &&
 				(d.Worker == 0 || d.Worker == l.Worker) && s.now.Sub(l.ReceivedAt) >= d.OlderThan {
-				l.Open, l.Outcome, l.HandledAt = false, outcome, s.now
+				l.Open, l.Outcome, l.HandledAt, l.HandledBy = false, outcome, s.now, d.Actor
 				done.Closed++
 			}
 		}

@@ -32,7 +32,7 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: w.current},
 		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
 		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
-		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason,
+		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason, CordonChangedBy: w.cordonChangedBy,
 		Figures: inc.figures, HealthURL: inc.healthURL,
 	}
 	if inc.full() && inc.load > inc.queued {
@@ -73,11 +73,11 @@ func (db *Database) Operate(c store.Cordon) bool {
 func (db *Database) WorkerID(name string) execution.WorkerID { return db.byName[name] }
 
 func (s *step) setCordon(cordon store.Cordon) bool {
-	if s.garbled(cordon.Reason) || s.db.WorkerName(cordon.Worker) == "" {
+	if s.garbled(cordon.Reason, cordon.Actor) || s.db.WorkerName(cordon.Worker) == "" {
 		return false
 	}
 	w := &s.db.workers[cordon.Worker-1]
-	w.cordoned, w.cordonReason = cordon.On, cordon.Reason
+	w.cordoned, w.cordonReason, w.cordonChangedBy = cordon.On, cordon.Reason, cordon.Actor
 	if !cordon.On {
 		w.cordonReason = ""
 	}

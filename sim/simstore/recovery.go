@@ -281,7 +281,7 @@ func (s *step) handleTerminal(r *row, retry *store.Retry) store.Orchestrated {
 		if id = db.retries[key]; id == 0 {
 			id = s.insert(execution.Execution{
 				Action: from.Action, Limits: from.Limits, Parameters: from.Parameters, Original: from.Chain(), RetryCount: retry.Count,
-				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned,
+				RetryReason: retry.Reason, NotBefore: s.after(retry.Delay), Avoid: from.Worker, Parent: from.Parent, Pinned: from.Pinned, SubmittedBy: from.SubmittedBy,
 			}, execution.RetryManager)
 			db.retries[key] = id
 		}

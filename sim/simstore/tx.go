@@ -93,7 +93,7 @@ func (tx *Tx) Children(id execution.ID) (waiting int) {
 // RequestCancel notes the request to end a row's chain, and nothing else.
 func (tx *Tx) RequestCancel(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil {
-		tx.s.requestCancel(tx.s.db.row(r.Chain()), r)
+		tx.s.requestCancel(tx.s.db.row(r.Chain()), r, "")
 	}
 }
 

@@ -129,8 +129,8 @@ func (s *client) Create(ctx context.Context, items []store.NewExecution) ([]stor
 }
 
 // Cancel implements store.Client. To ask again changes nothing.
-func (s *client) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
-	answers, err := s.Client.Cancel(ctx, ids)
+func (s *client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	answers, err := s.Client.Cancel(ctx, ids, actor)
 	for i := range answers {
 		if a := &answers[i]; a.Applied && a.From != a.Row.Status {
 			s.meter.moved(a.From, &a.Row, execution.API, execution.CancelRequested)
@@ -150,8 +150,8 @@ func (s *server) Create(ctx context.Context, items []store.NewExecution) ([]stor
 }
 
 // Cancel implements store.Client.
-func (s *server) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
-	return s.client.Cancel(ctx, ids)
+func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return s.client.Cancel(ctx, ids, actor)
 }
 
 // Reclaim takes rows back, as store.Executor's does.

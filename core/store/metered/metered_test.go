@@ -17,7 +17,7 @@ func (fixed) Create(context.Context, []store.NewExecution) ([]store.Created, err
 	return []store.Created{{ID: 1}, {ID: 2, Existed: true}, {UnknownAction: true}, {ID: 3, Skipped: true}}, nil
 }
 
-func (fixed) Cancel(context.Context, []execution.ID) ([]store.Cancellation, error) {
+func (fixed) Cancel(context.Context, []execution.ID, string) ([]store.Cancellation, error) {
 	of := func(applied bool, from, to execution.Status) store.Cancellation {
 		return store.Cancellation{Outcome: store.Outcome{Applied: applied, From: from, Row: execution.Execution{ID: 1, Status: to}}}
 	}
@@ -51,7 +51,7 @@ func TestTheAPIsChangesAreCounted(t *testing.T) {
 	c := &counts{of: make(map[string]int64)}
 	s := API(fixed{}, c)
 	_, _ = s.Create(t.Context(), nil)
-	_, _ = s.Cancel(t.Context(), nil)
+	_, _ = s.Cancel(t.Context(), nil, "")
 	_, _ = s.Reclaim(t.Context(), []store.Reclaim{{By: execution.DeadLetterHandler, Reason: execution.QueueTimeout}, {}})
 	want := map[string]int64{
 		"[none requested api ]": 2, "[requested cancelled execution_manager parent_failed]": 1, "[running canceling api cancelled]": 1,

@@ -13,7 +13,7 @@ import (
 
 // transitionColumns make a store.Transition of an audit row t.
 const transitionColumns = `coalesce(t."from"::text, ''), t."to"::text, t.epoch, t.writer::text, coalesce(t.writer_incarnation, 0), coalesce(t.worker, 0),
-       coalesce(t.incarnation, 0), coalesce(t.reason::text, ''), t.at`
+       coalesce(t.incarnation, 0), coalesce(t.reason::text, ''), coalesce(t.actor, ''), t.at`
 
 // transitionRow is an audit row as the driver reads it.
 type transitionRow struct {
@@ -23,7 +23,7 @@ type transitionRow struct {
 }
 
 func (r *transitionRow) targets() []any {
-	return []any{&r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.at}
+	return []any{&r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.Actor, &r.at}
 }
 
 func (r *transitionRow) transition() (t store.Transition, err error) {

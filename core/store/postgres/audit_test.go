@@ -56,7 +56,7 @@ func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
 			if early {
 				change()
 			}
-			_, err = b.Cancel(b.ctx, []execution.ID{fast})
+			_, err = b.Cancel(b.ctx, []execution.ID{fast}, "")
 			b.must(err)
 			if !early {
 				change()
@@ -122,7 +122,7 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 			for range each {
 				created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "a"}})
 				if err == nil {
-					_, err = b.Cancel(b.ctx, []execution.ID{created[1].ID, created[0].ID})
+					_, err = b.Cancel(b.ctx, []execution.ID{created[1].ID, created[0].ID}, "")
 				}
 				if err != nil {
 					t.Error(err)

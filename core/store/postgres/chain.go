@@ -28,7 +28,7 @@ const newest = `coalesce((
 var selectNewest = text(`select {e} from execution e where e.id = ` + newest + ` for no key update of e`)
 
 const requestCancel = `
-update execution set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp())
+update execution set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text
  where id = $1 and cancel_requested_at is null`
 
 // What nobody has claimed ends at once; what runs is asked to.
@@ -41,17 +41,18 @@ update execution e
        due_at = case e.due_at when 'infinity' then c.now else e.due_at end,
        failure_reason = case when e.status <> 'running' then 'cancelled' else e.failure_reason end,
        result = case when e.status <> 'running' then $3::text::json else e.result end,
-       written_by = 'api', written_incarnation = null, written_epoch = e.epoch, written_reason = 'cancelled'
+       written_by = 'api', written_incarnation = null, written_epoch = e.epoch, written_reason = 'cancelled',
+       written_actor = $4::text
   from clock c
  where e.id = $1 and e.status in ('requested', 'scheduling', 'scheduled', 'running')
 returning {e}`)
 
 // Cancel implements store.Client.
-func (s *Store) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancellation, error) {
+func (s *Store) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	answers := make([]store.Cancellation, len(ids))
 	for i, id := range ids {
 		err := s.transaction(ctx, "cancelling", func(tx pgx.Tx) (err error) {
-			answers[i], err = s.cancel(ctx, tx, id)
+			answers[i], err = s.cancel(ctx, tx, id, orNull(actor))
 			return err
 		})
 		switch {
@@ -64,7 +65,7 @@ func (s *Store) Cancel(ctx context.Context, ids []execution.ID) ([]store.Cancell
 	return answers, nil
 }
 
-func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID) (store.Cancellation, error) {
+func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID, actor *string) (store.Cancellation, error) {
 	var first int64
 	var requested bool
 	err := tx.QueryRow(ctx, lockChain, int64(id)).Scan(&first, &requested)
@@ -85,11 +86,11 @@ func (s *Store) cancel(ctx context.Context, tx pgx.Tx, id execution.ID) (store.C
 	if last.Status.Terminal() && (!last.OrchestratedAt.IsZero() || !mayRetry) {
 		return answer, nil
 	}
-	if _, err := tx.Exec(ctx, requestCancel, first, s.now()); err != nil {
+	if _, err := tx.Exec(ctx, requestCancel, first, s.now(), actor); err != nil {
 		return store.Cancellation{}, err
 	}
 	result := store.CancelledResult()
-	if err := read(ctx, tx, reader(&rows), cancelRow, int64(last.ID), s.now(), encodeResult(&result)); err != nil {
+	if err := read(ctx, tx, reader(&rows), cancelRow, int64(last.ID), s.now(), encodeResult(&result), actor); err != nil {
 		return store.Cancellation{}, err
 	}
 	answer.Applied, answer.Row = true, rows[len(rows)-1]

@@ -64,13 +64,13 @@ func integers[T ~int64](ids []T) []int64 {
 
 const putActions = `
 with put as (
-    insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency)
-    select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[], $7::int[]) as a(ref)
+    insert into action (ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency, put_by)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::float8[], $6::int[], $7::int[], $8::text[]) as a(ref)
      order by a.ref
     on conflict (ref) do update set
         runtime = excluded.runtime, entrypoint = excluded.entrypoint, timeout_seconds = excluded.timeout_seconds,
         dispatch_timeout_seconds = excluded.dispatch_timeout_seconds, max_retries = excluded.max_retries,
-        concurrency = excluded.concurrency
+        concurrency = excluded.concurrency, put_by = excluded.put_by
     returning id, concurrency
 )
 insert into concurrency_slot (action, number)
@@ -88,14 +88,16 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 			var timeouts, dispatchTimeouts []*float64
 			var retries []int32
 			var concurrency []*int32
+			var actors []*string
 			for i := range actions {
 				a := &actions[i]
 				refs, runtimes, entrypoints = append(refs, a.Ref), append(runtimes, a.Runtime), append(entrypoints, a.Entrypoint)
 				timeouts, dispatchTimeouts = append(timeouts, seconds(a.Timeout)), append(dispatchTimeouts, seconds(a.DispatchTimeout))
 				retries = append(retries, int32(a.MaxRetries))
 				concurrency = append(concurrency, countOrNull(a.Concurrency))
+				actors = append(actors, orNull(a.PutBy))
 			}
-			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency)
+			return s.query(ctx, "putting actions", nothing, putActions, refs, runtimes, entrypoints, timeouts, dispatchTimeouts, retries, concurrency, actors)
 		},
 	}
 	_, err := put.all(ctx, actions)
@@ -115,11 +117,12 @@ func nothing(pgx.Rows) error { return nil }
 const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
-        $9::float8[], $10::float8[], $11::int[]) with ordinality as a(ref, parameters, key, parent, waits, pinned, own_timeout, own_dispatch_timeout, own_retries, n)
+        $9::float8[], $10::float8[], $11::int[], $12::text[])
+        with ordinality as a(ref, parameters, key, parent, waits, pinned, own_timeout, own_dispatch_timeout, own_retries, actor, n)
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 seen as materialized (
-    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries,
+    select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries, a.actor,
            case when old.created > c.now - $8::interval then old.id end as existing,
            case when old.created <= c.now - $8::interval then old.id end as outdated,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
@@ -143,14 +146,14 @@ released as (
 inserted as (
     insert into execution (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
-        own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by
+        own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by, submitted_by
     )
     select f.new_id, f.id, f.ref, f.runtime, f.entrypoint, coalesce(f.own_timeout, f.timeout_seconds),
            coalesce(f.own_dispatch_timeout, f.dispatch_timeout_seconds), coalesce(f.own_retries, f.max_retries), f.concurrency,
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),
-           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api'
+           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api', f.actor
       from fresh f cross join clock c
      where (select count(*) from released) >= 0
      order by f.key nulls first, f.n
@@ -214,7 +217,7 @@ type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, s
 
 func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
-	var parameters, keys []*string
+	var parameters, keys, actors []*string
 	var parents, pinned []*int64
 	var waits []bool
 	var timeouts, dispatchTimeouts []*float64
@@ -226,7 +229,7 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		pinned = append(pinned, idOrNull(int64(items[i].Pinned)))
 		refs = append(refs, items[i].ActionRef)
 		parameters = append(parameters, jsonOrNull(items[i].Parameters))
-		keys = append(keys, orNull(items[i].IdempotencyKey))
+		keys, actors = append(keys, orNull(items[i].IdempotencyKey)), append(actors, orNull(items[i].Actor))
 		parents, waits = append(parents, idOrNull(families[i].parent)), append(waits, families[i].waits)
 	}
 	const op = "creating executions"
@@ -254,7 +257,7 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		return nil
 	}
 	err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
-		timeouts, dispatchTimeouts, retries)
+		timeouts, dispatchTimeouts, retries, actors)
 	if err != nil {
 		return err
 	}

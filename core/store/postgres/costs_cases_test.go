@@ -163,7 +163,7 @@ func clientCosts() []costCase {
 				c.exec("update execution set status = 'running', orchestrated_at = null, ended = null, started_at = now(), claim_beat = 1, run_deadline = now() where id = (select id from execution where original_execution = $1 order by retry_count desc limit 1)", standingChain)
 				ids[0] = standingChain
 			}
-			return func() error { return done(c.Cancel(c.ctx, ids)) }
+			return func() error { return done(c.Cancel(c.ctx, ids, "ci")) }
 		}},
 		{"Workers", "", false, func(c *costs, b int) func() error {
 			return func() error { return done(c.Workers(c.ctx)) }

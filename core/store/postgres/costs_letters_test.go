@@ -19,7 +19,7 @@ func deadLetterCosts() []costCase {
 		}},
 		{"SettleDeadLetter", "", false, func(c *costs, b int) func() error {
 			id := c.letter()
-			return func() error { return done(c.SettleDeadLetter(c.ctx, id, "discarded")) }
+			return func() error { return done(c.SettleDeadLetter(c.ctx, id, "discarded", "ops")) }
 		}},
 		{"DiscardDeadLetters", "all that are looked at", true, func(c *costs, b int) func() error {
 			// With these before them, the indexes do not get their second level between two sizes of the batch.

@@ -47,7 +47,7 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return purged, err
 }
 
-const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at`
+const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at, coalesce(handled_by, '')`
 
 func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
@@ -55,7 +55,7 @@ func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 		var id, epoch *int64
 		var deaths *string
 		var handled *time.Time
-		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled); err != nil {
+		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy); err != nil {
 			return err
 		}
 		if id != nil && epoch != nil {
@@ -98,14 +98,14 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (d store.StoredDeadLet
 }
 
 const settleDeadLetter = `
-update dead_letter set handled_at = coalesce($1::timestamptz, clock_timestamp()), outcome = $3
+update dead_letter set handled_at = coalesce($1::timestamptz, clock_timestamp()), outcome = $3, handled_by = $4::text
  where id = $2 and handled_at is null
 returning id`
 
 // SettleDeadLetter implements store.Client.
-func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome string) (bool, error) {
+func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome, actor string) (bool, error) {
 	done := false
-	err := s.query(ctx, "settling a dead letter", func(pgx.Rows) error { done = true; return nil }, settleDeadLetter, s.now(), id, outcome)
+	err := s.query(ctx, "settling a dead letter", func(pgx.Rows) error { done = true; return nil }, settleDeadLetter, s.now(), id, outcome, orNull(actor))
 	return done, err
 }
 
@@ -127,7 +127,7 @@ with looked as materialized (
             and p.received_at <= (select coalesce($1::timestamptz, clock_timestamp()) - $9::interval)))
      order by id for update skip locked
 ), closed as (
-    update dead_letter d set handled_at = coalesce($1::timestamptz, clock_timestamp()), outcome = $2
+    update dead_letter d set handled_at = coalesce($1::timestamptz, clock_timestamp()), outcome = $2, handled_by = $10::text
       from chosen where d.id = chosen.id
     returning d.id
 )
@@ -135,10 +135,10 @@ select (select count(*) from closed), (select coalesce(max(id), $3) from page), 
 
 // DiscardDeadLetters implements store.Client.
 func (s *Store) DiscardDeadLetters(ctx context.Context, d store.DeadLetterDiscard, outcome string) (done store.DeadLettersDiscarded, err error) {
-	args := []any{s.now(), outcome, d.After, max(0, d.Limit), d.Reason, d.Queue, d.ActionRef, int64(d.Worker), d.OlderThan}
+	args := []any{s.now(), outcome, d.After, max(0, d.Limit), d.Reason, d.Queue, d.ActionRef, int64(d.Worker), d.OlderThan, orNull(d.Actor)}
 	named := ""
 	if d.IDs != nil {
-		named = "and id = any($10::bigint[])"
+		named = "and id = any($11::bigint[])"
 		args = append(args, d.IDs)
 	}
 	err = s.query(ctx, "discarding dead letters", func(rows pgx.Rows) error {

@@ -18,7 +18,7 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i
        i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
        (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint,
        coalesce(held.load, 0), coalesce(held.queued, 0),
-       case when held.load - held.queued >= i.capacity then (extract(epoch from c.now - held.latest) * 1000000)::bigint end, w.cordoned_at is not null, w.cordon_reason, i.health_url,
+       case when held.load - held.queued >= i.capacity then (extract(epoch from c.now - held.latest) * 1000000)::bigint end, w.cordoned_at is not null, w.cordon_reason, coalesce(w.cordon_changed_by, ''), i.health_url,
        coalesce((i.capabilities #>> '{health,total_executions}')::bigint, 0),
        coalesce((i.capabilities #>> '{health,failed_executions}')::bigint, 0),
        coalesce((i.capabilities #>> '{health,consecutive_failures}')::bigint, 0),
@@ -45,7 +45,7 @@ func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		var fullFor *int64
 		var expired []int64
 		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
-			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &fullFor, &w.Cordoned, &w.CordonReason, &w.HealthURL,
+			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &fullFor, &w.Cordoned, &w.CordonReason, &w.CordonChangedBy, &w.HealthURL,
 			&w.Figures.Total, &w.Figures.Failed, &w.Figures.Consecutive, &lastFailure, &average, &expired); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ const setCordon = `
 with named as (
     update worker w
        set cordoned_at = case when $3 then coalesce(w.cordoned_at, $1::timestamptz, clock_timestamp()) end,
-           cordon_reason = case when $3 then $4 else '' end
+           cordon_reason = case when $3 then $4 else '' end, cordon_changed_by = $6::text
      where w.id = $2
     returning w.id, w.incarnation
 ),
@@ -90,7 +90,7 @@ func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 		var id execution.WorkerID
 		found = true
 		return rows.Scan(&id)
-	}, setCordon, s.now(), int64(c.Worker), c.On, c.Reason, c.Drain)
+	}, setCordon, s.now(), int64(c.Worker), c.On, c.Reason, c.Drain, orNull(c.Actor))
 	return found && err == nil, err
 }
 

@@ -42,7 +42,7 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]execution.E
 // The order is the model's, whatever the collation of the database. Actions are few: what a page skips is sorted
 // each time.
 const selectActions = `
-select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0)
+select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, '')
   from action a
  where a.ref collate "C" > $1 and ($2::text is null or a.ref = $2)
  order by a.ref collate "C"
@@ -54,7 +54,7 @@ func (s *Store) Actions(ctx context.Context, q store.ActionQuery) ([]execution.A
 	err := s.query(ctx, "listing actions", func(rows pgx.Rows) error {
 		var a execution.Action
 		var timeout, dispatchTimeout float64
-		err := rows.Scan(&a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency)
+		err := rows.Scan(&a.Ref, &a.Runtime, &a.Entrypoint, &timeout, &dispatchTimeout, &a.MaxRetries, &a.Concurrency, &a.PutBy)
 		a.Timeout, a.DispatchTimeout = time.Duration(timeout*float64(time.Second)), time.Duration(dispatchTimeout*float64(time.Second))
 		page = append(page, a)
 		return err

@@ -100,9 +100,9 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 const judgedReclaims = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::text[], $5::interval[], $6::text[], $7::text[], $8::text[],
-                         $9::boolean[], $10::int[], $11::boolean[], $12::interval[], $13::text[])
+                         $9::boolean[], $10::int[], $11::boolean[], $12::interval[], $13::text[], $14::text[])
         with ordinality as a(ask_id, ask_epoch, ask_ground, ask_age, ask_by, ask_reason, ask_result,
-                             ask_fail, ask_max, ask_counts, ask_delay, ask_to, n)
+                             ask_fail, ask_max, ask_counts, ask_delay, ask_to, ask_actor, n)
 ),
 owner as materialized (
     select i.* from worker_incarnation i
@@ -185,7 +185,7 @@ moved as (
            failure_reason = case when j.back then e.failure_reason else j.why::failure_reason end,
            result = case when j.back then e.result else j.ask_result::json end,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
-           written_reason = j.why::failure_reason
+           written_reason = j.why::failure_reason, written_actor = j.ask_actor
       from judged j
      where e.id = j.id and j.lawful
     returning j.n, j.status::text as was, e.*
@@ -210,7 +210,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 func (s *Store) reclaims(rs []store.Reclaim) []any {
 	var ids, epochs []int64
 	var by, ground []string
-	var reasons, texts, to []*string
+	var reasons, texts, to, actors []*string
 	var ages, delays []time.Duration
 	var fail, counts []bool
 	var most []int32
@@ -221,8 +221,9 @@ func (s *Store) reclaims(rs []store.Reclaim) []any {
 		reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
 		fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
 		counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
+		actors = append(actors, orNull(r.Actor))
 	}
-	return []any{s.now(), ids, epochs, ground, ages, by, reasons, texts, fail, most, counts, delays, to}
+	return []any{s.now(), ids, epochs, ground, ages, by, reasons, texts, fail, most, counts, delays, to, actors}
 }
 
 func statusOrNull(status execution.Status) *string {

@@ -20,7 +20,7 @@ var rowColumns = strings.Fields(`
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
 	original_execution retry_count retry_reason retry_at parent awaits_parent cancel_requested_at idempotency_key
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
-	canceling_at ended orchestrated_at settling_at own_limits`)
+	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by`)
 
 // text completes a statement: {e} stands for the columns of a row of the table or list e.
 func text(sql string) string {
@@ -55,6 +55,7 @@ type record struct {
 	scheduled, published, started   pgtype.Timestamptz
 	ended, orchestrated, settling   pgtype.Timestamptz
 	ownLimits                       []string
+	submittedBy, cancelRequestedBy  pgtype.Text
 }
 
 // targets returns where to scan a row: some targets of the caller's, then the record's.
@@ -65,6 +66,7 @@ func (r *record) targets(before ...any) []any {
 		&r.original, &r.retryCount, &r.retryReason, &r.retryAt, &r.parent, &r.awaits, &r.cancelRequested, &r.key,
 		&r.created, &r.unschedulable, &r.schedulingAt, &r.schedulingBy, &r.schedulingExpires, &r.scheduled, &r.published, &r.started,
 		&r.claimBeat, &r.canceling, &r.ended, &r.orchestrated, &r.settling, &r.ownLimits,
+		&r.submittedBy, &r.cancelRequestedBy,
 	)
 }
 
@@ -99,9 +101,9 @@ func (r *record) execution() (execution.Execution, error) {
 		DispatchDeadline: moment(r.dispatchDeadline), RunDeadline: moment(r.runDeadline),
 		Result: result, FailureReason: reason,
 		Original: execution.ID(r.original.Int64), RetryCount: r.retryCount, RetryReason: retryReason, NotBefore: moment(r.retryAt),
-		Parent: execution.ID(r.parent.Int64), AwaitsParent: r.awaits, CancelRequestedAt: moment(r.cancelRequested), CancelingAt: moment(r.canceling),
-		IdempotencyKey: r.key.String,
-		Created:        moment(r.created), UnschedulableSince: moment(r.unschedulable),
+		Parent: execution.ID(r.parent.Int64), AwaitsParent: r.awaits, CancelRequestedAt: moment(r.cancelRequested), CancelRequestedBy: r.cancelRequestedBy.String, CancelingAt: moment(r.canceling),
+		SubmittedBy: r.submittedBy.String, IdempotencyKey: r.key.String,
+		Created: moment(r.created), UnschedulableSince: moment(r.unschedulable),
 		SchedulingAt: moment(r.schedulingAt), SchedulingBy: r.schedulingBy.String, SchedulingExpiresAt: moment(r.schedulingExpires),
 		ScheduledAt: moment(r.scheduled), PublishedAt: moment(r.published), StartedAt: moment(r.started),
 		ClaimBeat: uint64(r.claimBeat.Int64), Ended: moment(r.ended), OrchestratedAt: moment(r.orchestrated),

@@ -132,7 +132,7 @@ func (c *cell) current() []execution.Key {
 func (c *cell) userCalls(r *rand.Rand) []call {
 	id, on := c.ids[r.IntN(len(c.ids))], r.IntN(3) == 0
 	return []call{step("Cancel", func(s store.Store) string {
-		answers, err := s.Cancel(c.ctx, []execution.ID{id})
+		answers, err := s.Cancel(c.ctx, []execution.ID{id}, "ci")
 		var all []string
 		for _, a := range answers {
 			if a.Row.ID != id {

@@ -10,7 +10,7 @@ import (
 
 func (b *bench) cancel(id execution.ID) store.Cancellation {
 	b.t.Helper()
-	answers, err := b.Store.Cancel(b.ctx, []execution.ID{id})
+	answers, err := b.Store.Cancel(b.ctx, []execution.ID{id}, "")
 	b.must(err)
 	return answers[0]
 }

@@ -79,7 +79,7 @@ func deadLetterDiscardCases() []Case {
 		{"dead letters are discarded by their ids, those that are closed left as they are", func(b *bench) {
 			died(b, "expired q a 1", "expired q a 1", "expired q a 1", "rejected q a 1")
 			first := one(b)
-			_, err := b.Store.SettleDeadLetter(b.ctx, first, "discarded")
+			_, err := b.Store.SettleDeadLetter(b.ctx, first, "discarded", "")
 			b.must(err)
 			ids := []int64{first + 3, first, first + 1, first + 9}
 			b.expect("one of them", discard(b, store.DeadLetterDiscard{IDs: ids, Reason: "rejected"}), "1, next 4, more false; open 2 3")

@@ -154,12 +154,12 @@ func (p *player) row(e *execution.Execution) string {
 	}
 	m := p.moment
 	return fmt.Sprintf("%s %v epoch %d %+v own %+v parameters %q worker %s %s dispatches %d avoid %s deadlines %s %s result {%q %q %v %q} %v"+
-		" parent %s awaits %v cancel requested %s canceling %s original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s settling %s",
+		" parent %s awaits %v cancel requested %s canceling %s original %s retry %d %v due %s key %q created %s unschedulable %s scheduling %s %q %s scheduled %s published %s started %s beat %d ended %s handled %s settling %s submitted by %q, cancelled by %q",
 		p.id(e.ID), e.Status, e.Epoch, e.Action, e.Limits, e.Parameters, p.worker(e.Worker), p.incarnation(e.Incarnation), e.Dispatches, p.worker(e.Avoid),
 		m(e.DispatchDeadline), m(e.RunDeadline), e.Result.Error, e.Result.Message, e.Result.FailedBy, e.Result.Output, e.FailureReason,
 		p.id(e.Parent), e.AwaitsParent, m(e.CancelRequestedAt), m(e.CancelingAt), p.id(e.Original), e.RetryCount, e.RetryReason, m(e.NotBefore), e.IdempotencyKey, m(e.Created), m(e.UnschedulableSince),
 		m(e.SchedulingAt), e.SchedulingBy, m(e.SchedulingExpiresAt), m(e.ScheduledAt), m(e.PublishedAt), m(e.StartedAt), e.ClaimBeat,
-		m(e.Ended), m(e.OrchestratedAt), m(e.SettlingAt))
+		m(e.Ended), m(e.OrchestratedAt), m(e.SettlingAt), e.SubmittedBy, e.CancelRequestedBy)
 }
 
 // outcome shows a guarded write's; the row in full is the survey's business where it was applied.
@@ -209,8 +209,8 @@ func (p *player) survey() {
 	}
 	for i := range p.workers {
 		w := &p.workers[i]
-		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d at %s %v ago over for %v load %d queued %d cordoned %v %q",
-			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, p.moment(w.LastBeat), w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason))
+		p.differs("worker "+w.Name, fmt.Sprintf("%s %v runtimes %q capacity %d consumes %v beat %d at %s %v ago over for %v load %d queued %d cordoned %v %q by %q",
+			p.incarnation(w.Incarnation), w.Lifecycle, w.Runtimes, w.Capacity, w.ConsumerAlive, w.Beat, p.moment(w.LastBeat), w.SinceBeat, w.LeaseOverFor, w.Load, w.Queued, w.Cordoned, w.CordonReason, w.CordonChangedBy))
 	}
 	if p.Kept != nil {
 		letters, refused := p.Kept()

@@ -67,7 +67,7 @@ func creating(name string, item store.NewExecution, meets ...string) Write {
 
 func cancelling(name string, id execution.ID) Write {
 	return guarded("Cancel", name, func(ctx context.Context, s store.Store) (all []store.Outcome, err error) {
-		answers, err := s.Cancel(ctx, []execution.ID{id})
+		answers, err := s.Cancel(ctx, []execution.ID{id}, "ci")
 		for _, a := range answers {
 			all = append(all, a.Outcome)
 		}
@@ -100,7 +100,7 @@ func (st *Stage) userWrites() []Write {
 		cancelling("of the chain", st.chain),
 		cordon("on", store.Cordon{On: true, Reason: "why"}), cordon("on and drain", store.Cordon{On: true, Reason: "drain", Drain: true}), cordon("off", store.Cordon{}),
 		simple("SettleDeadLetter", "", func(ctx context.Context, s store.Store) (string, error) {
-			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded")
+			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded", "ops")
 			return fmt.Sprint(done), err
 		}),
 		{Method: "DiscardDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {

@@ -271,7 +271,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 			e.Parent = key.ID
 			p.parents[p.chainOf(key.ID)] = true
 		}
-		e.Pinned = p.pin(it.worker)
+		e.Pinned, e.Actor = p.pin(it.worker), pick(it.a, "", "ci", "ops")
 		e.Limits = limits(it.a+it.b, len(c.items) == 1)
 		if it.b >= 10 {
 			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")

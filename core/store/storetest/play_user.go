@@ -13,7 +13,7 @@ func (p *player) asUser(c command) {
 	case opCancel:
 		// One chain a call: two of one call are cancelled in an order that is open.
 		key, _ := p.about(it, execution.Running, execution.Requested, execution.Scheduled, execution.Failed)
-		answers, err := p.Store.Cancel(p.ctx, []execution.ID{key.ID})
+		answers, err := p.Store.Cancel(p.ctx, []execution.ID{key.ID}, pick(c.a, "", "ci", "ops"))
 		p.saw("Cancel %s: %s", p.id(key.ID), failed(err))
 		for _, a := range answers {
 			p.saw("  %s", p.outcome(a.Outcome))
@@ -49,7 +49,7 @@ func (p *player) asUser(c command) {
 		p.saw("Clock: %s %s", failed(err), p.moment(now))
 	case opSetCordon:
 		w := p.incarnationOf(c.a, store.WorkerKey{})
-		order := store.Cordon{Worker: w.ID, On: it.a%3 > 0, Reason: pick(c.b, "why", "", "w\x00"), Drain: it.b%5 == 0}
+		order := store.Cordon{Worker: w.ID, On: it.a%3 > 0, Reason: pick(c.b, "why", "", "w\x00"), Drain: it.b%5 == 0, Actor: pick(c.b, "", "ops")}
 		found, err := p.Store.SetCordon(p.ctx, order)
 		p.saw("SetCordon of %s %v %q drain %v: %s %v", p.worker(w.ID), order.On, order.Reason, order.Drain, failed(err), found)
 	}

@@ -238,7 +238,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), deadLetterBulkCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(), actorCases(),
 	} {
 		all = append(all, group...)
 	}
