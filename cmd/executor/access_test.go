@@ -1,11 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -96,4 +104,63 @@ func startedWith(t *testing.T, settings, until string) (code int, log string) {
 	text.Write(rest)
 	_ = command.Wait()
 	return command.ProcessState.ExitCode(), text.String()
+}
+
+// testCertificate writes a certificate for 127.0.0.1 and its key, and returns a client that trusts it.
+func testCertificate(t *testing.T) (cert, key string, client *http.Client) {
+	t.Helper()
+	server := httptest.NewTLSServer(nil)
+	t.Cleanup(server.Close)
+	pair := server.TLS.Certificates[0]
+	private, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert = write(t, "tls.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+	key = write(t, "tls.key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	return cert, key, server.Client()
+}
+
+func TestTheExecutorServesTLSFromFiles(t *testing.T) {
+	cert, key, client := testCertificate(t)
+	ctx, stop := context.WithCancel(t.Context())
+	logs, stderr := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		file := write(t, "handoff.yaml", unreachable+fmt.Sprintf("api: {listen: '127.0.0.1:0', tls: {cert_file: %s, key_file: %s}}\n", cert, key))
+		ended <- run(ctx, []string{"--config", file}, nil, io.Discard, stderr)
+		_ = stderr.Close()
+	}()
+	address := ""
+	for lines := bufio.NewScanner(logs); address == "" && lines.Scan(); {
+		if m := regexp.MustCompile(`"API listening","address":"([^"]+)","tls":true`).FindStringSubmatch(lines.Text()); m != nil {
+			address = m[1]
+		}
+	}
+	go func() { _, _ = io.Copy(io.Discard, logs) }()
+	answer, err := client.Get("https://" + address + "/healthz") //nolint:noctx // the test ends with the server
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("/healthz over TLS: %s", answer.Status)
+	}
+	stop()
+	if code := <-ended; code != exitStopped {
+		t.Errorf("exit %d", code)
+	}
+}
+
+func TestAnExecutorWithoutItsCertificateDoesNotStart(t *testing.T) {
+	cert, _, _ := testCertificate(t)
+	for settings, want := range map[string]string{
+		fmt.Sprintf("api: {listen: '127.0.0.1:0', tls: {cert_file: %s, key_file: /missing.key}}\n", cert): "the API can't serve TLS: api.tls.key_file: stat /missing.key",
+		fmt.Sprintf("api: {listen: '127.0.0.1:0', tls: {cert_file: %s}}\n", cert):                         "api.tls.cert_file: is set and api.tls.key_file is not; TLS needs both",
+	} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{"--config", write(t, "handoff.yaml", unreachable+settings)}, nil, io.Discard, &stderr); code == exitStopped || !strings.Contains(stderr.String(), want) {
+			t.Errorf("exit %d, %s, want %s", code, &stderr, want)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -137,7 +138,11 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		_ = listener.Close()
 		return nil, err
 	}
-	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()))
+	listener, err = d.secured(listener)
+	if err != nil {
+		return nil, err
+	}
+	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()), slog.Bool("tls", d.deployment.API.TLS.CertFile != ""))
 	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
@@ -153,6 +158,20 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		end()
 		<-done
 	}, nil
+}
+
+// secured is the listener with TLS, if the configuration names a certificate.
+func (d *daemon) secured(l net.Listener) (net.Listener, error) {
+	files := d.deployment.API.TLS
+	if files.CertFile == "" {
+		return l, nil
+	}
+	certificate, err := api.LoadCertificate(files.CertFile, files.KeyFile, d.log)
+	if err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("the API can't serve TLS: %w", err)
+	}
+	return tls.NewListener(l, certificate.Config()), nil
 }
 
 // mayServe refuses a listener that other machines reach although the configuration seemed to say otherwise: localhost may

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// certificateCheck is how often the files of a certificate are looked at: a renewal is in force that soon, and handshakes
+// cost no more than one look in this time.
+const certificateCheck = 10 * time.Second
+
+// Certificate is a certificate and its key in files, which may be renewed while the server runs.
+type Certificate struct {
+	certFile, keyFile string
+	log               *slog.Logger
+	// now is the clock, every how often the files are looked at.
+	now   func() time.Time
+	every time.Duration
+
+	mu      sync.Mutex
+	current *tls.Certificate
+	// seen is what the files looked like when they were last read, whether or not that succeeded, looked when that was.
+	seen   [2]fileState
+	looked time.Time
+}
+
+// fileState tells a renewed file from the one before: a file that was replaced differs in time or size.
+type fileState struct {
+	changed time.Time
+	size    int64
+}
+
+// LoadCertificate reads a certificate, with its chain, and its key from PEM files. It returns an error that names the file
+// to blame.
+func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
+	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now, every: certificateCheck}
+	seen, err := c.look()
+	if err != nil {
+		return nil, err
+	}
+	if c.current, err = c.read(); err != nil {
+		return nil, err
+	}
+	c.seen, c.looked = seen, c.now()
+	return c, nil
+}
+
+// Config is how a listener with the certificate speaks TLS: from version 1.2 on, and HTTP/1.1 in it, whose limits the
+// server's are.
+func (c *Certificate) Config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+}
+
+// get is the certificate for a handshake. A renewal that can't be read is logged, and the one before stays in force.
+func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	if now.Sub(c.looked) < c.every {
+		return c.current, nil
+	}
+	c.looked = now
+	seen, err := c.look()
+	if err == nil && seen == c.seen {
+		return c.current, nil
+	}
+	var renewed *tls.Certificate
+	if err == nil {
+		renewed, err = c.read()
+	}
+	if err != nil {
+		if seen != c.seen { // once for each state of the files
+			c.log.Error("the renewed certificate can't be used, the one before stays in force", slog.Any("error", err))
+		}
+		c.seen = seen
+		return c.current, nil
+	}
+	c.seen, c.current = seen, renewed
+	c.log.Info("the certificate was renewed", slog.String("file", c.certFile), slog.Time("expires", renewed.Leaf.NotAfter))
+	return c.current, nil
+}
+
+// look says what the files look like; one that is missing has the zero state.
+func (c *Certificate) look() (seen [2]fileState, err error) {
+	for i, file := range []struct{ key, name string }{{"api.tls.cert_file", c.certFile}, {"api.tls.key_file", c.keyFile}} {
+		info, failed := os.Stat(file.name)
+		if failed != nil {
+			err = fmt.Errorf("%s: %w", file.key, failed)
+			continue
+		}
+		seen[i] = fileState{info.ModTime(), info.Size()}
+	}
+	return seen, err
+}
+
+func (c *Certificate) read() (*tls.Certificate, error) {
+	cert, err := os.ReadFile(c.certFile)
+	if err != nil {
+		return nil, fmt.Errorf("api.tls.cert_file: %w", err)
+	}
+	key, err := os.ReadFile(c.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("api.tls.key_file: %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("api.tls.cert_file %s with api.tls.key_file %s: %w; both must be PEM, and the key must belong to the first certificate of the file", c.certFile, c.keyFile, err)
+	}
+	return &pair, nil
+}
