@@ -100,7 +100,7 @@ func (s *Service) announce(letter *store.DeadLetter) {
 }
 
 func (s *Service) keep(letter store.DeadLetter) error {
-	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letter) })
 }
 
 // describeDeath is what a dead letter says of itself.

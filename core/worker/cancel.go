@@ -18,7 +18,7 @@ func (t *tenure) keepUnread(ctx context.Context, c broker.Consumer, d broker.Del
 	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why, Open: true}
 	backoff := broker.NewBackoff(t.host, 200*time.Millisecond, 10*time.Second)
 	for {
-		err := t.db(func(ctx context.Context) error { return t.store.StoreDeadLetter(ctx, letter) })
+		err := t.db(func(ctx context.Context) error { return t.store.StoreDeadLetters(ctx, letter) })
 		switch {
 		case err == nil:
 			t.log.LogAttrs(ctx, slog.LevelError, "unreadable message stored as a dead letter", slog.String("queue", queue), slog.String("why", why))
