@@ -95,4 +95,3 @@ func (x *injection) running() (rows []execution.Execution) {
 	}
 	return rows
 }
-
