@@ -78,7 +78,7 @@ func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, lett
 	letter = letter.Bounded()
 	letter.Open = true
 	// Only its beginning is kept while it waits.
-	d.Body, d.Envelope = nil, broker.Envelope{}
+	d.Body, d.Envelope = letter.Body, broker.Envelope{}
 	k.mu.Lock()
 	if k.latest[queue] != c {
 		k.latest[queue] = c
