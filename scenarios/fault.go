@@ -354,6 +354,9 @@ func (f *Fault) describe() string {
 		}
 		return verb + " " + f.Messages
 	}
+	if f.Kind == PublishMessages {
+		return fmt.Sprintf("publish %s to %s", strings.ReplaceAll(string(f.What), "_", " "), f.Target)
+	}
 	text := strings.ReplaceAll(string(f.Kind), "_", " ")
 	if f.Target == Broker || f.Target == Database && !f.Kind.clock() {
 		return text

@@ -48,13 +48,14 @@ func forms() []form {
 		{string(ClockOffset), faultAbout(ClockOffset), clockShape(ClockOffset).object(), true, false, shiftsClock(ClockOffset)},
 		{string(ClockStep), faultAbout(ClockStep), clockShape(ClockStep).object(), true, false, shiftsClock(ClockStep)},
 		{string(ClockDrift), faultAbout(ClockDrift), clockShape(ClockDrift).object(), true, false, shiftsClock(ClockDrift)},
+		{string(PublishMessages), faultAbout(PublishMessages), publishShape().object(), true, true, (*loader).publish},
 	}
 }
 
 // once says that the fault is over by itself: it has neither `for` nor restart_after.
 func (f form) once() bool {
 	switch FaultKind(f.key) {
-	case RollingRestart, DeleteQueue, CancelConsumers, ClockStep:
+	case RollingRestart, DeleteQueue, CancelConsumers, ClockStep, PublishMessages:
 		return true
 	default:
 		return false

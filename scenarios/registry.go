@@ -41,6 +41,7 @@ const (
 	ClockOffset      FaultKind = "clock_offset"
 	ClockStep        FaultKind = "clock_step"
 	ClockDrift       FaultKind = "clock_drift"
+	PublishMessages  FaultKind = "publish"
 )
 
 // FaultInfo describes a kind for lists, the schema and error texts.
@@ -90,6 +91,7 @@ func Faults() []FaultInfo {
 		{ClockOffset, "a wall clock is off, and right again at the end", "clock_offset: {of: any worker, by: -45s}, for: 60s"},
 		{ClockStep, "a wall clock is set, and stays so", "clock_step: {of: database, by: 40s}"},
 		{ClockDrift, "a clock runs too fast or too slow; of a process the monotonic one too", "clock_drift: {of: any worker, by: -1%}, for: 5m"},
+		{PublishMessages, "somebody who can reach the broker publishes messages of their own to a queue", "publish: {queue: shell-1, what: garbage, count: 500}"},
 	}
 }
 

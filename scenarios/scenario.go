@@ -187,6 +187,9 @@ type Fault struct {
 	// Shift is how far a clock is moved, DriftPerMillion how much too fast it runs; both may be negative.
 	Shift           time.Duration
 	DriftPerMillion int64
+	// What says which messages an attacker publishes, Count how many. Messages is empty then.
+	What  Attack
+	Count int
 }
 
 // When says when a fault begins: at a time, at a drawn time, or after something has happened.

@@ -48,6 +48,7 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.ClockOffset:      injectClock,
 		scenarios.ClockStep:        injectClock,
 		scenarios.ClockDrift:       injectClock,
+		scenarios.PublishMessages:  injectPublish,
 	}
 }
 

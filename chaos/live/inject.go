@@ -42,6 +42,7 @@ func injectors() map[scenarios.FaultKind]injectFunc {
 		scenarios.Sick:             injectSick,
 		scenarios.Cordon:           injectCordon,
 		scenarios.Drain:            injectDrain,
+		scenarios.PublishMessages:  injectPublish,
 	}
 }
 

@@ -40,7 +40,6 @@ func Transitions() []Transition {
 		{Running, Completed, Worker},
 		{Running, Failed, Worker},
 		{Running, Timeout, Worker},
-		{Running, Cancelled, Worker},
 		{Canceling, Completed, Worker},
 		{Canceling, Failed, Worker},
 		{Canceling, Timeout, Worker},

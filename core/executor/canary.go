@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"handoff/core/broker"
+	"handoff/core/host"
 	"handoff/core/telemetry"
 )
 
@@ -16,39 +17,79 @@ import (
 // monitor is behind it, so minutes are soon enough.
 const canaryInterval = 5 * time.Minute
 
+// suspectInterval is the least time between two tests where messages come that nobody can read: who sends garbage may also
+// have sent what ends dead lettering.
+const suspectInterval = 30 * time.Second
+
+// endedTests is how many tests in a row may end with their session, while the executor's own session stands, before the
+// path counts as broken. RabbitMQ closes the connection that makes a queue while its dead lettering stands still (S5).
+const endedTests = 3
+
 // deadLetterPath sends canaries: at start, and again and again, because a binding or an exchange that somebody takes away
 // later shows itself by nothing else.
 type deadLetterPath struct {
 	*Service
+	suspicious host.Signal
+
 	mu     sync.Mutex
 	tested bool
 	broken error
 }
 
+func newDeadLetterPath(s *Service) *deadLetterPath {
+	return &deadLetterPath{Service: s, suspicious: s.host.NewSignal()}
+}
+
+// suspect asks for a test soon.
+func (p *deadLetterPath) suspect() { p.suspicious.Set() }
+
 // run tests the path until ctx ends.
 func (p *deadLetterPath) run(ctx context.Context) {
 	backoff := broker.NewBackoff(p.host, p.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
+	ended := 0
 	for ctx.Err() == nil {
+		began := p.host.Monotonic()
 		err := p.test(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
 			backoff.Reset()
-			if p.host.Sleep(ctx, canaryInterval) != nil {
+			ended = 0
+			if p.waitForNext(ctx) != nil {
 				return
 			}
 			continue
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
-			// A session that ended says nothing about the path, and the client says so in the log.
+			// A session that ended says nothing about the path, and the client says so in the log; unless it is the
+			// test that ends it each time.
+			if ended++; p.client.ConnectedFor() < p.host.Monotonic()-began {
+				ended = 0
+			}
+			if ended >= endedTests {
+				p.limited.LogAttrs(ctx, slog.LevelError, "the broker ends the connection of each test of the dead letter path, testing it again", slog.Int("tests", ended))
+				p.found(errTestEnds)
+			}
 		default:
-			p.log.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
+			p.limited.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
 			p.found(err)
 		}
 		if backoff.Wait(ctx) != nil {
 			return
 		}
 	}
+}
+
+// errTestEnds is how a path counts as broken whose test can't even begin.
+var errTestEnds = errors.New("the broker ends the connection of each test")
+
+// waitForNext waits for the next test after one that went well. Where messages come that nobody can read, it comes sooner.
+func (p *deadLetterPath) waitForNext(ctx context.Context) error {
+	if err := p.host.Sleep(ctx, suspectInterval); err != nil {
+		return err
+	}
+	_, err := p.suspicious.Wait(ctx, canaryInterval-suspectInterval)
+	return err
 }
 
 // test sends one canary, once the service's own session has declared the topology. The canary has a session of its own:

@@ -28,6 +28,12 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			c.Ack(d)
 			return true
 		}
+		if d.Malformed != nil {
+			letter := describeDeath(&d)
+			letter.Outcome = "malformed"
+			s.unread.KeepAs(c, d, queue, letter)
+			return true
+		}
 		died := s.died(&d)
 		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died) }, func() { c.Ack(d) })
 	}})
@@ -54,7 +60,7 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 			settle()
 			return true
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "message held, its handling is tried again", slog.Any("error", err))
+		s.limited.LogAttrs(ctx, slog.LevelWarn, "message held, its handling is tried again", slog.Any("error", err))
 		if backoff.Wait(ctx) != nil {
 			return false
 		}
@@ -78,7 +84,7 @@ func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		return nil
 	}
-	s.log.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
+	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
 	if err := s.keep(store.DeadLetter{Queue: letter.Queue, Reason: letter.Reason, Outcome: "unhandled: " + err.Error(), Open: true}); store.Retriable(err) {
 		return err
@@ -90,7 +96,7 @@ func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 // message died, and what it was to hand over did not reach its worker. Only what is about an execution that exists counts
 // by action and worker, so that nobody who can publish makes new series.
 func (s *Service) announce(letter *store.DeadLetter) {
-	s.log.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
+	s.limited.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
 		slog.Int64("execution", int64(letter.Key.ID)), slog.Int64("epoch", int64(letter.Key.Epoch)), slog.String("queue", letter.Queue),
 		slog.String("reason", letter.Reason), slog.String("outcome", letter.Outcome))
 	if letter.ActionRef != "" {
@@ -100,10 +106,10 @@ func (s *Service) announce(letter *store.DeadLetter) {
 }
 
 func (s *Service) keep(letter store.DeadLetter) error {
-	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetter(ctx, letter) })
+	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letter.Bounded()) })
 }
 
-// describeDeath is what a dead letter says of itself.
+// describeDeath is what a dead letter says of itself. Whoever stores it cuts its body.
 func describeDeath(d *broker.Delivery) store.DeadLetter {
 	letter := store.DeadLetter{Body: d.Body, Reason: broker.DeathUnknown.String()}
 	if len(d.Deaths) > 0 {
@@ -118,9 +124,6 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) (err error) {
 	dispatch := d.Envelope.Dispatch
 	switch {
-	case d.Malformed != nil:
-		letter.Outcome, letter.Open = "malformed", true
-		return nil
 	case d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue):
 		letter.Outcome, letter.Open = "not a dispatch", true
 		return nil
@@ -184,18 +187,4 @@ func causeOfDeath(death broker.DeathReason) (reason execution.Reason, text strin
 	default:
 		return execution.QueueTimeout, textTTLExpired, true
 	}
-}
-
-// keepMalformed stores a message that could not be read and acknowledges it.
-func (s *Service) keepMalformed(ctx context.Context, c broker.Consumer, d broker.Delivery, queue string) {
-	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: d.Malformed.Error(), Open: true}
-	s.keepTrying(ctx, func() error {
-		err := s.keep(letter)
-		if err != nil && !store.Retriable(err) {
-			s.log.LogAttrs(ctx, slog.LevelError, "malformed message can't be stored, only this line keeps it", slog.String("queue", queue), slog.Any("error", err))
-			return nil
-		}
-		return err
-	}, func() { c.Ack(d) })
-	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
 }

@@ -44,8 +44,8 @@ type awayFor struct {
 	attempts int
 }
 
-// StoreDeadLetter implements store.Executor.
-func (s *awayFor) StoreDeadLetter(context.Context, store.DeadLetter) error {
+// StoreDeadLetters implements store.Executor.
+func (s *awayFor) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
 	if s.attempts--; s.attempts >= 0 {
 		return store.ErrUnavailable
 	}
@@ -106,9 +106,9 @@ func (a *archive) Executions(_ context.Context, ids []execution.ID) ([]execution
 	return nil, nil
 }
 
-// StoreDeadLetter implements store.Executor.
-func (a *archive) StoreDeadLetter(_ context.Context, d store.DeadLetter) error {
-	a.kept = append(a.kept, d)
+// StoreDeadLetters implements store.Executor.
+func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
+	a.kept = append(a.kept, ds...)
 	return nil
 }
 

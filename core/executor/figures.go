@@ -20,6 +20,8 @@ type sampler struct {
 	*Service
 	// shown are the workers whose own gauges this process has set: they show nothing any more when the worker is gone.
 	shown map[execution.WorkerID]bool
+	// open is how many dead letters nobody had dealt with at the last look.
+	open int
 }
 
 func newSampler(s *Service) *sampler {
@@ -82,6 +84,11 @@ func (s *sampler) sample() error {
 	}
 	s.recorder.Set(telemetry.OrchestrationLag, int64(survey.OrchestrationLag), telemetry.Labels{})
 	s.recorder.Set(telemetry.DeadLettersOpen, int64(survey.DeadLettersOpen), telemetry.Labels{})
+	if survey.DeadLettersOpen > s.open {
+		// Workers store what they can't read.
+		s.path.suspect()
+	}
+	s.open = survey.DeadLettersOpen
 	for _, in := range survey.Slots {
 		s.recorder.Set(telemetry.SlotsInUse, int64(in.Count), telemetry.Labels{in.ActionRef})
 	}

@@ -41,7 +41,7 @@ func newHints(s *Service) *hints {
 func (h *hints) consume(ctx context.Context, queue string) {
 	h.service.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: hintPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		if d.Malformed != nil {
-			h.service.keepMalformed(ctx, c, d, queue)
+			h.service.unread.Keep(c, d, queue, d.Malformed.Error())
 			return true
 		}
 		h.keep(queue, c, d)

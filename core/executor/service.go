@@ -21,6 +21,7 @@ import (
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/telemetry"
+	"handoff/core/unread"
 )
 
 // Service is one executor process.
@@ -33,7 +34,10 @@ type Service struct {
 	client   *broker.Client
 	notifier *broker.Notifier
 	log      *slog.Logger
+	// limited is for lines that anybody can cause who can publish to the broker.
+	limited  *slog.Logger
 	recorder telemetry.Recorder
+	unread   *unread.Keeper
 
 	scheduler  *scheduler
 	completion *completionListener
@@ -80,14 +84,18 @@ func New(o Options) *Service {
 		prober:   o.Prober,
 		probes:   &probes{observing: o.Config.Executor.HealthProbes == config.Observe},
 	}
+	s.limited = telemetry.Limited(s.log, s.host.Monotonic, s.recorder)
 	s.outage = newOutage(o.Config, o.Host.Monotonic())
-	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.log)
-	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.log)
+	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.limited)
+	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.limited)
 	s.scheduler = newScheduler(s)
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	s.databaseClock = &databaseClock{host: o.Host}
-	s.path = &deadLetterPath{Service: s}
+	s.path = newDeadLetterPath(s)
+	s.unread = unread.New(unread.Options{
+		Host: s.host, Store: o.Store, Log: s.limited, Recorder: s.recorder, Timeout: o.Config.Executor.StatementTimeout, Stored: s.path.suspect,
+	})
 	return s
 }
 
@@ -113,6 +121,7 @@ func (s *Service) Run(ctx context.Context) {
 		s.host.Go("reconciler of children", func() { s.completion.settleWhatIsLeft(ctx) }),
 		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
 		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
+		s.host.Go("unreadable messages", func() { s.unread.Run(ctx) }),
 		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
 		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
 		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),

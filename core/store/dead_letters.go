@@ -1,7 +1,9 @@
 package store
 
 import (
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"handoff/core/execution"
 )
@@ -18,13 +20,53 @@ type DeadLetter struct {
 	// was no dispatch of an execution that exists.
 	ActionRef string
 	Worker    execution.WorkerID
-	// XDeath is the whole x-death header as JSON, nil where the message had none.
+	// XDeath is the whole x-death header as JSON, nil where the message had none, or one that the broker did not write.
 	XDeath []byte
-	Body   []byte
+	// Body is the beginning of the body, nil where it could be read, and BodyBytes how long the whole body was; 0 for
+	// one that was stored before lengths were.
+	Body      []byte
+	BodyBytes int
 	// Outcome says in a word what the handler did with it.
 	Outcome string
 	// Open says that nobody has dealt with it: it waits for an operator to discard or replay it.
 	Open bool
+}
+
+// LongestBody is how many bytes of a body are kept. Whoever can publish decides how long a body is, and 16 KiB are enough
+// to see what it was.
+const LongestBody = 16 << 10
+
+// The longest texts of a dead letter, in bytes. A queue's name is an AMQP short string.
+const (
+	longestQueue   = 255
+	longestOutcome = 500
+	longestXDeath  = 16 << 10
+)
+
+// Bounded returns the dead letter as it may be stored: whoever publishes a message decides what is in it, so its body
+// and texts are cut, and made such that a database takes them. A cut x-death would be no JSON: one that is too long is
+// left out.
+func (d DeadLetter) Bounded() DeadLetter {
+	d.BodyBytes = max(d.BodyBytes, len(d.Body))
+	if len(d.Body) > LongestBody {
+		d.Body = append([]byte(nil), d.Body[:LongestBody]...)
+	}
+	d.Queue, d.Outcome = cut(d.Queue, longestQueue), cut(d.Outcome, longestOutcome)
+	if len(d.XDeath) > longestXDeath {
+		d.XDeath = nil
+	}
+	return d
+}
+
+// cut returns at most n bytes of a text, without what no database takes.
+func cut(text string, n int) string {
+	if len(text) > n {
+		text = text[:n]
+		for !utf8.ValidString(text) && len(text) > n-utf8.UTFMax {
+			text = text[:len(text)-1]
+		}
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "?"), "\x00", "?")
 }
 
 // StoredDeadLetter is a dead letter as it is kept.

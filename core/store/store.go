@@ -197,8 +197,9 @@ type Executor interface {
 	//
 	// If single chains are invalid, the error comes together with the answers of the others.
 	SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]Settled, error)
-	// StoreDeadLetter keeps a dead letter for inspection.
-	StoreDeadLetter(ctx context.Context, d DeadLetter) error
+	// StoreDeadLetters keeps dead letters for inspection: all of them, or none if one is invalid. A body beyond
+	// LongestBody is invalid.
+	StoreDeadLetters(ctx context.Context, ds ...DeadLetter) error
 	// PurgeDeadLetters deletes at most limit dead letters that were received at least age ago, the
 	// oldest first, and returns how many it deleted.
 	PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error)
@@ -239,7 +240,7 @@ type Worker interface {
 	// which is not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
-	// incarnation.
+	// incarnation; to cancelled only where somebody has asked for that, so that the row is canceling.
 	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
 	// Release gives every scheduled row of a draining incarnation back to requested, and returns the
 	// rows at the epochs that they have then, oldest dispatch first. An incarnation that does not drain
@@ -247,6 +248,10 @@ type Worker interface {
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
 	// KeepRefusedResult stores the result of a worker that had lost the execution.
 	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error
-	// StoreDeadLetter keeps a message that the worker could not read, for inspection.
-	StoreDeadLetter(ctx context.Context, d DeadLetter) error
+	// Dispatched returns at most limit rows that are scheduled at this incarnation, the oldest dispatch first. It
+	// changes nothing: a claim decides, as for a row of which a message told.
+	Dispatched(ctx context.Context, w WorkerKey, limit int) ([]execution.Execution, error)
+	// StoreDeadLetters keeps messages that the worker could not read, for inspection: all of them, or none if one is
+	// invalid. A body beyond LongestBody is invalid.
+	StoreDeadLetters(ctx context.Context, ds ...DeadLetter) error
 }

@@ -25,6 +25,8 @@ const (
 	LeasesFenced
 	LoopRuns
 	Observed
+	UnreadableMessages
+	LogLinesSuppressed
 
 	StageSeconds
 	LoopSeconds
@@ -77,20 +79,22 @@ type Info struct {
 // Table describes every figure, indexed by it.
 func Table() []Info {
 	return []Info{
-		Transitions:    {"handoff_transitions_total", "Changes of an execution's status.", Counter, false, []string{"from", "to", "writer", "reason"}},
-		StaleWrites:    {"handoff_stale_writes_total", "Guarded writes that matched no row.", Counter, false, []string{"writer"}},
-		RefusedResults: {"handoff_refused_results_total", "Results of workers that had lost the execution.", Counter, false, nil},
-		Dispatches:     {"handoff_dispatches_total", "Dispatches by the result of their publish: confirmed, returned, refused, unknown; republished counts second attempts.", Counter, false, []string{"result"}},
-		Assignments:    {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
-		DeadLetters:    {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
-		Canaries:       {"handoff_dead_letter_canaries_total", "Test messages of the executors that reached the dead letter handler; they are no dead letters.", Counter, false, nil},
-		DeadLettered:   {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
-		Retries:        {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
-		RetriesEnded:   {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
-		LeasesExpired:  {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
-		LeasesFenced:   {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
-		LoopRuns:       {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
-		Observed:       {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
+		Transitions:        {"handoff_transitions_total", "Changes of an execution's status.", Counter, false, []string{"from", "to", "writer", "reason"}},
+		StaleWrites:        {"handoff_stale_writes_total", "Guarded writes that matched no row.", Counter, false, []string{"writer"}},
+		RefusedResults:     {"handoff_refused_results_total", "Results of workers that had lost the execution.", Counter, false, nil},
+		Dispatches:         {"handoff_dispatches_total", "Dispatches by the result of their publish: confirmed, returned, refused, unknown; republished counts second attempts.", Counter, false, []string{"result"}},
+		Assignments:        {"handoff_assignments_total", "Executions assigned to a worker, by the health of the chosen worker.", Counter, false, []string{"health"}},
+		DeadLetters:        {"handoff_dead_letters_total", "Dead letters by why the message died and what became of it.", Counter, false, []string{"reason", "outcome"}},
+		Canaries:           {"handoff_dead_letter_canaries_total", "Test messages of the executors that reached the dead letter handler; they are no dead letters.", Counter, false, nil},
+		DeadLettered:       {"handoff_dead_lettered_total", "Dispatches that died, by why the message died, the action, and the worker in whose queue it died.", Counter, false, []string{"reason", "action", "worker"}},
+		Retries:            {"handoff_retries_total", "Retries created, by the failure that they follow.", Counter, false, []string{"reason"}},
+		RetriesEnded:       {"handoff_retries_ended_total", "Retries that have ended, by the failure that they followed and the status in which they ended.", Counter, false, []string{"reason", "status"}},
+		LeasesExpired:      {"handoff_leases_expired_total", "Workers marked lost because their lease was over.", Counter, false, nil},
+		LeasesFenced:       {"handoff_leases_fenced_total", "How often a worker ended its actions because it could not renew its lease.", Counter, false, nil},
+		LoopRuns:           {"handoff_loop_runs_total", "Passes of the periodic loops, by result: ok or failed.", Counter, false, []string{"loop", "result"}},
+		Observed:           {"handoff_observed_total", "What parts that only observe would have done, once for each dispatch or outage of a worker's health endpoint.", Counter, false, []string{"part", "would"}},
+		UnreadableMessages: {"handoff_unreadable_messages_total", "Messages that could not be read, by the last word of their queue's name; each is stored as a dead letter.", Counter, false, []string{"queue_kind"}},
+		LogLinesSuppressed: {"handoff_log_lines_suppressed_total", "Log lines that were not written because ten of the same text were within a minute; only lines that messages or connections from outside cause are limited.", Counter, false, []string{"line"}},
 
 		StageSeconds:      {"handoff_stage_duration_seconds", "How long executions stay in a stage: requested, scheduling, scheduled and running are statuses; requested_to_running and requested_to_end are sums; handoff is the part of scheduled in which the worker had a free slot all the time.", Histogram, true, []string{"stage"}},
 		LoopSeconds:       {"handoff_loop_duration_seconds", "How long a pass of a periodic loop takes.", Histogram, true, []string{"loop"}},

@@ -7,56 +7,63 @@ import (
 
 	"handoff/core/broker"
 	"handoff/core/execution"
-	"handoff/core/store"
-	"handoff/core/telemetry"
+	"handoff/core/host"
 )
-
-// keepUnread stores a message that says nothing to the worker, then acknowledges it. It is held until it is stored,
-// neither lost nor sent round in a hot loop (flaw D25); false when ctx ended first. One that the database will never
-// take is only logged: it must not stand in the way of all others.
-func (t *tenure) keepUnread(ctx context.Context, c broker.Consumer, d broker.Delivery, queue, why string) bool {
-	letter := store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why, Open: true}
-	backoff := broker.NewBackoff(t.host, 200*time.Millisecond, 10*time.Second)
-	for {
-		err := t.db(func(ctx context.Context) error { return t.store.StoreDeadLetter(ctx, letter) })
-		switch {
-		case err == nil:
-			t.log.LogAttrs(ctx, slog.LevelError, "unreadable message stored as a dead letter", slog.String("queue", queue), slog.String("why", why))
-		case !store.Retriable(err):
-			t.log.LogAttrs(ctx, slog.LevelError, "unreadable message can't be stored, only this line keeps it", slog.String("queue", queue), slog.String("why", why), slog.Any("error", err))
-		default:
-			if backoff.Wait(ctx) != nil {
-				return false
-			}
-			continue
-		}
-		t.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"malformed", "malformed"})
-		c.Ack(d)
-		return true
-	}
-}
 
 // cancelPrefetch bounds the hints that wait to be looked at.
 const cancelPrefetch = 20
 
-// listenForCancel ends executions that a hint names, until ctx ends. A hint about what the worker does not
-// hold, or holds at another epoch, has no effect: nothing is remembered of it (flaw D60). Whatever is lost
-// here, the reply to the next heartbeat says again.
+// hintInterval is the least time between two questions that hints cause: a flood of hints makes no flood of statements.
+const hintInterval = 200 * time.Millisecond
+
+// listenForCancel takes hints that an execution is to end, until ctx ends. Anybody who can publish can send one, so a hint
+// only makes the worker ask the database (S11). One about what the worker does not hold, or holds at another epoch, has no
+// effect: nothing is remembered of it (defect D60). Whatever is lost here, the reply to the next heartbeat says again.
 func (t *tenure) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(t.key.ID)
 	t.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		switch {
 		case d.Malformed != nil:
-			return t.keepUnread(ctx, c, d, queue, d.Malformed.Error())
+			t.unread.Keep(c, d, queue, d.Malformed.Error())
+			return true
 		case d.Envelope.Type != broker.ExecutionCancel:
-			return t.keepUnread(ctx, c, d, queue, "not a cancellation")
+			t.unread.Keep(c, d, queue, "not a cancellation")
+			return true
 		}
-		for _, change := range d.Envelope.Changes {
-			t.cancel(change.Key)
+		if t.held.doubt(d.Envelope.Changes) {
+			t.hinted.Set()
 		}
 		c.Ack(d)
 		return true
 	}})
+}
+
+// checkHints asks the database about the executions that hints have named, all of them at once, until ctx ends. If it
+// does not answer, the next heartbeat's reply tells.
+func (t *tenure) checkHints(ctx context.Context) {
+	for {
+		if _, err := t.hinted.Wait(ctx, host.Forever); err != nil {
+			return
+		}
+		if ids := t.held.doubted(); len(ids) > 0 {
+			var rows []execution.Execution
+			err := t.db(func(ctx context.Context) (err error) {
+				rows, err = t.store.Executions(ctx, ids)
+				return err
+			})
+			if err != nil {
+				t.limited.LogAttrs(ctx, slog.LevelInfo, "could not ask whether executions are to be cancelled, the next heartbeat does", slog.Any("error", err))
+			}
+			for i := range rows {
+				if row := &rows[i]; row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation {
+					t.cancel(row.Key())
+				}
+			}
+		}
+		if t.host.Sleep(ctx, hintInterval) != nil {
+			return
+		}
+	}
 }
 
 // cancel ends the action of an execution that was asked to end. Who asked has written so in the database

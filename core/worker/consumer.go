@@ -18,7 +18,7 @@ func (t *tenure) consume(ctx context.Context) {
 	t.client.Consume(ctx, broker.Subscription{
 		Queue: broker.WorkerQueue(t.key.ID), Prefetch: t.config.Worker.Concurrency, Alive: t.setConsuming, Cancelled: t.isDraining,
 		Handle: func(c broker.Consumer, d broker.Delivery) bool {
-			return t.receive(ctx, delivery{c, d})
+			return t.receive(delivery{c, d})
 		},
 	})
 }
@@ -32,13 +32,13 @@ func (t *tenure) isDraining() bool {
 // receive takes one delivery: it gets a free run slot at once, or waits for one, unacknowledged. Nothing
 // expires it meanwhile, which is why a claim has a deadline of its own (flaw D20). It returns false when the
 // tenure is over.
-func (t *tenure) receive(ctx context.Context, d delivery) bool {
-	if d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil {
-		if !t.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
-			return t.keepUnread(ctx, d.consumer, d.Delivery, broker.WorkerQueue(t.key.ID), "not a dispatch that can be read")
-		}
-		t.log.LogAttrs(ctx, slog.LevelError, "unreadable dispatch sent to the dead letter exchange", slog.Any("error", d.Malformed))
-		d.consumer.Reject(d.Delivery, false)
+//
+// What is no dispatch is stored and acknowledged, never rejected: it may carry a header that ends the broker's dead
+// lettering (S5).
+func (t *tenure) receive(d delivery) bool {
+	if why := unreadable(&d.Delivery); why != "" {
+		t.unread.Keep(d.consumer, d.Delivery, broker.WorkerQueue(t.key.ID), why)
+		t.waste()
 		return true
 	}
 	if t.held.holds(d.Envelope.Dispatch.Key) {
@@ -62,6 +62,17 @@ func (t *tenure) receive(ctx context.Context, d delivery) bool {
 		}
 	}
 	return true
+}
+
+// unreadable says why a delivery is no dispatch; empty if it is one.
+func unreadable(d *broker.Delivery) string {
+	switch {
+	case d.Malformed != nil:
+		return d.Malformed.Error()
+	case d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil:
+		return "not a dispatch"
+	}
+	return ""
 }
 
 // execute takes one delivery from the claim to the end of its execution.
@@ -125,7 +136,7 @@ func (t *tenure) claim(d waiting, e *entry) (row *execution.Execution, claimed b
 			continue
 		}
 		if !store.Retriable(err) {
-			t.log.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
+			t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 			d.consumer.Reject(d.Delivery, false)
 			return nil, false
 		}
@@ -151,8 +162,9 @@ func (t *tenure) settle(d waiting, r *store.ClaimResult, uncertain bool) (claime
 	default:
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		d.consumer.Ack(d.Delivery)
+		t.waste()
 	}
-	t.log.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
+	t.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
 		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
 	return false
 }

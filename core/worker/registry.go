@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/host"
 )
@@ -43,6 +44,8 @@ type entry struct {
 	run   Run
 	// why is set when the worker ends the run: the reason that the result will carry.
 	why execution.Reason
+	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
+	doubted bool
 }
 
 func newRegistry(h host.Host, capacity int) *registry {
@@ -110,6 +113,33 @@ func (r *registry) remove(e *entry, now time.Duration) {
 	r.mu.Unlock()
 	r.changed.Set()
 	r.freed.Set()
+}
+
+// doubt notes that a hint tells of a cancellation, and returns whether it is about a key that is held and not ended yet.
+func (r *registry) doubt(changes []broker.Change) (any bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		for _, e := range r.entries {
+			if e.key == c.Key && e.why == execution.NoReason {
+				e.doubted, any = true, true
+			}
+		}
+	}
+	return any
+}
+
+// doubted returns the executions that hints have told of since it was called last.
+func (r *registry) doubted() (ids []execution.ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.doubted {
+			e.doubted = false
+			ids = append(ids, e.key.ID)
+		}
+	}
+	return ids
 }
 
 // counts says how many epochs are held, and how many actions are alive.

@@ -36,6 +36,8 @@ type Service struct {
 	runner   Runner
 	config   config.Config
 	log      *slog.Logger
+	// limited is for lines that anybody can cause who can publish to the broker.
+	limited  *slog.Logger
 	recorder telemetry.Recorder
 	topology func(execution.WorkerID) broker.Topology
 
@@ -75,11 +77,13 @@ func New(o Options) *Service {
 			return broker.WorkerTopology(o.Config.MessageQueue.RabbitMQ, id)
 		}
 	}
-	return &Service{
+	s := &Service{
 		name: o.Name, runtimes: o.Runtimes, health: o.HealthURL, host: o.Host, store: o.Store, broker: o.Broker, runner: o.Runner,
 		config: o.Config, log: o.Log.With(slog.String("worker", o.Name)), recorder: o.Recorder, topology: topology,
 		process: o.Host.Uint64N(1<<63) + 1,
 	}
+	s.limited = telemetry.Limited(s.log, s.host.Monotonic, s.recorder)
+	return s
 }
 
 // ErrSuperseded is returned by Run when another process registered the same name.
@@ -119,8 +123,8 @@ func (s *Service) startPublishing(id execution.WorkerID) {
 	if s.notifier != nil {
 		return
 	}
-	client := broker.NewClient(s.host, s.broker, s.topology(id), s.config.MessageQueue.RabbitMQ, s.log)
-	s.notifier = broker.NewNotifier(s.host, client, s.name, s.log)
+	client := broker.NewClient(s.host, s.broker, s.topology(id), s.config.MessageQueue.RabbitMQ, s.limited)
+	s.notifier = broker.NewNotifier(s.host, client, s.name, s.limited)
 	s.host.Go("publishing client", func() { client.Run(s.closing) })
 	s.host.Go("notifier", func() { s.notifier.Run(s.closing) })
 }

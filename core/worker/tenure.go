@@ -11,6 +11,7 @@ import (
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/telemetry"
+	"handoff/core/unread"
 )
 
 // end is why a tenure ended.
@@ -41,6 +42,10 @@ type tenure struct {
 	// when it has something to tell.
 	ending  host.Signal
 	beatNow host.Signal
+	// hinted wakes whoever asks about cancellations, futile whoever asks what is dispatched here.
+	hinted host.Signal
+	futile host.Signal
+	unread *unread.Keeper
 
 	mu       sync.Mutex
 	over     end
@@ -55,6 +60,8 @@ type tenure struct {
 	told time.Duration
 	// leftover was received while draining: its epochs are given back before it is acknowledged.
 	leftover []delivery
+	// wasted counts the messages of the worker's queue that came to nothing since lookBehind asked the database last.
+	wasted int
 }
 
 type delivery struct {
@@ -63,12 +70,16 @@ type delivery struct {
 }
 
 func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
-	return &tenure{
+	t := &tenure{
 		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host, s.config.Worker.Concurrency),
 		record: newRecord(s.host, s.config.Health.Window),
-		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.log),
-		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(),
+		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.limited),
+		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(), hinted: s.host.NewSignal(), futile: s.host.NewSignal(),
 	}
+	t.unread = unread.New(unread.Options{
+		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
+	})
+	return t
 }
 
 // serve runs the tenure to its end. When it returns, no action of this incarnation is alive.
@@ -82,6 +93,9 @@ func (t *tenure) serve(ctx context.Context) end {
 		t.host.Go("consumer", func() { t.consume(work) }),
 		t.host.Go("waiting deliveries", func() { t.admitAll(work) }),
 		t.host.Go("cancel consumer", func() { t.listenForCancel(work) }),
+		t.host.Go("cancellations that hints tell of", func() { t.checkHints(work) }),
+		t.host.Go("unreadable messages", func() { t.unread.Run(work) }),
+		t.host.Go("work behind futile messages", func() { t.lookBehind(work) }),
 		t.host.Go("stop watcher", func() {
 			// A signal that nobody sets: this waits for the context alone.
 			_, _ = t.host.NewSignal().Wait(watching, host.Forever)

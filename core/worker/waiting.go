@@ -69,7 +69,7 @@ func (t *tenure) admit() time.Duration {
 			d.consumer.Ack(d.Delivery)
 		default:
 			key := d.Envelope.Dispatch.Key
-			t.log.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
+			t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 				slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			t.tellFull(d.since)
 			d.consumer.Reject(d.Delivery, false)

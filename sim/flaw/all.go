@@ -13,6 +13,7 @@ func All() []*Flaw {
 		depthCountsRows(), unattendedUntold(), canariesCounted(), canaryAtStartOnly(), everyFailureIsTheWorkers(), waitingIsHandoff(), workersReportForExecutors(),
 		timedFromDelivery(), failuresWithoutReasons(),
 		deathReasonIgnored(), deadLetterGivenUp(), poisonRequeued(), poisonDropped(),
+		malformedRejected(), hintObeyedUnasked(), bodiesStoredWhole(), looksAtItsQueueOnly(), canaryOnTheOwnConnection(),
 		staleIsFresh(), staleIsUnsaid(), deafIsAlive(), firstAvailable(), permanentQuarantine(), actionFailuresBlamed(), unhealthyLast(),
 		totalQuarantine(), probeReactivates(), cordonIgnored(), anyRuntime(),
 		keyLookedUp(), keysForgottenTooLate(), childLost(), doubleRelease(), countedSlots(), slotLeaked(), graceBeginsAnew(), cancelMissesRetry(), childStartsEarly(), lostCancel(), cancelOverCompleted(),

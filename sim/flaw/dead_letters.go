@@ -107,8 +107,8 @@ func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 // shredder makes believe that a dead letter was stored.
 type shredder struct{ store.Store }
 
-// StoreDeadLetter implements store.Store.
-func (shredder) StoreDeadLetter(context.Context, store.DeadLetter) error { return nil }
+// StoreDeadLetters implements store.Store.
+func (shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error { return nil }
 
 func poisonDropped() *Flaw {
 	return &Flaw{

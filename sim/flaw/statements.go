@@ -84,14 +84,17 @@ func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 	return []store.Outcome{outcome}, nil
 }
 
-// StoreDeadLetter implements store.Store.
-func (s *statements) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
-	if s.deadLetter != nil && d.Key.ID != 0 {
+// StoreDeadLetters implements store.Store.
+func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	for _, d := range ds {
+		if s.deadLetter == nil || d.Key.ID == 0 {
+			continue
+		}
 		if err := s.client.Step(ctx, func(tx *simstore.Tx) { s.deadLetter(tx, d) }); err != nil {
 			return err
 		}
 	}
-	return s.Store.StoreDeadLetter(ctx, d)
+	return s.Store.StoreDeadLetters(ctx, ds...)
 }
 
 // overwrite fails a row whatever it is, as `UPDATE … WHERE id = $1` does.

@@ -75,6 +75,7 @@ type Broker struct {
 
 	up    bool
 	alarm bool
+	stuck bool // see poisoned
 
 	exchanges []*exchange // sorted by name
 	queues    []*queue    // sorted by name
@@ -151,6 +152,7 @@ func (b *Broker) Start() {
 	b.up = true
 	b.net.SetServer(b.opts.Name, true)
 	b.observe(history.Event{Kind: history.BrokerUp, Process: b.opts.Name})
+	b.heal()
 	for _, q := range slices.Clone(b.queues) {
 		q.used()
 		q.retryHeld()
@@ -324,7 +326,7 @@ func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault strin
 		Kind: kind, Message: m.id, Type: uint8(m.envelope.Type),
 		Queue: queue, Process: process, Fault: fault, Count: int64(count),
 	}
-	if d := m.envelope.Dispatch; d != nil {
+	if d := m.envelope.Dispatch; d != nil && !m.forged {
 		e.Execution, e.Epoch = d.Key.ID, d.Key.Epoch
 	}
 	b.observe(e)

@@ -165,7 +165,17 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 
 // Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
-	return s.ask(ctx, func() error { return s.b.declare(t) })
+	err := s.ask(ctx, func() error {
+		err := s.b.declare(t)
+		if errors.Is(err, errInternal) {
+			s.peer.close() // an error of the connection, not of the channel
+		}
+		return err
+	})
+	if errors.Is(err, errInternal) {
+		return broker.ErrClosed
+	}
+	return err
 }
 
 // DeleteIdle implements broker.Session: a look, and then a deletion on conditions that only a classic queue knows.

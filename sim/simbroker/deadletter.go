@@ -21,6 +21,9 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
 		return
 	}
+	if m.hostile {
+		q.b.poison()
+	}
 	m.deaths = b.recordDeath(m.deaths, q.decl.Name, reason)
 	if q.deadLetter(m) {
 		return
@@ -34,6 +37,9 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 // (rule 41). A classic queue drops it without a word (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
+	if b.poisoned() {
+		return false
+	}
 	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t *queue) bool {
 		return isCycle(m.deaths, t.decl.Name)

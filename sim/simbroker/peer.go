@@ -143,7 +143,13 @@ func (c *consumer) deliver(m *message) {
 	if m.corrupt != "" {
 		d.Envelope = broker.Envelope{}
 		d.Malformed = errMalformed
+		if m.hostile {
+			d.Malformed = errHostile
+		}
 		d.Body = []byte("{\"message_type\": \xff")
+		if m.size > len(d.Body) {
+			d.Body = append(d.Body, make([]byte, m.size-len(d.Body))...)
+		}
 	}
 	p.conn.SendToClient(d)
 }

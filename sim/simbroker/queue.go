@@ -35,6 +35,10 @@ type message struct {
 	// corrupt is the fault that made the body unreadable, empty while it can be read.
 	corrupt string
 	stored  bool
+	// forged says that an attacker published it, hostile that its x-death header breaks dead lettering; size is the
+	// length of its body, 0 for the usual.
+	forged, hostile bool
+	size            int
 }
 
 const never = time.Duration(1<<63 - 1)

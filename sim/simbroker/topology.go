@@ -73,6 +73,9 @@ func (b *Broker) declareQueue(decl broker.Queue) error {
 		}
 		return nil
 	}
+	if b.poisoned() {
+		return errInternal
+	}
 	if decl.Type != typeQuorum && decl.Type != typeClassic {
 		return fmt.Errorf("queue %s: unknown type %q", decl.Name, decl.Type)
 	}

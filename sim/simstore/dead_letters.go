@@ -13,21 +13,32 @@ import (
 	"handoff/core/store"
 )
 
-// StoreDeadLetter implements store.Executor.
-func (c *Client) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
+// StoreDeadLetters implements store.Executor and store.Worker.
+func (c *Client) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	if len(ds) == 0 {
+		return nil
+	}
 	return c.do(ctx, func(s *step) {
-		if s.garbled(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.malformed(json.RawMessage(d.XDeath)) {
-			return
+		for i := range ds {
+			if d := &ds[i]; s.garbled(d.Queue, d.Reason, d.Outcome, d.ActionRef) || s.malformed(json.RawMessage(d.XDeath)) || s.tooLong(d.Body) {
+				return
+			}
 		}
-		s.db.stored++
-		kept := store.StoredDeadLetter{ID: int64(s.db.stored), DeadLetter: d, ReceivedAt: s.now}
-		if !d.Open {
-			kept.HandledAt = s.now
+		for _, d := range ds {
+			s.storeDeadLetter(d)
 		}
-		s.db.letters = append(s.db.letters, kept)
-		s.db.emit(history.Event{
-			Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
-		})
+	})
+}
+
+func (s *step) storeDeadLetter(d store.DeadLetter) {
+	s.db.stored++
+	kept := store.StoredDeadLetter{ID: int64(s.db.stored), DeadLetter: d, ReceivedAt: s.now}
+	if !d.Open {
+		kept.HandledAt = s.now
+	}
+	s.db.letters = append(s.db.letters, kept)
+	s.db.emit(history.Event{
+		Kind: history.DeadLetterStored, Process: s.process, Execution: d.Key.ID, Epoch: d.Key.Epoch, Queue: d.Queue, Text: d.Outcome,
 	})
 }
 

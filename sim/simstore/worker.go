@@ -249,7 +249,7 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 		return store.Outcome{}
 	}
 	r := s.db.row(f.Key.ID)
-	if r == nil || !r.Status.Claimed() || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation {
+	if r == nil || !r.Status.Claimed() || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation || f.To == execution.Cancelled && r.Status != execution.Canceling {
 		s.stale(f.Key, f.To, execution.Worker)
 		return refusal(r)
 	}
@@ -284,6 +284,19 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 			released = append(released, r.Key())
 		}
 		return released, nil
+	})
+}
+
+// Dispatched implements store.Worker.
+func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	return look(ctx, c, func(s *step) (found []execution.Execution) {
+		s.db.each(listScheduled, func(r *row) bool {
+			if r.Incarnation == w.Incarnation && len(found) < limit {
+				found = append(found, r.Execution)
+			}
+			return len(found) < limit
+		})
+		return found
 	})
 }
 

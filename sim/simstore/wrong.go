@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // What is wrong in itself is an error of its item, as a type, a constraint or the trigger of the
@@ -26,6 +27,15 @@ func (s *step) garbled(texts ...string) bool {
 		}
 	}
 	return false
+}
+
+// tooLong says that a body is longer than what is kept, and notes it.
+func (s *step) tooLong(body []byte) bool {
+	if len(body) <= store.LongestBody {
+		return false
+	}
+	s.wrong("a body of %d bytes is longer than %d", len(body), store.LongestBody)
+	return true
 }
 
 // malformed says that a document is not JSON, and notes it. None is no document.

@@ -139,6 +139,18 @@ func (f *Firehose) Tampered(id string, body []byte, what Tampering, fault string
 	f.seen[n] = m
 }
 
+// Forged notes a message that an attacker is about to publish: it is about no execution, whatever it says. fault is what
+// makes it unreadable, empty if it can be read.
+func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := message{kind: kind, fault: fault}
+	if fault != "" {
+		m.kind, m.what = broker.NoType, Corrupted
+	}
+	f.seen[f.number(id)] = m
+}
+
 // read reads what a message is about.
 func (m *message) read(body []byte) {
 	envelope, err := broker.Decode(body)

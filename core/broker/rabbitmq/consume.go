@@ -152,44 +152,73 @@ func (c *consumer) Cancel(ctx context.Context) error {
 	return err
 }
 
-// delivery is a message as the core sees it. What can't be read is kept as it is.
+// delivery is a message as the core sees it. What can't be read is kept as it is. A header that the broker did not write
+// makes a message unreadable, too: rejected, it would end dead lettering for the whole node (S5).
 func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
 	out := broker.Delivery{
 		Tag: c.number<<tagBits | d.DeliveryTag, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
-		Deaths: deaths(d.Headers),
 	}
-	out.Envelope, out.Malformed = broker.Decode(d.Body)
+	out.Deaths, out.Malformed = deaths(d.Headers)
+	if out.Malformed == nil {
+		out.Envelope, out.Malformed = broker.Decode(d.Body)
+	}
 	if out.Malformed != nil {
 		out.Body = d.Body
 	}
 	return out
 }
 
-// deaths reads x-death, newest first. A message can be published with such a header by anybody, so
-// nothing about it is taken for granted.
-func deaths(headers amqp.Table) []broker.Death {
-	list, _ := headers["x-death"].([]any)
-	var all []broker.Death
-	for _, item := range list {
+// deaths reads x-death, newest first. A message can be published with such a header by anybody, and only one whose fields
+// are of the types that RabbitMQ writes is safe to be dead-lettered. A replay, by hand or by a shovel, keeps them.
+func deaths(headers amqp.Table) ([]broker.Death, error) {
+	value, present := headers["x-death"]
+	if !present {
+		return nil, nil
+	}
+	list, ok := value.([]any)
+	if !ok {
+		return nil, errors.New("message header x-death is not a list")
+	}
+	all := make([]broker.Death, len(list))
+	for i, item := range list {
 		table, ok := item.(amqp.Table)
 		if !ok {
-			continue
+			return nil, fmt.Errorf("message header x-death[%d] is not a table", i)
 		}
-		death := broker.Death{Count: 1}
-		death.Queue, _ = table["queue"].(string)
-		if count, ok := table["count"].(int64); ok {
-			death.Count = int(count)
+		var err error
+		if all[i], err = death(table); err != nil {
+			return nil, fmt.Errorf("message header x-death[%d]: %w", i, err)
 		}
-		if at, ok := table["time"].(time.Time); ok {
-			death.Time = at.UTC()
-		}
-		reason, _ := table["reason"].(string)
-		for r := broker.DeathExpired; r <= broker.DeathDeliveryLimit; r++ {
-			if r.String() == reason {
-				death.Reason = r
-			}
-		}
-		all = append(all, death)
 	}
-	return all
+	return all, nil
+}
+
+func death(table amqp.Table) (d broker.Death, err error) {
+	reason := ""
+	var count int64
+	for _, field := range []struct {
+		name string
+		take func(value any) bool
+	}{
+		{"queue", func(v any) (ok bool) { d.Queue, ok = v.(string); return ok && d.Queue != "" && len(d.Queue) <= 255 }},
+		{"reason", func(v any) (ok bool) { reason, ok = v.(string); return ok }},
+		{"count", func(v any) (ok bool) { count, ok = v.(int64); return ok && count > 0 }},
+		{"time", func(v any) (ok bool) { d.Time, ok = v.(time.Time); return ok }},
+		{"exchange", func(v any) (ok bool) { _, ok = v.(string); return ok }},
+		{"routing-keys", func(v any) (ok bool) { _, ok = v.([]any); return ok }},
+	} {
+		if !field.take(table[field.name]) {
+			return d, fmt.Errorf("%s is not as RabbitMQ writes it", field.name)
+		}
+	}
+	d.Count, d.Time = int(count), d.Time.UTC()
+	for r := broker.DeathExpired; r <= broker.DeathDeliveryLimit; r++ {
+		if r.String() == reason {
+			d.Reason = r
+		}
+	}
+	if d.Reason == broker.DeathUnknown {
+		return d, errors.New("reason is none that RabbitMQ writes")
+	}
+	return d, nil
 }

@@ -128,7 +128,7 @@ func (d *database) SettleChildren(context.Context, []execution.ID, int) ([]store
 
 func (d *database) ForgetKeys(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-func (d *database) StoreDeadLetter(context.Context, store.DeadLetter) error { return nil }
+func (d *database) StoreDeadLetters(context.Context, ...store.DeadLetter) error { return nil }
 
 func (d *database) PurgeDeadLetters(context.Context, time.Duration, int) (int, error) { return 0, nil }
 

@@ -297,9 +297,9 @@ func executorCosts() []costCase {
 			chains := c.fill(fillOf{status: "completed", handled: true, count: b})
 			return func() error { return done(c.SettleChildren(c.ctx, chains, few)) }
 		}},
-		{"StoreDeadLetter", "", false, func(c *costs, b int) func() error {
+		{"StoreDeadLetters", "", false, func(c *costs, b int) func() error {
 			return func() error {
-				return c.StoreDeadLetter(c.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true})
+				return c.StoreDeadLetters(c.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true})
 			}
 		}},
 		{"PurgeDeadLetters", "", true, func(c *costs, b int) func() error {

@@ -11,24 +11,39 @@ import (
 	"handoff/core/store"
 )
 
-const insertDeadLetter = `
-insert into dead_letter (execution, epoch, queue, reason, x_death, body, outcome, action_ref, worker, received_at, handled_at)
-select $2, $3, $4, $5, $6::json, $7, $8, nullif($10::text, ''), nullif($11::bigint, 0), c.now, case when $9 then null else c.now end
-  from (select coalesce($1::timestamptz, clock_timestamp()) as now) c`
+const insertDeadLetters = `
+insert into dead_letter (execution, epoch, queue, reason, x_death, body, body_bytes, outcome, action_ref, worker, received_at, handled_at)
+select nullif(d.execution, 0), case when d.execution <> 0 then d.epoch end, d.queue, d.reason, d.x_death::json, d.body, d.body_bytes, d.outcome,
+       nullif(d.action_ref, ''), nullif(d.worker, 0), c.now, case when d.open then null else c.now end
+  from (select coalesce($1::timestamptz, clock_timestamp()) as now) c,
+       unnest($2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::bigint[], $9::text[], $10::text[], $11::bigint[], $12::boolean[])
+           with ordinality as d(execution, epoch, queue, reason, x_death, body, body_bytes, outcome, action_ref, worker, open, n)
+ order by d.n`
 
-// StoreDeadLetter implements store.Executor.
-func (s *Store) StoreDeadLetter(ctx context.Context, d store.DeadLetter) error {
-	var id, epoch *int64
-	if d.Key.ID != 0 {
-		i, e := int64(d.Key.ID), int64(d.Key.Epoch)
-		id, epoch = &i, &e
+// StoreDeadLetters implements store.Executor and store.Worker.
+func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	if len(ds) == 0 {
+		return nil
 	}
-	var deaths *string
-	if d.XDeath != nil {
-		text := string(d.XDeath)
-		deaths = &text
+	var ids, epochs, lengths, workers []int64
+	var queues, reasons, outcomes, actions []string
+	var deaths []*string
+	var bodies [][]byte
+	var open []bool
+	for i := range ds {
+		d := &ds[i]
+		ids, epochs = append(ids, int64(d.Key.ID)), append(epochs, int64(d.Key.Epoch))
+		queues, reasons, outcomes = append(queues, d.Queue), append(reasons, d.Reason), append(outcomes, d.Outcome)
+		actions, workers = append(actions, d.ActionRef), append(workers, int64(d.Worker))
+		bodies, lengths, open = append(bodies, d.Body), append(lengths, int64(d.BodyBytes)), append(open, d.Open)
+		var death *string
+		if d.XDeath != nil {
+			text := string(d.XDeath)
+			death = &text
+		}
+		deaths = append(deaths, death)
 	}
-	return s.query(ctx, "storing a dead letter", nothing, insertDeadLetter, s.now(), id, epoch, d.Queue, d.Reason, deaths, d.Body, d.Outcome, d.Open, d.ActionRef, int64(d.Worker))
+	return s.query(ctx, "storing dead letters", nothing, insertDeadLetters, s.now(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
 
 // Rows that another executor is deleting are left to it. The moment stands in a subquery of its own, as clock_timestamp()
@@ -47,7 +62,7 @@ func (s *Store) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return purged, err
 }
 
-const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at, coalesce(handled_by, '')`
+const deadLetterColumns = `id, execution, epoch, queue, reason, x_death::text, body, coalesce(body_bytes, 0), outcome, coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at, coalesce(handled_by, '')`
 
 func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
@@ -55,7 +70,7 @@ func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 		var id, epoch *int64
 		var deaths *string
 		var handled *time.Time
-		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy); err != nil {
+		if err := rows.Scan(&d.ID, &id, &epoch, &d.Queue, &d.Reason, &deaths, &d.Body, &d.BodyBytes, &d.Outcome, &d.ActionRef, &d.Worker, &d.ReceivedAt, &handled, &d.HandledBy); err != nil {
 			return err
 		}
 		if id != nil && epoch != nil {

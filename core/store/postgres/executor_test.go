@@ -415,8 +415,8 @@ func TestOrchestrateOnce(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	b := setup(t)
-	b.must(b.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Body: []byte{0, 1, 255}, Outcome: "malformed"}))
-	b.must(b.StoreDeadLetter(b.ctx, store.DeadLetter{Key: execution.Key{ID: 5, Epoch: 2}, Queue: "q", Reason: "expired", Outcome: "reclaimed"}))
+	b.must(b.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Body: []byte{0, 1, 255}, Outcome: "malformed"}))
+	b.must(b.StoreDeadLetters(b.ctx, store.DeadLetter{Key: execution.Key{ID: 5, Epoch: 2}, Queue: "q", Reason: "expired", Outcome: "reclaimed"}))
 	var anonymous, named int
 	b.scan("select count(*) filter (where execution is null and body = '\\x0001ff'), count(*) filter (where execution = 5 and epoch = 2) from dead_letter",
 		nil, &anonymous, &named)

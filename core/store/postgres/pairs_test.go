@@ -24,7 +24,7 @@ const sample = 25
 
 // alone are the methods that can't meet another call, and why.
 var alone = map[string]string{
-	"StoreDeadLetter":   "it inserts a row that nobody else can see yet",
+	"StoreDeadLetters":  "it inserts a row that nobody else can see yet",
 	"KeepRefusedResult": "it inserts a row that nobody else can see yet",
 }
 

@@ -134,7 +134,8 @@ locked as materialized (
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
     select l.*, c.now,
-           l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation as lawful
+           l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
+               and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful
       from locked l cross join clock c
 ),
 moved as (
@@ -177,6 +178,18 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 			return s.query(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
 		},
 	}.each(ctx, fs)
+}
+
+var dispatchedTo = text(`
+select {e} from execution e where e.incarnation = $1 and e.status = 'scheduled' order by e.scheduled_at, e.id limit $2`)
+
+// Dispatched implements store.Worker.
+func (s *Store) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	var found []execution.Execution
+	if err := s.query(ctx, "reading what is dispatched to a worker", reader(&found), dispatchedTo, int64(w.Incarnation), max(0, limit)); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 const insertRefused = `

@@ -11,7 +11,7 @@ import (
 func deadLetterCases() []Case {
 	keep := func(b *bench, queue string, open bool) {
 		b.t.Helper()
-		b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: queue, Reason: "malformed", Body: []byte("{"), Outcome: "not a dispatch", Open: open}))
+		b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: queue, Reason: "malformed", Body: []byte("{"), Outcome: "not a dispatch", Open: open}))
 	}
 	page := func(b *bench, q store.DeadLetterQuery) (queues string) {
 		b.t.Helper()
@@ -28,7 +28,7 @@ func deadLetterCases() []Case {
 	return []Case{
 		{"a dead letter is kept, also one that names no execution", func(b *bench) {
 			key := execution.Key{ID: 999, Epoch: 1}
-			b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{
+			b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{
 				Key: key, Queue: "worker.1.executions", Reason: "expired", XDeath: []byte(`[{"count":1}]`), Body: []byte("{}"), Outcome: "unknown execution",
 			}))
 			keep(b, "q", true)

@@ -20,7 +20,7 @@ func died(b *bench, letters ...string) {
 		if d.ActionRef == "." {
 			d.ActionRef = ""
 		}
-		b.must(b.Store.StoreDeadLetter(b.ctx, d))
+		b.must(b.Store.StoreDeadLetters(b.ctx, d))
 	}
 }
 

@@ -46,7 +46,7 @@ const (
 var opNames = [ops]string{
 	"Create", "ClaimForScheduling", "Dispatch", "Claim", "Finish", "Orchestrate", "Advance", "Heartbeat", "Reclaim",
 	"Park", "Find", "Register", "SetLifecycle", "MarkPublished", "Reap", "Release", "Executions", "PutActions",
-	"KeepRefusedResult", "StoreDeadLetter", "Cancel", "Chain", "List", "ForgetKeys", "FreeSlots", "SetCordon",
+	"KeepRefusedResult", "StoreDeadLetters", "Cancel", "Chain", "List", "ForgetKeys", "FreeSlots", "SetCordon",
 	"Clock", "Actions", "SettleChildren",
 }
 

@@ -96,7 +96,7 @@ func Situations() []Situation {
 			b.must(err)
 		})},
 		{"a dead letter", at(execution.Requested, func(b *bench, st *Stage) {
-			b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
+			b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
 			st.letter = 1
 		})},
 	}

@@ -281,8 +281,8 @@ func (st *Stage) fleetWrites() []Write {
 		marked, err := s.Reap(ctx, []store.Reap{{WorkerKey: st.worker, Beat: 1}})
 		return fmt.Sprint(marked), err
 	})
-	letter := simple("StoreDeadLetter", "", func(ctx context.Context, s store.Store) (string, error) {
-		return "", s.StoreDeadLetter(ctx, store.DeadLetter{Queue: "q", Reason: "rejected", Outcome: "new", Open: true})
+	letter := simple("StoreDeadLetters", "", func(ctx context.Context, s store.Store) (string, error) {
+		return "", s.StoreDeadLetters(ctx, store.DeadLetter{Queue: "q", Reason: "rejected", Outcome: "new", Open: true})
 	})
 	purge := Write{Method: "PurgeDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
 		n, err := s.PurgeDeadLetters(ctx, 0, many)

@@ -235,10 +235,10 @@ func (p *player) do(c command) {
 	case opPutActions:
 		p.putActions(c)
 	case opStoreDeadLetter:
-		err := p.Store.StoreDeadLetter(p.ctx, store.DeadLetter{
+		err := p.Store.StoreDeadLetters(p.ctx, store.DeadLetter{
 			Key: execution.Key{ID: execution.ID(c.a % 2)}, Queue: "q", Reason: pick(c.b, "expired", "rejected", "\x00"), Body: []byte{0, 0xff}, Outcome: "kept",
 		})
-		p.saw("StoreDeadLetter: %s", failed(err))
+		p.saw("StoreDeadLetters: %s", failed(err))
 	case opFind:
 		f := store.Finding{Ground: store.Ground(c.a % (int(store.Unsettled) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a ground
 		if c.items[0].b%3 == 0 {

@@ -1,0 +1,138 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+const (
+	// limitWindow is how long lines of one message are counted together, and limitBurst how many of them are written.
+	limitWindow = time.Minute
+	limitBurst  = 10
+	// longestValue bounds a value of a limited line, in bytes.
+	longestValue = 500
+)
+
+// Limited returns a logger for lines that somebody from outside can cause as often as they like, by messages or by
+// connections. Of the lines with one text it writes the first ten of each minute and counts the rest. The first line
+// after that minute, whichever it is, is preceded by one that tells the count. LogLinesSuppressed counts as well. Values
+// may come from a message, so they are cut, and characters that a terminal would obey are replaced.
+//
+// The texts of lines are constants of the code, so what is remembered is bounded. monotonic is the process's clock.
+func Limited(log *slog.Logger, monotonic func() time.Duration, r Recorder) *slog.Logger {
+	return slog.New(&limiter{inner: log.Handler(), shared: &limits{monotonic: monotonic, recorder: r, lines: make(map[string]*limited)}})
+}
+
+// limits is what a limited logger and those that are made from it share.
+type limits struct {
+	monotonic func() time.Duration
+	recorder  Recorder
+
+	mu    sync.Mutex
+	lines map[string]*limited
+	order []*limited
+}
+
+// limited counts the lines of one text.
+type limited struct {
+	text                string
+	level               slog.Level
+	since               time.Duration
+	written, suppressed int
+}
+
+type limiter struct {
+	inner  slog.Handler
+	shared *limits
+}
+
+// Enabled implements slog.Handler.
+func (l *limiter) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.inner.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (l *limiter) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &limiter{l.inner.WithAttrs(attrs), l.shared}
+}
+
+// WithGroup implements slog.Handler.
+func (l *limiter) WithGroup(name string) slog.Handler {
+	return &limiter{l.inner.WithGroup(name), l.shared}
+}
+
+// Handle implements slog.Handler.
+func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
+	over, write := l.shared.take(r.Message, r.Level)
+	for _, one := range over {
+		summary := slog.NewRecord(r.Time, one.level, "more lines like this one were not written", 0)
+		summary.AddAttrs(slog.String("line", one.text), slog.Int("lines", one.suppressed), slog.Duration("within", limitWindow))
+		if err := l.inner.Handle(ctx, summary); err != nil {
+			return err
+		}
+	}
+	if !write {
+		l.shared.recorder.Add(LogLinesSuppressed, 1, Labels{r.Message})
+		return nil
+	}
+	safe := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		safe.AddAttrs(harmless(a))
+		return true
+	})
+	return l.inner.Handle(ctx, safe)
+}
+
+// take counts a line. It returns the texts whose minute is over and of which lines were left out, and whether this line
+// is to be written.
+func (l *limits) take(text string, level slog.Level) (over []limited, write bool) {
+	now := l.monotonic()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.order {
+		if one.suppressed > 0 && now-one.since >= limitWindow {
+			over = append(over, *one)
+			one.since, one.written, one.suppressed = now, 0, 0
+		}
+	}
+	one := l.lines[text]
+	if one == nil {
+		one = &limited{text: text, since: now}
+		l.lines[text], l.order = one, append(l.order, one)
+	}
+	if now-one.since >= limitWindow {
+		one.since, one.written = now, 0
+	}
+	one.level = level
+	if write = one.written < limitBurst; write {
+		one.written++
+	} else {
+		one.suppressed++
+	}
+	return over, write
+}
+
+// harmless cuts a value and replaces what a terminal would obey, the line's end among it.
+func harmless(a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	var text string
+	switch v.Kind() {
+	case slog.KindString, slog.KindAny:
+		text = v.String()
+	default:
+		return a
+	}
+	if len(text) > longestValue {
+		text = strings.ToValidUTF8(text[:longestValue], "") + "…"
+	}
+	return slog.String(a.Key, strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '\uFFFD'
+	}, text))
+}

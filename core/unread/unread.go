@@ -1,0 +1,185 @@
+// Package unread keeps the messages that nobody can read. Anybody who can publish to the broker can send as many as they
+// like, as long as they like, so they are stored several at a time and cut, and cost few lines of log. Each is held until
+// it is stored and acknowledged then: neither lost, nor sent round in a hot loop (defect D25). None is ever rejected: a
+// rejected message goes to the broker's dead lettering, which a hostile header ends for the whole node (S5).
+package unread
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+const (
+	// mostRows and mostBytes bound what is stored in one statement.
+	mostRows  = 256
+	mostBytes = 2 << 20
+)
+
+// Store is what a keeper needs of the database.
+type Store interface {
+	StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error
+}
+
+// Options are what a keeper is made of.
+type Options struct {
+	Host  host.Host
+	Store Store
+	// Log must be a limited one: how many lines there are is up to whoever publishes.
+	Log      *slog.Logger
+	Recorder telemetry.Recorder
+	// Timeout bounds one statement.
+	Timeout time.Duration
+	// Stored is called after messages were stored; nil if nobody wants to know.
+	Stored func()
+}
+
+// Keeper stores messages that can't be read. It is safe for concurrent use.
+type Keeper struct {
+	options Options
+	come    host.Signal
+
+	mu   sync.Mutex
+	held []message
+	// latest is the consumer through which each queue delivered last. What an earlier one has delivered is the broker's
+	// again and comes anew, so it is not held any longer.
+	latest map[string]broker.Consumer
+}
+
+type message struct {
+	queue    string
+	consumer broker.Consumer
+	delivery broker.Delivery
+	letter   store.DeadLetter
+}
+
+// New returns a keeper that Run runs.
+func New(o Options) *Keeper {
+	return &Keeper{options: o, come: o.Host.NewSignal(), latest: make(map[string]broker.Consumer)}
+}
+
+// Keep holds a message of a queue until Run has stored and acknowledged it. It returns at once; the queue's prefetch
+// bounds what is held.
+func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
+	k.KeepAs(c, d, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: d.Body, Outcome: why})
+}
+
+// KeepAs is Keep for a message of which more is known. Its dead letter is stored as open.
+func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, letter store.DeadLetter) {
+	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{kind(queue)})
+	letter = letter.Bounded()
+	letter.Open = true
+	// Only its beginning is kept while it waits.
+	d.Body, d.Envelope = letter.Body, broker.Envelope{}
+	k.mu.Lock()
+	if k.latest[queue] != c {
+		k.latest[queue] = c
+		k.held = slices.DeleteFunc(k.held, func(m message) bool { return m.queue == queue && m.consumer != c })
+	}
+	k.held = append(k.held, message{queue, c, d, letter})
+	k.mu.Unlock()
+	k.come.Set()
+}
+
+// kind is a queue's name for figures: those of workers count together.
+func kind(queue string) string {
+	return queue[strings.LastIndexByte(queue, '.')+1:]
+}
+
+// Run stores what is kept, until ctx ends. What is held then goes back to its queue with the session.
+func (k *Keeper) Run(ctx context.Context) {
+	backoff := broker.NewBackoff(k.options.Host, 200*time.Millisecond, 10*time.Second)
+	for {
+		batch := k.take()
+		if len(batch) == 0 {
+			if _, err := k.come.Wait(ctx, host.Forever); err != nil {
+				return
+			}
+			continue
+		}
+		err := k.store(batch)
+		if store.Retriable(err) {
+			k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
+			k.giveBack(batch)
+			if backoff.Wait(ctx) != nil {
+				return
+			}
+			continue
+		}
+		backoff.Reset()
+		k.settle(ctx, batch, err)
+	}
+}
+
+// take removes the next batch.
+func (k *Keeper) take() []message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n, size := 0, 0
+	for n < len(k.held) && n < mostRows && (n == 0 || size+len(k.held[n].letter.Body) <= mostBytes) {
+		size += len(k.held[n].letter.Body)
+		n++
+	}
+	batch := slices.Clone(k.held[:n])
+	k.held = slices.Delete(k.held, 0, n)
+	return batch
+}
+
+// giveBack puts a batch before everything else again, without what the broker has taken back meanwhile.
+func (k *Keeper) giveBack(batch []message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	batch = slices.DeleteFunc(batch, func(m message) bool { return k.latest[m.queue] != m.consumer })
+	k.held = append(batch, k.held...)
+}
+
+func (k *Keeper) store(batch []message) error {
+	letters := make([]store.DeadLetter, len(batch))
+	for i := range batch {
+		letters[i] = batch[i].letter
+	}
+	ctx, cancel := k.options.Host.WithTimeout(context.Background(), k.options.Timeout)
+	defer cancel()
+	return k.options.Store.StoreDeadLetters(ctx, letters...)
+}
+
+// settle acknowledges a batch. If the database has refused it, each is tried alone; one that the database will never
+// take is only logged: it must not stand in the way of all others.
+func (k *Keeper) settle(ctx context.Context, batch []message, refused error) {
+	first := &batch[0]
+	if refused != nil && len(batch) > 1 {
+		for i := range batch {
+			one := batch[i : i+1]
+			if err := k.store(one); store.Retriable(err) {
+				k.giveBack(batch[i:])
+				return
+			} else {
+				k.settle(ctx, one, err)
+			}
+		}
+		return
+	}
+	if refused != nil {
+		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable message can't be stored, only this line keeps it",
+			slog.String("queue", first.queue), slog.String("why", first.letter.Outcome), slog.Any("error", refused))
+	} else {
+		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable messages stored as dead letters",
+			slog.Int("messages", len(batch)), slog.String("queue", first.queue), slog.String("why", first.letter.Outcome))
+	}
+	for i := range batch {
+		m := &batch[i]
+		k.options.Recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{m.letter.Reason, "malformed"})
+		m.consumer.Ack(m.delivery)
+	}
+	if refused == nil && k.options.Stored != nil {
+		k.options.Stored()
+	}
+}

@@ -1,0 +1,111 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// A worker's queue may hold any number of messages that come to nothing: garbage, or dispatches that nobody has made.
+// Each has to be looked at, and what was dispatched here stands behind them (S12). But messages are hints, and the
+// database knows what is dispatched to this incarnation. So for as long as messages come to nothing, the worker asks it,
+// once a second.
+
+const (
+	// mostWasted is how many messages may come to nothing before the worker asks. Duplicates and late dispatches come to
+	// nothing as well: a few say nothing.
+	mostWasted = 10
+	// behindInterval is the least time between two questions.
+	behindInterval = time.Second
+)
+
+// waste counts a message of the worker's queue that came to nothing.
+func (t *tenure) waste() {
+	t.mu.Lock()
+	t.wasted++
+	enough := t.wasted >= mostWasted
+	t.mu.Unlock()
+	if enough {
+		t.futile.Set()
+	}
+}
+
+// lookBehind asks the database what is dispatched to this incarnation whenever enough messages have come to nothing,
+// until ctx ends. What it finds is claimed like what a message tells of; when its message comes, it is acknowledged as a
+// duplicate. It asks for as many rows as there are slots: some of them may be those whose claims are under way.
+func (t *tenure) lookBehind(ctx context.Context) {
+	for {
+		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
+			return
+		}
+		if t.wants() {
+			var rows []execution.Execution
+			err := t.db(func(ctx context.Context) (err error) {
+				rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency)
+				return err
+			})
+			if err != nil {
+				t.limited.LogAttrs(ctx, slog.LevelWarn, "could not ask what is dispatched to this worker, behind messages that come to nothing", slog.Any("error", err))
+			}
+			for i := range rows {
+				t.receiveRow(&rows[i])
+			}
+		}
+		if t.host.Sleep(ctx, behindInterval) != nil {
+			return
+		}
+	}
+}
+
+// wants begins a new count, and says whether the worker could begin something: a slot is free, nothing waits for one, and
+// the worker neither drains nor is at its end.
+func (t *tenure) wants() bool {
+	held, _ := t.held.counts()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wasted = 0
+	return held < t.config.Worker.Concurrency && len(t.waiting) == 0 && !t.draining && t.over == endNone
+}
+
+// receiveRow takes a dispatch of which a row tells.
+func (t *tenure) receiveRow(row *execution.Execution) {
+	key := row.Key()
+	d := delivery{noMessage{}, broker.Delivery{Envelope: broker.Envelope{
+		Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action},
+	}}}
+	now := t.host.Monotonic()
+	t.mu.Lock()
+	unwanted := t.over != endNone || t.draining
+	for i := range t.waiting {
+		// Its message came meanwhile, and has to be settled.
+		unwanted = unwanted || t.waiting[i].Envelope.Dispatch.Key == key
+	}
+	if !unwanted {
+		t.waiting = append(t.waiting, waiting{d, now})
+	}
+	t.mu.Unlock()
+	if !unwanted && t.admit() < host.Forever {
+		t.held.freed.Set()
+	}
+}
+
+// noMessage is the consumer of a dispatch that came without a message: there is nothing to settle.
+type noMessage struct{}
+
+// Receive implements broker.Consumer. Nobody calls it.
+func (noMessage) Receive(context.Context) (broker.Delivery, error) {
+	return broker.Delivery{}, broker.ErrCancelled
+}
+
+// Ack implements broker.Consumer.
+func (noMessage) Ack(broker.Delivery) {}
+
+// Reject implements broker.Consumer.
+func (noMessage) Reject(broker.Delivery, bool) {}
+
+// Cancel implements broker.Consumer.
+func (noMessage) Cancel(context.Context) error { return nil }
