@@ -6,9 +6,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -17,16 +15,8 @@ import (
 	"time"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/store"
-)
-
-// Limits of one request.
-const (
-	maxBody       = 1 << 20
-	maxBatchBody  = 8 << 20
-	maxBatchItems = 1000
-	// submitTimeout is how long a request waits for a database that is away, before it is refused.
-	submitTimeout = 10 * time.Second
 )
 
 // Options are what a Server is made of.
@@ -65,18 +55,19 @@ type Server struct {
 	token   [sha256.Size]byte
 	scope   string
 	streams streams
+	gates   gates
 	handler http.Handler
 }
 
 // NewServer returns a server; Handler and Serve put it to work.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token), streams: newStreams()}
+	s := &Server{Options: o, token: sha256.Sum256([]byte(o.Token)), scope: callerScope(o.Token), streams: newStreams(), gates: newGates()}
 	mux := http.NewServeMux()
 	for path, m := range s.routes() {
-		mux.Handle(path, s.authorized(m))
+		mux.Handle(path, s.authorized(s.admitted(path, m)))
 	}
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: s.readyz})
+	mux.Handle("/readyz", s.admitted("/readyz", methods{http.MethodGet: s.readyz}))
 	if o.Metrics != nil {
 		mux.Handle("/metrics", o.Metrics)
 	}
@@ -84,7 +75,7 @@ func NewServer(o Options) *Server {
 		mux.Handle("/playbooks/", o.Playbooks)
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
+		notFound(fmt.Sprintf("There is nothing at %s.", yamlfile.Cut(r.URL.Path))).write(w)
 	})
 	// A page in a browser must not reach an API that trusts its own machine.
 	origin := http.NewCrossOriginProtection()
@@ -176,27 +167,6 @@ func (s *Server) authorized(next http.Handler) http.Handler {
 	})
 }
 
-// read takes the body of a request that must be JSON, and nothing beyond the limit.
-func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
-	// A page in a browser can send other types to other sites without asking.
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
-		return nil, &Problem{
-			Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType,
-			Detail: "Send the header Content-Type: application/json.",
-		}
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(fmt.Sprintf("The body may have %d bytes.", limit))
-	case err != nil:
-		return nil, badRequest("The body ended before it was complete.")
-	}
-	return data, nil
-}
-
 // keyed says what repeating a request would do.
 type keyed uint8
 
@@ -212,9 +182,14 @@ const (
 // storeProblem says what a failed database call means for the client. What the client can't act on
 // stands in the log only.
 func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
+	if errors.Is(err, errNoExecution) {
+		return notFound("There is no such execution.")
+	}
 	s.Log.LogAttrs(r.Context(), slog.LevelError, "request failed at the database",
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		return unreadable(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
 	case passing(err) && keys == allKeyed:
 		return &Problem{
 			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
@@ -251,6 +226,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx.Done())
 		},
+		ConnContext:       withConnection,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute,
