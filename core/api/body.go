@@ -223,8 +223,7 @@ func (b *body) object(pointer string, allowed []string, streamed string, stream 
 		if !ok {
 			break
 		}
-		var name string
-		_ = json.Unmarshal(key.raw, &name)
+		name := fieldName(key.raw)
 		field := pointer + "/" + escape(yamlfile.Cut(name))
 		_, doubled := fields[name]
 		switch {
@@ -253,10 +252,19 @@ func (b *body) object(pointer string, allowed []string, streamed string, stream 
 	return root, fields, !b.ended && len(b.mistakes) == before
 }
 
-// escape writes a name as a part of a JSON pointer.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+// fieldName is the name of a field. Of one that is longer than any that is allowed, the beginning as it is written.
+func fieldName(raw []byte) (name string) {
+	if len(raw) > maxFieldName {
+		return strings.ToValidUTF8(string(raw[1:maxFieldName]), "")
+	}
+	_ = json.Unmarshal(raw, &name)
+	return name
 }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
+// escape writes a name as a part of a JSON pointer.
+func escape(name string) string { return pointerEscapes.Replace(name) }
 
 // items reads the list that comes next, at most `most` elements of it, and hands each over unread. It returns how many
 // it has, one more than `most` for any greater number.

@@ -112,9 +112,12 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 	var out []store.Created
 	for _, item := range items {
 		a, known := f.actions[item.ActionRef]
-		at := slices.IndexFunc(f.rows, func(r execution.Execution) bool {
-			return item.IdempotencyKey != "" && r.IdempotencyKey == item.IdempotencyKey
-		})
+		at := -1
+		for i := range f.rows {
+			if item.IdempotencyKey != "" && f.rows[i].IdempotencyKey == item.IdempotencyKey {
+				at = i
+			}
+		}
 		switch {
 		case !known:
 			out = append(out, store.Created{UnknownAction: true})
@@ -154,11 +157,12 @@ func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]store.Lis
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var page []store.Listed
-	for _, r := range slices.Backward(f.rows) {
-		if q.IDs == nil && (len(page) >= q.Limit || !q.Matches(&r)) || q.IDs != nil && !slices.Contains(q.IDs, r.ID) {
+	for i := range slices.Backward(f.rows) {
+		r := &f.rows[i]
+		if q.IDs == nil && (len(page) >= q.Limit || !q.Matches(r)) || q.IDs != nil && !slices.Contains(q.IDs, r.ID) {
 			continue
 		}
-		row := f.listed(r)
+		row := f.listed(*r)
 		if q.WithParameters {
 			row.Parameters = r.Parameters
 		}

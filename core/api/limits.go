@@ -33,6 +33,8 @@ const (
 const (
 	// maxIdempotencyKey bounds a key: it is a part of an index.
 	maxIdempotencyKey = 255
+	// maxFieldName bounds what is read of a field's name: six bytes for each character that an answer repeats of it.
+	maxFieldName = 500
 	// maxActionRef is the longest name that an action can have; a longer one is refused unread.
 	maxActionRef = 200
 	// maxCordonReason bounds what an operator writes, in characters.

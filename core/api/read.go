@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
 	"time"
 )
 
-// read takes the body of a request that must be JSON, and nothing beyond the limit. It allocates what the request says
-// that it sends, and for one that does not say, at most twice what comes.
+// read takes the body of a request that must be JSON, and nothing beyond the limit.
 func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
 	if problem := isJSON(r); problem != nil {
 		return nil, problem
@@ -20,9 +20,7 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem
 	if r.ContentLength > limit {
 		return nil, above
 	}
-	var data bytes.Buffer
-	data.Grow(int(max(0, r.ContentLength)) + bytes.MinRead)
-	_, err := data.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	data, err := readAll(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
 	var over *http.MaxBytesError
 	switch {
 	case errors.As(err, &over):
@@ -32,7 +30,28 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem
 	}
 	// The body is there; a deadline for it would end the request itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	return data.Bytes(), nil
+	return data, nil
+}
+
+// readAll reads to the end. It allocates what the request says that it sends, and for one that does not say, twice what
+// comes.
+func readAll(from io.Reader, size int64) ([]byte, error) {
+	if size >= 0 {
+		data := make([]byte, size)
+		_, err := io.ReadFull(from, data)
+		return data, err
+	}
+	var pieces [][]byte
+	for {
+		piece, err := io.ReadAll(io.LimitReader(from, smallBody))
+		if err != nil {
+			return nil, err
+		}
+		if len(piece) == 0 {
+			return bytes.Join(pieces, nil), nil
+		}
+		pieces = append(pieces, piece)
+	}
 }
 
 func incomplete() *Problem { return badRequest("The body ended before it was complete.") }
