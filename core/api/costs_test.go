@@ -52,7 +52,7 @@ func (c *counting) Write(p []byte) (int, error) {
 }
 
 var (
-	metrics   = sync.OnceValue(func() http.Handler { return exporter.New().Handler() })
+	figures   = sync.OnceValue(func() http.Handler { return exporter.New().Handler() })
 	playbooks = sync.OnceValue(docs.PlaybookHandler)
 	full      = sync.OnceValue(func() *fakeStore {
 		db := newStore()
@@ -65,7 +65,7 @@ var (
 func whole(t testing.TB, db *fakeStore) http.Handler {
 	return setup(t, func(o *Options) {
 		o.Submitter.Store, o.Store, o.Checks = db, db, []Check{DatabaseCheck(db)}
-		o.Metrics, o.Playbooks = metrics(), playbooks()
+		o.Metrics, o.Playbooks = figures(), playbooks()
 	}).Handler
 }
 

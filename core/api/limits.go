@@ -74,6 +74,9 @@ const (
 	placesOfReads = 16
 	// placesOfWrites: these take less than 1 MB. Executions that come one by one gather in batches at the database.
 	placesOfWrites = 64
+	// Connections is what the API's own pool of connections to the database has. Lists hold at most placesOfLists of
+	// them, single rows and submissions gather on four each, and whoever comes beyond that waits for a moment.
+	Connections = 8
 	// queueOfRequests is how many requests of a class may wait for a place; each holds a small body at most.
 	queueOfRequests = 2048
 	// placeWait is shorter than the patience of usual clients.
