@@ -43,9 +43,12 @@ type daemon struct {
 	actions    []execution.Action
 	log        *slog.Logger
 
-	host   host.Host
-	store  *postgres.Store
-	broker *rabbitmq.Broker
+	host  host.Host
+	store *postgres.Store
+	// requests is the API's store, on connections of its own: however many requests come, the scheduler and the monitors
+	// find theirs free. Nil without an API.
+	requests *postgres.Store
+	broker   *rabbitmq.Broker
 	// figures are what /metrics shows.
 	figures *exporter.Exporter
 	// loopback says that only this machine reaches the API.
@@ -82,6 +85,9 @@ func (d *daemon) run(ctx context.Context) error {
 		return d.ending(ctx, err)
 	}
 	defer d.store.Close()
+	if d.requests != nil {
+		defer d.requests.Close()
+	}
 
 	d.broker = rabbitmq.New(rabbitmq.Options{
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
@@ -208,6 +214,15 @@ func (d *daemon) open(ctx context.Context) error {
 		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
 			"run `executor migrate up` with a role that may alter tables, then start again")
 	}
+	if err == nil && d.deployment.API.Listen != "" {
+		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
+			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{MaxConns: api.Connections})
+			return err
+		})
+		if err != nil {
+			d.store.Close()
+		}
+	}
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}
@@ -218,6 +233,9 @@ func (d *daemon) open(ctx context.Context) error {
 	})
 	if err != nil {
 		d.store.Close()
+		if d.requests != nil {
+			d.requests.Close()
+		}
 		return err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "actions stored", slog.Int("actions", len(d.actions)), slog.String("from", d.deployment.Executor.Actions))
@@ -254,7 +272,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})
 	}
-	counted := metered.API(d.store, d.figures)
+	counted := metered.API(d.requests, d.figures)
 	d.answer(api.NewServer(api.Options{
 		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"handoff/core/config"
@@ -40,14 +39,16 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 		problem.write(w)
 		return
 	}
-	b, root, ok := parseBody(data)
+	b, ok := parseBody(r.Context(), data)
 	var a execution.Action
+	var root value
 	var fields map[string]value
 	if ok {
-		a, fields, ok = readAction(b, root)
+		a, root, fields = readAction(b)
+		ok = b.close()
 	}
 	if !ok {
-		badRequest("The body is not an action.", b.mistakes...).write(w)
+		b.problem("The body is not an action.").write(w)
 		return
 	}
 	for _, p := range s.Config.ValidateAction(a) {
@@ -62,6 +63,7 @@ func (s *Server) putAction(w http.ResponseWriter, r *http.Request) {
 		b.refuse("/"+key, at, p.Why)
 	}
 	if len(b.mistakes) > 0 {
+		locate(data, b.mistakes)
 		(&Problem{
 			Type: typeInvalidAction, Title: "The action makes no sense", Status: http.StatusUnprocessableEntity,
 			Detail: "The body can be read, but what it says can't be run.", Errors: b.mistakes,
@@ -89,27 +91,17 @@ func viewAction(a *execution.Action) actionView {
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
 	var q store.ActionQuery
-	servePage(s, w, r, []parameter{{"after", actionName(&q.After)}}, func(ctx context.Context, limit int) ([]execution.Action, error) {
+	servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage}, func(ctx context.Context, limit int) ([]execution.Action, error) {
 		q.Limit = limit
 		return s.Store.Actions(ctx, q)
-	}, viewAction, func(page []actionView, last *execution.Action) any {
-		answer := struct {
-			Actions []actionView `json:"actions"`
-			// After is the cursor of the next page, null for the last.
-			After *string `json:"after"`
-		}{Actions: page}
-		if last != nil {
-			answer.After = &last.Ref
-		}
-		return answer
-	})
+	}, func(a *execution.Action) any { return viewAction(a) }, func(last *execution.Action) any { return last.Ref })
 }
 
 // getAction is GET /api/v1/actions/{ref}.
 func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
 	ref := r.PathValue("ref")
 	missing := notFound(fmt.Sprintf("No action is called %q. GET /api/v1/actions lists them.", yamlfile.Cut(ref)))
-	if ref == "" || strings.ContainsRune(ref, 0) {
+	if ref == "" || len(ref) > maxActionRef {
 		missing.write(w)
 		return
 	}
@@ -126,21 +118,17 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func readAction(b *body, root value) (a execution.Action, fields map[string]value, ok bool) {
-	fields, ok = b.object(root, []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"})
+func readAction(b *body) (a execution.Action, root value, fields map[string]value) {
+	root, fields, _ = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}, "", nil)
 	text := func(key string) (s string) {
 		if f, there := fields[key]; there {
-			var good bool
-			s, good = b.text(f)
-			ok = ok && good
+			s, _ = b.text(f)
 		}
 		return s
 	}
 	whole := func(key string, least, most int64, null bool) (n int64) {
 		if f, there := fields[key]; there {
-			var good bool
-			n, good = b.integer(f, least, most, null)
-			ok = ok && good
+			n, _ = b.integer(f, least, most, null)
 		}
 		return n
 	}
@@ -150,5 +138,5 @@ func readAction(b *body, root value) (a execution.Action, fields map[string]valu
 	a.DispatchTimeout = time.Duration(whole("dispatch_timeout_seconds", 1, longest, true)) * time.Second
 	a.MaxRetries = int(whole("max_retries", 0, config.MaxActionRetries, false))
 	a.Concurrency = int(whole("concurrency", 1, config.MaxActionConcurrency, true))
-	return a, fields, ok
+	return a, root, fields
 }

@@ -88,8 +88,8 @@ func TestBrokenBodies(t *testing.T) {
 	for body, want := range map[string]string{
 		"":                        `"field":"","line":1,"column":1,"detail":"the body is empty; send a JSON object"`,
 		`{"action_ref": "core`:    `"line":1,"column":21,"detail":"is not JSON: the body ends in the middle"`,
-		"{\n  'a': 1}":            `"line":2,"column":3,"detail":"is not JSON: invalid character '\\'' looking for beginning of object key string"`,
-		`{} {}`:                   `"line":1,"column":4,"detail":"is not JSON: invalid character '{' after top-level value"`,
+		"{\n  'a': 1}":            `"line":2,"column":3,"detail":"is not JSON: invalid character '\\'' at start of value"`,
+		`{} {}`:                   `"line":1,"column":4,"detail":"is not JSON: something follows after the object"`,
 		`[1]`:                     `"detail":"must be a JSON object, is a list"`,
 		"{\"action_ref\": \"\xff": `"line":1,"column":17,"detail":"is not UTF-8 text"`,
 		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id","parent","timeout_seconds","dispatch_timeout_seconds","max_retries"],"nearest":"action_ref"`,
@@ -182,7 +182,7 @@ func TestActionsAreListed(t *testing.T) {
 		t.Errorf("one: %d %s", one.status, one.text)
 	}
 	for path, want := range map[string]int{
-		"/api/v1/actions/list.d": 404, "/api/v1/actions/%00": 404, "/api/v1/actions?after=%00": 400, "/api/v1/actions?limit=0": 400, "/api/v1/actions?before=a": 400,
+		"/api/v1/actions/list.d": 404, "/api/v1/actions/%00": 400, "/api/v1/actions/%ff": 400, "/api/v1/actions/%20": 404, "/api/v1/actions?after=%00": 400, "/api/v1/actions?limit=0": 400, "/api/v1/actions?before=a": 400,
 	} {
 		if a := b.do("GET", path, ""); a.status != want {
 			t.Errorf("%s: %d, want %d: %s", path, a.status, want, a.text)

@@ -2,64 +2,99 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"handoff/core/config/yamlfile"
 )
 
-// maxJSONDepth bounds the nesting of a body; the database's own parser is recursive.
-const maxJSONDepth = 64
-
-// body reads a request's JSON and gathers every mistake with its position. encoding/json alone
-// would stop at the first unknown field, without saying where it stands, and take the second of two
-// fields of one name.
+// body reads a request's JSON once, from its beginning to its end, and gathers mistakes with their positions. Reading
+// ends at a syntax error, at maxMistakes, and when the client has gone.
 type body struct {
+	ctx      context.Context
 	data     []byte
+	dec      *jsontext.Decoder
 	mistakes []FieldError
+	// ended says that nothing more is read.
+	ended bool
 }
 
-// parseBody checks that data is one JSON object of text; what is in it is for the caller to read.
-func parseBody(data []byte) (*body, value, bool) {
-	b := &body{data: data}
-	if at, ok := invalidUTF8(data); !ok {
-		b.refuse("", at, "is not UTF-8 text")
-		return b, value{}, false
+// parseBody begins to read one JSON object of text; what is in it is for the caller to read, and close ends it.
+func parseBody(ctx context.Context, data []byte) (*body, bool) {
+	// Every byte of the body is valid UTF-8 then; what is still allowed is an escape of half a character, as in "\ud800".
+	b := &body{ctx: ctx, data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))}
+	if !utf8.Valid(data) {
+		return b, b.end(invalidUTF8(data), "is not UTF-8 text")
 	}
-	if len(bytes.TrimSpace(data)) == 0 {
-		b.refuse("", 0, "the body is empty; send a JSON object")
-		return b, value{}, false
-	}
-	var raw json.RawMessage
-	if err := json.Unmarshal(data, &raw); err != nil {
-		at, text := len(data), err.Error()
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			at = int(syntax.Offset) - 1
-			if strings.HasPrefix(text, "unexpected end") {
-				at, text = len(data), "the body ends in the middle"
-			}
+	switch kind := b.dec.PeekKind(); {
+	case len(bytes.TrimSpace(data)) == 0:
+		return b, b.end(0, "the body is empty; send a JSON object")
+	case kind != '{' && kind != jsontext.KindInvalid:
+		v, ok := b.value("")
+		if ok {
+			b.end(v.at, "must be a JSON object, is "+v.kind())
 		}
-		b.refuse("", at, "is not JSON: "+text)
-		return b, value{}, false
+		return b, false
 	}
-	at := b.skip(0)
-	root := value{raw: bytes.TrimSpace(data), at: at}
-	if depthAt := tooDeep(root.raw); depthAt >= 0 {
-		b.refuse("", at+depthAt, fmt.Sprintf("is nested deeper than %d levels", maxJSONDepth))
-		return b, value{}, false
+	return b, true
+}
+
+// part reads a value again, by its parts; offsets in it count from its beginning.
+func (b *body) part(v value) *body {
+	p := *b
+	p.data, p.mistakes = v.raw, nil
+	p.dec = jsontext.NewDecoder(bytes.NewBuffer(v.raw), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	return &p
+}
+
+// end notes a mistake that makes all others meaningless. It returns false.
+func (b *body) end(at int, detail string) bool {
+	b.mistakes = b.mistakes[:0]
+	b.refuse("", at, detail)
+	b.ended = true
+	return false
+}
+
+// broken notes that the decoder could not go on. It returns false.
+func (b *body) broken(err error) bool {
+	if b.ended {
+		return false
 	}
-	if root.raw[0] != '{' {
-		b.refuse("", at, "must be a JSON object, is "+root.kind())
-		return b, value{}, false
+	at, why := len(b.data), "the body ends in the middle"
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		at, why = int(syntax.ByteOffset), syntax.Err.Error()
 	}
-	return b, root, true
+	return b.end(at, "is not JSON: "+why)
+}
+
+// close says whether the body was good. It reads to the end of a body that was.
+func (b *body) close() bool {
+	if !b.ended {
+		rest := b.data[b.dec.InputOffset():]
+		if text := bytes.TrimLeft(rest, " \t\r\n"); len(text) > 0 {
+			b.end(len(b.data)-len(text), "is not JSON: something follows after the object")
+		}
+	}
+	return len(b.mistakes) == 0
+}
+
+// goesOn says that reading has not ended.
+func (b *body) goesOn() bool {
+	if !b.ended && b.ctx.Err() != nil {
+		b.end(0, "the client has gone")
+	}
+	return !b.ended
 }
 
 // value is a piece of valid JSON in a body.
@@ -71,8 +106,10 @@ type value struct {
 }
 
 // kind names what a value is.
-func (v value) kind() string {
-	switch v.raw[0] {
+func (v value) kind() string { return kindNamed(v.raw[0]) }
+
+func kindNamed(first byte) string {
+	switch first {
 	case '{':
 		return "an object"
 	case '[':
@@ -87,85 +124,161 @@ func (v value) kind() string {
 	return "a number"
 }
 
-func (b *body) refuse(pointer string, at int, detail string) {
-	line, column := position(b.data, at)
-	b.mistakes = append(b.mistakes, FieldError{Field: pointer, Line: line, Column: column, Detail: detail})
-}
-
-// position turns an offset into line and column, in characters from 1.
-func position(data []byte, at int) (line, column int) {
-	before := data[:max(0, min(at, len(data)))]
-	line = 1 + bytes.Count(before, []byte("\n"))
-	return line, 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
-}
-
-// skip is the offset of the next byte that is neither space nor punctuation between values.
-func (b *body) skip(at int) int {
-	for at < len(b.data) && strings.IndexByte(" \t\r\n,:", b.data[at]) >= 0 {
-		at++
+// value reads the next value whole.
+func (b *body) value(pointer string) (value, bool) {
+	raw, err := b.dec.ReadValue()
+	if err != nil {
+		return value{}, b.broken(err)
 	}
-	return at
+	return value{pointer: pointer, at: int(b.dec.InputOffset()) - len(raw), raw: raw}, true
 }
 
-// object lists the fields of an object by name; unknown and doubled ones are refused.
-func (b *body) object(v value, allowed []string) (map[string]value, bool) {
-	if v.raw[0] != '{' {
-		b.refuse(v.pointer, v.at, "must be an object, is "+v.kind())
-		return nil, false
-	}
-	fields := map[string]value{}
-	before := len(b.mistakes)
-	dec := json.NewDecoder(bytes.NewReader(v.raw))
-	_, _ = dec.Token() // the brace; the JSON is known to be valid
-	for dec.More() {
-		keyAt := b.skip(v.at + int(dec.InputOffset()))
-		key, _ := dec.Token()
-		name, _ := key.(string)
-		field := value{pointer: v.pointer + "/" + escape(name), at: b.skip(v.at + int(dec.InputOffset()))}
-		var raw json.RawMessage
-		if dec.Decode(&raw) != nil {
-			return nil, false
+// enter goes into the object or list that comes next, and says where it begins.
+func (b *body) enter(pointer string, kind jsontext.Kind) (at int, ok bool) {
+	if next := b.dec.PeekKind(); next != kind && next != jsontext.KindInvalid {
+		v, ok := b.value(pointer)
+		if ok {
+			b.refuse(pointer, v.at, "must be "+kindNamed(byte(kind))+", is "+v.kind())
 		}
-		field.raw = raw
+		return v.at, false
+	}
+	if _, err := b.dec.ReadToken(); err != nil {
+		return 0, b.broken(err)
+	}
+	return int(b.dec.InputOffset()) - 1, true
+}
+
+// more says that the object or list that was entered has another member; if not, it leaves it.
+func (b *body) more(end jsontext.Kind) bool {
+	if !b.goesOn() {
+		return false
+	}
+	if b.dec.PeekKind() != end {
+		return true
+	}
+	if _, err := b.dec.ReadToken(); err != nil {
+		b.broken(err)
+	}
+	return false
+}
+
+func (b *body) refuse(pointer string, at int, detail string) {
+	b.note(FieldError{Field: pointer, at: at, Detail: detail})
+}
+
+func (b *body) note(e FieldError) {
+	if b.ended {
+		return
+	}
+	e.placed = true
+	b.mistakes = append(b.mistakes, e)
+	b.ended = len(b.mistakes) >= maxMistakes
+}
+
+// problem is the answer to a body with mistakes.
+func (b *body) problem(detail string) *Problem {
+	if len(b.mistakes) >= maxMistakes {
+		detail += fmt.Sprintf(" It was read up to its mistake number %d; there may be more.", maxMistakes)
+	}
+	locate(b.data, b.mistakes)
+	return badRequest(detail, b.mistakes...)
+}
+
+// locate turns the offsets of mistakes into lines and columns, in characters from 1, in one pass over the body.
+func locate(data []byte, mistakes ...[]FieldError) {
+	var all []*FieldError
+	for _, list := range mistakes {
+		for i := range list {
+			if list[i].placed {
+				all = append(all, &list[i])
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(x, y *FieldError) int { return x.at - y.at })
+	line, column, from := 1, 1, 0
+	for _, e := range all {
+		passed := data[from:max(from, min(e.at, len(data)))]
+		if lines := bytes.Count(passed, []byte("\n")); lines > 0 {
+			line, column = line+lines, 1
+			column += utf8.RuneCount(passed[bytes.LastIndexByte(passed, '\n')+1:])
+		} else {
+			column += utf8.RuneCount(passed)
+		}
+		from += len(passed)
+		e.Line, e.Column, e.placed = line, column, false
+	}
+}
+
+// object reads the object that comes next and lists its fields by name; unknown and doubled ones are refused. The
+// field that stream names is handed over unread.
+func (b *body) object(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value, ok bool) {
+	root.pointer = pointer
+	if root.at, ok = b.enter(pointer, '{'); !ok {
+		return root, nil, false
+	}
+	fields = map[string]value{}
+	before := len(b.mistakes)
+	for b.more('}') {
+		key, ok := b.value("")
+		if !ok {
+			break
+		}
+		name := fieldName(key.raw)
+		field := pointer + "/" + escape(yamlfile.Cut(name))
 		_, doubled := fields[name]
 		switch {
 		case !slices.Contains(allowed, name):
-			b.refuse(field.pointer, keyAt, fmt.Sprintf("unknown field %q", name))
-			last := &b.mistakes[len(b.mistakes)-1]
-			last.Allowed, last.Nearest = allowed, yamlfile.Nearest(name, allowed)
+			b.note(FieldError{
+				Field: field, at: key.at, Detail: fmt.Sprintf("unknown field %q", yamlfile.Cut(name)), Allowed: allowed, Nearest: yamlfile.Nearest(name, allowed),
+			})
 		case doubled:
-			b.refuse(field.pointer, keyAt, "stands twice")
+			b.refuse(field, key.at, "stands twice")
+		case name == streamed:
+			fields[name] = value{pointer: field, at: key.at}
+			stream(field)
+			continue
 		default:
-			fields[name] = field
+			if v, ok := b.value(field); ok {
+				fields[name] = v
+			}
+			continue
+		}
+		if b.goesOn() {
+			if err := b.dec.SkipValue(); err != nil {
+				b.broken(err)
+			}
 		}
 	}
-	return fields, len(b.mistakes) == before
+	return root, fields, !b.ended && len(b.mistakes) == before
 }
+
+// fieldName is the name of a field. Of one that is longer than any that is allowed, the beginning as it is written.
+func fieldName(raw []byte) (name string) {
+	if len(raw) > maxFieldName {
+		return strings.ToValidUTF8(string(raw[1:maxFieldName]), "")
+	}
+	_ = json.Unmarshal(raw, &name)
+	return name
+}
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
 // escape writes a name as a part of a JSON pointer.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
-}
+func escape(name string) string { return pointerEscapes.Replace(name) }
 
-// items lists the elements of a list.
-func (b *body) items(v value) ([]value, bool) {
-	if v.raw[0] != '[' {
-		b.refuse(v.pointer, v.at, "must be a list, is "+v.kind())
-		return nil, false
+// items reads the list that comes next, at most `most` elements of it, and hands each over unread. It returns how many
+// it has, one more than `most` for any greater number.
+func (b *body) items(pointer string, most int, each func(pointer string)) (at, n int, ok bool) {
+	if at, ok = b.enter(pointer, '['); !ok {
+		return at, 0, false
 	}
-	var list []value
-	dec := json.NewDecoder(bytes.NewReader(v.raw))
-	_, _ = dec.Token()
-	for dec.More() {
-		item := value{pointer: v.pointer + "/" + strconv.Itoa(len(list)), at: b.skip(v.at + int(dec.InputOffset()))}
-		var raw json.RawMessage
-		if dec.Decode(&raw) != nil {
-			return nil, false
+	for b.more(']') {
+		if n++; n > most {
+			return at, n, true
 		}
-		item.raw = raw
-		list = append(list, item)
+		each(pointer + "/" + strconv.Itoa(n-1))
 	}
-	return list, true
+	return at, n, !b.ended
 }
 
 // text reads a text.
@@ -183,7 +296,7 @@ func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
 	if null && v.raw[0] == 'n' {
 		return 0, true
 	}
-	n, err := strconv.ParseInt(string(v.raw), 10, 64)
+	n, err := strconv.ParseInt(string(v.raw[:min(len(v.raw), 24)]), 10, 64)
 	if err != nil || n < least || n > most {
 		b.refuse(v.pointer, v.at, fmt.Sprintf("must be a whole number from %d to %d", least, most))
 		return 0, false
@@ -192,10 +305,7 @@ func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
 }
 
 // invalidUTF8 finds the first byte that is no text.
-func invalidUTF8(data []byte) (at int, ok bool) {
-	if utf8.Valid(data) {
-		return 0, true
-	}
+func invalidUTF8(data []byte) (at int) {
 	for at < len(data) {
 		r, size := utf8.DecodeRune(data[at:])
 		if r == utf8.RuneError && size == 1 {
@@ -203,11 +313,14 @@ func invalidUTF8(data []byte) (at int, ok bool) {
 		}
 		at += size
 	}
-	return at, false
+	return at
 }
 
-// tooDeep is where valid JSON becomes nested too deep, or -1.
-func tooDeep(raw []byte) int {
+// tooDeep is where valid JSON becomes nested deeper than `most`, or -1.
+func tooDeep(raw []byte, most int) int {
+	if bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("[")) <= most {
+		return -1
+	}
 	depth, inText := 0, false
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -217,7 +330,7 @@ func tooDeep(raw []byte) int {
 			inText = !inText
 		case inText:
 		case c == '{' || c == '[':
-			if depth++; depth > maxJSONDepth {
+			if depth++; depth > most {
 				return i
 			}
 		case c == '}' || c == ']':
@@ -232,22 +345,17 @@ func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}
-	canonical := func(raw []byte) ([]byte, bool) {
+	canonical := func(raw []byte) ([]byte, error) {
 		if len(raw) == 0 {
-			return []byte("{}"), true
+			return []byte("{}"), nil
 		}
-		dec := json.NewDecoder(bytes.NewReader(raw))
-		dec.UseNumber()
-		var v any
-		if dec.Decode(&v) != nil {
-			return nil, false
-		}
-		out, err := json.Marshal(v) // sorts the fields
-		return out, err == nil
+		v := jsontext.Value(bytes.Clone(raw))
+		err := v.Format(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true), jsontext.ReorderRawObjects(true), jsontext.PreserveRawStrings(false))
+		return v, err
 	}
-	x, okX := canonical(a)
-	y, okY := canonical(b)
-	return okX && okY && bytes.Equal(x, y)
+	x, errX := canonical(a)
+	y, errY := canonical(b)
+	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
 // optionalBody reads the body of a request that may do without one.
@@ -259,16 +367,14 @@ func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use 
 	if problem != nil {
 		return problem
 	}
-	b, root, ok := parseBody(data)
+	b, ok := parseBody(r.Context(), data)
 	if ok {
-		var fields map[string]value
-		fields, ok = b.object(root, allowed)
-		use(b, fields)
+		_, fields, _ := b.object("", allowed, "", nil)
+		if use(b, fields); b.close() {
+			return nil
+		}
 	}
-	if !ok || len(b.mistakes) > 0 {
-		return badRequest("The body can't be used.", b.mistakes...)
-	}
-	return nil
+	return b.problem("The body can't be used.")
 }
 
 // noBody refuses a body that says something.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
 
@@ -24,12 +25,13 @@ type streams struct {
 	write time.Duration
 	// page is how many changes are looked at in one go.
 	page int
-	// open has a place for each stream that may be open.
+	// open has a place for each stream that may be open, and of counts those of each client.
 	open chan struct{}
+	of   *shares
 }
 
 func newStreams() streams {
-	return streams{poll: 500 * time.Millisecond, keepAlive: 15 * time.Second, write: 30 * time.Second, page: 1000, open: make(chan struct{}, 100)}
+	return streams{poll: 500 * time.Millisecond, keepAlive: 15 * time.Second, write: streamWrite, page: streamPage, open: make(chan struct{}, maxStreams), of: new(shares)}
 }
 
 // changeView is an event of the stream: a line of the audit, and whose it is.
@@ -62,16 +64,12 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 		problem.write(w)
 		return
 	}
-	select {
-	case s.streams.open <- struct{}{}:
-		defer func() { <-s.streams.open }()
-	default:
-		(&Problem{
-			Type: typeUnavailable, Title: "Too many streams are open", Status: http.StatusServiceUnavailable,
-			Detail: fmt.Sprintf("%d clients read the changes from here. Ask another executor, or later.", cap(s.streams.open)), retryAfter: 5,
-		}).write(w)
+	leave, problem := s.place(r)
+	if problem != nil {
+		problem.write(w)
 		return
 	}
+	defer leave()
 	now, err := s.changes(r.Context(), store.ChangeQuery{})
 	switch {
 	case err != nil:
@@ -89,6 +87,46 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) {
 	s.stream(w, r, q)
 }
 
+// place takes a place for a stream, for its client too. It returns what gives both back, or the refusal.
+func (s *Server) place(r *http.Request) (leave func(), problem *Problem) {
+	refuse := func(format string, args ...any) *Problem {
+		return &Problem{
+			Type: typeUnavailable, Title: "Too many streams are open", Status: http.StatusServiceUnavailable,
+			Detail: fmt.Sprintf(format, args...), retryAfter: 5,
+		}
+	}
+	share, ok := s.streams.of.take(r, maxStreamsOfClient)
+	if !ok {
+		return nil, refuse("Your address has %d streams open here, which is its share. Close one, or ask another executor.", maxStreamsOfClient)
+	}
+	select {
+	case s.streams.open <- struct{}{}:
+		return func() { <-s.streams.open; share() }, nil
+	default:
+		share()
+		return nil, refuse("%d clients read the changes from here. Ask another executor, or later.", cap(s.streams.open))
+	}
+}
+
+// connectionKey finds, in the context of a request, the connection that it came on.
+type connectionKey struct{}
+
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// narrow bounds what the kernel takes for a client that does not read: without it that is several megabytes, and the
+// client is only noticed when they are full.
+func narrow(ctx context.Context) {
+	c, _ := ctx.Value(connectionKey{}).(net.Conn)
+	if under, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
+		c = under.NetConn()
+	}
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetWriteBuffer(streamBuffer)
+	}
+}
+
 // changes asks the database, bounded like every call.
 func (s *Server) changes(ctx context.Context, q store.ChangeQuery) (store.ChangePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Config.Executor.StatementTimeout)
@@ -104,6 +142,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 		internal().write(w)
 		return
 	}
+	narrow(r.Context())
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -119,6 +158,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q store.ChangeQu
 	out.position(q.After)
 	for {
 		page, err := s.changes(r.Context(), q)
+		if out.extend() != nil {
+			return
+		}
 		switch {
 		case err == nil:
 			for i := range page.Changes {
@@ -186,13 +228,10 @@ func (e *events) change(c *store.Change) {
 	e.print("id: %v\nevent: transition\ndata: %s\n\n", c.Position, data)
 }
 
-// flush sends what was written, and gives the next writes their time.
+// flush sends what was written.
 func (e *events) flush() error {
 	if e.failed == nil {
 		e.failed = e.connection.Flush()
-	}
-	if e.failed == nil {
-		e.failed = e.extend()
 	}
 	return e.failed
 }

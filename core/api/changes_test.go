@@ -39,6 +39,7 @@ func newStreaming(t *testing.T, change func(*streams)) *streaming {
 	}
 	web := httptest.NewUnstartedServer(s.Handler())
 	web.Config.ReadTimeout, web.Config.WriteTimeout = 50*time.Millisecond, 50*time.Millisecond
+	web.Config.ConnContext = withConnection
 	web.Start()
 	t.Cleanup(web.Close)
 	return &streaming{db, t, s, web.URL}
@@ -287,4 +288,25 @@ func TestStopEndsStreams(t *testing.T) {
 	if err != io.EOF { //nolint:errorlint // a clean end is this very error
 		t.Errorf("the stream ended with %v", err)
 	}
+}
+
+func TestNoClientAddressHoldsAllStreams(t *testing.T) {
+	s := newStreaming(t, nil)
+	for range maxStreamsOfClient {
+		s.follow("", "")
+	}
+	answer, end := s.open("", "")
+	defer end()
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "Your address has 25 streams open") {
+		t.Errorf("one stream more of one address: %d %s", answer.StatusCode, text)
+	}
+	// Another address has places still.
+	r := httptest.NewRequest(http.MethodGet, changesPath, http.NoBody)
+	r.RemoteAddr = "192.0.2.7:1"
+	leave, problem := s.server.place(r)
+	if problem != nil {
+		t.Fatalf("another address: %+v", problem)
+	}
+	leave()
 }

@@ -16,28 +16,37 @@ import (
 
 // deadLetterView is a dead letter as the API shows it. A body that is no text is shown in base64.
 type deadLetterView struct {
-	ID         int64           `json:"id"`
-	Execution  *int64          `json:"execution"`
-	Epoch      *int64          `json:"epoch"`
-	Queue      string          `json:"queue"`
-	Reason     string          `json:"reason"`
-	ActionRef  *string         `json:"action_ref"`
-	Worker     *int64          `json:"worker"`
+	listedLetterView
 	XDeath     json.RawMessage `json:"x_death"`
 	Body       *string         `json:"body"`
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
-	Outcome    string          `json:"outcome"`
-	Open       bool            `json:"open"`
-	ReceivedAt *string         `json:"received_at"`
-	HandledAt  *string         `json:"handled_at"`
-	HandledBy  *string         `json:"handled_by"`
+}
+
+// listedLetterView is a dead letter as lists show it: without what may be large.
+type listedLetterView struct {
+	ID         int64   `json:"id"`
+	Execution  *int64  `json:"execution"`
+	Epoch      *int64  `json:"epoch"`
+	Queue      string  `json:"queue"`
+	Reason     string  `json:"reason"`
+	ActionRef  *string `json:"action_ref"`
+	Worker     *int64  `json:"worker"`
+	Outcome    string  `json:"outcome"`
+	Open       bool    `json:"open"`
+	ReceivedAt *string `json:"received_at"`
+	HandledAt  *string `json:"handled_at"`
+	HandledBy  *string `json:"handled_by"`
+}
+
+func viewListedLetter(d *store.StoredDeadLetter) listedLetterView {
+	return listedLetterView{
+		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)),
+		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
+	}
 }
 
 func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
-	v := deadLetterView{
-		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), XDeath: d.XDeath,
-		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
-	}
+	v := deadLetterView{listedLetterView: viewListedLetter(d), XDeath: d.XDeath}
 	if utf8.Valid(d.Body) {
 		v.Body = name(string(d.Body))
 	} else {
@@ -49,23 +58,13 @@ func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 // listDeadLetters is GET /api/v1/dead-letters?open=true&before=ID&limit=N, newest first.
 func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	var q store.DeadLetterQuery
-	servePage(s, w, r, []parameter{
+	servePage(s, w, r, list{"dead_letters", "before", []parameter{
 		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
 		{"before", number64(&q.Before)},
-	}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
+	}, defaultPage}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
 		q.Limit = limit
 		return s.Store.DeadLetters(ctx, q)
-	}, viewDeadLetter, func(page []deadLetterView, last *store.StoredDeadLetter) any {
-		answer := struct {
-			DeadLetters []deadLetterView `json:"dead_letters"`
-			// Before is the cursor of the next page, null for the last.
-			Before *int64 `json:"before"`
-		}{DeadLetters: page}
-		if last != nil {
-			answer.Before = number(last.ID)
-		}
-		return answer
-	})
+	}, func(d *store.StoredDeadLetter) any { return viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })
 }
 
 // statement bounds one database call.

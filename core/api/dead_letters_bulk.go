@@ -13,19 +13,6 @@ import (
 	"handoff/core/store"
 )
 
-// The bounds of a summary: how far back it may look, and into how many periods it may split that.
-const (
-	defaultWindow = 24 * time.Hour
-	longestWindow = 31 * 24 * time.Hour
-	mostPeriods   = 1000
-)
-
-// The bounds of a bulk discard: how many open dead letters one call looks at.
-const (
-	defaultDiscard = 500
-	largestDiscard = 1000
-)
-
 // deadLetterGroupView is a line of the summary.
 type deadLetterGroupView struct {
 	From      *string `json:"from"`
@@ -182,17 +169,23 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 	return d, problem
 }
 
+// readIDs reads the ids of a list that stands in the body; reading it ends behind the largest number of them.
 func readIDs(b *body, f value) []int64 {
-	items, ok := b.items(f)
-	if ok && (len(items) == 0 || len(items) > largestDiscard) {
-		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
-		return nil
-	}
-	ids := make([]int64, 0, len(items))
-	for _, item := range items {
-		if id, ok := b.integer(item, 1, math.MaxInt64, false); ok {
-			ids = append(ids, id)
+	part := b.part(f)
+	ids := []int64{}
+	_, n, ok := part.items(f.pointer, largestDiscard, func(pointer string) {
+		if v, ok := part.value(pointer); ok {
+			if id, ok := part.integer(v, 1, math.MaxInt64, false); ok {
+				ids = append(ids, id)
+			}
 		}
+	})
+	for _, m := range part.mistakes {
+		m.at += f.at
+		b.note(m)
+	}
+	if ok && (n == 0 || n > largestDiscard) {
+		b.refuse(f.pointer, f.at, fmt.Sprintf("must have from 1 to %d ids", largestDiscard))
 	}
 	slices.Sort(ids)
 	return ids

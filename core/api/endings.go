@@ -56,14 +56,23 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	last := &chain[len(chain)-1]
+	// The chain's rows are without their parameters.
+	rows, err := s.executions(r, []execution.ID{chain[len(chain)-1].ID})
+	if err == nil && len(rows) == 0 {
+		err = errNoExecution
+	}
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	last := &rows[0]
 	if why := notRetriable(last); why != "" {
 		(&Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}).write(w)
 		return
 	}
 	result := s.submit(r, []submission{{
 		item: sameAgain(last), key: key,
-	}})[0]
+	}}, newComparison())[0]
 	if result.problem != nil {
 		result.problem.write(w)
 		return

@@ -127,7 +127,7 @@ func TestLists(t *testing.T) {
 		}
 	}
 	a := b.do("GET", executionsPath+"/2/transitions", "")
-	if a.status != 200 || !strings.Contains(a.text, `{"from":"requested","to":"scheduling","epoch":0,"writer":"scheduler"`) || !strings.Contains(a.text, `{"from":null,"to":"requested"`) {
+	if a.status != 200 || !strings.Contains(a.text, `"from":"requested","to":"scheduling","epoch":0,"writer":"scheduler"`) || !strings.Contains(a.text, `"from":null,"to":"requested"`) {
 		t.Errorf("transitions: %s", a.text)
 	}
 }

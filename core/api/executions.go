@@ -2,10 +2,10 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,12 +15,6 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 )
-
-// maxParameters bounds what one execution carries: it goes through a message, and to the action.
-const maxParameters = 256 << 10
-
-// maxIdempotencyKey bounds a key.
-const maxIdempotencyKey = 255
 
 // submission is one execution that a client asks for.
 type submission struct {
@@ -49,18 +43,18 @@ func (c *caller) keyScope(ref, key string) string {
 // clientKey is the key as the client wrote it.
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
-// readSubmission reads the fields of one execution.
-func (s *Server) readSubmission(b *body, v value, allowed []string) (submission, bool) {
+// readSubmission reads the execution that comes next.
+func (s *Server) readSubmission(b *body, pointer string, allowed []string) submission {
 	before := len(b.mistakes)
 	var sub submission
-	fields, _ := b.object(v, allowed)
+	root, fields, _ := b.object(pointer, allowed, "", nil)
 	if f, ok := fields["action_ref"]; ok {
 		sub.item.ActionRef, ok = b.text(f)
-		if ok && (sub.item.ActionRef == "" || strings.ContainsFunc(sub.item.ActionRef, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
-			b.refuse(f.pointer, f.at, "must be the name of an action, such as core.echo")
+		if ref := sub.item.ActionRef; ok && (ref == "" || len(ref) > maxActionRef || strings.ContainsFunc(ref, func(c rune) bool { return c <= ' ' || c == 0x7f })) {
+			b.refuse(f.pointer, f.at, fmt.Sprintf("must be the name of an action, such as core.echo, at most %d characters", maxActionRef))
 		}
 	} else if len(b.mistakes) == before {
-		b.refuse(v.pointer+"/action_ref", v.at, "is missing: name the action to run")
+		b.refuse(pointer+"/action_ref", root.at, "is missing: name the action to run")
 	}
 	sub.item.Parameters = []byte("{}")
 	if f, ok := fields["parameters"]; ok {
@@ -70,7 +64,10 @@ func (s *Server) readSubmission(b *body, v value, allowed []string) (submission,
 		case len(f.raw) > maxParameters:
 			b.refuse(f.pointer, f.at, fmt.Sprintf("has %d bytes, may have %d", len(f.raw), maxParameters))
 		default:
-			sub.item.Parameters = append([]byte(nil), f.raw...)
+			if at := tooDeep(f.raw, maxJSONDepth-strings.Count(f.pointer, "/")); at >= 0 {
+				b.refuse(f.pointer, f.at+at, fmt.Sprintf("the body is nested deeper than %d levels", maxJSONDepth))
+			}
+			sub.item.Parameters = f.raw
 		}
 	}
 	if f, ok := fields["worker_id"]; ok {
@@ -91,7 +88,7 @@ func (s *Server) readSubmission(b *body, v value, allowed []string) (submission,
 			}
 		}
 	}
-	return sub, len(b.mistakes) == before
+	return sub
 }
 
 // readLimits reads what the request sets in place of what the action says; null is the action's.
@@ -117,8 +114,7 @@ func (s *Server) readLimits(b *body, fields map[string]value, sub *submission) {
 	var wrong []FieldError
 	for _, p := range s.Config.ValidateLimits(*l) {
 		f := fields[p.Key]
-		line, column := position(b.data, f.at)
-		wrong = append(wrong, FieldError{Field: f.pointer, Line: line, Column: column, Detail: p.Why})
+		wrong = append(wrong, FieldError{Field: f.pointer, at: f.at, placed: true, Detail: p.Why})
 	}
 	if len(wrong) > 0 {
 		sub.refused = &Problem{
@@ -153,130 +149,6 @@ func headerKey(r *http.Request) (string, *Problem) {
 	return keys[0], nil
 }
 
-// created is what is answered for an accepted execution.
-type created struct {
-	ID        execution.ID `json:"id"`
-	ActionRef string       `json:"action_ref"`
-	Status    string       `json:"status"`
-	Epoch     int64        `json:"epoch"`
-	// Existed says that the idempotency key had created it before.
-	Existed  bool   `json:"existed"`
-	Location string `json:"location"`
-}
-
-func location(id execution.ID) string {
-	return "/api/v1/executions/" + strconv.FormatInt(int64(id), 10)
-}
-
-// outcome is what became of one submission.
-type outcome struct {
-	created *created
-	problem *Problem
-}
-
-func (o outcome) status() int {
-	switch {
-	case o.problem != nil:
-		return o.problem.Status
-	case o.created.Existed:
-		return http.StatusOK
-	}
-	return http.StatusCreated
-}
-
-// submit creates executions, and returns what became of each. Accepted means committed.
-func (s *Server) submit(r *http.Request, submissions []submission) []outcome {
-	out := make([]outcome, len(submissions))
-	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
-	defer cancel()
-	items := make([]store.NewExecution, len(submissions))
-	keys := allKeyed
-	for i, sub := range submissions {
-		items[i] = sub.item
-		items[i].Actor = actor(r)
-		items[i].IdempotencyKey = callerOf(r).keyScope(sub.item.ActionRef, sub.key)
-		if sub.key == "" {
-			keys = someUnkeyed
-		}
-	}
-	fail := func(err error, keys keyed) []outcome {
-		p := s.storeProblem(r, err, keys)
-		for i := range out {
-			out[i] = outcome{problem: p}
-		}
-		return out
-	}
-	made, err := s.Submitter.Submit(ctx, items)
-	if err != nil {
-		return fail(err, keys)
-	}
-	// What existed is read, to tell a repetition from another request under a used key; and a child, which may
-	// have been skipped at once.
-	var wanted []execution.ID
-	for i, m := range made {
-		if m.ID != 0 && (m.Existed || items[i].Parent != 0) {
-			wanted = append(wanted, m.ID, items[i].Parent)
-		}
-	}
-	rows := map[execution.ID]execution.Execution{}
-	if len(wanted) > 0 {
-		list, err := s.executions(r, wanted)
-		if err != nil {
-			return fail(err, keys)
-		}
-		for _, row := range list {
-			rows[row.ID] = row
-		}
-	}
-	for i, m := range made {
-		out[i] = judge(submissions[i], m, rows)
-	}
-	return out
-}
-
-func judge(sub submission, m store.Created, rows map[execution.ID]execution.Execution) outcome {
-	ref := sub.item.ActionRef
-	if m.UnknownAction {
-		return outcome{problem: &Problem{
-			Type: typeUnknownAction, Title: "There is no such action", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref),
-			Errors: []FieldError{{Field: "/action_ref", Detail: "is not the name of an action"}},
-		}}
-	}
-	if m.UnknownWorker {
-		return outcome{problem: &Problem{
-			Type: typeUnknownWorker, Title: "There is no such worker", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned),
-			Errors: []FieldError{{Field: "/worker_id", Detail: "is not the number of a worker"}},
-		}}
-	}
-	if m.UnknownParent {
-		return outcome{problem: &Problem{
-			Type: typeUnknownParent, Title: "There is no such parent", Status: http.StatusUnprocessableEntity,
-			Detail: fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent),
-			Errors: []FieldError{{Field: "/parent", Detail: "is not the number of an execution"}},
-		}}
-	}
-	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
-	row, ok := rows[m.ID]
-	if !ok {
-		return outcome{created: c}
-	}
-	if parent := rows[sub.item.Parent]; m.Existed &&
-		(row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent.Chain() || row.Limits != sub.item.Limits || !sameJSON(row.Parameters, sub.item.Parameters)) {
-		return outcome{problem: keyReused(sub.key, m.ID)}
-	}
-	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
-	return outcome{created: c}
-}
-
-func keyReused(key string, by execution.ID) *Problem {
-	return &Problem{
-		Type: typeKeyReused, Title: "The idempotency key was used for something else", Status: http.StatusUnprocessableEntity,
-		Detail: fmt.Sprintf("The key %q created execution %d with other parameters or limits. Use a new key for a new execution.", key, by),
-	}
-}
-
 // createExecution is POST /api/v1/executions.
 func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 	data, problem := read(w, r, maxBody)
@@ -289,139 +161,29 @@ func (s *Server) createExecution(w http.ResponseWriter, r *http.Request) {
 		problem.write(w)
 		return
 	}
-	b, root, ok := parseBody(data)
+	b, ok := parseBody(r.Context(), data)
 	var sub submission
 	if ok {
-		sub, ok = s.readSubmission(b, root, submissionFields)
+		sub = s.readSubmission(b, "", submissionFields)
+		ok = b.close()
 	}
 	if !ok {
-		badRequest("The body is not an execution.", b.mistakes...).write(w)
+		b.problem("The body is not an execution.").write(w)
 		return
 	}
 	sub.key = key
 	if sub.refused != nil {
+		locate(data, sub.refused.Errors)
 		sub.refused.write(w)
 		return
 	}
-	result := s.submit(r, []submission{sub})[0]
+	result := s.submit(r, []submission{sub}, newComparison())[0]
 	if result.problem != nil {
 		result.problem.write(w)
 		return
 	}
 	w.Header().Set("Location", result.created.Location)
 	writeJSON(w, "application/json", result.status(), result.created)
-}
-
-// batchResult is what became of one item of a batch.
-type batchResult struct {
-	// Status is what the item alone would have been answered with.
-	Status    int      `json:"status"`
-	Execution *created `json:"execution,omitempty"`
-	Problem   *Problem `json:"problem,omitempty"`
-}
-
-// createBatch is POST /api/v1/executions/batch: 200 with a result for each item, in their order. A
-// batch that can't be read is refused as a whole.
-func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
-	data, problem := read(w, r, maxBatchBody)
-	if problem != nil {
-		problem.write(w)
-		return
-	}
-	b, submissions, ok := s.readBatch(data)
-	if !ok {
-		badRequest("The body is not a batch of executions.", b.mistakes...).write(w)
-		return
-	}
-	if len(submissions) > maxBatchItems {
-		tooLarge(fmt.Sprintf("A batch may have %d items, this one has %d.", maxBatchItems, len(submissions))).write(w)
-		return
-	}
-	results := s.submitBatch(r, submissions)
-	writeJSON(w, "application/json", http.StatusOK, struct {
-		Results []batchResult `json:"results"`
-	}{results})
-}
-
-func (s *Server) readBatch(data []byte) (*body, []submission, bool) {
-	b, root, ok := parseBody(data)
-	if !ok {
-		return b, nil, false
-	}
-	fields, ok := b.object(root, []string{"executions"})
-	if !ok {
-		return b, nil, false
-	}
-	list, ok := fields["executions"]
-	if !ok {
-		b.refuse("/executions", root.at, "is missing: list the executions to create")
-		return b, nil, false
-	}
-	items, ok := b.items(list)
-	if ok && len(items) == 0 {
-		b.refuse(list.pointer, list.at, "is empty")
-		return b, nil, false
-	}
-	submissions := make([]submission, len(items))
-	for i, item := range items {
-		// A thousand times the same mistake helps nobody.
-		if len(b.mistakes) >= 100 {
-			return b, nil, false
-		}
-		sub, good := s.readSubmission(b, item, append(slices.Clone(submissionFields), "idempotency_key"))
-		sub.position = i
-		submissions[i] = sub
-		ok = ok && good
-	}
-	return b, submissions, ok
-}
-
-// submitBatch submits in pieces that the database likes. An item that repeats the key of an earlier
-// one is that one again: no statement is asked to create one key twice.
-func (s *Server) submitBatch(r *http.Request, submissions []submission) []batchResult {
-	outcomes := make([]outcome, len(submissions))
-	first := map[string]int{}
-	var distinct []submission
-	var repeated []submission
-	for _, sub := range submissions {
-		if sub.refused != nil {
-			outcomes[sub.position] = outcome{problem: sub.refused}
-			continue
-		}
-		scoped := callerOf(r).keyScope(sub.item.ActionRef, sub.key)
-		if _, seen := first[scoped]; seen && scoped != "" {
-			repeated = append(repeated, sub)
-			continue
-		}
-		first[scoped] = sub.position
-		distinct = append(distinct, sub)
-	}
-	size := max(1, s.Config.Executor.BatchSize)
-	for len(distinct) > 0 {
-		piece := distinct[:min(size, len(distinct))]
-		distinct = distinct[len(piece):]
-		for i, o := range s.submit(r, piece) {
-			outcomes[piece[i].position] = o
-		}
-	}
-	for _, sub := range repeated {
-		at := first[callerOf(r).keyScope(sub.item.ActionRef, sub.key)]
-		o := outcomes[at]
-		if o.problem == nil {
-			again := *o.created
-			again.Existed = true
-			o.created = &again
-			if one := &submissions[at].item; one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || one.Limits != sub.item.Limits || !sameJSON(one.Parameters, sub.item.Parameters) {
-				o = outcome{problem: keyReused(sub.key, again.ID)}
-			}
-		}
-		outcomes[sub.position] = o
-	}
-	results := make([]batchResult, len(outcomes))
-	for i, o := range outcomes {
-		results[i] = batchResult{Status: o.status(), Execution: o.created, Problem: o.problem}
-	}
-	return results
 }
 
 // getExecution is GET /api/v1/executions/{id}.
@@ -440,6 +202,9 @@ func named(r *http.Request) (execution.ID, *Problem) {
 	}
 	return execution.ID(id), nil
 }
+
+// errNoExecution is found out where a list was asked for.
+var errNoExecution = errors.New("there is no such execution")
 
 func noExecution(id execution.ID) *Problem {
 	return notFound(fmt.Sprintf("There is no execution %d.", id))

@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -40,6 +42,8 @@ type fakeStore struct {
 	// fails are the errors of the next calls; a call under an unknown outcome is applied.
 	fails []error
 	calls int
+	// unreadable are the rows that can't be read, and why.
+	unreadable map[execution.ID]string
 }
 
 func (f *fakeStore) fail() error {
@@ -61,6 +65,9 @@ func (f *fakeStore) Executions(_ context.Context, ids []execution.ID) ([]executi
 	var rows []execution.Execution
 	for _, r := range f.rows {
 		if slices.Contains(ids, r.ID) {
+			if why := f.unreadable[r.ID]; why != "" {
+				return nil, fmt.Errorf("%w: %s", store.ErrUnreadable, why)
+			}
 			rows = append(rows, r)
 		}
 	}
@@ -106,9 +113,12 @@ func (f *fakeStore) Create(_ context.Context, items []store.NewExecution) ([]sto
 	var out []store.Created
 	for _, item := range items {
 		a, known := f.actions[item.ActionRef]
-		at := slices.IndexFunc(f.rows, func(r execution.Execution) bool {
-			return item.IdempotencyKey != "" && r.IdempotencyKey == item.IdempotencyKey
-		})
+		at := -1
+		for i := range f.rows {
+			if item.IdempotencyKey != "" && f.rows[i].IdempotencyKey == item.IdempotencyKey {
+				at = i
+			}
+		}
 		switch {
 		case !known:
 			out = append(out, store.Created{UnknownAction: true})
@@ -144,32 +154,55 @@ func (f *fakeStore) adopt(child, parent *execution.Execution) {
 	}
 }
 
-func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
+func (f *fakeStore) List(_ context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var page []execution.Execution
-	for _, r := range slices.Backward(f.rows) {
-		if len(page) < q.Limit && q.Matches(&r) {
-			page = append(page, r)
+	var page []store.Listed
+	for i := range slices.Backward(f.rows) {
+		r := &f.rows[i]
+		if q.IDs == nil && (len(page) >= q.Limit || !q.Matches(r)) || q.IDs != nil && !slices.Contains(q.IDs, r.ID) {
+			continue
 		}
+		row := f.listed(*r)
+		if q.WithParameters {
+			row.Parameters = r.Parameters
+		}
+		if q.Digests {
+			row.Digest, row.Size = sha256.Sum256(r.Parameters), len(r.Parameters)
+		}
+		page = append(page, row)
 	}
 	return page, f.fail()
 }
 
-func (f *fakeStore) Chain(_ context.Context, id execution.ID) ([]execution.Execution, error) {
+// listed is a row as lists have it; the words of a status that nobody knows can't be read.
+func (f *fakeStore) listed(r execution.Execution) store.Listed {
+	if why := f.unreadable[r.ID]; why != "" {
+		return store.Listed{Execution: execution.Execution{ID: r.ID}, Unreadable: why}
+	}
+	r.Parameters, r.Result, r.Action.Entrypoint = nil, execution.Result{}, ""
+	return store.Listed{Execution: r}
+}
+
+func (f *fakeStore) Chain(_ context.Context, id execution.ID) ([]store.Listed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var chain []execution.Execution
+	var chain []store.Listed
 	for _, r := range f.rows {
 		if int(id) <= len(f.rows) && r.Chain() == f.rows[id-1].Chain() {
-			chain = append(chain, r)
+			chain = append(chain, f.listed(r))
 		}
 	}
 	return chain, f.fail()
 }
 
-func (f *fakeStore) Transitions(_ context.Context, id execution.ID) ([]store.Transition, error) {
-	return f.audit[id], nil
+func (f *fakeStore) Transitions(_ context.Context, q store.TransitionQuery) (page []store.Transition, err error) {
+	for i, t := range f.audit[q.Execution] {
+		if t.Line = int64(i + 1); t.Line > q.After && len(page) < q.Limit {
+			page = append(page, t)
+		}
+	}
+	return page, nil
 }
 
 // Changes has a transaction for each change.
@@ -244,10 +277,15 @@ func (f *fakeStore) Cancel(_ context.Context, ids []execution.ID, actor string) 
 	return answers, nil
 }
 
-func (f *fakeStore) Workers(context.Context) ([]store.WorkerRow, error) {
+func (f *fakeStore) FindWorkers(_ context.Context, q store.WorkerQuery) (page []store.WorkerRow, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.workers), f.fail()
+	for _, w := range f.workers {
+		if len(page) < q.Limit && q.Matches(&w) {
+			page = append(page, w)
+		}
+	}
+	return page, f.fail()
 }
 
 func (f *fakeStore) SetCordon(_ context.Context, c store.Cordon) (bool, error) {
@@ -352,6 +390,7 @@ func (f *fakeStore) DeadLetters(_ context.Context, q store.DeadLetterQuery) ([]s
 	var page []store.StoredDeadLetter
 	for _, d := range slices.Backward(f.letters) {
 		if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
+			d.XDeath, d.Body = nil, nil
 			page = append(page, d)
 		}
 	}

@@ -2,21 +2,16 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/store"
-)
-
-// The sizes of a page of a list.
-const (
-	defaultPage = 50
-	largestPage = 500
 )
 
 // parameter is one that a query may have, and how it is read.
@@ -25,7 +20,8 @@ type parameter struct {
 	read func(text string) error
 }
 
-// readQuery reads the query of a list. Unknown and doubled parameters are refused, as everywhere.
+// readQuery reads the query of a list. Unknown and doubled parameters are refused, as everywhere; that the query can be
+// decoded was checked before.
 func readQuery(r *http.Request, known []parameter) *Problem {
 	values := r.URL.Query()
 	var mistakes []FieldError
@@ -42,12 +38,7 @@ func readQuery(r *http.Request, known []parameter) *Problem {
 		}
 		delete(values, p.name)
 	}
-	var unknown []string
-	for name := range values {
-		unknown = append(unknown, name)
-	}
-	slices.Sort(unknown)
-	for _, name := range unknown {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		mistakes = append(mistakes, FieldError{Field: yamlfile.Cut(name), Detail: "is not known here", Allowed: names, Nearest: yamlfile.Nearest(name, names)})
 	}
 	if len(mistakes) > 0 {
@@ -68,11 +59,11 @@ func number64[T ~int64](into *T) func(string) error {
 	}
 }
 
-// actionName reads the name of an action; PostgreSQL's texts have no NUL.
+// actionName reads the name of an action.
 func actionName(into *string) func(string) error {
 	return func(text string) error {
-		if strings.ContainsRune(text, 0) {
-			return fmt.Errorf("no name of an action has that in it")
+		if len(text) > maxActionRef {
+			return fmt.Errorf("a name has at most %d characters", maxActionRef)
 		}
 		*into = text
 		return nil
@@ -90,13 +81,22 @@ func pageSize(into *int) func(string) error {
 	}
 }
 
-// servePage answers a list: it reads the query, takes a page from the store and shows it. last is what the next page
-// begins behind, nil when there is none.
-func servePage[Row, View any](s *Server, w http.ResponseWriter, r *http.Request, known []parameter,
-	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) View, answer func(page []View, last *Row) any,
+// list is an answer with a page of something.
+type list struct {
+	// name is the field of the rows, cursor that of what the next page begins behind.
+	name, cursor string
+	// known are the parameters beside limit, whose default is size.
+	known []parameter
+	size  int
+}
+
+// servePage answers a list: it reads the query, takes a page from the store and shows as much of it as maxPage allows.
+// The cursor is null on the last page.
+func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l list,
+	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) any, cursor func(*Row) any,
 ) {
-	limit := defaultPage
-	if problem := readQuery(r, append(known, parameter{"limit", pageSize(&limit)})); problem != nil {
+	limit := l.size
+	if problem := readQuery(r, append(l.known, parameter{"limit", pageSize(&limit)})); problem != nil {
 		problem.write(w)
 		return
 	}
@@ -107,52 +107,59 @@ func servePage[Row, View any](s *Server, w http.ResponseWriter, r *http.Request,
 		s.storeProblem(r, err, harmless).write(w)
 		return
 	}
-	page := make([]View, len(rows))
+	page, shown, err := encodePage(l.name, rows, view)
+	var next []byte
+	if err == nil {
+		var behind any
+		if shown > 0 && (shown < len(rows) || len(rows) == limit) {
+			behind = cursor(&rows[shown-1])
+		}
+		next, err = json.Marshal(behind)
+	}
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	writeBody(w, "application/json", http.StatusOK, fmt.Appendf(page, ",%q:%s}", l.cursor, next))
+}
+
+// encodePage writes rows as they are shown, the first of them in any case and then as many as maxPage has room for. It
+// returns an object without its end, and how many rows are in it.
+func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []byte, shown int, err error) {
+	page = fmt.Appendf(nil, "{%q:[", name)
 	for i := range rows {
-		page[i] = view(&rows[i])
+		one, err := json.Marshal(view(&rows[i]))
+		if err != nil {
+			return nil, 0, err
+		}
+		if i > 0 && len(page)+len(one) > maxPage {
+			break
+		}
+		if i > 0 {
+			page = append(page, ',')
+		}
+		page, shown = append(page, one...), i+1
 	}
-	var last *Row
-	if len(rows) == limit {
-		last = &rows[limit-1]
-	}
-	writeJSON(w, "application/json", http.StatusOK, answer(page, last))
+	return append(page, ']'), shown, nil
 }
 
 // listExecutions is GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	var q store.ExecutionQuery
-	servePage(s, w, r, []parameter{
+	servePage(s, w, r, list{"executions", "before", []parameter{
 		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
 		{"action_ref", actionName(&q.ActionRef)},
 		{"worker_id", number64(&q.Worker)},
 		{"parent", number64(&q.Parent)},
 		{"before", number64(&q.Before)},
-	}, func(ctx context.Context, limit int) ([]execution.Execution, error) {
+	}, defaultPage}, func(ctx context.Context, limit int) ([]store.Listed, error) {
 		q.Limit = limit
 		return s.Store.List(ctx, q)
-	}, view, func(page []executionView, last *execution.Execution) any {
-		answer := struct {
-			Executions []executionView `json:"executions"`
-			// Before is the cursor of the next page, null for the last.
-			Before *int64 `json:"before"`
-		}{Executions: page}
-		if last != nil {
-			answer.Before = number(int64(last.ID))
-		}
-		return answer
-	})
-}
-
-func views(rows []execution.Execution) []executionView {
-	all := make([]executionView, len(rows))
-	for i := range rows {
-		all[i] = view(&rows[i])
-	}
-	return all
+	}, s.viewListed(r), func(last *store.Listed) any { return last.ID })
 }
 
 // chain reads the chain of the execution that the path names, or answers that there is none.
-func (s *Server) chain(w http.ResponseWriter, r *http.Request) ([]execution.Execution, bool) {
+func (s *Server) chain(w http.ResponseWriter, r *http.Request) ([]store.Listed, bool) {
 	id, problem := named(r)
 	if problem != nil {
 		problem.write(w)
@@ -172,15 +179,24 @@ func (s *Server) chain(w http.ResponseWriter, r *http.Request) ([]execution.Exec
 	return chain, true
 }
 
-// getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries.
+// getChain is GET /api/v1/executions/{id}/chain: the first row of the chain, then its retries. It is one page:
+// store.MaxChain rows without parameters and results.
 func (s *Server) getChain(w http.ResponseWriter, r *http.Request) {
-	if chain, ok := s.chain(w, r); ok {
-		writeJSON(w, "application/json", http.StatusOK, map[string]any{"executions": views(chain)})
+	chain, ok := s.chain(w, r)
+	if !ok {
+		return
 	}
+	page, _, err := encodePage("executions", chain, s.viewListed(r))
+	if err != nil {
+		s.storeProblem(r, err, harmless).write(w)
+		return
+	}
+	writeBody(w, "application/json", http.StatusOK, append(page, '}'))
 }
 
 // transitionView is a line of the audit as the API shows it.
 type transitionView struct {
+	Line        int64   `json:"line"`
 	From        *string `json:"from"`
 	To          string  `json:"to"`
 	Epoch       int64   `json:"epoch"`
@@ -191,30 +207,35 @@ type transitionView struct {
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
+	// Unreadable says which words of the line this program does not know; they are left out above.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
-// getTransitions is GET /api/v1/executions/{id}/transitions: who has changed its status, oldest first.
+// getTransitions is GET /api/v1/executions/{id}/transitions?after=LINE&limit=N: who has changed its status, oldest first.
 func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
-	row, ok := s.execution(w, r)
-	if !ok {
+	id, problem := named(r)
+	if problem != nil {
+		problem.write(w)
 		return
 	}
-	ctx, cancel := s.statement(r)
-	defer cancel()
-	all, err := s.Store.Transitions(ctx, row.ID)
-	if err != nil {
-		s.storeProblem(r, err, harmless).write(w)
-		return
-	}
-	shown := make([]transitionView, len(all))
-	for i := range all {
-		shown[i] = viewTransition(&all[i])
-	}
-	writeJSON(w, "application/json", http.StatusOK, map[string]any{"transitions": shown})
+	q := store.TransitionQuery{Execution: id}
+	servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage}, func(ctx context.Context, limit int) ([]store.Transition, error) {
+		q.Limit = limit
+		all, err := s.Store.Transitions(ctx, q)
+		if err != nil || len(all) > 0 {
+			return all, err
+		}
+		rows, err := s.Store.List(ctx, store.ExecutionQuery{IDs: []execution.ID{id}})
+		if err == nil && len(rows) == 0 {
+			err = errNoExecution
+		}
+		return nil, err
+	}, func(t *store.Transition) any { return viewTransition(t) }, func(last *store.Transition) any { return last.Line })
 }
 
 func viewTransition(t *store.Transition) transitionView {
 	v := transitionView{
+		Line: t.Line, Unreadable: t.Unknown,
 		To: t.To.String(), Epoch: int64(t.Epoch), Writer: t.By.String(), WriterIncar: number(int64(t.Writer)), Worker: number(int64(t.Worker)),
 		Incarnation: number(int64(t.Incarnation)), Reason: name(t.Reason.String()), Actor: name(t.Actor), At: moment(t.At),
 	}

@@ -32,7 +32,7 @@ func viewObservation(o *store.Observation) observationView {
 // listObservations is GET /api/v1/observations?part=NAME&execution=ID&worker=ID&before=ID&limit=N, newest first.
 func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
 	var q store.ObservationQuery
-	servePage(s, w, r, []parameter{
+	servePage(s, w, r, list{"observations", "before", []parameter{
 		{"part", func(text string) error {
 			if parts := []string{store.PartMonitor, store.PartProber}; !slices.Contains(parts, text) {
 				return fmt.Errorf("allowed: %s, %s", parts[0], parts[1])
@@ -43,18 +43,8 @@ func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
 		{"execution", number64(&q.Execution)},
 		{"worker", number64(&q.Worker)},
 		{"before", number64(&q.Before)},
-	}, func(ctx context.Context, limit int) ([]store.Observation, error) {
+	}, defaultPage}, func(ctx context.Context, limit int) ([]store.Observation, error) {
 		q.Limit = limit
 		return s.Store.Observations(ctx, q)
-	}, viewObservation, func(page []observationView, last *store.Observation) any {
-		answer := struct {
-			Observations []observationView `json:"observations"`
-			// Before is the cursor of the next page, null for the last.
-			Before *int64 `json:"before"`
-		}{Observations: page}
-		if last != nil {
-			answer.Before = number(last.ID)
-		}
-		return answer
-	})
+	}, func(o *store.Observation) any { return viewObservation(o) }, func(last *store.Observation) any { return last.ID })
 }

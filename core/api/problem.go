@@ -31,6 +31,10 @@ type FieldError struct {
 	// Allowed lists what may stand there, Nearest what was probably meant.
 	Allowed []string `json:"allowed,omitempty"`
 	Nearest string   `json:"nearest,omitempty"`
+
+	// at is the offset in the body, and placed says that line and column follow from it.
+	at     int
+	placed bool
 }
 
 // The types of problems.
@@ -57,6 +61,7 @@ const (
 	typeSettled        = "urn:handoff:problem:dead-letter-settled"
 	typeNotReplayable  = "urn:handoff:problem:not-replayable"
 	typePositionGone   = "urn:handoff:problem:position-gone"
+	typeUnreadable     = "urn:handoff:problem:unreadable-row"
 	typeInternal       = "urn:handoff:problem:internal"
 )
 
@@ -70,6 +75,11 @@ func tooLarge(detail string) *Problem {
 
 func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
+}
+
+// unreadable says that something in the database can't be read, and what is wrong with it.
+func unreadable(detail string) *Problem {
+	return &Problem{Type: typeUnreadable, Title: "The row can't be read", Status: http.StatusInternalServerError, Detail: detail}
 }
 
 func internal() *Problem {
@@ -101,11 +111,18 @@ func writeJSON(w http.ResponseWriter, contentType string, status int, value any)
 		status, body = http.StatusInternalServerError, []byte(`{"type":"`+typeInternal+`","title":"The server failed","status":500}`)
 		contentType = "application/problem+json"
 	}
+	writeBody(w, contentType, status, body)
+}
+
+// writeBody sends JSON and the end of its line. The body may be large and is not copied.
+func writeBody(w http.ResponseWriter, contentType string, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)+1))
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	if _, err := w.Write(body); err == nil {
+		_, _ = w.Write([]byte{'\n'})
+	}
 }

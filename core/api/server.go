@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"mime"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -15,16 +13,8 @@ import (
 	"time"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/store"
-)
-
-// Limits of one request.
-const (
-	maxBody       = 1 << 20
-	maxBatchBody  = 8 << 20
-	maxBatchItems = 1000
-	// submitTimeout is how long a request waits for a database that is away, before it is refused.
-	submitTimeout = 10 * time.Second
 )
 
 // Options are what a Server is made of.
@@ -66,18 +56,19 @@ type Server struct {
 	Options
 	access  access
 	streams streams
+	gates   gates
 	handler http.Handler
 }
 
 // NewServer returns a server; Handler and Serve put it to work.
 func NewServer(o Options) *Server {
-	s := &Server{Options: o, access: newAccess(&o), streams: newStreams()}
+	s := &Server{Options: o, access: newAccess(&o), streams: newStreams(), gates: newGates()}
 	mux := http.NewServeMux()
 	for path, m := range s.routes() {
-		mux.Handle(path, s.access.authorized(m))
+		mux.Handle(path, s.access.authorized(s.admitted(path, m)))
 	}
 	mux.Handle("/healthz", s.access.open(methods{http.MethodGet: everybody(healthz)}))
-	mux.Handle("/readyz", s.access.open(methods{http.MethodGet: everybody(s.readyz)}))
+	mux.Handle("/readyz", s.access.open(s.admitted("/readyz", methods{http.MethodGet: everybody(s.readyz)})))
 	if o.Metrics != nil {
 		mux.Handle("/metrics", s.access.open(o.Metrics))
 	}
@@ -85,7 +76,7 @@ func NewServer(o Options) *Server {
 		mux.Handle("/playbooks/", s.access.open(o.Playbooks))
 	}
 	mux.Handle("/", s.access.open(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		notFound(fmt.Sprintf("There is nothing at %s.", r.URL.Path)).write(w)
+		notFound(fmt.Sprintf("There is nothing at %s.", yamlfile.Cut(r.URL.Path))).write(w)
 	})))
 	// A page in a browser must not reach an API that trusts its own machine.
 	origin := http.NewCrossOriginProtection()
@@ -155,27 +146,6 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.write(w)
 }
 
-// read takes the body of a request that must be JSON, and nothing beyond the limit.
-func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
-	// A page in a browser can send other types to other sites without asking.
-	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
-		return nil, &Problem{
-			Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType,
-			Detail: "Send the header Content-Type: application/json.",
-		}
-	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge(fmt.Sprintf("The body may have %d bytes.", limit))
-	case err != nil:
-		return nil, badRequest("The body ended before it was complete.")
-	}
-	return data, nil
-}
-
 // keyed says what repeating a request would do.
 type keyed uint8
 
@@ -191,9 +161,14 @@ const (
 // storeProblem says what a failed database call means for the client. What the client can't act on
 // stands in the log only.
 func (s *Server) storeProblem(r *http.Request, err error, keys keyed) *Problem {
+	if errors.Is(err, errNoExecution) {
+		return notFound("There is no such execution.")
+	}
 	s.Log.LogAttrs(r.Context(), slog.LevelError, "request failed at the database",
 		slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Any("error", err))
 	switch {
+	case errors.Is(err, store.ErrUnreadable):
+		return unreadable(fmt.Sprintf("%v. Somebody wrote it by hand, or a newer version of this program did: correct the row in the database, or ask a newer executor.", err))
 	case passing(err) && keys == allKeyed:
 		return &Problem{
 			Type: typeUnavailable, Title: "The database is away", Status: http.StatusServiceUnavailable,
@@ -230,6 +205,7 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger
 		BaseContext: func(net.Listener) context.Context {
 			return context.WithValue(context.WithoutCancel(ctx), stoppingKey{}, ctx.Done())
 		},
+		ConnContext:       withConnection,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      2 * time.Minute,

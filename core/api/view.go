@@ -2,19 +2,28 @@ package api
 
 import (
 	"encoding/json"
+	"log/slog"
+	"net/http"
 	"time"
 
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // executionView is an execution as the API shows it, named as the columns of the contract. What is
 // not set is null, so that a reader sees every field that there is.
 type executionView struct {
-	ID         execution.ID    `json:"id"`
-	ActionRef  string          `json:"action_ref"`
-	Runtime    string          `json:"runtime"`
+	listedView
 	Parameters json.RawMessage `json:"parameters"`
-	Status     string          `json:"status"`
+	Result     *resultView     `json:"result"`
+}
+
+// listedView is an execution as lists show it: without what may be large.
+type listedView struct {
+	ID        execution.ID `json:"id"`
+	ActionRef string       `json:"action_ref"`
+	Runtime   string       `json:"runtime"`
+	Status    string       `json:"status"`
 
 	Worker      *int64 `json:"worker"`
 	Incarnation *int64 `json:"incarnation"`
@@ -28,8 +37,7 @@ type executionView struct {
 	// PinnedWorker is the only worker that may run it.
 	PinnedWorker *int64 `json:"pinned_worker"`
 
-	Result        *resultView `json:"result"`
-	FailureReason *string     `json:"failure_reason"`
+	FailureReason *string `json:"failure_reason"`
 
 	// Parent is the first row of the chain that this one is a workflow child of; while awaits_parent, it waits
 	// for the end of that chain.
@@ -70,9 +78,9 @@ type resultView struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 }
 
-func view(e *execution.Execution) executionView {
-	v := executionView{
-		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Parameters: e.Parameters, Status: e.Status.String(),
+func viewSmall(e *execution.Execution) listedView {
+	return listedView{
+		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Status: e.Status.String(),
 		Worker: number(int64(e.Worker)), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
 		PinnedWorker: number(int64(e.Pinned)), OwnLimits: e.Limits.Names(),
 		TimeoutSeconds: number(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(e.Action.DispatchTimeout / time.Second)),
@@ -86,6 +94,27 @@ func view(e *execution.Execution) executionView {
 		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),
 		CancelingAt: moment(e.CancelingAt), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
 	}
+}
+
+// unreadableView stands in a list for what can't be read.
+type unreadableView struct {
+	ID         int64  `json:"id"`
+	Unreadable string `json:"unreadable"`
+}
+
+// viewListed shows a row of a list. One that can't be read is shown as such and logged.
+func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
+	return func(row *store.Listed) any {
+		if row.Unreadable != "" {
+			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a row can't be read", slog.Int64("execution", int64(row.ID)), slog.String("why", row.Unreadable))
+			return unreadableView{int64(row.ID), row.Unreadable}
+		}
+		return viewSmall(&row.Execution)
+	}
+}
+
+func view(e *execution.Execution) executionView {
+	v := executionView{listedView: viewSmall(e), Parameters: e.Parameters}
 	if len(v.Parameters) == 0 {
 		v.Parameters = json.RawMessage("{}")
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,9 +14,6 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 )
-
-// maxCordonReason bounds what an operator writes, in characters.
-const maxCordonReason = 500
 
 // workerView is a worker as the API shows it.
 type workerView struct {
@@ -34,6 +32,8 @@ type workerView struct {
 	CordonChanged *string          `json:"cordon_changed_by"`
 	HealthURL     *string          `json:"health_url"`
 	Capabilities  capabilitiesView `json:"capabilities"`
+	// Unreadable says what of the row can't be read; it is left at zero above.
+	Unreadable string `json:"unreadable,omitempty"`
 }
 
 type capabilitiesView struct {
@@ -67,21 +67,22 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 		ID: int64(w.ID), Name: w.Name, Incarnation: int64(w.Incarnation), Runtimes: append([]string{}, w.Runtimes...), Capacity: w.Capacity, Load: w.Load,
 		Lifecycle: w.Lifecycle.String(), LeaseValid: w.LeaseValid(), LeaseSeconds: (-w.LeaseOverFor).Seconds(), ConsumerAlive: w.ConsumerAlive,
 		Cordoned: w.Cordoned, CordonReason: name(w.CordonReason), CordonChanged: name(w.CordonChangedBy), HealthURL: name(w.HealthURL), Capabilities: capabilitiesView{h},
+		Unreadable: w.Unreadable,
 	}
 }
 
-// listWorkers is GET /api/v1/workers: all of them, those that have stopped too.
+// listWorkers is GET /api/v1/workers?after=ID&limit=N: all of them, those that have stopped too.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
-	rows, problem := s.workers(r)
-	if problem != nil {
-		problem.write(w)
-		return
-	}
-	views := make([]workerView, len(rows))
-	for i := range rows {
-		views[i] = viewWorker(&rows[i], s.Config)
-	}
-	writeJSON(w, "application/json", http.StatusOK, map[string]any{"workers": views})
+	var q store.WorkerQuery
+	servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
+		q.Limit = limit
+		return s.Store.FindWorkers(ctx, q)
+	}, func(row *store.WorkerRow) any {
+		if row.Unreadable != "" {
+			s.Log.LogAttrs(r.Context(), slog.LevelWarn, "a row can't be read", slog.Int64("worker", int64(row.ID)), slog.String("why", row.Unreadable))
+		}
+		return viewWorker(row, s.Config)
+	}, func(last *store.WorkerRow) any { return last.ID })
 }
 
 // getWorker is GET /api/v1/workers/{id}, by number or by name.
@@ -149,38 +150,30 @@ func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *
 	return reason, problem
 }
 
-// workers reads all workers, bounded like every database call.
-func (s *Server) workers(r *http.Request) ([]store.WorkerRow, *Problem) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
-	defer cancel()
-	rows, err := s.Store.Workers(ctx)
-	if err != nil {
-		return nil, s.storeProblem(r, err, harmless)
-	}
-	return rows, nil
-}
-
 // byName is the prefix by which a path names a worker whose name could be taken for a number.
 const byName = "name:"
 
 // worker finds the worker of a path. Digits are always its number, even if another worker is called so; anything
 // else is its name, with or without the prefix "name:".
 func (s *Server) worker(r *http.Request) (*store.WorkerRow, *Problem) {
-	rows, problem := s.workers(r)
-	if problem != nil {
-		return nil, problem
-	}
 	text := r.PathValue("id")
-	fits := func(w *store.WorkerRow) bool { return w.Name == text }
+	q, possible := store.WorkerQuery{Name: text, Limit: 1}, true
 	if name, given := strings.CutPrefix(text, byName); given {
-		fits = func(w *store.WorkerRow) bool { return w.Name == name }
+		q.Name = name
 	} else if strings.Trim(text, "0123456789") == "" {
 		id, err := strconv.ParseInt(text, 10, 64)
-		fits = func(w *store.WorkerRow) bool { return err == nil && w.ID == execution.WorkerID(id) }
+		q = store.WorkerQuery{ID: execution.WorkerID(id), Limit: 1}
+		possible = err == nil && id > 0
 	}
-	for i := range rows {
-		if fits(&rows[i]) {
-			return &rows[i], nil
+	if possible = possible && (q.ID != 0 || q.Name != ""); possible {
+		ctx, cancel := s.statement(r)
+		defer cancel()
+		rows, err := s.Store.FindWorkers(ctx, q)
+		if err != nil {
+			return nil, s.storeProblem(r, err, harmless)
+		}
+		if len(rows) > 0 {
+			return &rows[0], nil
 		}
 	}
 	return nil, notFound(fmt.Sprintf("No worker has the number or the name %q. GET /api/v1/workers lists them; write %s7 for a worker that is called 7.", yamlfile.Cut(text), byName))

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -65,7 +66,27 @@ type ExecutionQuery struct {
 	// Before is the id under which the page begins; 0 for the newest.
 	Before execution.ID
 	Limit  int
+
+	// IDs asks for just these rows, newest first; nothing above counts then. WithParameters asks for their parameters,
+	// Digests for the digests of those and their size.
+	IDs            []execution.ID
+	WithParameters bool
+	Digests        bool
 }
+
+// Listed is an execution as lists have it: without Parameters, Result and the action's Entrypoint, so that a page of
+// them stays small whatever executions carry.
+type Listed struct {
+	execution.Execution
+	// Digest is the SHA-256 of the parameters' text, and Size its length in bytes, where the query asked for them.
+	Digest [sha256.Size]byte
+	Size   int
+	// Unreadable says why this program can't read the row, of which only the ID is set then; empty if it can.
+	Unreadable string
+}
+
+// MaxChain bounds the rows of a chain that Chain returns: actions have at most 100 retries.
+const MaxChain = 500
 
 // Matches says that an execution passes the filters.
 func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
@@ -73,8 +94,20 @@ func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
 		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) && (q.Before == 0 || e.ID < q.Before)
 }
 
+// TransitionQuery asks for a page of the audit of one execution.
+type TransitionQuery struct {
+	Execution execution.ID
+	// After is the Line behind which the page begins, 0 for the first.
+	After int64
+	Limit int
+}
+
 // Transition is one line of the audit. From is None for the creation.
 type Transition struct {
+	// Line grows from line to line.
+	Line int64
+	// Unknown says which of the line's words this program does not know: they are left out below. Empty for none.
+	Unknown  string
 	From, To execution.Status
 	// Epoch is the row's after the change.
 	Epoch execution.Epoch
@@ -94,6 +127,19 @@ type Transition struct {
 type WorkerKey struct {
 	ID          execution.WorkerID
 	Incarnation execution.Incarnation
+}
+
+// WorkerQuery asks for a page of workers, in the order of their ids. A filter that is zero lets all pass.
+type WorkerQuery struct {
+	ID    execution.WorkerID
+	Name  string
+	After execution.WorkerID
+	Limit int
+}
+
+// Matches says that a worker may be in the page.
+func (q *WorkerQuery) Matches(w *WorkerRow) bool {
+	return (q.ID == 0 || w.ID == q.ID) && (q.Name == "" || w.Name == q.Name) && w.ID > q.After
 }
 
 // WorkerRow is a worker as the database's clock judges it at the moment of the call.
@@ -131,6 +177,8 @@ type WorkerRow struct {
 	Expired []time.Duration
 	// HealthURL is where its health endpoint answers, empty for none.
 	HealthURL string
+	// Unreadable says what of the row this program can't read, and leaves at zero; empty for nothing.
+	Unreadable string
 }
 
 // LeaseValid says that now ≤ lease_expires_at (flaw D34).

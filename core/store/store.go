@@ -47,6 +47,9 @@ var (
 	// Nothing was applied. A clock that was set forwards does this to a healthy worker, so the worker does not end
 	// its runs: it renews its lease and asks again.
 	ErrLeaseOver = errors.New("worker lease is over by the database's clock")
+	// ErrUnreadable: a row says what this program does not know; somebody wrote it by hand, or a newer program did. The
+	// error's text names the row and what is wrong with it.
+	ErrUnreadable = errors.New("a row can't be read")
 )
 
 // Retriable says that err is a passing fault: the same call may succeed later.
@@ -84,12 +87,13 @@ type Client interface {
 	// already decides at once. Both look at the chain under a lock of its first row, so no child is missed
 	// by an end that comes at the same moment.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
-	// List returns a page of executions, newest first.
-	List(ctx context.Context, q ExecutionQuery) ([]execution.Execution, error)
-	// Chain returns every row of the chain that a row belongs to, the first one first; none if there is no
-	// such row.
-	Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error)
-	// DeadLetters returns a page of stored dead letters, newest first.
+	// List returns a page of executions, newest first, without what may be large. A row that can't be read stands in
+	// its place and says so.
+	List(ctx context.Context, q ExecutionQuery) ([]Listed, error)
+	// Chain returns every row of the chain that a row belongs to, the first one first, at most MaxChain, as List does;
+	// none if there is no such row.
+	Chain(ctx context.Context, id execution.ID) ([]Listed, error)
+	// DeadLetters returns a page of stored dead letters, newest first, without XDeath and Body, which may be large.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]StoredDeadLetter, error)
 	// DeadLetter returns one stored dead letter; false if there is none (any more).
 	DeadLetter(ctx context.Context, id int64) (StoredDeadLetter, bool, error)
@@ -110,8 +114,9 @@ type Client interface {
 	// Actor is who asks, as Reclaim.Actor; the first who asks is kept.
 	Cancel(ctx context.Context, ids []execution.ID, actor string) ([]Cancellation, error)
 
-	// Workers returns every worker with its live load, ordered by id.
-	Workers(ctx context.Context) ([]WorkerRow, error)
+	// FindWorkers returns a page of the workers with their live load, ordered by id. A row that can't be read stands in
+	// its place and says so.
+	FindWorkers(ctx context.Context, q WorkerQuery) ([]WorkerRow, error)
 	// SetCordon keeps new work from a worker, by whatever incarnation, or lets it have some again. It
 	// returns false if there is no such worker. What the worker holds is not touched.
 	SetCordon(ctx context.Context, c Cordon) (found bool, err error)
@@ -119,9 +124,9 @@ type Client interface {
 
 // Audit reads who has changed what. The simulated database has none: its history says the same and more.
 type Audit interface {
-	// Transitions returns the changes of one execution's status, oldest first; none if there is no such
+	// Transitions returns a page of the changes of one execution's status, oldest first; none if there is no such
 	// execution, or if the audit was switched off.
-	Transitions(ctx context.Context, id execution.ID) ([]Transition, error)
+	Transitions(ctx context.Context, q TransitionQuery) ([]Transition, error)
 	// Changes returns a page of the changes of all executions, in an order into which nothing is put in afterwards: who
 	// goes on from the page's Next misses none and sees none twice, however often the process or the connection was
 	// another one.
@@ -132,7 +137,8 @@ type Audit interface {
 type Executor interface {
 	Reader
 
-	// Workers returns every worker with its live load, ordered by id.
+	// Workers returns every worker with its live load, ordered by id. One that can't be read is an error of the whole
+	// call: nobody knows what it holds.
 	Workers(ctx context.Context) ([]WorkerRow, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim expires: per

@@ -3,6 +3,7 @@ package simstore
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -187,27 +188,59 @@ func (s *step) forgetKey(r *row) {
 }
 
 // List implements store.Client.
-func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
-	return look(ctx, c, func(s *step) (page []execution.Execution) {
+func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+	return look(ctx, c, func(s *step) (page []store.Listed) {
+		if q.IDs != nil {
+			wanted := slices.Clone(q.IDs)
+			slices.Sort(wanted)
+			for _, id := range slices.Backward(slices.Compact(wanted)) {
+				if r := s.db.row(id); r != nil {
+					page = append(page, named(&r.Execution, q))
+				}
+			}
+			return page
+		}
 		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
 			if r := s.db.row(id); q.Matches(&r.Execution) {
-				page = append(page, r.Execution)
+				page = append(page, listed(&r.Execution))
 			}
 		}
 		return page
 	})
 }
 
+// listed is a row as lists have it.
+func listed(e *execution.Execution) store.Listed {
+	small := *e
+	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
+	return store.Listed{Execution: small}
+}
+
+// named is a row as a query has it that names its rows.
+func named(e *execution.Execution, q store.ExecutionQuery) store.Listed {
+	row := listed(e)
+	if q.Digests {
+		row.Size = len(e.Parameters)
+		if e.Parameters != nil {
+			row.Digest = sha256.Sum256(e.Parameters)
+		}
+	}
+	if q.WithParameters {
+		row.Parameters = e.Parameters
+	}
+	return row
+}
+
 // Chain implements store.Client.
-func (c *Client) Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error) {
-	return look(ctx, c, func(s *step) (chain []execution.Execution) {
+func (c *Client) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
+	return look(ctx, c, func(s *step) (chain []store.Listed) {
 		r := s.db.row(id)
 		if r == nil {
 			return nil
 		}
 		first := r.Chain()
-		for r = s.db.row(first); r != nil; r = s.db.row(s.db.retries[retryKey{first, r.RetryCount + 1}]) {
-			chain = append(chain, r.Execution)
+		for r = s.db.row(first); r != nil && len(chain) < store.MaxChain; r = s.db.row(s.db.retries[retryKey{first, r.RetryCount + 1}]) {
+			chain = append(chain, listed(&r.Execution))
 		}
 		return chain
 	})

@@ -58,6 +58,7 @@ func (c *Client) DeadLetters(ctx context.Context, q store.DeadLetterQuery) ([]st
 	return look(ctx, c, func(s *step) (page []store.StoredDeadLetter) {
 		for _, d := range slices.Backward(s.db.letters) {
 			if len(page) < q.Limit && (q.Before == 0 || d.ID < q.Before) && (d.Open || !q.Open) {
+				d.XDeath, d.Body = nil, nil
 				page = append(page, d)
 			}
 		}

@@ -25,6 +25,18 @@ func (c *Client) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	})
 }
 
+// FindWorkers implements store.Client.
+func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
+	return look(ctx, c, func(s *step) (found []store.WorkerRow) {
+		for i := range s.db.workers {
+			if w := s.workerRow(execution.WorkerID(i + 1)); q.Matches(&w) && len(found) < q.Limit {
+				found = append(found, w)
+			}
+		}
+		return found
+	})
+}
+
 func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)

@@ -240,8 +240,11 @@ func KindOf(n *yaml.Node) string {
 // Cut shortens a text that a message repeats.
 func Cut(text string) string {
 	const longest = 80
-	if r := []rune(text); len(r) > longest {
-		return string(r[:longest]) + "…"
+	n := 0
+	for at := range text {
+		if n++; n > longest {
+			return text[:at] + "…"
+		}
 	}
 	return text
 }

@@ -49,7 +49,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 		two:   {`requested by api "ops"`, `cancelled by api ""`},
 		three: {`requested by api ""`, `cancelled by api "ops"`},
 	} {
-		all, err := b.Transitions(b.ctx, id)
+		all, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: id, Limit: 100})
 		b.must(err)
 		var got []string
 		for _, c := range all {

@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,7 +14,7 @@ import (
 )
 
 // transitionColumns make a store.Transition of an audit row t.
-const transitionColumns = `coalesce(t."from"::text, ''), t."to"::text, t.epoch, t.writer::text, coalesce(t.writer_incarnation, 0), coalesce(t.worker, 0),
+const transitionColumns = `t.id, coalesce(t."from"::text, ''), t."to"::text, t.epoch, t.writer::text, coalesce(t.writer_incarnation, 0), coalesce(t.worker, 0),
        coalesce(t.incarnation, 0), coalesce(t.reason::text, ''), coalesce(t.actor, ''), t.at`
 
 // transitionRow is an audit row as the driver reads it.
@@ -23,43 +25,45 @@ type transitionRow struct {
 }
 
 func (r *transitionRow) targets() []any {
-	return []any{&r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.Actor, &r.at}
+	return []any{&r.Line, &r.from, &r.to, &r.Epoch, &r.by, &r.Writer, &r.Worker, &r.Incarnation, &r.reason, &r.Actor, &r.at}
 }
 
-func (r *transitionRow) transition() (t store.Transition, err error) {
-	t = r.Transition
+// transition turns the row into a line. The audit is only shown, so a word that a newer program wrote is named and left
+// out: an error would hide every other line, and end a stream of changes at this one for ever.
+func (r *transitionRow) transition() store.Transition {
+	t := r.Transition
+	var unknown []error
+	var err error
 	if r.from != "" {
-		if t.From, err = execution.ParseStatus(r.from); err != nil {
-			return t, err
-		}
+		t.From, err = execution.ParseStatus(r.from)
+		unknown = append(unknown, err)
 	}
-	if t.To, err = execution.ParseStatus(r.to); err != nil {
-		return t, err
-	}
-	if t.Reason, err = execution.ParseReason(r.reason); err != nil {
-		return t, err
+	t.To, err = execution.ParseStatus(r.to)
+	unknown = append(unknown, err)
+	t.Reason, err = execution.ParseReason(r.reason)
+	if err = errors.Join(append(unknown, err)...); err != nil {
+		t.Unknown = strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	t.By, t.At = partNamed(r.by), r.at
-	return t, nil
+	return t
 }
 
 const selectTransitions = `
 select ` + transitionColumns + `
-  from execution_transition t where t.execution = $1
- order by t.id`
+  from execution_transition t where t.execution = $1 and t.id > $2
+ order by t.id limit $3`
 
 // Transitions implements store.Audit.
-func (s *Store) Transitions(ctx context.Context, id execution.ID) ([]store.Transition, error) {
+func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]store.Transition, error) {
 	var all []store.Transition
 	err := s.query(ctx, "reading transitions", func(rows pgx.Rows) error {
 		var r transitionRow
 		if err := rows.Scan(r.targets()...); err != nil {
 			return err
 		}
-		t, err := r.transition()
-		all = append(all, t)
-		return err
-	}, selectTransitions, int64(id))
+		all = append(all, r.transition())
+		return nil
+	}, selectTransitions, int64(q.Execution), q.After, max(0, q.Limit))
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +142,9 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 		if c.Position.Transaction, err = strconv.ParseUint(transaction, 10, 64); err != nil {
 			return err
 		}
-		c.Transition, err = r.transition()
+		c.Transition = r.transition()
 		page.Changes = append(page.Changes, c)
-		return err
+		return nil
 	}, selectChanges, after, q.After.ID, strconv.FormatUint(page.Next.Transaction, 10), page.Next.ID, int64(q.Execution), orNull(q.ActionRef), to)
 	if err != nil {
 		return store.ChangePage{}, err

@@ -34,21 +34,23 @@ func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution
 // readExecutions reads for many calls at once; nil stands for a row that does not exist.
 func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*execution.Execution, []error) {
 	results, errs := make([]*execution.Execution, len(ids)), make([]error, len(ids))
-	var found []execution.Execution
+	found, unreadable := make(map[execution.ID]*execution.Execution, len(ids)), map[execution.ID]error{}
 	wanted := slices.Clone(ids)
 	slices.Sort(wanted)
-	if err := s.query(ctx, "reading executions", reader(&found), selectExecutions, integers(slices.Compact(wanted))); err != nil {
-		for i := range errs {
-			errs[i] = err
+	var r record
+	targets := r.targets()
+	scan := func(rows pgx.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
 		}
-		return results, errs
+		// A row that can't be read is an error of the calls that ask for it, and of no other one.
+		e, err := r.execution()
+		found[execution.ID(r.id)], unreadable[execution.ID(r.id)] = &e, err
+		return nil
 	}
-	byID := make(map[execution.ID]*execution.Execution, len(found))
-	for i := range found {
-		byID[found[i].ID] = &found[i]
-	}
+	err := s.query(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
 	for i, id := range ids {
-		results[i] = byID[id]
+		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
 	}
 	return results, errs
 }

@@ -146,6 +146,10 @@ func clientCosts() []costCase {
 				return done(c.List(c.ctx, store.ExecutionQuery{Status: execution.Abandoned, Limit: b}))
 			}
 		}},
+		{"List", "rows that are named", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error { return done(c.List(c.ctx, store.ExecutionQuery{IDs: ids, Digests: true})) }
+		}},
 		{"Chain", "", false, func(c *costs, b int) func() error {
 			id := c.fill(fillOf{status: "failed", handled: true, count: 1})[0]
 			c.fill(fillOf{status: "failed", handled: true, count: 2, more: map[string]string{
@@ -168,6 +172,12 @@ func clientCosts() []costCase {
 		{"Workers", "", false, func(c *costs, b int) func() error {
 			return func() error { return done(c.Workers(c.ctx)) }
 		}},
+		{"FindWorkers", "the first page", true, func(c *costs, b int) func() error {
+			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Limit: b})) }
+		}},
+		{"FindWorkers", "by name", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Name: "w", Limit: 1})) }
+		}},
 		{"SetCordon", "", false, func(c *costs, b int) func() error {
 			return func() error {
 				return done(c.SetCordon(c.ctx, store.Cordon{Worker: cordoned, On: true, Reason: "test", Drain: true}))
@@ -177,7 +187,7 @@ func clientCosts() []costCase {
 			id := c.fill(fillOf{status: "completed", handled: true, count: 1})[0]
 			c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
 				select $1::bigint, 'requested', 0, 0, 0, 'api' from generate_series(1, 5)`, int64(id))
-			return func() error { return done(c.Transitions(c.ctx, id)) }
+			return func() error { return done(c.Transitions(c.ctx, store.TransitionQuery{Execution: id, Limit: 500})) }
 		}},
 		{"Changes", "from the beginning", true, func(c *costs, b int) func() error {
 			c.changes(b)

@@ -1,7 +1,11 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"math"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,19 +15,20 @@ import (
 	"handoff/core/store"
 )
 
-// Ages are microseconds: the database's own unit.
+// Ages are microseconds: the database's own unit. What a worker reports of itself is read as text, so that one row that
+// somebody wrote by hand is not an error of the whole statement.
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now)
-select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i.consumer_alive, i.beat,
+select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, null), i.capacity, i.consumer_alive, i.beat,
        i.last_heartbeat, (extract(epoch from c.now - coalesce(i.last_heartbeat, i.registered_at)) * 1000000)::bigint,
        (extract(epoch from c.now - i.lease_expires_at) * 1000000)::bigint,
        coalesce(held.load, 0), coalesce(held.queued, 0),
        case when held.load - held.queued >= i.capacity then (extract(epoch from c.now - held.latest) * 1000000)::bigint end, w.cordoned_at is not null, w.cordon_reason, coalesce(w.cordon_changed_by, ''), i.health_url,
-       coalesce((i.capabilities #>> '{health,total_executions}')::bigint, 0),
-       coalesce((i.capabilities #>> '{health,failed_executions}')::bigint, 0),
-       coalesce((i.capabilities #>> '{health,consecutive_failures}')::bigint, 0),
-       coalesce((extract(epoch from c.now - (i.capabilities #>> '{health,last_failure}')::timestamptz) * 1000000)::bigint, 0),
-       coalesce(((i.capabilities #>> '{health,average_execution_time_ms}')::numeric * 1000)::bigint, 0),
+       coalesce(left(i.capabilities #>> '{health,total_executions}', 40), '0'),
+       coalesce(left(i.capabilities #>> '{health,failed_executions}', 40), '0'),
+       coalesce(left(i.capabilities #>> '{health,consecutive_failures}', 40), '0'),
+       coalesce(left(i.capabilities #>> '{health,last_failure}', 40), ''),
+       coalesce(left(i.capabilities #>> '{health,average_execution_time_ms}', 40), '0'), jsonb_typeof(i.capabilities), c.now,
        array(select (extract(epoch from c.now - x.at) * 1000000)::bigint from worker_expiry x
               where x.incarnation = w.incarnation order by x.at desc limit 100)
   from clock c, worker w
@@ -32,21 +37,43 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, i.runtimes, i.capacity, i
     select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution e
      where e.incarnation = w.incarnation and e.status in ('scheduled', 'running', 'canceling')
  ) held
- order by w.id`
+ where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4
+ order by w.id limit $5`
 
-// Workers implements store.Executor and store.Client.
+// Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	found, err := s.workers(ctx, store.WorkerQuery{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		if w := &found[i]; w.Unreadable != "" {
+			return nil, fmt.Errorf("reading workers: %w: worker %d: %s", store.ErrUnreadable, w.ID, w.Unreadable)
+		}
+	}
+	return found, nil
+}
+
+// FindWorkers implements store.Client.
+func (s *Store) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.WorkerRow, error) {
+	limit := max(0, q.Limit)
+	return s.workers(ctx, q, &limit)
+}
+
+func (s *Store) workers(ctx context.Context, q store.WorkerQuery, limit *int) ([]store.WorkerRow, error) {
 	var found []store.WorkerRow
 	err := s.query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
-		var lifecycle string
+		var lifecycle, kind string
 		var lastBeat pgtype.Timestamptz
-		var sinceBeat, overFor, lastFailure, average int64
+		var sinceBeat, overFor int64
 		var fullFor *int64
 		var expired []int64
+		var f reportedFigures
+		var now time.Time
 		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
 			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &fullFor, &w.Cordoned, &w.CordonReason, &w.CordonChangedBy, &w.HealthURL,
-			&w.Figures.Total, &w.Figures.Failed, &w.Figures.Consecutive, &lastFailure, &average, &expired); err != nil {
+			&f.total, &f.failed, &f.consecutive, &f.lastFailure, &f.average, &kind, &now, &expired); err != nil {
 			return err
 		}
 		w.Lifecycle = lifecycleNamed(lifecycle)
@@ -55,17 +82,50 @@ func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		if fullFor != nil {
 			w.FullFor = microseconds(*fullFor)
 		}
-		w.Figures.LastFailure, w.Figures.Average = microseconds(lastFailure), microseconds(average)
+		var err error
+		if w.Figures, err = f.figures(now); err == nil && kind != "object" {
+			err = fmt.Errorf("capabilities is a JSON %s, must be an object", kind)
+		}
+		if err != nil {
+			w.Figures, w.Unreadable = execution.Figures{}, err.Error()
+		}
 		for _, ago := range expired {
 			w.Expired = append(w.Expired, microseconds(ago))
 		}
 		found = append(found, w)
 		return nil
-	}, selectWorkers, s.now())
+	}, selectWorkers, s.now(), int64(q.ID), q.Name, int64(q.After), limit)
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
+}
+
+// reportedFigures are what a worker's capabilities say of its runs.
+type reportedFigures struct{ total, failed, consecutive, lastFailure, average string }
+
+func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error) {
+	whole := func(name, text string) int {
+		n, bad := strconv.ParseInt(text, 10, 64)
+		if bad != nil {
+			err = cmp.Or(err, fmt.Errorf("capabilities.health.%s is %q, must be a whole number", name, text))
+		}
+		return int(n)
+	}
+	f.Total, f.Failed, f.Consecutive = whole("total_executions", r.total), whole("failed_executions", r.failed), whole("consecutive_failures", r.consecutive)
+	if r.lastFailure != "" {
+		at, bad := time.Parse(time.RFC3339Nano, r.lastFailure)
+		if bad != nil {
+			err = cmp.Or(err, fmt.Errorf("capabilities.health.last_failure is %q, must be a time such as 2026-01-31T09:30:00+00:00", r.lastFailure))
+		}
+		f.LastFailure = now.Sub(at)
+	}
+	average, bad := strconv.ParseFloat(r.average, 64)
+	if bad != nil {
+		err = cmp.Or(err, fmt.Errorf("capabilities.health.average_execution_time_ms is %q, must be a number", r.average))
+	}
+	f.Average = microseconds(int64(math.Round(average * 1000)))
+	return f, err
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -14,7 +14,7 @@ import (
 // pay. A filter that hardly anything passes walks far; the statement timeout bounds it, and the cursor goes on
 // from wherever a caller likes.
 var selectPage = text(`
-select {e} from execution e
+select {e, small} from execution e
  where ($1::bigint = 0 or e.id < $1)
    and ($2::text is null or e.status = $2::execution_status)
    and ($3::text is null or e.action_ref = $3)
@@ -23,15 +23,50 @@ select {e} from execution e
  order by e.id desc
  limit $6`)
 
+var selectListed = text(`
+select case when $2 then sha256(convert_to(e.parameters::text, 'UTF8')) end, case when $2 then coalesce(octet_length(e.parameters::text), 0) else 0 end,
+       case when $3 then e.parameters end, {e, small}
+  from execution e where e.id = any($1::bigint[])
+ order by e.id desc`)
+
+// listNamed reads the rows that a query names one by one.
+func (s *Store) listNamed(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+	var found []store.Listed
+	var digest, parameters []byte
+	var size int
+	var r record
+	targets := r.targets(&digest, &size, &parameters)
+	err := s.query(ctx, "reading executions by their ids", func(rows pgx.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		row := r.listed()
+		row.Size = size
+		copy(row.Digest[:], digest)
+		if row.Unreadable == "" {
+			row.Parameters = parameters
+		}
+		found = append(found, row)
+		return nil
+	}, selectListed, integers(q.IDs), q.Digests, q.WithParameters)
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
 // List implements store.Client.
-func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]execution.Execution, error) {
+func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+	if q.IDs != nil {
+		return s.listNamed(ctx, q)
+	}
 	var status *string
 	if q.Status != execution.None {
 		name := q.Status.String()
 		status = &name
 	}
-	var page []execution.Execution
-	err := s.query(ctx, "listing executions", reader(&page), selectPage,
+	var page []store.Listed
+	err := s.query(ctx, "listing executions", listing(&page), selectPage,
 		int64(q.Before), status, orNull(q.ActionRef), int64(q.Worker), int64(q.Parent), max(0, q.Limit))
 	if err != nil {
 		return nil, err
@@ -72,13 +107,13 @@ with chain as materialized (select coalesce(x.original_execution, x.id) as first
     union all
     select x.id from chain c join execution x on x.original_execution = c.first
 )
-select {e} from member m join execution e on e.id = m.id
- order by e.retry_count`)
+select {e, small} from member m join execution e on e.id = m.id
+ order by e.retry_count limit $2`)
 
 // Chain implements store.Client.
-func (s *Store) Chain(ctx context.Context, id execution.ID) ([]execution.Execution, error) {
-	var chain []execution.Execution
-	if err := s.query(ctx, "reading a chain", reader(&chain), selectChain, int64(id)); err != nil {
+func (s *Store) Chain(ctx context.Context, id execution.ID) ([]store.Listed, error) {
+	var chain []store.Listed
+	if err := s.query(ctx, "reading a chain", listing(&chain), selectChain, int64(id), store.MaxChain); err != nil {
 		return nil, err
 	}
 	return chain, nil

@@ -132,7 +132,7 @@ func (s *Store) PurgeObservations(ctx context.Context, age time.Duration, limit 
 }
 
 const selectObservations = `
-select id, part, coalesce(execution, 0), coalesce(epoch, 0), coalesce(worker, 0), coalesce(incarnation, 0), would, reason, at, ended_at
+select id, part, coalesce(execution, 0), coalesce(epoch, 0), coalesce(worker, 0), coalesce(incarnation, 0), would, left(reason, 2000), at, ended_at
   from observation
  where ($1::bigint = 0 or id < $1) and ($2::text = '' or part = $2) and ($3::bigint = 0 or execution = $3) and ($4::bigint = 0 or worker = $4)
  order by id desc limit $5`

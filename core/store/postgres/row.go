@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // rowColumns are the columns of execution that make an execution.Execution, in the order of record.
@@ -27,7 +29,19 @@ func text(sql string) string {
 	for _, list := range []string{"e", "m", "j"} {
 		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
 	}
-	return sql
+	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them.
+	small := slices.Clone(rowColumns)
+	for i, column := range small {
+		switch column {
+		case "parameters", "result":
+			small[i] = "null::json"
+		case "entrypoint":
+			small[i] = "''"
+		default:
+			small[i] = "e." + column
+		}
+	}
+	return strings.ReplaceAll(sql, "{e, small}", strings.Join(small, ", "))
 }
 
 // record is a row as the driver reads it.
@@ -72,21 +86,24 @@ func (r *record) targets(before ...any) []any {
 
 // execution turns the record into the domain's type.
 func (r *record) execution() (execution.Execution, error) {
+	unreadable := func(column string, err error) (execution.Execution, error) {
+		return execution.Execution{}, fmt.Errorf("%w: %s of execution %d: %w", store.ErrUnreadable, column, r.id, err)
+	}
 	status, err := execution.ParseStatus(r.status)
 	if err != nil {
-		return execution.Execution{}, err
+		return unreadable("status", err)
 	}
 	reason, err := execution.ParseReason(r.reason.String)
 	if err != nil {
-		return execution.Execution{}, err
+		return unreadable("failure_reason", err)
 	}
 	retryReason, err := execution.ParseReason(r.retryReason.String)
 	if err != nil {
-		return execution.Execution{}, err
+		return unreadable("retry_reason", err)
 	}
 	result, err := decodeResult(r.result)
 	if err != nil {
-		return execution.Execution{}, fmt.Errorf("result of execution %d: %w", r.id, err)
+		return unreadable("result", err)
 	}
 	action := execution.Action{
 		Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
@@ -111,7 +128,30 @@ func (r *record) execution() (execution.Execution, error) {
 	}, nil
 }
 
-// reader returns a scan that collects rows.
+// listing returns a scan that collects rows as lists have them.
+func listing(found *[]store.Listed) func(pgx.Rows) error {
+	var r record
+	targets := r.targets()
+	return func(rows pgx.Rows) error {
+		if err := rows.Scan(targets...); err != nil {
+			return err
+		}
+		*found = append(*found, r.listed())
+		return nil
+	}
+}
+
+// listed is the record as lists have it; one that can't be read says so.
+func (r *record) listed() store.Listed {
+	e, err := r.execution()
+	if err != nil {
+		return store.Listed{Execution: execution.Execution{ID: execution.ID(r.id)}, Unreadable: err.Error()}
+	}
+	return store.Listed{Execution: e}
+}
+
+// reader returns a scan that collects rows. One that can't be read fails the whole call: what changes rows must not
+// pass over one that it does not understand.
 func reader(found *[]execution.Execution) func(pgx.Rows) error {
 	var r record
 	targets := r.targets()

@@ -55,7 +55,7 @@ func actorCases() []Case {
 		}},
 		{"dead letters keep who settled them", func(b *bench) {
 			for range 4 {
-				b.must(b.Store.StoreDeadLetter(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
+				b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
 			}
 			letters, err := b.Store.DeadLetters(b.ctx, store.DeadLetterQuery{Limit: 10})
 			b.must(err)

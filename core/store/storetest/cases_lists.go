@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -69,6 +70,44 @@ func listCases() []Case {
 			b.expect("by parent", page(store.ExecutionQuery{Limit: 10, Parent: key.ID}), list(child))
 			b.expect("of what does not exist", page(store.ExecutionQuery{Limit: 10, ActionRef: "no.such"}), list())
 			b.expect("of no size", page(store.ExecutionQuery{Status: execution.Running}), list())
+			b.expect("named one by one", page(store.ExecutionQuery{IDs: []execution.ID{ids[0], 999, ids[2], ids[0]}}), list(ids[2], ids[0]))
+			b.expect("none named", page(store.ExecutionQuery{IDs: []execution.ID{}, Limit: 5}), list())
+		}},
+		{"lists leave out what may be large", func(b *bench) {
+			parameters := []byte(`{"a": "\u00fc", "b":  1}`)
+			key := b.failed(b.active("w"))
+			made, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Parameters: parameters}})
+			b.must(err)
+			id := made[0].ID
+			of := func(rows []store.Listed, err error) string {
+				b.must(err)
+				r := &rows[0]
+				return fmt.Sprint(r.ID, " ", r.Action.Ref, len(r.Action.Entrypoint), " ", string(r.Parameters), r.Result.Error != "", r.Digest == sha256.Sum256(parameters), r.Size, r.Unreadable)
+			}
+			small := fmt.Sprint(id, " shell.echo0 false false 0")
+			b.expect("in a page", of(b.Store.List(b.ctx, store.ExecutionQuery{Limit: 1})), small)
+			b.expect("in a chain", of(b.Store.Chain(b.ctx, id)), small)
+			b.expect("by its id", of(b.Store.List(b.ctx, store.ExecutionQuery{IDs: []execution.ID{id}})), small)
+			b.expect("by its id, with its parameters", of(b.Store.List(b.ctx, store.ExecutionQuery{IDs: []execution.ID{id}, WithParameters: true})), fmt.Sprint(id, " shell.echo0 ", string(parameters), "false false 0"))
+			b.expect("by its id, with their digest", of(b.Store.List(b.ctx, store.ExecutionQuery{IDs: []execution.ID{id}, Digests: true})), fmt.Sprint(id, " shell.echo0 false true ", len(parameters)))
+			b.expect("a result", of(b.Store.List(b.ctx, store.ExecutionQuery{IDs: []execution.ID{key.ID}})), fmt.Sprint(key.ID, " shell.echo0 false false 0"))
+		}},
+		{"workers are listed by their ids, a page at a time", func(b *bench) {
+			first, second, third := b.active("w1"), b.active("w2"), b.active("w3")
+			page := func(q store.WorkerQuery) (all string) {
+				rows, err := b.Store.FindWorkers(b.ctx, q)
+				b.must(err)
+				for i := range rows {
+					all += fmt.Sprint(rows[i].ID, rows[i].Name, rows[i].Unreadable, ";")
+				}
+				return all
+			}
+			b.expect("the first page", page(store.WorkerQuery{Limit: 2}), fmt.Sprint(first.ID, "w1;", second.ID, "w2;"))
+			b.expect("the next page", page(store.WorkerQuery{After: second.ID, Limit: 2}), fmt.Sprint(third.ID, "w3;"))
+			b.expect("one by its id", page(store.WorkerQuery{ID: second.ID, Limit: 2}), fmt.Sprint(second.ID, "w2;"))
+			b.expect("one by its name", page(store.WorkerQuery{Name: "w3", Limit: 2}), fmt.Sprint(third.ID, "w3;"))
+			b.expect("one that is not there", page(store.WorkerQuery{Name: "w", Limit: 2}), "")
+			b.expect("of no size", page(store.WorkerQuery{}), "")
 		}},
 		{"a chain is read by any of its rows, first row first", func(b *bench) {
 			w := b.active("w")

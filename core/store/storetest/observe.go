@@ -188,6 +188,14 @@ func (p *player) keys(rows []execution.Execution) string {
 	return strings.Join(all, " ")
 }
 
+func (p *player) listedKeys(rows []store.Listed) string {
+	all := make([]execution.Execution, len(rows))
+	for i := range rows {
+		all[i] = rows[i].Execution
+	}
+	return p.keys(all)
+}
+
 // survey reads everything and shows what is different from the last time.
 func (p *player) survey() {
 	rows, err := p.Store.Executions(p.ctx, p.ids)

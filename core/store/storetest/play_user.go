@@ -21,7 +21,7 @@ func (p *player) asUser(c command) {
 	case opChain:
 		key, _ := p.about(it)
 		rows, err := p.Store.Chain(p.ctx, key.ID)
-		p.saw("Chain of %s: %s [%s]", p.id(key.ID), failed(err), p.keys(rows))
+		p.saw("Chain of %s: %s [%s]", p.id(key.ID), failed(err), p.listedKeys(rows))
 	case opList:
 		q := store.ExecutionQuery{
 			Status: pick(c.a, execution.None, execution.Running, execution.Requested, execution.Cancelled), ActionRef: pick(c.b, "", "shell.echo", "no.such"),

@@ -1,0 +1,216 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"handoff/core/config/yamlfile"
+)
+
+// gate lets a bounded number of requests of one class through at a time.
+type gate struct {
+	// what names the class for who is refused.
+	what    string
+	places  chan struct{}
+	waiting atomic.Int64
+	// patience is how long a request waits for a place.
+	patience time.Duration
+}
+
+func newGate(what string, places int) *gate {
+	return &gate{what: what, places: make(chan struct{}, places), patience: placeWait}
+}
+
+// enter waits for a place, in the order of arrival. It returns what gives the place back, or the refusal.
+func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
+	leave = func() { <-g.places }
+	select {
+	case g.places <- struct{}{}:
+		return leave, nil
+	default:
+	}
+	if g.waiting.Add(1) <= queueOfRequests {
+		defer g.waiting.Add(-1)
+		timer := time.NewTimer(g.patience)
+		defer timer.Stop()
+		select {
+		case g.places <- struct{}{}:
+			return leave, nil
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	} else {
+		g.waiting.Add(-1)
+	}
+	return nil, &Problem{
+		Type: typeUnavailable, Title: "Too many requests at once", Status: http.StatusServiceUnavailable,
+		Detail: fmt.Sprintf("%d %s are under way, which is all that this executor does at once. Nothing was changed. Send the request again, or to another executor.", cap(g.places), g.what), retryAfter: 1,
+	}
+}
+
+// gates are the classes of requests.
+type gates struct{ lists, reads, writes, large, probes *gate }
+
+func newGates() gates {
+	return gates{
+		lists: newGate("lists", placesOfLists), reads: newGate("reading requests", placesOfReads), writes: newGate("writing requests", placesOfWrites),
+		large: newGate("requests with large bodies", placesOfLarge), probes: newGate("probes", placesOfReads),
+	}
+}
+
+// The endpoints that read lists; that of changes has places of its own.
+func isList(path string) bool {
+	switch path {
+	case "/api/v1/executions", "/api/v1/executions/{id}/transitions", "/api/v1/executions/{id}/chain", "/api/v1/actions", "/api/v1/dead-letters",
+		"/api/v1/dead-letters/summary", "/api/v1/observations", "/api/v1/workers":
+		return true
+	}
+	return false
+}
+
+// class is the gate of a request, nil for none.
+func (g *gates) class(path string, r *http.Request) *gate {
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	switch {
+	case path == "/api/v1/changes":
+		return nil
+	case path == "/readyz":
+		return g.probes
+	case r.ContentLength < 0 || r.ContentLength > smallBody:
+		return g.large
+	case reads && isList(path):
+		return g.lists
+	case reads:
+		return g.reads
+	}
+	return g.writes
+}
+
+// admitted lets a request through when its text can be read and a place of its class is free. A small body is read
+// before that: a client that sends it slowly holds no place.
+func (s *Server) admitted(path string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if problem := legible(r); problem != nil {
+			problem.write(w)
+			return
+		}
+		g := s.gates.class(path, r)
+		if g == nil {
+			next.ServeHTTP(w, r)
+			return
+		}
+		if g == s.gates.large {
+			// Who holds one of these places sends at a reasonable pace.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(largeBodyWait))
+		} else if r.ContentLength > 0 {
+			data := make([]byte, r.ContentLength)
+			if _, err := io.ReadFull(r.Body, data); err != nil {
+				incomplete().write(w)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(data))
+		}
+		leave, problem := g.enter(r.Context())
+		if problem != nil {
+			problem.write(w)
+			return
+		}
+		defer leave()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// legible refuses what could not be read as text, so that no handler and no database meets it.
+func legible(r *http.Request) *Problem {
+	if why := badText(r.URL.Path); why != "" {
+		return badRequest("The path can't be used.", FieldError{Field: "path", Detail: why})
+	}
+	for _, header := range []string{"Idempotency-Key", "Last-Event-ID"} {
+		for _, text := range r.Header.Values(header) {
+			if why := badText(text); why != "" {
+				return badRequest("The header "+header+" can't be used.", FieldError{Field: header, Detail: why})
+			}
+		}
+	}
+	if strings.Count(r.URL.RawQuery, "&") >= maxParameterCount {
+		return badRequest(fmt.Sprintf("The query has more than %d parameters.", maxParameterCount))
+	}
+	var mistakes []FieldError
+	for pair := range strings.SplitSeq(r.URL.RawQuery, "&") {
+		if why := badPair(pair); why != "" {
+			name, _, _ := strings.Cut(pair, "=")
+			mistakes = append(mistakes, FieldError{Field: yamlfile.Cut(strings.ToValidUTF8(name, "?")), Detail: why})
+		}
+	}
+	if len(mistakes) > 0 {
+		return badRequest("The query can't be read.", mistakes...)
+	}
+	return nil
+}
+
+// badPair says why a parameter of a query can't be read.
+func badPair(pair string) string {
+	values, err := url.ParseQuery(pair)
+	if err != nil {
+		return err.Error() + "; write %3B for a semicolon and %25 for a percent sign"
+	}
+	for name, all := range values {
+		for _, text := range append(all, name) {
+			if why := badText(text); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
+}
+
+// badText says why a text can't be used, with the position from 1 of the byte that is to blame.
+func badText(text string) string {
+	if at := strings.IndexByte(text, 0); at >= 0 {
+		return fmt.Sprintf("has a NUL as byte %d, which no text of the database has", at+1)
+	}
+	if !utf8.ValidString(text) {
+		return fmt.Sprintf("is not UTF-8 text from byte %d on", invalidUTF8([]byte(text))+1)
+	}
+	return ""
+}
+
+// shares counts what each client address holds of something, so that no client holds all of it.
+type shares struct {
+	mu   sync.Mutex
+	held map[string]int
+}
+
+// take takes a share for the client of a request. It returns what gives it back, or false when the client has `most`.
+func (s *shares) take(r *http.Request, most int) (leave func(), ok bool) {
+	client, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		client = r.RemoteAddr
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[client] >= most {
+		return nil, false
+	}
+	if s.held == nil {
+		s.held = map[string]int{}
+	}
+	s.held[client]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held[client]--; s.held[client] == 0 {
+			delete(s.held, client)
+		}
+	}, true
+}

@@ -1,0 +1,282 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// held is a store whose lists end when the test lets them.
+type held struct {
+	*fakeStore
+	entered chan struct{}
+	leave   chan struct{}
+}
+
+func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+	if q.IDs == nil {
+		h.entered <- struct{}{}
+		<-h.leave
+	}
+	return h.fakeStore.List(ctx, q)
+}
+
+func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
+	db := &held{newStore(), make(chan struct{}, 100), make(chan struct{})}
+	var o Options
+	b := setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
+	server := NewServer(o)
+	server.gates.lists.patience = 10 * time.Millisecond
+	b.Handler = server.Handler()
+	const lists = 20
+	answers := make(chan answer, lists)
+	for range lists {
+		go func() { answers <- b.do("GET", executionsPath, "") }()
+	}
+	for range placesOfLists {
+		<-db.entered
+	}
+	for range lists - placesOfLists {
+		if a := <-answers; a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.text, "4 lists are under way") {
+			t.Errorf("a list beyond the places: %d %s", a.status, a.text)
+		}
+	}
+	if a := b.do("POST", executionsPath, echo); a.status != 201 {
+		t.Errorf("a submission while lists hold all their places: %d %s", a.status, a.text)
+	}
+	if a := b.do("GET", executionsPath+"/1", ""); a.status != 200 {
+		t.Errorf("a single row while lists hold all their places: %d %s", a.status, a.text)
+	}
+	close(db.leave)
+	for range placesOfLists {
+		if a := <-answers; a.status != 200 {
+			t.Errorf("a list with a place: %d %s", a.status, a.text)
+		}
+	}
+	if a := b.do("GET", executionsPath, ""); a.status != 200 || len(db.entered) != 1 {
+		t.Errorf("places were not given back: %d, %d lists at the store", a.status, len(db.entered))
+	}
+}
+
+// A request that found no place in time has read nothing from the database, and so has one whose client left.
+func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
+	g := newGate("lists", 1)
+	g.patience = time.Hour
+	leave, _ := g.enter(t.Context())
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, problem := g.enter(gone); problem == nil || g.waiting.Load() != 0 {
+		t.Errorf("a client that left: %v, %d wait", problem, g.waiting.Load())
+	}
+	leave()
+	if _, problem := g.enter(t.Context()); problem != nil {
+		t.Errorf("the place was not given back: %+v", problem)
+	}
+	g.waiting.Store(queueOfRequests)
+	if _, problem := g.enter(t.Context()); problem == nil {
+		t.Error("more wait than may")
+	}
+}
+
+// thirtyTwo answers requests at once and returns by how much the live heap grew at most.
+func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request) (grown int64) {
+	t.Helper()
+	size := func() int64 {
+		s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(s)
+		return int64(s[0].Value.Uint64())
+	}
+	runtime.GC()
+	before := size()
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() { h.ServeHTTP(&counting{header: http.Header{}}, request()) })
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-done:
+			return grown
+		case <-tick.C:
+			grown = max(grown, size()-before)
+		}
+	}
+}
+
+func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
+	big := dense(maxParameters)
+	batch := batchOf(31, func(i int) string { return item(big, fmt.Sprint("k", i)) })()
+	for name, request := range map[string]func() *http.Request{
+		"lists":         func() *http.Request { return httptest.NewRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
+		"large rows":    func() *http.Request { return httptest.NewRequest("GET", executionsPath+"/1", http.NoBody) },
+		"large letters": func() *http.Request { return httptest.NewRequest("GET", lettersPath+"/1", http.NoBody) },
+		"batches": func() *http.Request {
+			r := httptest.NewRequest("POST", executionsPath+"/batch", bytes.NewReader(batch))
+			r.Header.Set("Content-Type", "application/json")
+			return r
+		},
+		"batches of no length that is said": func() *http.Request {
+			r := httptest.NewRequest("POST", executionsPath+"/batch", io.MultiReader(bytes.NewReader(batch)))
+			r.Header.Set("Content-Type", "application/json")
+			return r
+		},
+	} {
+		grown := thirtyTwo(t, whole(t, full().another()), request)
+		t.Logf("%s: %d MB", name, grown>>20)
+		if grown > 256<<20 {
+			t.Errorf("32 %s at once added %d MB, allowed are 256", name, grown>>20)
+		}
+	}
+}
+
+func TestReadingABodyEndsWithItsClient(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	b, ok := parseBody(ctx, fill(`{"executions":[`, `{"action_ref":"core.echo"},`, 1<<20, `]}`)())
+	read := 0
+	if ok {
+		b.object("", []string{"executions"}, "executions", func(pointer string) {
+			b.items(pointer, 1e6, func(string) { read++ })
+		})
+	}
+	if read > 0 || b.close() {
+		t.Errorf("%d items were read for a client that has gone", read)
+	}
+}
+
+func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
+	b := setup(t, nil)
+	for path, want := range map[string]string{
+		executionsPath + "?action_ref=%ff":                         `"field":"action_ref","detail":"is not UTF-8 text from byte 1 on"`,
+		executionsPath + "?action_ref=a%00":                        `"field":"action_ref","detail":"has a NUL as byte 2`,
+		executionsPath + "?worker_id=1;select%201":                 `"field":"worker_id","detail":"invalid semicolon separator in query`,
+		executionsPath + "?a=1;b=2":                                `"field":"a"`,
+		executionsPath + "?limit=%zz":                              `"field":"limit","detail":"invalid URL escape`,
+		executionsPath + "?%ff=1":                                  `is not UTF-8`,
+		executionsPath + "?" + strings.Repeat("limit=1&", 32):      `more than 32 parameters`,
+		executionsPath + "?action_ref=" + strings.Repeat("x", 201): `a name has at most 200 characters`,
+		"/api/v1/actions?after=%ff":                                `"field":"after"`,
+		"/api/v1/actions/%ff":                                      `"field":"path","detail":"is not UTF-8 text from byte 17 on"`,
+		"/api/v1/workers/%00":                                      `"field":"path"`,
+		"/api/v1/workers/%ff/cordon":                               `"field":"path"`,
+		"/api/v1/changes?action_ref=%ff":                           `"field":"action_ref"`,
+		"/api/v1/executions/1/transitions?after=%ff":               `"field":"after"`,
+		"/readyz?%ff":                                              `is not UTF-8`,
+	} {
+		method := "GET"
+		if strings.HasSuffix(path, "cordon") {
+			method = "POST"
+		}
+		if a := b.do(method, path, ""); a.status != 400 || !strings.Contains(a.text, want) {
+			t.Errorf("%s: %d %s, want %s", path, a.status, a.text, want)
+		}
+	}
+	for header, path := range map[string]string{"Idempotency-Key": executionsPath, "Last-Event-ID": changesPath} {
+		method := map[bool]string{true: "POST", false: "GET"}[path == executionsPath]
+		for _, text := range []string{"\xff", "a\x00"} {
+			if a := b.do(method, path, echo, header, text); a.status != 400 || !strings.Contains(a.text, `"field":"`+header+`"`) {
+				t.Errorf("%s %q: %d %s", header, text, a.status, a.text)
+			}
+		}
+	}
+	if b.store.calls > 0 {
+		t.Errorf("%d calls reached the database", b.store.calls)
+	}
+}
+
+func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
+	b := setup(t, nil)
+	for _, x := range []struct {
+		header, text string
+		status       int
+	}{
+		{"Content-Type", "application/json; charset=utf-16", 415},
+		{"Content-Type", "application/json; charset=UTF-8", 201},
+		{"Content-Type", "application/json; version=1", 201},
+		{"Content-Encoding", "gzip", 415},
+		{"Content-Encoding", "identity", 201},
+	} {
+		if a := b.do("POST", executionsPath, echo, x.header, x.text); a.status != x.status {
+			t.Errorf("%s: %s: %d %s", x.header, x.text, a.status, a.text)
+		}
+	}
+}
+
+func TestOneRowThatCannotBeReadHidesNoOther(t *testing.T) {
+	b := setup(t, nil)
+	for range 3 {
+		b.do("POST", executionsPath, echo)
+	}
+	b.store.unreadable = map[execution.ID]string{2: "result of execution 2: must be an object"}
+	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1}, Name: "w", Unreadable: "capabilities is a JSON string"}}
+	a := b.do("GET", executionsPath, "")
+	if a.status != 200 || !strings.Contains(a.text, `{"id":2,"unreadable":"result of execution 2: must be an object"}`) || !strings.Contains(a.text, `"id":3,`) || !strings.Contains(a.text, `"id":1,`) {
+		t.Errorf("the list: %d %s", a.status, a.text)
+	}
+	a = b.do("GET", executionsPath+"/2", "")
+	if a.status != 500 || a.json["type"] != typeUnreadable || !strings.Contains(a.text, "result of execution 2: must be an object") {
+		t.Errorf("the row: %d %s", a.status, a.text)
+	}
+	if a := b.do("GET", "/api/v1/workers", ""); a.status != 200 || !strings.Contains(a.text, `"unreadable":"capabilities is a JSON string"`) {
+		t.Errorf("the workers: %d %s", a.status, a.text)
+	}
+}
+
+func TestAnAnswerListsAHundredMistakesAndSaysThatThereMayBeMore(t *testing.T) {
+	b := setup(t, nil)
+	for path, body := range map[string][]byte{
+		executionsPath:                 fill(`{`, "\n\"x\":1,", 1<<19, `}`)(),
+		executionsPath + "/batch":      fill(`{"executions":[`, "\n{},", 1<<19, `]}`)(),
+		"/api/v1/dead-letters/discard": fill(`{"ids":[`, "\n0,", 1<<19, `]}`)(),
+		"/api/v1/workers/1/cordon":     fill(`{`, "\n\"reasen\":1,", 1<<19, `}`)(),
+	} {
+		a := b.do("POST", path, string(body))
+		list, _ := a.json["errors"].([]any)
+		if a.status != 400 || len(list) != 100 || !strings.Contains(a.text, "up to its mistake number 100; there may be more") {
+			t.Errorf("%s: %d, %d mistakes, %.300s", path, a.status, len(list), a.text)
+			continue
+		}
+		if last := list[99].(map[string]any); last["line"] != 101.0 {
+			t.Errorf("%s: the last mistake: %v", path, last)
+		}
+	}
+}
+
+func TestAPageEndsWhereItsBytesDo(t *testing.T) {
+	db := full().another()
+	h := whole(t, db)
+	seen, after := map[string]bool{}, ""
+	for pages := 0; ; pages++ {
+		b := &bundle{t, db, h}
+		a := b.do("GET", "/api/v1/actions?limit=500&after="+after, "")
+		list, _ := a.json["actions"].([]any)
+		if a.status != 200 || len(a.text) > mostAnswer || len(list) == 0 || pages > 10 {
+			t.Fatalf("page %d: %d, %d bytes, %d rows", pages, a.status, len(a.text), len(list))
+		}
+		for _, one := range list {
+			seen[one.(map[string]any)["ref"].(string)] = true
+		}
+		if a.json["after"] == nil {
+			break
+		}
+		after = a.json["after"].(string)
+	}
+	if len(seen) != len(db.actions) {
+		t.Errorf("the pages had %d of %d actions", len(seen), len(db.actions))
+	}
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+// batchResult is what became of one item of a batch.
+type batchResult struct {
+	// Status is what the item alone would have been answered with.
+	Status    int      `json:"status"`
+	Execution *created `json:"execution,omitempty"`
+	Problem   *Problem `json:"problem,omitempty"`
+}
+
+// createBatch is POST /api/v1/executions/batch: 200 with a result for each item, in their order. A
+// batch that can't be read is refused as a whole.
+func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) {
+	data, problem := read(w, r, maxBatchBody)
+	if problem != nil {
+		problem.write(w)
+		return
+	}
+	b, submissions, n := s.readBatch(r.Context(), data)
+	switch {
+	case n > maxBatchItems:
+		tooLarge(fmt.Sprintf("A batch may have %d items, this one has more.", maxBatchItems)).write(w)
+		return
+	case !b.close():
+		b.problem("The body is not a batch of executions.").write(w)
+		return
+	}
+	var refused [][]FieldError
+	for i := range submissions {
+		if p := submissions[i].refused; p != nil {
+			refused = append(refused, p.Errors)
+		}
+	}
+	locate(data, refused...)
+	results, ok := s.submitBatch(r, submissions)
+	if !ok {
+		return // nobody waits for the answer
+	}
+	writeJSON(w, "application/json", http.StatusOK, struct {
+		Results []batchResult `json:"results"`
+	}{results})
+}
+
+// readBatch reads at most maxBatchItems submissions, and returns how many there are; one more stands for any greater
+// number, and reading ends there.
+func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submission, n int) {
+	b, ok := parseBody(ctx, data)
+	if !ok {
+		return b, nil, 0
+	}
+	allowed := append(slices.Clone(submissionFields), "idempotency_key")
+	root, fields, _ := b.object("", []string{"executions"}, "executions", func(pointer string) {
+		var at int
+		at, n, ok = b.items(pointer, maxBatchItems, func(pointer string) {
+			sub := s.readSubmission(b, pointer, allowed)
+			sub.position = len(submissions)
+			submissions = append(submissions, sub)
+		})
+		if ok && n == 0 {
+			b.refuse(pointer, at, "is empty")
+		}
+		if n > maxBatchItems {
+			b.ended = true
+		}
+	})
+	if _, given := fields["executions"]; !given && len(b.mistakes) == 0 {
+		b.refuse("/executions", root.at, "is missing: list the executions to create")
+	}
+	return b, submissions, n
+}
+
+// submitBatch submits in pieces that the database likes. An item that repeats the key of an earlier
+// one is that one again: no statement is asked to create one key twice.
+//
+// It returns false when the client has gone: pieces that were not sent by then are not sent any more.
+func (s *Server) submitBatch(r *http.Request, submissions []submission) ([]batchResult, bool) {
+	compared := newComparison()
+	outcomes := make([]outcome, len(submissions))
+	first := map[string]int{}
+	var distinct []submission
+	var repeated []submission
+	for _, sub := range submissions {
+		if sub.refused != nil {
+			outcomes[sub.position] = outcome{problem: sub.refused}
+			continue
+		}
+		scoped := callerOf(r).keyScope(sub.item.ActionRef, sub.key)
+		if _, seen := first[scoped]; seen && scoped != "" {
+			repeated = append(repeated, sub)
+			continue
+		}
+		first[scoped] = sub.position
+		distinct = append(distinct, sub)
+	}
+	for len(distinct) > 0 {
+		if r.Context().Err() != nil {
+			return nil, false
+		}
+		piece := distinct[:s.piece(distinct)]
+		distinct = distinct[len(piece):]
+		for i, o := range s.submit(r, piece, compared) {
+			outcomes[piece[i].position] = o
+		}
+	}
+	for _, sub := range repeated {
+		at := first[callerOf(r).keyScope(sub.item.ActionRef, sub.key)]
+		o := outcomes[at]
+		if o.problem == nil {
+			again := *o.created
+			again.Existed = true
+			o.created = &again
+			one := &submissions[at].item
+			if one.Pinned != sub.item.Pinned || one.Parent != sub.item.Parent || one.Limits != sub.item.Limits {
+				o = outcome{problem: keyReused(sub.key, again.ID)}
+			} else if problem := repeats(compared.compare(one.Parameters, sub.item.Parameters), sub.key, again.ID); problem != nil {
+				o = outcome{problem: problem}
+			}
+		}
+		outcomes[sub.position] = o
+	}
+	results := make([]batchResult, len(outcomes))
+	for i, o := range outcomes {
+		results[i] = batchResult{Status: o.status(), Execution: o.created, Problem: o.problem}
+	}
+	return results, true
+}
+
+// piece is how many of the next submissions one statement takes.
+func (s *Server) piece(next []submission) int {
+	bytes := 0
+	for n := range next {
+		bytes += len(next[n].item.Parameters)
+		if n > 0 && (n >= s.Config.Executor.BatchSize || bytes > maxPiece) {
+			return n
+		}
+	}
+	return len(next)
+}

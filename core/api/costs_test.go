@@ -1,0 +1,159 @@
+package api
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/telemetry/exporter"
+	"handoff/docs"
+)
+
+// The bounds of any single request, from docs/attacks.md. Memory is all that was allocated, freed or not, so it is
+// above what the process grows by.
+const (
+	mostProcessorTime = 100 * time.Millisecond
+	mostMemory        = 32 << 20
+	// mostProblem bounds the answer to a request that was refused: a hundred mistakes of less than a kilobyte.
+	mostProblem = 100 << 10
+	// mostAnswer bounds any other answer: a page, or one row with parameters of 256 KB and a result of 1.5 MB.
+	mostAnswer = maxPage + 64<<10
+)
+
+// counting is a response that nobody keeps.
+type counting struct {
+	header http.Header
+	status int
+	bytes  int
+	// text is the beginning.
+	text []byte
+}
+
+func (c *counting) Header() http.Header { return c.header }
+
+func (c *counting) WriteHeader(status int) { c.status = status }
+
+func (c *counting) Write(p []byte) (int, error) {
+	if c.status == 0 {
+		c.status = http.StatusOK
+	}
+	c.bytes += len(p)
+	c.text = append(c.text, p[:min(len(p), max(0, mostProblem-len(c.text)))]...)
+	return len(p), nil
+}
+
+var (
+	figures   = sync.OnceValue(func() http.Handler { return exporter.New().Handler() })
+	playbooks = sync.OnceValue(docs.PlaybookHandler)
+	full      = sync.OnceValue(func() *fakeStore {
+		db := newStore()
+		crowded(db)
+		return db
+	})
+)
+
+// whole is a server with every endpoint, over a store.
+func whole(t testing.TB, db *fakeStore) http.Handler {
+	return setup(t, func(o *Options) {
+		o.Submitter.Store, o.Store, o.Checks = db, db, []Check{DatabaseCheck(db)}
+		o.Metrics, o.Playbooks = figures(), playbooks()
+	}).Handler
+}
+
+func newStore() *fakeStore {
+	return &fakeStore{actions: map[string]execution.Action{"core.echo": {Ref: "core.echo", Runtime: "shell", MaxRetries: 1}}}
+}
+
+// another is a store with the same rows.
+func (f *fakeStore) another() *fakeStore {
+	return &fakeStore{
+		actions: maps.Clone(f.actions), rows: slices.Clone(f.rows), letters: slices.Clone(f.letters), observations: f.observations, workers: slices.Clone(f.workers), audit: f.audit,
+	}
+}
+
+// cost is what one request took.
+type cost struct {
+	processor time.Duration
+	memory    uint64
+	answer    *counting
+}
+
+func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
+	method, path, _ := strings.Cut(asked, " ")
+	var from io.Reader = bytes.NewReader(body)
+	if a.unsized {
+		from = io.MultiReader(from) // hides the length
+	}
+	r := httptest.NewRequest(method, path+a.query, from)
+	if method == http.MethodPost {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(a.headers); i += 2 {
+		r.Header.Set(a.headers[i], a.headers[i+1])
+	}
+	w := &counting{header: http.Header{}, text: make([]byte, 0, mostProblem)}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	began, _ := processorTime()
+	h.ServeHTTP(w, r)
+	ended, _ := processorTime()
+	runtime.ReadMemStats(&after)
+	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
+}
+
+// TestNoRequestCostsMoreThanItsBounds sends everything that worst lists to a server over a store that is full.
+func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
+	worstTime, worstMemory := cost{}, cost{}
+	var slowest, largest string
+	for asked, attempts := range worst() {
+		for i := range attempts {
+			a := &attempts[i]
+			what := asked[:min(len(asked), 60)] + ", " + a.name
+			body := a.bytes()
+			db := newStore()
+			if a.prepare == nil {
+				db = full().another()
+			} else {
+				a.prepare(db)
+			}
+			h := whole(t, db)
+			c := measure(h, asked, a, body)
+			for range 3 { // whoever else uses the processor makes it slower, and never faster
+				if c.processor > mostProcessorTime*3/4 && a.prepare == nil {
+					again := measure(h, asked, a, body)
+					again.processor = min(c.processor, again.processor)
+					c = again
+				}
+			}
+			if c.processor > worstTime.processor {
+				worstTime, slowest = c, what
+			}
+			if c.memory > worstMemory.memory {
+				worstMemory, largest = c, what
+			}
+			switch answer := c.answer; {
+			case answer.status == 0 || answer.status >= 500:
+				t.Errorf("%s: status %d %s", what, answer.status, answer.text)
+			case answer.status >= 400 && answer.bytes > mostProblem, answer.bytes > mostAnswer:
+				t.Errorf("%s: the answer with status %d has %d bytes", what, answer.status, answer.bytes)
+			}
+			if c.memory > mostMemory {
+				t.Errorf("%s: %d KB were allocated, allowed are %d", what, c.memory>>10, mostMemory>>10)
+			}
+			if c.processor > mostProcessorTime && !raced {
+				t.Errorf("%s: took %v of the processor, allowed are %v", what, c.processor, mostProcessorTime)
+			}
+		}
+	}
+	t.Logf("the slowest: %s with %v; the largest: %s with %d KB", slowest, worstTime.processor, largest, worstMemory.memory>>10)
+}

@@ -1,0 +1,17 @@
+//go:build unix
+
+package api
+
+import (
+	"syscall"
+	"time"
+)
+
+// processorTime is what this process has used of processors.
+func processorTime() (used time.Duration, known bool) {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0, false
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), true
+}

@@ -1,0 +1,6 @@
+//go:build !race
+
+package api
+
+// raced says that the race detector makes everything ten times slower.
+const raced = false

@@ -1,0 +1,239 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// created is what is answered for an accepted execution.
+type created struct {
+	ID        execution.ID `json:"id"`
+	ActionRef string       `json:"action_ref"`
+	Status    string       `json:"status"`
+	Epoch     int64        `json:"epoch"`
+	// Existed says that the idempotency key had created it before.
+	Existed  bool   `json:"existed"`
+	Location string `json:"location"`
+}
+
+func location(id execution.ID) string {
+	return "/api/v1/executions/" + strconv.FormatInt(int64(id), 10)
+}
+
+// outcome is what became of one submission.
+type outcome struct {
+	created *created
+	problem *Problem
+}
+
+func (o outcome) status() int {
+	switch {
+	case o.problem != nil:
+		return o.problem.Status
+	case o.created.Existed:
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+// submit creates executions, and returns what became of each. Accepted means committed.
+func (s *Server) submit(r *http.Request, submissions []submission, c *comparison) []outcome {
+	out := make([]outcome, len(submissions))
+	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
+	defer cancel()
+	items := make([]store.NewExecution, len(submissions))
+	keys := allKeyed
+	for i, sub := range submissions {
+		items[i] = sub.item
+		items[i].Actor = actor(r)
+		items[i].IdempotencyKey = callerOf(r).keyScope(sub.item.ActionRef, sub.key)
+		if sub.key == "" {
+			keys = someUnkeyed
+		}
+	}
+	fail := func(err error, keys keyed) []outcome {
+		p := s.storeProblem(r, err, keys)
+		for i := range out {
+			out[i] = outcome{problem: p}
+		}
+		return out
+	}
+	made, err := s.Submitter.Submit(ctx, items)
+	if err != nil {
+		return fail(err, keys)
+	}
+	rows, err := s.repeated(r, submissions, items, made, c)
+	if err != nil {
+		return fail(err, keys)
+	}
+	for i, m := range made {
+		out[i] = judge(submissions[i], m, rows)
+	}
+	return out
+}
+
+// comparison compares the parameters of requests that have one key. What has the same bytes is the same; the rest is
+// compared by meaning, as far as left goes.
+type comparison struct {
+	// left is how many bytes may still be compared by meaning.
+	left int
+}
+
+func newComparison() *comparison { return &comparison{left: maxCompared} }
+
+// sameness says whether a request repeats another one.
+type sameness uint8
+
+const (
+	different sameness = iota
+	alike
+	notCompared
+)
+
+func (c *comparison) compare(x, y []byte) sameness {
+	if !bytes.Equal(x, y) {
+		if c.left < len(x)+len(y) {
+			return notCompared
+		}
+		c.left -= len(x) + len(y)
+		if !sameJSON(x, y) {
+			return different
+		}
+	}
+	return alike
+}
+
+// known is a row that a submission may repeat, or whose child it is.
+type known struct {
+	store.Listed
+	parameters sameness
+}
+
+// repeated reads what existed, to tell a repetition from another request under a used key; and children, which may
+// have been skipped at once, with their parents. Of the parameters it reads only those that differ in their bytes, and
+// only as many as are compared.
+func (s *Server) repeated(r *http.Request, submissions []submission, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*known, error) {
+	var wanted []execution.ID
+	for i, m := range made {
+		if m.ID != 0 && (m.Existed || items[i].Parent != 0) {
+			wanted = append(wanted, m.ID, items[i].Parent)
+		}
+	}
+	rows := map[execution.ID]*known{}
+	if len(wanted) == 0 {
+		return rows, nil
+	}
+	list, err := s.listed(r, store.ExecutionQuery{IDs: wanted, Digests: true})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		rows[list[i].ID] = &known{Listed: list[i], parameters: alike}
+	}
+	differs, left := map[execution.ID][]byte{}, c.left
+	for i, m := range made {
+		row, ok := rows[m.ID]
+		if !ok || !m.Existed || row.Digest == sha256.Sum256(items[i].Parameters) {
+			continue
+		}
+		row.parameters = notCompared
+		if size := row.Size + len(items[i].Parameters); size <= left {
+			left -= size
+			differs[m.ID] = items[i].Parameters
+		}
+	}
+	if len(differs) == 0 {
+		return rows, nil
+	}
+	list, err = s.listed(r, store.ExecutionQuery{IDs: slices.Sorted(maps.Keys(differs)), WithParameters: true})
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		rows[list[i].ID].parameters = c.compare(list[i].Parameters, differs[list[i].ID])
+	}
+	return rows, nil
+}
+
+// listed reads rows without what may be large, bounded like every database call.
+func (s *Server) listed(r *http.Request, q store.ExecutionQuery) ([]store.Listed, error) {
+	ctx, cancel := s.statement(r)
+	defer cancel()
+	return s.Store.List(ctx, q)
+}
+
+func judge(sub submission, m store.Created, rows map[execution.ID]*known) outcome {
+	ref := sub.item.ActionRef
+	if m.UnknownAction {
+		return outcome{problem: &Problem{
+			Type: typeUnknownAction, Title: "There is no such action", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("No action is called %q. Actions are created with POST /api/v1/actions, or from the executor's action files.", ref),
+			Errors: []FieldError{{Field: "/action_ref", Detail: "is not the name of an action"}},
+		}}
+	}
+	if m.UnknownWorker {
+		return outcome{problem: &Problem{
+			Type: typeUnknownWorker, Title: "There is no such worker", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("No worker has the number %d. GET /api/v1/workers lists them; without worker_id any fitting worker is taken.", sub.item.Pinned),
+			Errors: []FieldError{{Field: "/worker_id", Detail: "is not the number of a worker"}},
+		}}
+	}
+	if m.UnknownParent {
+		return outcome{problem: &Problem{
+			Type: typeUnknownParent, Title: "There is no such parent", Status: http.StatusUnprocessableEntity,
+			Detail: fmt.Sprintf("There is no execution %d that this one could follow.", sub.item.Parent),
+			Errors: []FieldError{{Field: "/parent", Detail: "is not the number of an execution"}},
+		}}
+	}
+	c := &created{ID: m.ID, ActionRef: ref, Status: execution.Requested.String(), Existed: m.Existed, Location: location(m.ID)}
+	row, ok := rows[m.ID]
+	if !ok {
+		return outcome{created: c}
+	}
+	if row.Unreadable != "" {
+		return outcome{problem: unreadable(fmt.Sprintf("Execution %d, which the key created, can't be read: %s.", m.ID, row.Unreadable))}
+	}
+	if m.Existed {
+		var parent execution.ID
+		if p := rows[sub.item.Parent]; p != nil {
+			parent = p.Chain()
+		}
+		if row.Action.Ref != ref || row.Pinned != sub.item.Pinned || row.Parent != parent || row.Limits != sub.item.Limits {
+			return outcome{problem: keyReused(sub.key, m.ID)}
+		}
+		if problem := repeats(row.parameters, sub.key, m.ID); problem != nil {
+			return outcome{problem: problem}
+		}
+	}
+	c.Status, c.Epoch = row.Status.String(), int64(row.Epoch)
+	return outcome{created: c}
+}
+
+func keyReused(key string, by execution.ID) *Problem {
+	return &Problem{
+		Type: typeKeyReused, Title: "The idempotency key was used for something else", Status: http.StatusUnprocessableEntity,
+		Detail: fmt.Sprintf("The key %q created execution %d with other parameters or limits. Use a new key for a new execution.", key, by),
+	}
+}
+
+// repeats is what is answered for a used key whose limits are the same, nil where the parameters are the same, too.
+func repeats(parameters sameness, key string, by execution.ID) *Problem {
+	switch parameters {
+	case alike:
+		return nil
+	case notCompared:
+		return tooLarge(fmt.Sprintf("The key %q created execution %d, with parameters of other bytes. Whether they mean the same was not compared: one request "+
+			"compares at most %d bytes. Send the same bytes as before, or send this execution in a request of its own.", key, by, maxCompared))
+	default:
+		return keyReused(key, by)
+	}
+}
