@@ -1,6 +1,7 @@
 package subprocess
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"slices"
@@ -29,6 +30,8 @@ type Isolation struct {
 	RunDir string
 	// Runs is how many runs there are at a time. It counts where a limit holds for all of them together only.
 	Runs int
+	// SecretFile is a file that actions should not be able to read; empty for none.
+	SecretFile string
 }
 
 // What Isolation.Cgroup may be.
@@ -63,13 +66,13 @@ func (s *State) lacksAsked(what, why string) {
 }
 
 // Log writes a line about what holds, and one for each thing that does not.
-func (s *State) Log(log *slog.Logger) {
-	log.Info("actions are isolated", slog.Any("holds", s.Holds))
+func (s *State) Log(ctx context.Context, log *slog.Logger) {
+	log.LogAttrs(ctx, slog.LevelInfo, "actions are isolated", slog.Any("holds", s.Holds))
 	for _, what := range slices.Sorted(maps.Keys(s.Missing)) {
 		level := slog.LevelInfo
 		if s.asked[what] {
 			level = slog.LevelWarn
 		}
-		log.Log(nil, level, "isolation of actions lacks something", slog.String("what", what), slog.String("why", s.Missing[what])) //nolint:staticcheck // no context is at hand, and none is used
+		log.LogAttrs(ctx, level, "isolation of actions lacks something", slog.String("what", what), slog.String("why", s.Missing[what]))
 	}
 }

@@ -142,6 +142,7 @@ const rehearsal = `pwd
 while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
 while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
 for p in "$PPID" "$1"; do if (read -r x </proc/$p/environ) 2>/dev/null; then echo "open: $p"; fi; done
+if [ -n "$2" ] && [ -r "$2" ]; then echo "readable: $2"; fi
 if [ -n "$HANDOFF_ACTIONS_DIR" ] && ! { [ -r "$HANDOFF_ACTIONS_DIR" ] && [ -x "$HANDOFF_ACTIONS_DIR" ]; }; then echo "actions: closed"; fi
 exit 0
 `
@@ -156,8 +157,15 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 	if _, err := os.Stat(shell); err != nil {
 		return nil, nil
 	}
+	secret := r.isolation.SecretFile
+	if secret != "" {
+		var err error
+		if secret, err = filepath.Abs(secret); err != nil {
+			return nil, err
+		}
+	}
 	run, err := r.launch(ctx, launch{
-		Argv: []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid())}, Environment: r.environment,
+		Argv: []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
 		Parameters: []byte("{}"), At: machineClock(), Fence: rehearsalTimeout, Limit: rehearsalTimeout,
 	})
 	if err != nil {
@@ -201,6 +209,10 @@ func (r *Runner) judge(found seen, s *State) error {
 		s.lacksAsked("secrets", why)
 	} else {
 		s.holds("the environment, memory and descriptors of worker and shim are closed to actions")
+	}
+	if file := found["readable"]; file != "" {
+		s.lacksAsked("the secrets in "+file, "actions can read the file, and it holds a password; hand secrets over by the environment, "+
+			"or let actions run as another user (worker.isolation.user) who can't read it")
 	}
 	if found["NoNewPrivs"] == "1" {
 		s.holds("actions can't gain privileges, and have none to trace, mount or load modules")
