@@ -77,7 +77,7 @@ func (d *daemon) run(ctx context.Context) error {
 		Name: d.deployment.Worker.Name, Runtimes: d.deployment.Worker.Runtimes,
 		HealthURL: d.healthURL,
 		Host:      d.host, Store: db, Broker: mq,
-		Runner:    runner,
+		Runner: runner,
 		Config: d.config, Log: d.log, Recorder: d.figures,
 	}
 	if d.plant != nil {

@@ -50,10 +50,10 @@ func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 }
 
 // HealthHandler is /healthz, /readyz and /metrics alone, for a worker, whose /readyz tells the isolation of its actions.
-func HealthHandler(checks []Check, metrics http.Handler, isolation any) http.Handler {
+func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", methods{http.MethodGet: healthz})
-	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler(checks, isolation)})
+	mux.Handle("/readyz", methods{http.MethodGet: ReadyHandler(checks, isolation...)})
 	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound("There are /healthz, /readyz and /metrics.").write(w)

@@ -141,7 +141,7 @@ func (r *Runner) substitute(controller string) string {
 const rehearsal = `pwd
 while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
 while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
-for p in "$PPID" "$1"; do if (read -r x </proc/$p/environ) 2>/dev/null; then echo "open: $p"; fi; done
+for p in "$PPID" "$1"; do if (: </proc/$p/environ) 2>/dev/null; then echo "open: $p"; fi; done
 if [ -n "$2" ] && [ -r "$2" ]; then echo "readable: $2"; fi
 if [ -n "$HANDOFF_ACTIONS_DIR" ] && ! { [ -r "$HANDOFF_ACTIONS_DIR" ] && [ -x "$HANDOFF_ACTIONS_DIR" ]; }; then echo "actions: closed"; fi
 exit 0

@@ -152,9 +152,12 @@ func (a *action) supervise() {
 	a.mu.Unlock()
 	if last.Ended == nil {
 		if group != 0 {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+		killOrphans() // and reap them, or the group would seem to live
+		if group != 0 {
 			killGroup(group)
 		}
-		killOrphans()
 	}
 	a.tidy()
 	_ = a.stdout.SetReadDeadline(time.Now().Add(drainTimeout))
