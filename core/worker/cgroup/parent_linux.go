@@ -17,6 +17,12 @@ const prefix = "handoff-"
 // leaf is the group that a worker moves itself to where limits need its own group to be empty.
 const leaf = "worker"
 
+// guards is the group of those that watch over runs.
+const guards = "guards"
+
+// guardPatience is how long guards whose worker is gone may take to end by themselves, and to tell what they saw.
+const guardPatience = time.Second
+
 // staleTimeout bounds how long the start waits for what an earlier worker left to die.
 const staleTimeout = 5 * time.Second
 
@@ -52,7 +58,11 @@ func Open(worker string, l Limits) (*Parent, error) {
 		_ = unix.Rmdir(string(p.group))
 		return nil, fmt.Errorf("locking %s: %w", p.group, err)
 	}
-	if err := p.probe(); err != nil {
+	err = os.Mkdir(string(p.Guards()), 0o755)
+	if err == nil {
+		err = p.probe()
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	if err := removeStale(own, p.group); err != nil {
@@ -73,6 +83,10 @@ func (p *Parent) probe() error {
 
 // Missing says what does not hold, by controller, and why.
 func (p *Parent) Missing() map[string]string { return p.missing }
+
+// Guards is the group for the processes that watch over runs. Whoever takes over from a worker that is gone ends them,
+// too: one that was stopped would else stay for ever.
+func (p *Parent) Guards() Group { return Group(p.group.file(guards)) }
 
 // New makes the group of a run.
 func (p *Parent) New(name string) (Group, error) {
@@ -193,12 +207,30 @@ func removeStale(own string, mine Group) error {
 		if err != nil {
 			continue // its worker lives
 		}
-		if err := errors.Join(g.Kill(staleTimeout), g.Remove(time.Second)); err != nil {
+		if err := endStale(g); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("ending what an earlier worker left: %w", err))
 		}
 		_ = held.Close()
 	}
 	return failed
+}
+
+// endStale ends the runs first, and gives their guards the time to see it.
+func endStale(g Group) error {
+	entries, err := os.ReadDir(string(g))
+	if err != nil {
+		return nil // gone meanwhile
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != guards {
+			err = errors.Join(err, Group(g.file(e.Name())).Kill(staleTimeout))
+		}
+	}
+	watching := Group(g.file(guards))
+	for deadline := time.Now().Add(guardPatience); watching.populated() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	return errors.Join(err, g.Kill(staleTimeout), g.Remove(time.Second))
 }
 
 // ownGroup is the directory of the group of this process.

@@ -118,6 +118,19 @@ func limitMain(args []string) error {
 	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
 }
 
+// guard puts a shim into the control group of shims.
+func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
+	if r.ground.groups == nil {
+		return func() {}, nil
+	}
+	f, err := r.ground.groups.Guards().Open()
+	if err != nil {
+		return nil, fmt.Errorf("opening the control group of shims: %w", err)
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
+	return func() { _ = f.Close() }, nil
+}
+
 // attributes are how the action starts: in a group of its own, in its control group, as its user. The kernel forgets
 // a parent death signal when a process changes its user, so Go sets it after that.
 func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {

@@ -45,6 +45,8 @@ type findings struct {
 	Exits []worker.Exit
 	// Children are what the worker has when the last action has ended.
 	Children []int
+	// Left are directories and control groups of runs that have ended.
+	Left []string
 }
 
 // isolatedMain makes this process an isolated worker, or an attacker, if it was started as one.
@@ -90,6 +92,11 @@ func (w *isolatedWorker) run() (f findings) {
 		f.Exits = append(f.Exits, exit)
 	}
 	f.Children, _ = childrenOf(os.Getpid())
+	f.Left, _ = filepath.Glob(filepath.Join(w.Isolation.RunDir, "*", "*"))
+	for _, g := range groupsLeft(os.Getpid()) {
+		runs, _ := filepath.Glob(filepath.Join(g, "*-*"))
+		f.Left = append(f.Left, runs...)
+	}
 	r.Close()
 	return f
 }
@@ -145,8 +152,8 @@ func (w *isolatedWorker) start(t *testing.T, user int) findings {
 	if f.Error != "" {
 		return f
 	}
-	if len(f.Children) > 0 {
-		t.Errorf("the worker still has the children %v", f.Children)
+	if len(f.Children) > 0 || len(f.Left) > 0 {
+		t.Errorf("the worker still has the children %v, and %v", f.Children, f.Left)
 	}
 	if left, err := os.ReadDir(w.Isolation.RunDir); err != nil || len(left) > 0 {
 		t.Errorf("%v is left in the directory for runs, %v", left, err)

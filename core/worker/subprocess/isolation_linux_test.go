@@ -141,32 +141,36 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An action that kills its shim and its worker leaves what the next worker ends: in a control group nothing gets away.
+// An action that kills its worker and kills or stops its shim leaves what the next worker ends: in a control group
+// nothing gets away.
 func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
-	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupRequire}, Lines: []string{
-		`setsid sh -c 'echo $$ >"$NOTES/pid.new"; mv "$NOTES/pid.new" "$NOTES/pid"; exec sleep 600' & while ! test -e "$NOTES/pid"; do sleep 0.01; done; ` +
-			`echo x >file; kill -STOP $PPID; kill -9 $WORKER; kill -9 $PPID; sleep 600`,
-	}}
-	w.Isolation.RunDir = filepath.Join(w.Dir, fmt.Sprintf("runs-%d", os.Geteuid()))
-	first := w.command(t, os.Geteuid())
-	if out, err := first.Output(); err == nil {
-		t.Fatalf("the worker was not killed: %s", out)
-	}
-	text, err := os.ReadFile(filepath.Join(w.Dir, "pid"))
-	var pid int
-	if _, scan := fmt.Sscan(string(text), &pid); err != nil || scan != nil {
-		t.Fatal(err, scan)
-	}
-	if gone(pid) {
-		t.Fatal("the action did not get away, so there is nothing to end")
-	}
-	w.Lines = []string{"exit 0"}
-	w.start(t, os.Geteuid())
-	eventually(t, "the death of what got away", patience, func() bool { return gone(pid) })
-	if left := groupsLeft(first.Process.Pid); len(left) > 0 {
-		t.Errorf("the first worker's control groups are left: %v", left)
+	for _, deed := range []string{`kill -9 $WORKER $PPID`, `kill -9 $WORKER`} {
+		w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupRequire}, Lines: []string{
+			`kill -STOP $PPID; setsid sh -c 'echo $$ '$PPID' >"$NOTES/pids.new"; mv "$NOTES/pids.new" "$NOTES/pids"; exec sleep 600' & ` +
+				`while ! test -e "$NOTES/pids"; do sleep 0.01; done; echo x >file; ` + deed + `; sleep 600`,
+		}}
+		w.Isolation.RunDir = filepath.Join(w.Dir, fmt.Sprintf("runs-%d", os.Geteuid()))
+		first := w.command(t, os.Geteuid())
+		first.Stdout = nil // what is left would hold a pipe open
+		if err := first.Run(); err == nil {
+			t.Fatal("the worker was not killed")
+		}
+		var pid, shim int
+		text, err := os.ReadFile(filepath.Join(w.Dir, "pids"))
+		if _, scan := fmt.Sscan(string(text), &pid, &shim); err != nil || scan != nil {
+			t.Fatal(err, scan)
+		}
+		if gone(pid) {
+			t.Fatal("the action did not get away, so there is nothing to end")
+		}
+		w.Lines = []string{"exit 0"}
+		w.start(t, os.Geteuid())
+		eventually(t, "the death of what got away", patience, func() bool { return gone(pid) && gone(shim) })
+		if left := groupsLeft(first.Process.Pid); len(left) > 0 {
+			t.Errorf("the first worker's control groups are left: %v", left)
+		}
 	}
 }
 

@@ -127,6 +127,11 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 		Stdin: ends[0][0], Stdout: ends[2][1], Stderr: ends[3][1], ExtraFiles: []*os.File{ends[1][1]},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	release, err := r.guard(a.shim.SysProcAttr)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	if err := startShim(a.shim); err != nil {
 		return nil, err
 	}
