@@ -1,11 +1,18 @@
 package cgroup
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+
+	"handoff/chaos/live/without"
 )
 
 func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {
@@ -55,6 +62,75 @@ func TestLimitsAreWrittenWhereThereIsAController(t *testing.T) {
 	}
 	if n := g.OutOfMemory(); n != 3 {
 		t.Errorf("%d kills for want of memory", n)
+	}
+}
+
+// A worker that is alone in its group hands controllers down from there by leaving it. Any controller shows it, also
+// one that limits nothing here.
+func TestAWorkerLeavesItsGroupToHandControllersDown(t *testing.T) {
+	if own := os.Getenv("HANDOFF_TEST_CGROUP"); own != "" {
+		handDown(t, own)
+		return
+	}
+	own, lack := ownGroup()
+	parent, controller := filepath.Join(own, "test-handoff"), ""
+	if lack == nil {
+		if text, err := os.ReadFile(filepath.Join(own, "cgroup.controllers")); err == nil && len(strings.Fields(string(text))) > 0 {
+			controller = strings.Fields(string(text))[0]
+			lack = Group(own).write("cgroup.subtree_control", "+"+controller)
+		} else {
+			lack = fmt.Errorf("no controller is available in %s", own)
+		}
+	}
+	if lack == nil {
+		lack = os.Mkdir(parent, 0o755)
+	}
+	without.Need(t, without.Cgroup, lack)
+	t.Cleanup(func() {
+		if err := errors.Join(Group(parent).Kill(time.Second), Group(parent).Remove(time.Second)); err != nil {
+			t.Error(err)
+		}
+		_ = Group(own).write("cgroup.subtree_control", "-"+controller)
+	})
+	at, err := Group(parent).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = at.Close() }()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "HANDOFF_TEST_CGROUP="+controller)
+	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(at.Fd())}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// handDown is the worker of the test above, alone in its group.
+func handDown(t *testing.T, controller string) {
+	p, err := Open("alone", Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := ownGroup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.enable(own, []string{controller, "no-such-controller"})
+	if !p.have[controller] || p.have["no-such-controller"] || p.Missing()["no-such-controller"] == "" {
+		t.Errorf("%+v", p)
+	}
+	if now, err := ownGroup(); err != nil || now != p.group.file(leaf) {
+		t.Errorf("the worker is in %s, %v", now, err)
+	}
+	g, err := p.New("run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !contains(g.file("cgroup.controllers"), controller) {
+		t.Errorf("the group of a run has no %s", controller)
+	}
+	if err := errors.Join(g.Remove(time.Second), p.Close()); err != nil {
+		t.Error(err)
 	}
 }
 

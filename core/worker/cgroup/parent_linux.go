@@ -68,7 +68,7 @@ func Open(worker string, l Limits) (*Parent, error) {
 	if err := removeStale(own, p.group); err != nil {
 		p.missing["the end of what an earlier worker left"] = err.Error()
 	}
-	p.enable(own)
+	p.enable(own, l.Controllers())
 	return p, nil
 }
 
@@ -112,11 +112,7 @@ func (p *Parent) Close() error {
 }
 
 // enable hands the controllers that the limits need to the groups of runs.
-func (p *Parent) enable(own string) {
-	need := p.limits.Controllers()
-	if len(need) == 0 {
-		return
-	}
+func (p *Parent) enable(own string, need []string) {
 	moved := false
 	for _, c := range need {
 		why := p.hand(own, c)
