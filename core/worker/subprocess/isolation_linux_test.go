@@ -289,7 +289,7 @@ func TestALimitHoldsForAllProcessesOfARun(t *testing.T) {
 	r := New(Options{Isolation: Isolation{Cgroup: CgroupRequire, Processes: 20}, Name: "limits"})
 	lack := r.openGroups(newState())
 	r.Close()
-	without.Need(t, without.Cgroup, lack)
+	without.Need(t, without.Controllers, lack)
 	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{Cgroup: CgroupRequire, Processes: 20}, Lines: []string{
 		`i=0; while test $i -lt 100; do sleep 600 & i=$((i+1)); done; sleep 600`,
 	}}
