@@ -36,6 +36,10 @@ type daemon struct {
 	log        *slog.Logger
 	host       host.Host
 	figures    *exporter.Exporter
+	// isolation is what holds for actions on this machine.
+	isolation *subprocess.State
+	// secretFile is the configuration file if it holds a password, else empty.
+	secretFile string
 }
 
 // run works until ctx ends and what was claimed has come to its end, which is nil.
@@ -44,6 +48,11 @@ func (d *daemon) run(ctx context.Context) error {
 	d.figures = exporter.New()
 	d.announce(ctx)
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; a second signal ends it at once") })
+	runner, err := d.isolate(ctx)
+	if err != nil {
+		return err
+	}
+	defer runner.Close()
 	pulse := worker.NewPulse(d.host, d.config.Worker.Lease())
 	stopServing, err := d.listen(ctx, pulse)
 	if err != nil {
@@ -68,7 +77,7 @@ func (d *daemon) run(ctx context.Context) error {
 		Name: d.deployment.Worker.Name, Runtimes: d.deployment.Worker.Runtimes,
 		HealthURL: d.healthURL,
 		Host:      d.host, Store: db, Broker: mq,
-		Runner: subprocess.New(subprocess.Options{Host: d.host, Actions: d.deployment.Worker.ActionsDir}),
+		Runner: runner,
 		Config: d.config, Log: d.log, Recorder: d.figures,
 	}
 	if d.plant != nil {
@@ -142,7 +151,7 @@ func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := api.Logged(d.log, api.HealthHandler(checks(p), d.figures.Handler()))
+		h := api.Logged(d.log, api.HealthHandler(checks(p), d.figures.Handler(), d.isolation))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
 			// Work goes on: what watches the endpoint will notice.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))

@@ -28,6 +28,8 @@ const (
 func main() {
 	// The runner starts this binary again, as the shim between the worker and an action.
 	subprocess.ShimMain()
+	// Before anything else: until then actions of another worker of this user could read the environment.
+	subprocess.ProtectWorker()
 
 	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
 	// once.
@@ -44,7 +46,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if code, done := parsed.Answer("worker", stdout, stderr); done {
 		return code
 	}
-	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr)}
+	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr), secretFile: parsed.SecretFile()}
 	hostdaemon.LogSignals(ctx, d.log)
 	switch err := d.run(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):

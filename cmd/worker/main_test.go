@@ -15,12 +15,15 @@ import (
 	hostdaemon "handoff/core/host/daemon"
 	"handoff/core/store"
 	"handoff/core/worker"
+	"handoff/core/worker/subprocess"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
 const asDaemon = "TEST_RUNS_THE_WORKER"
 
 func TestMain(m *testing.M) {
+	// The shim is this binary, too, and does not see the variable.
+	subprocess.ShimMain()
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}

@@ -22,14 +22,19 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 // readyz says whether the process can do its work, and what is missing if it can't.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
-// ReadyHandler answers 200 when all checks pass, else 503 with what is missing.
-func ReadyHandler(checks []Check) http.HandlerFunc {
+// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. The isolation of actions, if it is not
+// nil, is told beside them: what it lacks is no reason to send no work.
+func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	type answer struct {
-		Status string            `json:"status"`
-		Checks map[string]string `json:"checks"`
+		Status    string            `json:"status"`
+		Checks    map[string]string `json:"checks"`
+		Isolation any               `json:"isolation,omitempty"`
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		a, status := answer{"ready", map[string]string{}}, http.StatusOK
+		a, status := answer{Status: "ready", Checks: map[string]string{}}, http.StatusOK
+		if len(isolation) > 0 {
+			a.Isolation = isolation[0]
+		}
 		for _, c := range checks {
 			ctx, cancel := context.WithTimeout(r.Context(), checkTimeout)
 			err := c.Run(ctx)
@@ -44,12 +49,13 @@ func ReadyHandler(checks []Check) http.HandlerFunc {
 	}
 }
 
-// HealthHandler is /healthz, /readyz and /metrics alone, for a process without an API. It answers everybody under every
-// name: there is nothing here that a request could change, and executors and Prometheus ask by whichever name they have.
-func HealthHandler(checks []Check, metrics http.Handler) http.Handler {
+// HealthHandler is /healthz, /readyz and /metrics alone, for a worker, whose /readyz tells the isolation of its actions. It
+// answers everybody under every name: there is nothing here that a request could change, and executors and Prometheus ask
+// by whichever name they have.
+func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
-	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler(checks))})
+	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler(checks, isolation...))})
 	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		notFound("There are /healthz, /readyz and /metrics.").write(w)

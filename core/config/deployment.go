@@ -60,8 +60,7 @@ type Deployment struct {
 		Name string `yaml:"name"`
 		// Runtimes are what the worker offers to run; empty for what its machine can.
 		Runtimes []string `yaml:"runtimes"`
-		// ActionsDir is where scripts are looked for, and the working directory of actions. Empty: no script is found,
-		// and commands start in the worker's own directory.
+		// ActionsDir is where scripts are looked for; actions find it in HANDOFF_ACTIONS_DIR. Empty: only commands run.
 		ActionsDir string `yaml:"actions_dir"`
 		// HealthListen is the address of the worker's endpoints /healthz (the process is up), /readyz (it has its lease
 		// and receives dispatches) and /metrics; empty for none. The default is a free port of 127.0.0.1, which the log
@@ -72,6 +71,8 @@ type Deployment struct {
 		// proxy, or in another network. It should end in /readyz: with /healthz they learn only that the process is
 		// up. Empty for the address, whose host is the machine's name if the worker listens everywhere (0.0.0.0).
 		HealthURL string `yaml:"health_url"`
+		// Isolation says how far actions are kept apart.
+		Isolation Isolation `yaml:"isolation"`
 	} `yaml:"worker"`
 	Log struct {
 		// Level is the least that is logged.
@@ -98,6 +99,7 @@ func DefaultDeployment() Deployment {
 	d.Database.Migrate = true
 	d.API.Listen = "127.0.0.1:8080"
 	d.Worker.HealthListen = "127.0.0.1:0"
+	d.Worker.Isolation = defaultIsolation()
 	d.Log.Level, d.Log.Format = "info", LogAuto
 	return d
 }
@@ -113,6 +115,7 @@ func (d Deployment) Validate() []Problem {
 		v.address("worker.health_url", d.Worker.HealthURL, "http", "https")
 	}
 	v.access(d)
+	v.isolation(d.Worker.Isolation)
 	for _, n := range []struct{ key, name string }{{"executor.name", d.Executor.Name}, {"worker.name", d.Worker.Name}} {
 		if len(n.name) > 200 || strings.ContainsFunc(n.name, func(c rune) bool { return c < ' ' || c == '/' }) {
 			v.refuse(n.key, "must be at most 200 characters without a slash")

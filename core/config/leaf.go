@@ -114,6 +114,10 @@ func (l Leaf) choices() []string {
 		return []string{"quorum", "classic"}
 	case "worker.runtimes":
 		return Runtimes()
+	case "worker.isolation.privileges":
+		return []string{DropPrivileges, KeepPrivileges}
+	case "worker.isolation.cgroup":
+		return []string{CgroupAuto, CgroupRequire, CgroupOff}
 	case "log.level":
 		return []string{"debug", "info", "warn", "error"}
 	case "log.format":
@@ -164,7 +168,7 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		v.SetBool(b)
 		return v, ok
 	case reflect.Int, reflect.Int64:
-		number, ok := r.Integer(n, l.Path, 0, largest)
+		number, ok := r.Integer(n, l.Path, 0, l.most())
 		v.SetInt(number)
 		return v, ok
 	case reflect.Float64:
@@ -243,8 +247,8 @@ func (l Leaf) parse(text string) (v reflect.Value, p yamlfile.Problem, ok bool) 
 		v.SetBool(text == "true")
 	case reflect.Int, reflect.Int64:
 		number, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || number < 0 || number > largest {
-			return refuse("a whole number from 0 to " + strconv.FormatInt(largest, 10))
+		if err != nil || number < 0 || number > l.most() {
+			return refuse("a whole number from 0 to " + strconv.FormatInt(l.most(), 10))
 		}
 		v.SetInt(number)
 	case reflect.Float64:

@@ -24,10 +24,14 @@ const (
 	Python   = "python"
 	Node     = "node"
 	Promtool = "promtool" // checks rules and configuration of Prometheus
+	Root     = "root"     // starts processes as other users
+	Cgroup   = "cgroup"   // a control group (v2) that may be divided
+	// Controllers are those of that group which limit memory, processors and processes.
+	Controllers = "controllers"
 )
 
 // Known returns every name that may be declared.
-func Known() []string { return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool} }
+func Known() []string { return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Cgroup, Controllers} }
 
 // Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise
 // silently declare nothing.

@@ -93,7 +93,7 @@ func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
 	b.must(err)
 	named := map[string]bool{}
 	for _, id := range []execution.ID{first, retry, child} {
-		all, err := b.Transitions(b.ctx, id)
+		all, err := b.Transitions(b.ctx, store.TransitionQuery{Execution: id, Limit: 100})
 		b.must(err)
 		for _, c := range all {
 			if c.Actor != "" {

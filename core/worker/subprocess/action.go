@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"handoff/core/execution"
@@ -82,12 +83,47 @@ func find(dir, entrypoint string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", refuse(execution.Validation, "script %q is not a file", entrypoint)
 	}
-	return path, nil
+	return path, contained(dir, path, entrypoint)
+}
+
+// contained refuses a script that is a link to somewhere else. Links within the directory are how releases are switched.
+func contained(dir, path, entrypoint string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	target, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	if inside, err := filepath.Rel(dir, target); err != nil || !filepath.IsLocal(inside) {
+		return refuse(execution.Validation, "script %q is a link that leads out of the actions directory", entrypoint)
+	}
+	return nil
 }
 
 // maxVariable is the longest parameters that are handed over in the environment: Linux refuses to
 // start a program with a variable of 128 KiB.
 const maxVariable = 100 << 10
+
+// shimKeeps are the variables that a shim needs beside the harmless ones. The tests add theirs.
+var shimKeeps = []string{"HANDOFF_WITNESS"}
+
+// shimEnvironment is what the shim sees: the worker's own environment holds passwords, and an action of the same user
+// may find a way to look at its shim's. The shim does next to nothing, and one processor keeps its threads and its
+// memory few.
+func shimEnvironment(all []string) []string {
+	kept := append(baseEnvironment(all), "GOMAXPROCS=1")
+	for _, v := range all {
+		if name, _, _ := strings.Cut(v, "="); slices.Contains(shimKeeps, name) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
 
 // baseEnvironment keeps what programs need to find themselves and their language.
 func baseEnvironment(all []string) []string {

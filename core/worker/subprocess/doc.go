@@ -20,7 +20,9 @@
 //   - The shim leads a session of its own and outlives SIGTERM, SIGINT and SIGHUP, so what is sent to
 //     the worker's group or to everything in its control group ends the worker and not the guard.
 //   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker kills
-//     what is left of its group. A shim that does not answer any more is killed the same way.
+//     what is left of its group. A shim that does not answer any more is killed the same way. What had
+//     left the group becomes a child of the worker, which is a subreaper, too (ProtectWorker): it kills
+//     every child that is no shim.
 //
 // What the shim kills is the whole action. The process group goes first, in one signal that no fork
 // can slip away from. The shim is a child subreaper (PR_SET_CHILD_SUBREAPER), so a descendant that has
@@ -29,10 +31,17 @@
 // by itself: what it left in the background is killed too. A worker that asks an action to end has
 // SIGTERM sent to its group, and the same done after the grace.
 //
-// What is not covered: a descendant that left the group lives on if somebody kills the shim with
-// SIGKILL; what the kernel does not kill, because it waits for a device or changed its user (sudo), is
-// reported as dead some seconds after it should be; a shim that is stopped together with a worker that
-// is stopped or gone enforces nothing until it goes on. Systems other than Linux lack CLOCK_BOOTTIME
+// Where a control group can be had, each run is born in one of its own, and so are the shims together: what
+// is left when worker and shim are both killed or stopped is killed by the next worker that starts there.
+//
+// Signals go to shims by pidfd, which is how os.Process works on Linux. Process groups have none: their
+// numbers stay taken because the leader is reaped last.
+//
+// What is not covered: without control groups, a descendant that left the group lives on if somebody
+// kills both its shim and its worker with SIGKILL, and so it does where the action moves itself out of its
+// control group, which needs the worker's user; what the kernel does not kill, because it waits for a
+// device, is reported as dead some seconds after it should be; a shim that is stopped together with a
+// worker that is stopped or gone enforces nothing until it goes on, or the next worker ends it. Systems other than Linux lack CLOCK_BOOTTIME
 // timers, subreapers and parent death signals: there the process group alone is killed, and time
 // stands still while the machine sleeps. On systems without process groups nothing but noop runs.
 //
@@ -42,6 +51,12 @@
 // spliced into a command line. HANDOFF_EXECUTION_ID and HANDOFF_EPOCH name the run: the epoch is the
 // fencing token to pass on to whatever the action writes to. The environment is otherwise a short list
 // of harmless variables, because the worker's own holds passwords.
+//
+// The same list is the shim's, and both worker and shim are closed to tracing, which also closes their
+// entries in /proc: memory, environment, descriptors. Root may trace anybody, so actions lose root's
+// capabilities to, and no_new_privs keeps them from regaining those. The shim drops them on the thread
+// that starts the action; its other threads keep them. Isolation has what else there is, Prepare gets it,
+// and a rehearsal finds what holds.
 //
 // Exit code 0 is success. The last line of standard output, if it is a JSON object, is the output;
 // else the text is. A failure classifies itself by {"error": {"type": "transient", "message": "…"}} on

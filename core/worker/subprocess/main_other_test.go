@@ -6,4 +6,6 @@ package subprocess
 
 func workerMain() {}
 
+func isolatedMain() {}
+
 func leftovers() bool { return false }

@@ -10,6 +10,8 @@ import (
 func TestMain(m *testing.M) {
 	ShimMain()
 	workerMain()
+	isolatedMain()
+	shimKeeps = append(shimKeeps, "GORACE")
 	_ = os.Setenv("HANDOFF_DATABASE_URL", "postgres://worker:secret@db/handoff")
 	// A process under the race detector lingers for a second at its end, and so would every shim.
 	_ = os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=0")

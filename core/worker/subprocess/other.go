@@ -21,3 +21,19 @@ func unsupported() error {
 func machineClock() time.Duration { return 0 }
 
 func (r *Runner) launch(context.Context, launch) (worker.Run, error) { return nil, unsupported() }
+
+// ProtectWorker does nothing on this system.
+func ProtectWorker() {}
+
+// ground is empty: no action runs here.
+type ground struct{}
+
+// Prepare says that nothing holds here, because nothing runs but noop.
+func (*Runner) Prepare(context.Context) (*State, error) {
+	s := newState()
+	s.lacks("actions", unsupported().Error())
+	return s, nil
+}
+
+// Close does nothing.
+func (*Runner) Close() {}

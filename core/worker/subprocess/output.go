@@ -20,6 +20,10 @@ type tail struct {
 	limit int
 	kept  []byte
 	cut   int64
+
+	// read is how many bytes there were. When they are more than most, and most is not 0, flooded is called, once.
+	read, most int64
+	flooded    func()
 }
 
 // readFrom reads until the stream ends, however long it is.
@@ -28,6 +32,10 @@ func (t *tail) readFrom(r io.Reader) {
 	for {
 		n, err := r.Read(buf)
 		t.write(buf[:n])
+		if t.read += int64(n); t.most > 0 && t.read > t.most && t.flooded != nil {
+			t.flooded()
+			t.flooded = nil
+		}
 		if err != nil {
 			return
 		}
@@ -140,13 +148,20 @@ func outcome(e end, stdout, stderr *tail) worker.Exit {
 		exit.Output = quote(text)
 	}
 	switch {
+	case e.Cause.own():
+		exit.Reason = execution.Unknown
+		exit.Message = explain("ended: "+string(e.Cause), stderr)
 	case e.Cause != "":
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)
 	case e.Signal != "":
 		// Not by us: a crash, the kernel short of memory, an operator.
 		exit.Reason = execution.Unknown
-		exit.Message = explain("ended by signal: "+e.Signal, stderr)
+		what := "ended by signal: " + e.Signal
+		if e.OutOfMemory {
+			what = "ended by the kernel: it used more memory than worker.isolation.memory_bytes"
+		}
+		exit.Message = explain(what, stderr)
 	case e.Code != 0:
 		exit.Reason, exit.Message = classify(last, e.Code, stderr)
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"handoff/core/worker/cgroup"
 )
 
 // The pipe from the worker to the shim carries one launch as a line of JSON and then commands, each
@@ -24,9 +26,29 @@ type launch struct {
 	// Parameters reach the action byte for byte, hence no RawMessage, which is reformatted.
 	Parameters []byte `json:"parameters"`
 
+	// RunDir is the run's own directory, empty if it has none, and Disk how many bytes it may hold, 0 for any number.
+	RunDir string `json:"run_dir,omitempty"`
+	Disk   int64  `json:"disk,omitempty"`
+	// Group is the run's control group, empty if it has none.
+	Group cgroup.Group `json:"group,omitempty"`
+	// Account is whom the action runs as; nil for the worker's user.
+	Account        *account `json:"account,omitempty"`
+	KeepPrivileges bool     `json:"keep_privileges,omitempty"`
+	// Data bounds the memory of each process in bytes, UserProcesses how many processes the user has; 0 for no limit.
+	Data          int64 `json:"data,omitempty"`
+	UserProcesses int64 `json:"user_processes,omitempty"`
+
 	At    time.Duration `json:"at"`
 	Fence time.Duration `json:"fence"`
 	Limit time.Duration `json:"limit"`
+}
+
+// account is a user that actions run as. It belongs to no other groups.
+type account struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
+	// name and home are for the environment.
+	name, home string
 }
 
 // order is one command to the shim.
@@ -38,6 +60,8 @@ type order struct {
 const (
 	verbFence = "fence"
 	verbKill  = "kill"
+	// verbFlood says that the action has written more than it may; it has no deadline.
+	verbFlood = "flood"
 )
 
 // String is the order's line.
@@ -76,6 +100,8 @@ type end struct {
 	Signal string `json:"signal,omitempty"`
 	// Cause is why the shim signalled it, empty if it did not.
 	Cause cause `json:"cause,omitempty"`
+	// OutOfMemory says that the kernel ended it at its limit of memory.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
 }
 
 // cause is why the shim ended an action.
@@ -86,4 +112,10 @@ const (
 	causeFence  cause = "the fence was not extended"
 	causeLimit  cause = "its run timeout and grace were over"
 	causeOrphan cause = "its worker is gone"
+	causeDisk   cause = "its directory grew beyond worker.isolation.disk_bytes"
+	causeDeep   cause = "its directory could not be measured: it has directories nested deeper than 500 levels"
+	causeOutput cause = "it wrote more output than worker.isolation.output_bytes"
 )
+
+// own says that the action brought the end about itself, by what it did.
+func (c cause) own() bool { return c == causeDisk || c == causeDeep || c == causeOutput }

@@ -57,18 +57,25 @@ type action struct {
 	destroyed bool
 	// backstops are timers of destroyAfter.
 	backstops []*time.Timer
+	// tidy removes what the run was given.
+	tidy func()
 }
 
 // launch starts a shim and has it start the action.
 func (r *Runner) launch(ctx context.Context, l launch) (worker.Run, error) {
+	if err := r.furnish(&l); err != nil {
+		return nil, err
+	}
 	line, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
 	}
 	a, err := r.spawn(l)
 	if err != nil {
+		r.tidy(l)
 		return nil, fmt.Errorf("starting the action's shim: %w", err)
 	}
+	a.tidy = func() { r.tidy(l) }
 	go a.supervise()
 	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
 	defer cancel()
@@ -110,16 +117,22 @@ func (r *Runner) spawn(l launch) (a *action, err error) {
 	}
 	a = &action{
 		host: r.host, control: ends[0][1], reports: ends[1][0], stdout: ends[2][0], stderr: ends[3][0],
-		out: tail{limit: r.limit}, err: tail{limit: r.limit}, begun: make(chan struct{}), done: make(chan struct{}),
+		begun: make(chan struct{}), done: make(chan struct{}),
 	}
-	// The shim does next to nothing, and one processor keeps its threads and its memory few.
+	a.out = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
+	a.err = tail{limit: r.limit, most: r.isolation.OutputBytes, flooded: a.flooded}
 	a.shim = &exec.Cmd{
 		Path: self, Args: []string{os.Args[0], shimArgument, fmt.Sprintf("%d.%d", l.Execution, l.Epoch)},
-		Env:   append(os.Environ(), "GOMAXPROCS=1"),
+		Env:   shimEnvironment(os.Environ()),
 		Stdin: ends[0][0], Stdout: ends[2][1], Stderr: ends[3][1], ExtraFiles: []*os.File{ends[1][1]},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
-	if err := a.shim.Start(); err != nil {
+	release, err := r.guard(a.shim.SysProcAttr)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if err := startShim(a.shim); err != nil {
 		return nil, err
 	}
 	for _, theirs := range []*os.File{ends[0][0], ends[1][1], ends[2][1], ends[3][1]} {
@@ -134,7 +147,7 @@ func (a *action) supervise() {
 	streams.Go(func() { a.out.readFrom(a.stdout) })
 	streams.Go(func() { a.err.readFrom(a.stderr) })
 	last := a.readReports()
-	_ = a.shim.Wait() // its exit says nothing that its reports don't
+	waitShim(a.shim)
 	a.mu.Lock()
 	a.over = true
 	group, destroyed := a.group, a.destroyed
@@ -142,9 +155,16 @@ func (a *action) supervise() {
 		t.Stop()
 	}
 	a.mu.Unlock()
-	if last.Ended == nil && group != 0 {
-		killGroup(group)
+	if last.Ended == nil {
+		if group != 0 {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+		killOrphans() // and reap them, or the group would seem to live
+		if group != 0 {
+			killGroup(group)
+		}
 	}
+	a.tidy()
 	_ = a.stdout.SetReadDeadline(time.Now().Add(drainTimeout))
 	_ = a.stderr.SetReadDeadline(time.Now().Add(drainTimeout))
 	streams.Wait()
@@ -268,6 +288,9 @@ func (a *action) send(o order) {
 	_ = a.control.SetWriteDeadline(time.Now().Add(orderTimeout))
 	_, _ = a.control.WriteString(o.String())
 }
+
+// flooded has an action ended that writes more than it may.
+func (a *action) flooded() { a.send(order{verb: verbFlood}) }
 
 // abandon tells the shim what a dying worker would: end everything.
 func (a *action) abandon() {

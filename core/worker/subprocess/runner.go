@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -36,6 +37,12 @@ type Options struct {
 	// OutputLimit is how many bytes are kept of each output stream, counted from its end; 0 for the
 	// default.
 	OutputLimit int
+	// Name is the worker's, for what carries a name on its machine.
+	Name string
+	// Isolation says how far actions are kept apart. Runs get directories and control groups once Prepare was called.
+	Isolation Isolation
+	// Log hears of what can't be removed after a run; nil for nobody.
+	Log *slog.Logger
 	// Environment is what actions see beside the harmless variables of the worker's environment, each
 	// as NAME=value.
 	Environment []string
@@ -48,6 +55,11 @@ type Runner struct {
 	actions     string
 	limit       int
 	environment []string
+	name        string
+	isolation   Isolation
+	log         *slog.Logger
+	// ground is what Prepare found.
+	ground ground
 }
 
 var _ worker.Runner = (*Runner)(nil)
@@ -57,8 +69,11 @@ func New(o Options) *Runner {
 	if o.OutputLimit <= 0 {
 		o.OutputLimit = DefaultOutputLimit
 	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Runner{
-		host: o.Host, actions: o.Actions, limit: o.OutputLimit,
+		host: o.Host, actions: o.Actions, limit: o.OutputLimit, name: o.Name, isolation: o.Isolation, log: o.Log,
 		environment: append(baseEnvironment(os.Environ()), o.Environment...),
 	}
 }

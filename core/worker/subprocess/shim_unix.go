@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"handoff/core/worker/rundir"
 )
 
 // shimArgument is the first argument of a process that is a shim.
@@ -24,6 +26,10 @@ const reportsFD = 3
 // ShimMain is the shim's entry point. Main calls it before anything else: it returns at once in any
 // other process, and never in a shim.
 func ShimMain() {
+	if len(os.Args) > 1 && os.Args[1] == limitArgument {
+		fmt.Fprintln(os.Stderr, "action limits:", limitMain(os.Args[2:]))
+		os.Exit(1)
+	}
 	if len(os.Args) < 2 || os.Args[1] != shimArgument {
 		return
 	}
@@ -42,6 +48,8 @@ type shim struct {
 	reports *os.File
 	witness *witness
 	orders  chan order
+	// excess is why the action has to end for what it does.
+	excess chan cause
 	// children wakes the shim when a process has ended.
 	children chan os.Signal
 	alarm    *alarm
@@ -56,9 +64,10 @@ type shim struct {
 }
 
 func shimMain() error {
-	syscall.CloseOnExec(reportsFD)
+	conceal()
 	s := &shim{
-		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1), kill: never,
+		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
+		excess: make(chan cause, 1), kill: never,
 	}
 	// Caught and not ignored: an ignored signal would stay ignored in the action.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT)
@@ -79,13 +88,45 @@ func shimMain() error {
 		return s.tell(report{Failed: err.Error()})
 	}
 	s.watch()
+	if s.launch.Group != "" {
+		_ = s.launch.Group.Kill(groupTimeout) // what it could not kill, collect may
+	}
 	status, err := s.family.collect()
 	if err != nil {
 		return err
 	}
 	ended := s.end(status)
 	s.witness.write("end", s.family.leader, shimClock(), ended)
-	return s.tell(report{Ended: ended})
+	err = s.tell(report{Ended: ended})
+	s.tidy()
+	return err
+}
+
+const (
+	// groupTimeout bounds how long a control group may take to die before its processes are looked for one by one.
+	groupTimeout = time.Second
+	// tidyTimeout bounds how long a shim without a worker removes what a run left.
+	tidyTimeout = time.Minute
+)
+
+// tidy removes what the run left if its worker is gone, which else does so.
+func (s *shim) tidy() {
+	if s.orders != nil {
+		select {
+		case _, alive := <-s.orders:
+			if alive {
+				return
+			}
+		default:
+			return
+		}
+	}
+	if s.launch.Group != "" {
+		_ = s.launch.Group.Remove(groupTimeout)
+	}
+	if s.launch.RunDir != "" {
+		_ = rundir.Remove(s.launch.RunDir, time.Now().Add(tidyTimeout))
+	}
 }
 
 // readOrders hands orders over until the worker is gone. What can't be understood is passed over: it
@@ -115,14 +156,22 @@ func (s *shim) start() (err error) {
 	if c := s.due(shimClock()); c != "" {
 		return fmt.Errorf("not started: %s", c)
 	}
+	l := &s.launch
+	if err := s.measure(); err != nil {
+		return err
+	}
+	attributes, release, err := l.attributes()
+	if err != nil {
+		return err
+	}
+	defer release()
 	read, write, err := os.Pipe()
 	if err != nil {
 		return err
 	}
-	began := shimClock()
-	l := &s.launch
-	pid, err := syscall.ForkExec(l.Argv[0], l.Argv, &syscall.ProcAttr{
-		Dir: l.Dir, Env: l.Environment, Files: []uintptr{read.Fd(), 1, 2}, Sys: actionAttributes(),
+	began, argv := shimClock(), l.limited()
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
+		Dir: l.Dir, Env: l.Environment, Files: []uintptr{read.Fd(), 1, 2}, Sys: attributes,
 	})
 	_ = read.Close()
 	if err != nil {
@@ -136,6 +185,39 @@ func (s *shim) start() (err error) {
 	s.family.leader = pid
 	s.witness.write("start", pid, began, nil)
 	_ = s.tell(report{Started: pid}) // a worker that is gone is noticed on the other pipe
+	return nil
+}
+
+// measureInterval is how often the directory of a run is measured; less often if that takes more than a tenth of it.
+const measureInterval = time.Second
+
+// measure watches what the run's directory holds. The directory is opened before the action could put another in its
+// place.
+func (s *shim) measure() error {
+	if s.launch.RunDir == "" || s.launch.Disk == 0 {
+		return nil
+	}
+	dir, err := os.Open(s.launch.RunDir)
+	if err != nil {
+		return fmt.Errorf("opening the directory of the run: %w", err)
+	}
+	go func() {
+		pause := measureInterval
+		for {
+			time.Sleep(pause)
+			began := shimClock()
+			size, err := rundir.Size(dir, s.launch.Disk)
+			switch {
+			case errors.Is(err, rundir.ErrTooDeep):
+				s.excess <- causeDeep
+				return
+			case size > s.launch.Disk:
+				s.excess <- causeDisk
+				return
+			}
+			pause = max(measureInterval, 10*(shimClock()-began))
+		}
+	}()
 	return nil
 }
 
@@ -156,6 +238,8 @@ func (s *shim) watch() {
 				continue
 			}
 			s.obey(o)
+		case c := <-s.excess:
+			s.destroy(c)
 		case <-s.children:
 		case <-s.alarm.c:
 		}
@@ -187,6 +271,8 @@ func (s *shim) obey(o order) {
 	switch o.verb {
 	case verbFence:
 		s.fence = max(s.fence, at)
+	case verbFlood:
+		s.destroy(causeOutput)
 	case verbKill:
 		s.kill = min(s.kill, at)
 		if now < s.kill && !s.asked {
@@ -220,6 +306,7 @@ func (s *shim) end(status syscall.WaitStatus) *end {
 	e := &end{Cause: s.cause}
 	if status.Signaled() {
 		e.Signal = status.Signal().String()
+		e.OutOfMemory = s.cause == "" && s.launch.Group.OutOfMemory() > 0
 		return e
 	}
 	e.Code = status.ExitStatus()

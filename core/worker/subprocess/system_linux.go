@@ -77,10 +77,6 @@ func (a *alarm) set(at time.Duration) {
 // prepare makes this process the parent of every descendant whose own parent is gone.
 func prepare() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-func actionAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 // family is the action's processes: the leader of its group, and every descendant.
 type family struct {
 	leader int

@@ -44,10 +44,6 @@ func (a *alarm) set(at time.Duration) {
 // prepare does nothing: descendants that leave the group are not found here.
 func prepare() {}
 
-// actionAttributes have no parent death signal here: if the shim is killed, its worker kills the
-// group.
-func actionAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
-
 // family is the action's process group.
 type family struct {
 	leader int

@@ -1,0 +1,93 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Isolation says how far a worker keeps actions from itself, from each other and from the machine. What can't be had on
+// a machine is said at start and in /readyz.
+type Isolation struct {
+	// User is whom actions run as: a name or number, with :GROUP behind it for another group than the user's own. It
+	// needs a worker that runs as root. Empty for the worker's user, who may do to the worker whatever it may do itself.
+	User string `yaml:"user"`
+	// Privileges is drop or keep. Dropped, an action can't gain rights by programs like sudo, and under a worker that
+	// runs as root it can't trace processes, mount, load modules or change the network. With keep it can, and reads the
+	// worker's secrets if that runs as root.
+	Privileges string `yaml:"privileges"`
+	// Cgroup says whether each run gets a control group: auto where the kernel lets the worker make them, require to
+	// refuse the start without them or without a limit that is set here, off for none.
+	Cgroup string `yaml:"cgroup"`
+	// MemoryBytes bounds the memory of each run, in bytes; 0 for no limit. A run that needs more is ended. Without control
+	// groups each process is bounded instead.
+	MemoryBytes int64 `yaml:"memory_bytes"`
+	// CPUs is how much processor time each run may take, in processors: 0.5 for half of one; 0 for no limit. It needs
+	// control groups.
+	CPUs float64 `yaml:"cpus"`
+	// Processes bounds the processes and threads of each run; 0 for no limit. Without control groups it bounds those of the
+	// configured user in all runs together, and without such a user nothing.
+	Processes int64 `yaml:"processes"`
+	// DiskBytes bounds what the directory of a run holds, in bytes, and 1 KiB for each name; 0 for no limit. It is
+	// measured every second, and a run that exceeds it is ended.
+	DiskBytes int64 `yaml:"disk_bytes"`
+	// OutputBytes bounds what a run writes to each of standard output and standard error, in bytes; 0 for no limit. Of
+	// that the end is kept.
+	OutputBytes int64 `yaml:"output_bytes"`
+	// RunDir is the directory below which each run gets its working directory. It must belong to the worker's user, and
+	// nobody else may write to it. Empty for handoff-UID in the directory for temporary files.
+	RunDir string `yaml:"run_dir"`
+}
+
+// What Isolation.Privileges may be.
+const (
+	DropPrivileges = "drop"
+	KeepPrivileges = "keep"
+)
+
+// What Isolation.Cgroup may be.
+const (
+	CgroupAuto    = "auto"
+	CgroupRequire = "require"
+	CgroupOff     = "off"
+)
+
+// mostBytes bounds keys that end in _bytes: 1 PiB.
+const mostBytes = int64(1) << 50
+
+func defaultIsolation() Isolation {
+	return Isolation{Privileges: DropPrivileges, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
+}
+
+// most is the largest whole number that a key takes before Validate looks at it.
+func (l Leaf) most() int64 {
+	if strings.HasSuffix(l.Path, "_bytes") {
+		return mostBytes
+	}
+	return largest
+}
+
+func (v *validation) isolation(i Isolation) {
+	if i.RunDir != "" && !filepath.IsAbs(i.RunDir) {
+		v.refuse("worker.isolation.run_dir", "is %q, must be an absolute path: it is where actions start, whatever directory the worker is in", i.RunDir)
+	}
+	if name, group, hasGroup := strings.Cut(i.User, ":"); i.User != "" && (name == "" || hasGroup && group == "") {
+		v.refuse("worker.isolation.user", "is %q; it should look like runner, runner:runner or 10002:10002", i.User)
+	}
+	if !(i.CPUs >= 0 && i.CPUs <= 10_000) {
+		v.refuse("worker.isolation.cpus", "is %v, must be from 0 to 10000; 0 is no limit", i.CPUs)
+	}
+	for _, n := range []struct {
+		key          string
+		value, least int64
+		why          string
+	}{
+		{"memory_bytes", i.MemoryBytes, 8 << 20, "no interpreter starts with less than 8 MiB"},
+		{"processes", i.Processes, 4, "a shell that runs a pipeline needs a few"},
+		{"disk_bytes", i.DiskBytes, 64 << 10, "less than 64 KiB holds no file worth the name"},
+		{"output_bytes", i.OutputBytes, 256 << 10, "the last 256 KiB are kept"},
+	} {
+		if n.value != 0 && n.value < n.least {
+			v.refuse("worker.isolation."+n.key, "is %d, must be 0, which is no limit, or at least %d: %s", n.value, n.least, n.why)
+		}
+	}
+}

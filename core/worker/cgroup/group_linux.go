@@ -1,0 +1,155 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Group is the directory of a run's control group. A text, so that it can be handed to another process.
+type Group string
+
+func (g Group) file(name string) string { return filepath.Join(string(g), name) }
+
+func (g Group) write(name, text string) error {
+	// No O_CREATE and no O_TRUNC: the files are the kernel's.
+	f, err := os.OpenFile(g.file(name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
+}
+
+// Open opens the group's directory, for a process to be started in it (SysProcAttr.CgroupFD).
+func (g Group) Open() (*os.File, error) { return os.Open(string(g)) }
+
+// limit sets what the group has controllers for. A kernel without swap has no file for its limit.
+func (g Group) limit(l Limits, have map[string]bool) error {
+	type setting struct {
+		controller, file, text string
+		optional               bool
+	}
+	var all []setting
+	if l.Memory > 0 {
+		// The whole run ends, not whichever process the kernel likes least: half a run is no result.
+		all = append(all, setting{"memory", "memory.max", strconv.FormatInt(l.Memory, 10), false},
+			setting{"memory", "memory.oom.group", "1", true}, setting{"memory", "memory.swap.max", "0", true})
+	}
+	if l.CPUs > 0 {
+		const period = 100_000 // microseconds, the kernel's default
+		all = append(all, setting{"cpu", "cpu.max", fmt.Sprintf("%d %d", max(1000, int64(l.CPUs*period)), period), false})
+	}
+	if l.Processes > 0 {
+		all = append(all, setting{"pids", "pids.max", strconv.FormatInt(l.Processes, 10), false})
+	}
+	for _, s := range all {
+		if !have[s.controller] {
+			continue
+		}
+		if err := g.write(s.file, s.text); err != nil && (!s.optional || !errors.Is(err, fs.ErrNotExist)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// populated says whether anything in the group or below it is alive. A group that is gone has nobody.
+func (g Group) populated() bool {
+	text, err := os.ReadFile(g.file("cgroup.events"))
+	return err == nil && strings.Contains(string(text), "populated 1")
+}
+
+// Kill kills everything in the group and below it, and waits until nothing of it is alive, or returns ErrAlive.
+func (g Group) Kill(within time.Duration) error {
+	if !g.populated() {
+		return nil
+	}
+	killed := g.write("cgroup.kill", "1") == nil
+	for deadline := time.Now().Add(within); g.populated(); time.Sleep(time.Millisecond) {
+		if !killed {
+			g.killEach()
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%w: %s", ErrAlive, g)
+		}
+	}
+	return nil
+}
+
+// killEach is for kernels before 5.14, which have no cgroup.kill. What is frozen can't fork, and dies of SIGKILL.
+func (g Group) killEach() {
+	_ = g.write("cgroup.freeze", "1")
+	_ = filepath.WalkDir(string(g), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return nil
+		}
+		text, _ := os.ReadFile(path)
+		for _, word := range strings.Fields(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 {
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+		}
+		return nil
+	})
+	_ = g.write("cgroup.freeze", "0")
+}
+
+// OutOfMemory is how often the kernel killed something in the group because it had reached its limit of memory.
+func (g Group) OutOfMemory() int {
+	text, err := os.ReadFile(g.file("memory.events"))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if count, ok := strings.CutPrefix(strings.TrimSpace(line), "oom_kill "); ok {
+			n, _ := strconv.Atoi(count)
+			return n
+		}
+	}
+	return 0
+}
+
+// Remove removes the group and those that were made below it, which needs all of them to be empty. The kernel may
+// take a moment to let go of what has just died.
+func (g Group) Remove(within time.Duration) error {
+	var err error
+	for deadline := time.Now().Add(within); ; time.Sleep(time.Millisecond) {
+		if err = g.removeTree(); err == nil || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+func (g Group) removeTree() error {
+	err := unix.Rmdir(string(g))
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	children, readErr := os.ReadDir(string(g))
+	if readErr != nil {
+		return err
+	}
+	for _, c := range children {
+		if c.IsDir() {
+			if err := Group(g.file(c.Name())).removeTree(); err != nil {
+				return err
+			}
+		}
+	}
+	err = unix.Rmdir(string(g))
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing the control group %s: %w", g, err)
+	}
+	return nil
+}

@@ -1,0 +1,285 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// prefix begins the names of the groups that workers make for their runs.
+const prefix = "handoff-"
+
+// leaf is the group that a worker moves itself to where limits need its own group to be empty.
+const leaf = "worker"
+
+// guards is the group of those that watch over runs.
+const guards = "guards"
+
+// guardPatience is how long guards whose worker is gone may take to end by themselves, and to tell what they saw.
+const guardPatience = time.Second
+
+// staleTimeout bounds how long the start waits for what an earlier worker left to die.
+const staleTimeout = 5 * time.Second
+
+// Parent holds the groups of one worker's runs.
+type Parent struct {
+	group   Group
+	lock    *os.File
+	limits  Limits
+	have    map[string]bool
+	missing map[string]string
+}
+
+// Open makes a group for the runs of a worker below the group of this process, and ends what workers that are gone
+// left there. An error says why runs can't have groups. A limit whose controller can't be had is no error: Missing
+// tells.
+func Open(worker string, l Limits) (*Parent, error) {
+	own, err := ownGroup()
+	if err != nil {
+		return nil, err
+	}
+	p := &Parent{limits: l, have: map[string]bool{}, missing: map[string]string{}}
+	for i := 0; ; i++ {
+		p.group = Group(filepath.Join(own, fmt.Sprintf("%s%s-%d.%d", prefix, fileName(worker), os.Getpid(), i)))
+		err = os.Mkdir(string(p.group), 0o755)
+		if !errors.Is(err, os.ErrExist) || i > 100 {
+			break
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the control group of this process is not delegated to it: %w", err)
+	}
+	if p.lock, err = lock(p.group); err != nil {
+		_ = unix.Rmdir(string(p.group))
+		return nil, fmt.Errorf("locking %s: %w", p.group, err)
+	}
+	err = os.Mkdir(string(p.Guards()), 0o755)
+	if err == nil {
+		err = p.probe()
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	if err := removeStale(own, p.group); err != nil {
+		p.missing["the end of what an earlier worker left"] = err.Error()
+	}
+	p.enable(own, l.Controllers())
+	return p, nil
+}
+
+// probe makes a group as runs get one.
+func (p *Parent) probe() error {
+	g, err := p.New("probe")
+	if err != nil {
+		return err
+	}
+	return g.Remove(0)
+}
+
+// Missing says what does not hold, by controller, and why.
+func (p *Parent) Missing() map[string]string { return p.missing }
+
+// Guards is the group for the processes that watch over runs. Whoever takes over from a worker that is gone ends them,
+// too: one that was stopped would else stay for ever.
+func (p *Parent) Guards() Group { return Group(p.group.file(guards)) }
+
+// New makes the group of a run.
+func (p *Parent) New(name string) (Group, error) {
+	g := Group(p.group.file(fileName(name)))
+	if err := os.Mkdir(string(g), 0o755); err != nil {
+		return "", fmt.Errorf("making a control group: %w", err)
+	}
+	if err := g.limit(p.limits, p.have); err != nil {
+		_ = g.Remove(0)
+		return "", fmt.Errorf("limiting a control group: %w", err)
+	}
+	return g, nil
+}
+
+// Close gives the group up. What can't be removed, because this process is in it, the next worker removes.
+func (p *Parent) Close() error {
+	err := p.group.Remove(0)
+	_ = p.lock.Close()
+	if errors.Is(err, unix.EBUSY) {
+		return nil
+	}
+	return err
+}
+
+// enable hands the controllers that the limits need to the groups of runs.
+func (p *Parent) enable(own string, need []string) {
+	moved := false
+	for _, c := range need {
+		why := p.hand(own, c)
+		if errors.Is(why, unix.EBUSY) && !moved {
+			if moved = p.moveToLeaf(own); moved {
+				why = p.hand(own, c)
+			}
+		}
+		if why != nil {
+			p.missing[c] = why.Error()
+			continue
+		}
+		p.have[c] = true
+	}
+}
+
+// hand hands one controller down to the runs' groups.
+func (p *Parent) hand(own, controller string) error {
+	if !contains(filepath.Join(own, "cgroup.controllers"), controller) {
+		return fmt.Errorf("the controller %s is not available in %s", controller, own)
+	}
+	for _, g := range []Group{Group(own), p.group} {
+		if contains(g.file("cgroup.subtree_control"), controller) {
+			continue
+		}
+		if err := g.write("cgroup.subtree_control", "+"+controller); err != nil {
+			if errors.Is(err, unix.EBUSY) {
+				return fmt.Errorf("%s has processes of its own beside this worker, so its controllers can't be handed down: %w", g, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// moveToLeaf empties the group of this process, if nobody else is in it.
+func (p *Parent) moveToLeaf(own string) bool {
+	text, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
+	if err != nil || strings.TrimSpace(string(text)) != fmt.Sprint(os.Getpid()) {
+		return false
+	}
+	g := Group(p.group.file(leaf))
+	return os.Mkdir(string(g), 0o755) == nil && g.write("cgroup.procs", "0") == nil
+}
+
+func contains(file, word string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	for _, w := range strings.Fields(string(text)) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func lock(g Group) (*os.File, error) {
+	f, err := g.Open()
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// removeStale ends everything in groups whose worker is gone. A group that its worker has only just made is not locked
+// yet, but empty, too: its worker would find it removed, so a group is left alone for its first seconds.
+func removeStale(own string, mine Group) error {
+	entries, err := os.ReadDir(own)
+	if err != nil {
+		return nil
+	}
+	var failed error
+	for _, e := range entries {
+		g := Group(filepath.Join(own, e.Name()))
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) || g == mine {
+			continue
+		}
+		if info, err := e.Info(); err != nil || !g.populated() && time.Since(info.ModTime()) < staleTimeout {
+			continue
+		}
+		held, err := lock(g)
+		if err != nil {
+			continue // its worker lives
+		}
+		if err := endStale(g); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("ending what an earlier worker left: %w", err))
+		}
+		_ = held.Close()
+	}
+	return failed
+}
+
+// endStale ends the runs first, and gives their guards the time to see it.
+func endStale(g Group) error {
+	entries, err := os.ReadDir(string(g))
+	if err != nil {
+		return nil // gone meanwhile
+	}
+	for _, e := range entries {
+		if e.IsDir() && e.Name() != guards {
+			err = errors.Join(err, Group(g.file(e.Name())).Kill(staleTimeout))
+		}
+	}
+	watching := Group(g.file(guards))
+	for deadline := time.Now().Add(guardPatience); watching.populated() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	return errors.Join(err, g.Kill(staleTimeout), g.Remove(time.Second))
+}
+
+// ownGroup is the directory of the group of this process.
+func ownGroup() (string, error) {
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return "", err
+	}
+	own := ""
+	for line := range strings.Lines(string(text)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			own = path
+		}
+	}
+	if own == "" {
+		return "", errors.New("this machine has no control groups of version 2")
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return "", err
+	}
+	return locate(own, string(mounts))
+}
+
+// locate finds the directory of a group among the mounts of /proc/self/mountinfo.
+func locate(own, mounts string) (string, error) {
+	for line := range strings.Lines(mounts) {
+		// ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS … - TYPE SOURCE OPTIONS
+		before, after, ok := strings.Cut(strings.TrimSpace(line), " - ")
+		fields := strings.Fields(before)
+		if !ok || len(fields) < 5 || !strings.HasPrefix(after, "cgroup2 ") {
+			continue
+		}
+		root := strings.TrimSuffix(fields[3], "/")
+		if rest, ok := strings.CutPrefix(own, root); ok && (rest == "" || rest[0] == '/') && !strings.Contains(own, "/..") {
+			return filepath.Join(unescape(fields[4]), rest), nil
+		}
+	}
+	return "", fmt.Errorf("no mounted control groups of version 2 show the group of this process, %s", own)
+}
+
+// unescape undoes how mountinfo writes spaces.
+func unescape(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// fileName makes a name that is one path element of a bearable length.
+func fileName(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '_'
+	}, name)
+	return clean[:min(len(clean), 100)]
+}

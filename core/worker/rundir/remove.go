@@ -1,0 +1,168 @@
+//go:build unix
+
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// batch is how many names are read at a time.
+const batch = 1000
+
+// Remove removes a directory, or whatever stands in its place, until a moment. One that does not exist is removed.
+//
+// A tree of any depth takes two open directories: a directory that is not empty is moved up to the top, so nothing is
+// ever deeper than two levels. Modes are changed where they are in the way.
+func Remove(dir string, until time.Time) error {
+	parent, err := os.Open(filepath.Dir(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = parent.Close() }()
+	name := filepath.Base(dir)
+	if removeOne(parent, name) == nil {
+		return nil
+	}
+	top, err := openIn(parent, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = top.Close() }()
+	r := removal{top: top, until: until}
+	if err := r.empty(); err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	return removeOne(parent, name)
+}
+
+type removal struct {
+	top   *os.File
+	moved int
+	until time.Time
+	// stuck is why something could not be removed.
+	stuck error
+}
+
+// empty removes everything in top.
+func (r *removal) empty() error {
+	for {
+		left, progress := 0, false
+		err := r.each(r.top, func(name string) {
+			left++
+			if r.flatten(name) {
+				progress = true
+			}
+		})
+		switch {
+		case err != nil:
+			return err
+		case left == 0:
+			return nil
+		case !progress:
+			return r.stuck
+		}
+	}
+}
+
+// flatten removes an entry of top. Directories in it are moved to top, for another round.
+func (r *removal) flatten(name string) bool {
+	err := removeOne(r.top, name)
+	if err == nil {
+		return true
+	}
+	sub, openErr := openIn(r.top, name)
+	if openErr != nil {
+		r.stuck = errors.Join(err, openErr)
+		return false
+	}
+	defer func() { _ = sub.Close() }()
+	progress := false
+	err = r.each(sub, func(inner string) {
+		if removeOne(sub, inner) == nil || r.move(sub, inner) {
+			progress = true
+		}
+	})
+	if err != nil {
+		r.stuck = err
+	}
+	return removeOne(r.top, name) == nil || progress
+}
+
+// move moves a directory up. Its mode may be in the way, because its ".." changes.
+func (r *removal) move(from *os.File, name string) bool {
+	for range 2 {
+		r.moved++
+		err := unix.Renameat(int(from.Fd()), name, int(r.top.Fd()), fmt.Sprintf(".handoff-%d", r.moved))
+		if err == nil {
+			return true
+		}
+		r.stuck = &os.PathError{Op: "rename", Path: name, Err: err}
+		if sub, err := openIn(from, name); err == nil {
+			_ = sub.Close()
+		}
+	}
+	return false
+}
+
+// each calls f with the names in a directory, and ends with an error when the time is over.
+func (r *removal) each(dir *os.File, f func(name string)) error {
+	if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	for {
+		names, err := dir.Readdirnames(batch)
+		for _, name := range names {
+			f(name)
+		}
+		if time.Now().After(r.until) {
+			return errors.New("there was more than could be removed in time; the next worker that starts goes on")
+		}
+		if err != nil || len(names) == 0 {
+			if errors.Is(err, io.EOF) {
+				err = nil
+			}
+			return err
+		}
+	}
+}
+
+// removeOne removes a file, a link or an empty directory.
+func removeOne(dir *os.File, name string) error {
+	err := unix.Unlinkat(int(dir.Fd()), name, 0)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if dirErr := unix.Unlinkat(int(dir.Fd()), name, unix.AT_REMOVEDIR); dirErr == nil {
+		return nil
+	} else if !errors.Is(dirErr, unix.ENOTDIR) {
+		err = dirErr
+	}
+	return &os.PathError{Op: "remove", Path: name, Err: err}
+}
+
+// openIn opens a directory in another, not through a link, so that it can be read and changed.
+func openIn(dir *os.File, name string) (*os.File, error) {
+	open := func() (int, error) {
+		return unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	}
+	fd, err := open()
+	if errors.Is(err, unix.EACCES) && unlock(int(dir.Fd()), name) == nil {
+		fd, err = open()
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	_ = unix.Fchmod(fd, 0o700)
+	return os.NewFile(uintptr(fd), name), nil
+}

@@ -1,0 +1,200 @@
+//go:build unix
+
+package rundir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// staleTimeout bounds how long what one earlier worker left is being removed.
+const staleTimeout = 10 * time.Minute
+
+// Default is where runs get their directories if nothing is said: below the directory for temporary files, with a
+// name that no other user's worker takes.
+func Default() string { return filepath.Join(os.TempDir(), fmt.Sprintf("handoff-%d", os.Getuid())) }
+
+// Parent holds the directories of one worker's runs.
+type Parent struct {
+	dir  string
+	lock *os.File
+
+	mu   sync.Mutex
+	runs map[string]bool
+	// removals are under way in the background.
+	removals sync.WaitGroup
+}
+
+// Open makes a directory for the runs of a worker below base, which is made if it is missing and must belong to this
+// user alone. It starts to remove in the background what workers that are gone left; failed hears of what can't be.
+func Open(base string, failed func(error)) (*Parent, error) {
+	base, err := filepath.Abs(base)
+	if err != nil {
+		return nil, err
+	}
+	// Others may pass through: an action that runs as another user has to reach its own.
+	if err := os.MkdirAll(filepath.Dir(base), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(base, 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	all, err := openOwn(base)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = all.Close() }()
+	// Between making a directory and locking it no other worker may take it for one that was left.
+	if err := flock(all, unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("locking %s: %w", base, err)
+	}
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return nil, err
+	}
+	p := &Parent{runs: map[string]bool{}}
+	for _, e := range entries {
+		p.takeStale(filepath.Join(base, e.Name()), failed)
+	}
+	if p.dir, err = os.MkdirTemp(base, "worker-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(p.dir, 0o711); err != nil {
+		return nil, err
+	}
+	if p.lock, err = os.Open(p.dir); err != nil {
+		return nil, err
+	}
+	return p, flock(p.lock, unix.LOCK_EX|unix.LOCK_NB)
+}
+
+// openOwn opens a directory that belongs to this user, and that nobody else may write to.
+func openOwn(dir string) (*os.File, error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s must be a directory, and no link: %w", dir, err)
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Geteuid() || info.Mode().Perm()&0o022 != 0 {
+		_ = f.Close()
+		return nil, fmt.Errorf("%s belongs to user %d and has mode %04o; it must belong to the worker's user (%d), and nobody else may write to it",
+			dir, owner, info.Mode().Perm(), os.Geteuid())
+	}
+	return f, nil
+}
+
+// takeStale removes what is left of a worker that is gone.
+func (p *Parent) takeStale(dir string, failed func(error)) {
+	held, err := os.Open(dir)
+	if err != nil {
+		return
+	}
+	if flock(held, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		_ = held.Close() // its worker lives
+		return
+	}
+	p.removals.Go(func() {
+		defer func() { _ = held.Close() }()
+		if err := Remove(dir, time.Now().Add(staleTimeout)); err != nil {
+			failed(fmt.Errorf("removing what an earlier worker left: %w", err))
+		}
+	})
+}
+
+// New makes the directory of a run. It belongs to user and group, if they are not negative.
+func (p *Parent) New(name string, user, group int) (string, error) {
+	dir, err := os.MkdirTemp(p.dir, name+".")
+	if err != nil {
+		return "", fmt.Errorf("making the directory of a run: %w", err)
+	}
+	p.mu.Lock()
+	p.runs[filepath.Base(dir)] = true
+	p.mu.Unlock()
+	if user >= 0 {
+		if err := os.Lchown(dir, user, group); err != nil {
+			return "", errors.Join(fmt.Errorf("handing the directory of a run to its user: %w", err), os.Remove(dir))
+		}
+	}
+	return dir, nil
+}
+
+// Remove removes the directory of a run, and whatever stands beside it without being a run's: an action may have moved
+// its own. What takes longer than patience goes on in the background; failed hears of what can't be removed.
+func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) {
+	p.mu.Lock()
+	delete(p.runs, filepath.Base(dir))
+	p.mu.Unlock()
+	done := make(chan struct{})
+	p.removals.Go(func() {
+		defer close(done)
+		until := time.Now().Add(staleTimeout)
+		err := Remove(dir, until)
+		for _, name := range p.strays() {
+			err = errors.Join(err, Remove(filepath.Join(p.dir, name), until))
+		}
+		if err != nil {
+			failed(fmt.Errorf("removing the directory of a run: %w", err))
+		}
+	})
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+}
+
+// strays are the entries that belong to no run.
+func (p *Parent) strays() (names []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, err := os.Open(p.dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	all, _ := f.Readdirnames(1000)
+	for _, name := range all {
+		if !p.runs[name] {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// Close waits for removals, and removes the worker's own directory.
+func (p *Parent) Close(patience time.Duration) error {
+	done := make(chan struct{})
+	go func() {
+		p.removals.Wait()
+		close(done)
+	}()
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	}
+	err := Remove(p.dir, time.Now().Add(patience))
+	return errors.Join(err, p.lock.Close())
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package rundir
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// perEntry is what each name counts beside its blocks: millions of empty files fill a disk as well.
+	perEntry = 1 << 10
+	// deepest bounds how many directories are open at a time.
+	deepest = 500
+	// block is the unit of st_blocks, in bytes, whatever the file system's own.
+	block = 512
+)
+
+// ErrTooDeep says that directories are nested deeper than can be measured.
+var ErrTooDeep = errors.New("directories nested deeper than 500 levels")
+
+// Size measures what an open directory holds on the disk, in bytes, and 1 KiB for each name. It stops as soon as there
+// is more than limit. Files with several names count once. A file that is open but has no name any more is not seen.
+func Size(top *os.File, limit int64) (int64, error) {
+	if _, err := top.Seek(0, io.SeekStart); err != nil {
+		return 0, err
+	}
+	m := measure{limit: limit, seen: map[[2]uint64]bool{}}
+	err := m.add(top, 0)
+	return m.sum, err
+}
+
+type measure struct {
+	sum, limit int64
+	// seen are files with more than one name.
+	seen map[[2]uint64]bool
+}
+
+func (m *measure) add(dir *os.File, depth int) error {
+	if depth > deepest {
+		return ErrTooDeep
+	}
+	for {
+		names, err := dir.Readdirnames(batch)
+		for _, name := range names {
+			if err := m.entry(dir, name, depth); err != nil {
+				return err
+			}
+			if m.sum > m.limit {
+				return nil
+			}
+		}
+		if err != nil || len(names) == 0 {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+func (m *measure) entry(dir *os.File, name string, depth int) error {
+	var st unix.Stat_t
+	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if errors.Is(err, unix.EACCES) && unix.Fchmod(int(dir.Fd()), 0o700) == nil {
+		err = unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	}
+	if err != nil {
+		return nil // gone meanwhile
+	}
+	m.sum += perEntry
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
+		file := [2]uint64{uint64(st.Dev), st.Ino}
+		if m.seen[file] {
+			return nil
+		}
+		m.seen[file] = true
+	}
+	m.sum += st.Blocks * block
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil
+	}
+	sub, err := openToRead(dir, name)
+	if err != nil {
+		return nil // gone meanwhile, or nobody's to read
+	}
+	defer func() { _ = sub.Close() }()
+	return m.add(sub, depth+1)
+}
+
+// openToRead opens a directory, and changes its mode only if it hides what is in it.
+func openToRead(dir *os.File, name string) (*os.File, error) {
+	const how = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+	fd, err := unix.Openat(int(dir.Fd()), name, how, 0)
+	if errors.Is(err, unix.EACCES) && unlock(int(dir.Fd()), name) == nil {
+		fd, err = unix.Openat(int(dir.Fd()), name, how, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

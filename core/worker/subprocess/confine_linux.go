@@ -1,0 +1,157 @@
+package subprocess
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// adopts says that this process is the parent of every descendant whose own parent is gone, and kills those that it
+// did not start itself.
+var adopts atomic.Bool
+
+// ProtectWorker closes this process to those that it starts. A worker's main calls it first, after ShimMain: until then
+// processes of the same user can read its environment.
+//
+//   - It can't be traced, its memory, environment and descriptors can't be read, and it leaves no core file
+//     (PR_SET_DUMPABLE). Of that root is exempt, so actions of a worker that runs as root also lose CAP_SYS_PTRACE.
+//   - Descriptors that it inherited reach nothing that it starts.
+//   - What an action leaves behind when it kills its shim becomes this process's child (PR_SET_CHILD_SUBREAPER), and is
+//     killed. No other code of the process may start processes, therefore.
+func ProtectWorker() {
+	conceal()
+	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
+}
+
+// conceal is the part of ProtectWorker that the shim needs as well: it holds the descriptors by which it reports.
+func conceal() {
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	// Kernels before 5.11.
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+}
+
+// keptCapabilities are what actions of a worker that runs as root keep: enough to handle files of all users, change to
+// another user and listen on low ports; not to trace processes, load modules, mount, or reach devices and memory.
+const keptCapabilities = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FOWNER | 1<<unix.CAP_FSETID | 1<<unix.CAP_KILL |
+	1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETPCAP | 1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_NET_RAW |
+	1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_AUDIT_WRITE
+
+// dropPrivileges takes from this thread, and from what it starts, all capabilities but those that are kept, for good.
+// The caller has locked the thread.
+func dropPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	for c := uintptr(0); c < 64; c++ {
+		if keptCapabilities&(uint64(1)<<c) != 0 {
+			continue
+		}
+		// Without CAP_SETPCAP the set can't be made smaller; with no_new_privs, nothing is gained from it.
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); errors.Is(err, unix.EINVAL) {
+			break // the kernel knows no more of them
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Errorf("reading capabilities: %w", err)
+	}
+	for i := range sets {
+		kept := uint32(uint64(keptCapabilities) >> (32 * i))
+		sets[i].Permitted &= kept
+		sets[i].Effective &= kept
+		sets[i].Inheritable &= kept
+	}
+	if err := unix.Capset(&header, &sets[0]); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
+	}
+	return nil
+}
+
+// limitArgument is the first argument of a process that limits itself and becomes an action: what the kernel limits
+// by process can't be set for another before it runs, and the shim must not be limited itself.
+const limitArgument = "action-limits"
+
+// limited is the command line that runs argv under limits of one process, and of one user. It stays as it is without.
+func (l *launch) limited() []string {
+	if l.Data == 0 && l.UserProcesses == 0 {
+		return l.Argv
+	}
+	return append([]string{"/proc/self/exe", limitArgument, strconv.FormatInt(l.Data, 10), strconv.FormatInt(l.UserProcesses, 10)}, l.Argv...)
+}
+
+// limitMain becomes the action. It returns only if it can't.
+func limitMain(args []string) error {
+	if len(args) < 3 {
+		return errors.New("limits and a command are missing")
+	}
+	for i, resource := range []int{unix.RLIMIT_DATA, unix.RLIMIT_NPROC} {
+		n, err := strconv.ParseUint(args[i], 10, 64)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+			return fmt.Errorf("setting limits: %w", err)
+		}
+	}
+	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
+}
+
+// guard puts a shim into the control group of shims.
+func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
+	if r.ground.groups == nil {
+		return func() {}, nil
+	}
+	f, err := r.ground.groups.Guards().Open()
+	if err != nil {
+		return nil, fmt.Errorf("opening the control group of shims: %w", err)
+	}
+	attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
+	return func() { _ = f.Close() }, nil
+}
+
+// attributes are how the action starts: in a group of its own, in its control group, as its user. The kernel forgets
+// a parent death signal when a process changes its user, so Go sets it after that.
+func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
+	attr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	release = func() {}
+	if l.Account != nil {
+		attr.Credential = &syscall.Credential{Uid: l.Account.UID, Gid: l.Account.GID}
+	}
+	if l.Group != "" {
+		f, err := l.Group.Open()
+		if err != nil {
+			return nil, nil, fmt.Errorf("opening the control group: %w", err)
+		}
+		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
+		release = func() { _ = f.Close() }
+	}
+	if !l.KeepPrivileges {
+		if err := dropPrivileges(); err != nil {
+			release()
+			return nil, nil, err
+		}
+	}
+	return attr, release, nil
+}

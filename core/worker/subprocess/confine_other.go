@@ -1,0 +1,42 @@
+//go:build unix && !linux
+
+package subprocess
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+)
+
+// ProtectWorker does nothing: this system has no means.
+func ProtectWorker() {}
+
+// conceal keeps the pipe for reports from the action.
+func conceal() { syscall.CloseOnExec(reportsFD) }
+
+// limitArgument is the first argument of no process here.
+const limitArgument = "action-limits"
+
+func (l *launch) limited() []string { return l.Argv }
+
+func limitMain([]string) error {
+	return errors.New("limits of single processes are not set on this system")
+}
+
+// attributes have no parent death signal here: if the shim is killed, its worker kills the group.
+func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
+	attr = &syscall.SysProcAttr{Setpgid: true}
+	if l.Account != nil {
+		attr.Credential = &syscall.Credential{Uid: l.Account.UID, Gid: l.Account.GID}
+	}
+	return attr, func() {}, nil
+}
+
+func (*Runner) guard(*syscall.SysProcAttr) (release func(), err error) { return func() {}, nil }
+
+func startShim(c *exec.Cmd) error { return c.Start() }
+
+func waitShim(c *exec.Cmd) { _ = c.Wait() }
+
+// killOrphans does nothing: orphans are init's here.
+func killOrphans() {}

@@ -1,0 +1,161 @@
+//go:build unix
+
+package subprocess
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"handoff/core/worker/cgroup"
+	"handoff/core/worker/rundir"
+)
+
+// ground is what runs stand on: what Prepare could get on this machine. The zero value gives them nothing.
+type ground struct {
+	dirs    *rundir.Parent
+	groups  *cgroup.Parent
+	account *account
+	// data and userProcesses are limits for want of better ones.
+	data, userProcesses int64
+}
+
+const (
+	// removePatience is how long the end of a run waits for the removal of its directory. Then it goes on without.
+	removePatience = time.Second
+	// closePatience bounds how long a worker's end waits for removals. The next worker does what is left.
+	closePatience = 5 * time.Second
+)
+
+// furnish gives a run what it stands on.
+func (r *Runner) furnish(l *launch) (err error) {
+	l.KeepPrivileges, l.Account = r.isolation.KeepPrivileges, r.ground.account
+	l.Data, l.UserProcesses = r.ground.data, r.ground.userProcesses
+	name := fmt.Sprintf("%d-%d", l.Execution, l.Epoch)
+	if r.ground.dirs != nil {
+		uid, gid := -1, -1
+		if l.Account != nil {
+			uid, gid = int(l.Account.UID), int(l.Account.GID)
+		}
+		if l.RunDir, err = r.ground.dirs.New(name, uid, gid); err != nil {
+			return err
+		}
+		l.Dir, l.Disk = l.RunDir, r.isolation.DiskBytes
+		l.Environment = append(omit(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
+		name = filepath.Base(l.RunDir) // one name for both, which no other run has
+	}
+	if a := l.Account; a != nil {
+		l.Environment = append(omit(l.Environment, "HOME", "USER", "LOGNAME", "SHELL"), "HOME="+a.home, "USER="+a.name, "LOGNAME="+a.name)
+	}
+	if r.actions != "" {
+		dir, err := filepath.Abs(r.actions)
+		if err != nil {
+			return err
+		}
+		l.Environment = append(l.Environment, "HANDOFF_ACTIONS_DIR="+dir)
+	}
+	if r.ground.groups != nil {
+		if l.Group, err = r.ground.groups.New(name); err != nil {
+			r.tidy(*l)
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy ends and removes what a run was given, after its shim is gone.
+func (r *Runner) tidy(l launch) {
+	if l.Group != "" {
+		if err := errors.Join(l.Group.Kill(answerTimeout), l.Group.Remove(groupTimeout)); err != nil {
+			r.failed(err)
+		}
+	}
+	if l.RunDir != "" {
+		r.ground.dirs.Remove(l.RunDir, removePatience, r.failed)
+	}
+}
+
+func (r *Runner) failed(err error) {
+	r.log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
+}
+
+// Close gives back what Prepare got. No run may be under way.
+func (r *Runner) Close() {
+	var err error
+	if r.ground.groups != nil {
+		err = r.ground.groups.Close()
+	}
+	if r.ground.dirs != nil {
+		err = errors.Join(err, r.ground.dirs.Close(closePatience))
+	}
+	if err != nil {
+		r.failed(err)
+	}
+}
+
+// omit leaves variables out.
+func omit(environment []string, names ...string) []string {
+	kept := make([]string, 0, len(environment))
+next:
+	for _, v := range environment {
+		for _, name := range names {
+			if strings.HasPrefix(v, name+"=") {
+				continue next
+			}
+		}
+		kept = append(kept, v)
+	}
+	return kept
+}
+
+// lookUp finds a user: a name or a number, with :GROUP behind it for another group than its own.
+func lookUp(text string) (*account, error) {
+	name, group, hasGroup := strings.Cut(text, ":")
+	u, err := user.Lookup(name)
+	if uid, number := strconv.ParseUint(name, 10, 32); number == nil {
+		if u, err = user.LookupId(name); err != nil {
+			// A number needs no entry: containers run as such.
+			u, err = &user.User{Uid: name, Gid: name, Username: strconv.FormatUint(uid, 10), HomeDir: "/"}, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	gid := u.Gid
+	if hasGroup {
+		gid = group
+		if _, number := strconv.ParseUint(group, 10, 32); number != nil {
+			g, err := user.LookupGroup(group)
+			if err != nil {
+				return nil, err
+			}
+			gid = g.Gid
+		}
+	}
+	a := &account{name: u.Username, home: u.HomeDir}
+	for _, n := range []struct {
+		text string
+		to   *uint32
+	}{{u.Uid, &a.UID}, {gid, &a.GID}} {
+		v, err := strconv.ParseUint(n.text, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		*n.to = uint32(v)
+	}
+	switch {
+	case a.UID == 0:
+		return nil, errors.New("is root, from whom nothing can be kept; name a user without rights")
+	case int(a.UID) == os.Geteuid():
+		return nil, errors.New("is the user that the worker runs as; name another one, or leave the key out")
+	case os.Geteuid() != 0:
+		return nil, fmt.Errorf("needs a worker that runs as root, and this one runs as user %d; start it as root, or leave the key out", os.Geteuid())
+	}
+	return a, nil
+}

@@ -1,0 +1,257 @@
+package subprocess
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/worker"
+)
+
+// secret is what actions look for. Only isolated workers have it.
+const secret = "s3cr3t-of-the-worker"
+
+// nobody is a user without rights.
+const nobody = 65534
+
+// isolatedWorker is a worker process of its own, protected as cmd/worker is, that runs actions one after another.
+type isolatedWorker struct {
+	Isolation Isolation
+	// Dir holds scripts, and is where actions leave notes.
+	Dir string
+	// Lines are the actions.
+	Lines []string
+	// Witness is the file that shims write to; empty for none.
+	Witness string
+}
+
+// findings are what an isolated worker prints.
+type findings struct {
+	State *State
+	Error string
+	Exits []worker.Exit
+	// Children are what the worker has when the last action has ended.
+	Children []int
+	// Left are directories and control groups of runs that have ended.
+	Left []string
+}
+
+// isolatedMain makes this process an isolated worker, or an attacker, if it was started as one.
+func isolatedMain() {
+	if os.Getenv("HANDOFF_TEST_ATTACK") != "" {
+		attack()
+		os.Exit(0)
+	}
+	text := os.Getenv("HANDOFF_TEST_ISOLATED")
+	if text == "" {
+		return
+	}
+	var w isolatedWorker
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		panic(err)
+	}
+	ProtectWorker()
+	_ = json.NewEncoder(os.Stdout).Encode(w.run())
+	os.Exit(0)
+}
+
+func (w *isolatedWorker) run() (f findings) {
+	h := daemon.New(daemon.Options{})
+	r := New(Options{
+		Host: h, Actions: w.Dir, Isolation: w.Isolation, Name: "test",
+		Environment: []string{"NOTES=" + w.Dir, "WORKER=" + strconv.Itoa(os.Getpid())},
+	})
+	var err error
+	if f.State, err = r.Prepare(context.Background()); err != nil {
+		f.Error = err.Error()
+		return f
+	}
+	for i, line := range w.Lines {
+		run, err := r.Start(context.Background(), worker.Spec{
+			Key: execution.Key{ID: execution.ID(i + 1), Epoch: 1}, Action: execution.Action{Runtime: Shell, Entrypoint: line},
+			Fence: h.Monotonic() + time.Hour, Limit: h.Monotonic() + time.Hour,
+		})
+		if err != nil {
+			f.Error = err.Error()
+			return f
+		}
+		exit, _ := run.Wait(context.Background())
+		f.Exits = append(f.Exits, exit)
+	}
+	f.Children, _ = childrenOf(os.Getpid())
+	f.Left, _ = filepath.Glob(filepath.Join(w.Isolation.RunDir, "*", "*"))
+	for _, g := range groupsLeft(os.Getpid()) {
+		runs, _ := filepath.Glob(filepath.Join(g, "*-*"))
+		f.Left = append(f.Left, runs...)
+	}
+	r.Close()
+	return f
+}
+
+// yard is a directory that every user may read and write, with the directories of runs below it.
+func yard(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "yard-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// command is the process of an isolated worker, as a user.
+func (w *isolatedWorker) command(t *testing.T, user int) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args[0] = os.Args[0]
+	cmd.Env = append(os.Environ(), "HANDOFF_TEST_ISOLATED="+string(text), "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://"+secret+"@mq/")
+	if w.Witness != "" {
+		cmd.Env = append(cmd.Env, "HANDOFF_WITNESS="+w.Witness)
+	}
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if user != os.Geteuid() {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}
+	}
+	return cmd
+}
+
+// start runs an isolated worker to its end. Nothing of it is left when it returns, or the test fails.
+func (w *isolatedWorker) start(t *testing.T, user int) findings {
+	t.Helper()
+	w.Isolation.RunDir = filepath.Join(w.Dir, "runs-"+strconv.Itoa(user))
+	cmd := w.command(t, user)
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var f findings
+	if err := json.Unmarshal(out, &f); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if f.Error != "" {
+		return f
+	}
+	if len(f.Children) > 0 || len(f.Left) > 0 {
+		t.Errorf("the worker still has the children %v, and %v", f.Children, f.Left)
+	}
+	if left, err := os.ReadDir(w.Isolation.RunDir); err != nil || len(left) > 0 {
+		t.Errorf("%v is left in the directory for runs, %v", left, err)
+	}
+	if left := groupsLeft(cmd.Process.Pid); len(left) > 0 {
+		t.Errorf("control groups are left: %v", left)
+	}
+	return f
+}
+
+// groupsLeft are the control groups that a worker made and that are still there.
+func groupsLeft(pid int) []string {
+	var left []string
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if f := strings.Fields(line); strings.Contains(line, " - cgroup2 ") && len(f) > 4 {
+			found, _ := filepath.Glob(f[4] + fmt.Sprintf("/handoff-test-%d.*", pid))
+			left = append(left, found...)
+		}
+	}
+	return left
+}
+
+// output is what an action printed.
+func output(t *testing.T, exit worker.Exit) string {
+	t.Helper()
+	var text string
+	if len(exit.Output) > 0 && json.Unmarshal(exit.Output, &text) != nil {
+		return string(exit.Output)
+	}
+	return text
+}
+
+// attackLine runs the attack below as an action.
+func attackLine(t *testing.T, dir string) string {
+	t.Helper()
+	binary := filepath.Join(dir, "attacker")
+	if os.Link(os.Args[0], binary) != nil {
+		text, err := os.ReadFile("/proc/self/exe")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(binary, text, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(binary, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return "HANDOFF_TEST_ATTACK=$PPID,$WORKER " + binary
+}
+
+// attack tries what a process can try to learn the secrets of others, and prints what it found: the secret itself, or
+// a way into a process whose number it was given.
+func attack() {
+	if bytes.Contains([]byte(strings.Join(os.Environ(), "\n")), []byte(secret)) {
+		fmt.Println("own environment: the secret")
+	}
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range all {
+		for _, name := range []string{"environ", "cmdline"} {
+			if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && bytes.Contains(text, []byte(secret)) && !ours(dir) {
+				fmt.Printf("%s/%s: the secret\n", dir, name)
+			}
+		}
+	}
+	for i, word := range strings.Split(os.Getenv("HANDOFF_TEST_ATTACK"), ",") {
+		who := []string{"shim", "worker"}[i]
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			continue
+		}
+		for _, name := range []string{"environ", "mem", "maps", "auxv", "fd/1", "fd/3", "exe", "cwd", "root", "task/" + word + "/environ"} {
+			if f, err := os.Open(fmt.Sprintf("/proc/%d/%s", pid, name)); err == nil {
+				_ = f.Close()
+				fmt.Printf("%s: opened %s\n", who, name)
+			}
+		}
+		attackBySyscalls(who, pid)
+	}
+}
+
+// ours says that a directory of /proc is the attacker's.
+func ours(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) }
+
+func attackBySyscalls(who string, pid int) {
+	if pidfd, err := unix.PidfdOpen(pid, 0); err == nil {
+		if _, err := unix.PidfdGetfd(pidfd, 1, 0); err == nil {
+			fmt.Printf("%s: took a descriptor\n", who)
+		}
+	}
+	local := make([]byte, 16)
+	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &local[0], Len: 16}}, []unix.RemoteIovec{{Base: 0x1000, Len: 16}}, 0)
+	if err != unix.EPERM {
+		fmt.Printf("%s: could read memory (%v)\n", who, err)
+	}
+	if unix.PtraceSeize(pid) == nil {
+		fmt.Printf("%s: traced\n", who)
+		_ = unix.PtraceDetach(pid)
+	}
+}

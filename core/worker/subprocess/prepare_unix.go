@@ -1,0 +1,243 @@
+//go:build unix
+
+package subprocess
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/worker/cgroup"
+	"handoff/core/worker/rundir"
+)
+
+// rehearsalTimeout bounds the rehearsal.
+const rehearsalTimeout = 10 * time.Second
+
+// Prepare gets what runs need for the isolation that the Options ask for: directories, control groups, another user. It
+// ends and removes what a worker that is gone has left. Then it rehearses: a run under all of it looks about, and the
+// state says what it found. An error says what can't be had and was required. Close gives it back.
+func (r *Runner) Prepare(ctx context.Context) (*State, error) {
+	s := newState()
+	err := r.prepare(ctx, s)
+	if err != nil {
+		r.Close()
+	}
+	return s, err
+}
+
+func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
+	iso := &r.isolation
+	if iso.User != "" {
+		if r.ground.account, err = lookUp(iso.User); err != nil {
+			return fmt.Errorf("worker.isolation.user: %q: %w", iso.User, err)
+		}
+	}
+	if iso.RunDir == "" {
+		iso.RunDir = rundir.Default()
+	}
+	if r.ground.dirs, err = rundir.Open(iso.RunDir, r.failed); err != nil {
+		return fmt.Errorf("worker.isolation.run_dir: %w", err)
+	}
+	s.holds("each run has a directory of its own, which is removed after it")
+	if iso.DiskBytes > 0 {
+		s.holds("the directory of a run is measured every second (disk_bytes)")
+	}
+	s.lacks("a bound for files elsewhere", "what a run writes outside its directory, or to files that it has removed and keeps open, is not measured; "+
+		"let the user of actions write nowhere else, or give it a quota")
+	if iso.OutputBytes > 0 {
+		s.holds("output is bounded (output_bytes)")
+	}
+	if err := r.openGroups(s); err != nil {
+		return err
+	}
+	if runtime.GOOS != "linux" {
+		s.lacks("isolation from the worker", "it needs Linux; here actions can do whatever the worker's user can")
+		return nil
+	}
+	seen, err := r.rehearse(ctx)
+	if err != nil && r.ground.groups != nil && iso.Cgroup != CgroupRequire {
+		// A filter of system calls may forbid to start a process in a group.
+		_ = r.ground.groups.Close()
+		r.ground.groups = nil
+		var again error
+		if seen, again = r.rehearse(ctx); again == nil {
+			s.lacks("control groups", err.Error())
+			err = nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("the rehearsal of an action failed: %w", err)
+	}
+	return r.judge(seen, s)
+}
+
+// openGroups gets control groups, and weaker limits where they can't be had.
+func (r *Runner) openGroups(s *State) error {
+	iso := &r.isolation
+	limits := cgroup.Limits{Memory: iso.MemoryBytes, CPUs: iso.CPUs, Processes: iso.Processes}
+	missing := map[string]string{}
+	if iso.Cgroup == CgroupOff {
+		s.lacks("control groups", "worker.isolation.cgroup is off")
+	} else {
+		var err error
+		name := r.name
+		if r.ground.groups, err = cgroup.Open(name, limits); err != nil {
+			if iso.Cgroup == CgroupRequire {
+				return fmt.Errorf("worker.isolation.cgroup is require: %w; delegate the worker's control group to it (systemd: Delegate=yes), or choose auto", err)
+			}
+			s.lacks("control groups", err.Error())
+		}
+	}
+	if r.ground.groups != nil {
+		missing = r.ground.groups.Missing()
+	} else {
+		for _, c := range limits.Controllers() {
+			missing[c] = s.Missing["control groups"]
+		}
+	}
+	keys := map[string]string{"memory": "memory_bytes", "cpu": "cpus", "pids": "processes"}
+	for _, c := range limits.Controllers() {
+		why, lacks := missing[c]
+		if !lacks {
+			s.holds("runs are limited by worker.isolation." + keys[c])
+			continue
+		}
+		if iso.Cgroup == CgroupRequire {
+			return fmt.Errorf("worker.isolation.%s can't be enforced, and worker.isolation.cgroup is require: %s", keys[c], why)
+		}
+		s.lacksAsked("worker.isolation."+keys[c], why+"; "+r.substitute(c))
+		delete(missing, c)
+	}
+	for what, why := range missing {
+		s.lacks(what, why)
+	}
+	return nil
+}
+
+// substitute sets a weaker limit for one that can't be had, and says which.
+func (r *Runner) substitute(controller string) string {
+	switch {
+	case controller == "memory":
+		r.ground.data = r.isolation.MemoryBytes
+		return "each process is limited instead of each run (RLIMIT_DATA)"
+	case controller == "pids" && r.ground.account != nil:
+		r.ground.userProcesses = r.isolation.Processes * int64(max(1, r.isolation.Runs))
+		return fmt.Sprintf("the user %s is limited to %d processes in all runs together (RLIMIT_NPROC)", r.ground.account.name, r.ground.userProcesses)
+	case controller == "pids":
+		return "nothing limits them: with worker.isolation.user all runs together would be"
+	}
+	return "nothing limits it"
+}
+
+// rehearsal looks about in a run, with what any shell has built in. It asks for files that only a process which may
+// trace the shim and the worker can open.
+const rehearsal = `pwd
+while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
+while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
+for p in "$PPID" "$1"; do if (: </proc/$p/environ) 2>/dev/null; then echo "open: $p"; fi; done
+if [ -n "$2" ] && [ -r "$2" ]; then echo "readable: $2"; fi
+if [ -n "$HANDOFF_ACTIONS_DIR" ] && ! { [ -r "$HANDOFF_ACTIONS_DIR" ] && [ -x "$HANDOFF_ACTIONS_DIR" ]; }; then echo "actions: closed"; fi
+exit 0
+`
+
+// seen is what a rehearsal found, by key.
+type seen map[string]string
+
+func (r *Runner) rehearse(ctx context.Context) (seen, error) {
+	ctx, cancel := context.WithTimeout(ctx, rehearsalTimeout)
+	defer cancel()
+	const shell = "/bin/sh"
+	if _, err := os.Stat(shell); err != nil {
+		return nil, nil
+	}
+	secret := r.isolation.SecretFile
+	if secret != "" {
+		var err error
+		if secret, err = filepath.Abs(secret); err != nil {
+			return nil, err
+		}
+	}
+	run, err := r.launch(ctx, launch{
+		Argv: []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
+		Parameters: []byte("{}"), At: machineClock(), Fence: rehearsalTimeout, Limit: rehearsalTimeout,
+	})
+	if err != nil {
+		return nil, err
+	}
+	exit, err := run.Wait(ctx)
+	if err != nil {
+		run.Kill(0)
+		return nil, err
+	}
+	if exit.Killed || exit.Reason != 0 {
+		return nil, errors.New(exit.Message)
+	}
+	found := seen{}
+	text := string(run.(*action).out.kept)
+	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
+		if i == 0 {
+			found["pwd"] = line
+			continue
+		}
+		key, value, _ := strings.Cut(line, ": ")
+		found[key] = strings.TrimSpace(value)
+	}
+	return found, nil
+}
+
+// judge compares what a rehearsal found with what was asked for.
+func (r *Runner) judge(found seen, s *State) error {
+	if found == nil {
+		s.lacks("a rehearsal", "there is no /bin/sh, so nobody looked whether the isolation of actions holds")
+		return nil
+	}
+	if found["actions"] == "closed" {
+		return fmt.Errorf("worker.actions_dir: %s can't be read by the user that actions run as; open it and the directories above it", r.actions)
+	}
+	if _, open := found["open"]; open {
+		why := "an action could open /proc/PID/environ of its shim or worker"
+		if r.isolation.KeepPrivileges {
+			why += "; worker.isolation.privileges is keep, and this worker's privileges allow that"
+		}
+		s.lacksAsked("secrets", why)
+	} else {
+		s.holds("the environment, memory and descriptors of worker and shim are closed to actions")
+	}
+	if file := found["readable"]; file != "" {
+		s.lacksAsked("the secrets in "+file, "actions can read the file, and it holds a password; hand secrets over by the environment, "+
+			"or let actions run as another user (worker.isolation.user) who can't read it")
+	}
+	if found["NoNewPrivs"] == "1" {
+		s.holds("actions can't gain privileges, and have none to trace, mount or load modules")
+	}
+	if a := r.ground.account; a != nil {
+		ids := strings.Fields(found["Uid"])
+		if !slices.Equal(ids, slices.Repeat([]string{fmt.Sprint(a.UID)}, 4)) || found["Groups"] != "" {
+			return fmt.Errorf("worker.isolation.user: the rehearsal ran with user ids %v and groups %q", ids, found["Groups"])
+		}
+		s.holds("actions run as user " + a.name)
+	} else if os.Geteuid() == 0 {
+		s.lacks("another user", "actions run as root, like the worker: they can change this machine, and so whatever starts next on it, "+
+			"end the worker, and leave its control groups; set worker.isolation.user")
+	} else {
+		s.lacks("another user", "actions run as the worker's user: they can read its files, end it, and leave its control groups; "+
+			"a worker that runs as root can give them another user (worker.isolation.user)")
+	}
+	if r.ground.groups != nil {
+		if !strings.Contains(found["cgroup"], filepath.Base(found["pwd"])) {
+			return fmt.Errorf("the rehearsal ran in the control group %q instead of its own", found["cgroup"])
+		}
+		s.holds("everything that a run starts is killed as one control group")
+	} else {
+		s.lacks("an end for what outlives both worker and shim",
+			"without control groups, a descendant that left its group lives on if somebody kills its shim and its worker with SIGKILL")
+	}
+	return nil
+}
