@@ -99,8 +99,8 @@ func (s *system) action(ctx context.Context, ref, runtime, entrypoint string, ti
 	return nil
 }
 
-// execution is what the API says of one.
-type execution struct {
+// ran is what the API says of one.
+type ran struct {
 	ID     int64   `json:"id"`
 	Status string  `json:"status"`
 	Worker *int64  `json:"worker"`
@@ -122,7 +122,7 @@ func (s *system) create(ctx context.Context, ref string, worker int64) (int64, e
 		v["worker_id"] = worker
 	}
 	a := s.post(ctx, "/api/v1/executions", v)
-	var created execution
+	var created ran
 	if a.status != http.StatusCreated || json.Unmarshal(a.head, &created) != nil {
 		return 0, fmt.Errorf("creating an execution of %s: %v %s", ref, a, a.head)
 	}
@@ -130,9 +130,9 @@ func (s *system) create(ctx context.Context, ref string, worker int64) (int64, e
 }
 
 // look reads an execution.
-func (s *system) look(ctx context.Context, id int64) (execution, error) {
+func (s *system) look(ctx context.Context, id int64) (ran, error) {
 	a := s.get(ctx, fmt.Sprintf("/api/v1/executions/%d", id))
-	var e execution
+	var e ran
 	if a.status != http.StatusOK {
 		return e, fmt.Errorf("looking at execution %d: %v %s", id, a, a.head)
 	}
@@ -143,8 +143,8 @@ func (s *system) look(ctx context.Context, id int64) (execution, error) {
 var ended = []string{"completed", "failed", "cancelled", "timeout", "abandoned"}
 
 // await waits until an execution has one of the statuses, and returns it as it is then or when the time is over.
-func (s *system) await(ctx context.Context, id int64, within time.Duration, statuses ...string) (execution, error) {
-	var e execution
+func (s *system) await(ctx context.Context, id int64, within time.Duration, statuses ...string) (ran, error) {
+	var e ran
 	var err error
 	until(ctx, within, func() bool {
 		e, err = s.look(ctx, id)
@@ -154,13 +154,13 @@ func (s *system) await(ctx context.Context, id int64, within time.Duration, stat
 }
 
 // run has an action run to its end.
-func (s *system) run(ctx context.Context, ref, entrypoint string, timeout int, worker int64, within time.Duration) (execution, error) {
+func (s *system) run(ctx context.Context, ref, entrypoint string, timeout int, worker int64, within time.Duration) (ran, error) {
 	if err := s.action(ctx, ref, "shell", entrypoint, timeout); err != nil {
-		return execution{}, err
+		return ran{}, err
 	}
 	id, err := s.create(ctx, ref, worker)
 	if err != nil {
-		return execution{}, err
+		return ran{}, err
 	}
 	return s.await(ctx, id, within, ended...)
 }

@@ -148,18 +148,46 @@ func (s *system) readAtOnce(ctx context.Context, r *result, what, path string, c
 	for i := range answers {
 		all.Go(func() { answers[i] = s.get(ctx, path) })
 	}
-	all.Wait()
+	peak, stopped := s.watchMemory(ctx, p, all.Wait)
 	statuses, largest := map[string]int{}, int64(0)
 	for _, a := range answers {
 		statuses[a.String()]++
 		largest = max(largest, a.bytes)
 	}
 	shown := strings.TrimPrefix(fmt.Sprint(statuses), "map")
+	if stopped {
+		shown += ", ended there"
+	}
 	if clients == 1 {
-		r.memory(fmt.Sprintf("%s (%s, %s): memory added", what, shown, shownBytes(largest)), memoryOf(p, "VmHWM")-memory, most)
+		r.memory(fmt.Sprintf("%s (%s, %s): memory added", what, shown, shownBytes(largest)), peak-memory, most)
 		r.duration(what+": processor time", processor(p)-used, requestProcessor)
 		return ctx.Err()
 	}
-	r.memory(fmt.Sprintf("%s, %d clients (%s, %s): memory added", what, clients, shown, shownDuration(time.Since(began))), memoryOf(p, "VmHWM")-memory, most)
+	r.memory(fmt.Sprintf("%s, %d clients (%s, %s): memory added", what, clients, shown, shownDuration(time.Since(began))), peak-memory, most)
 	return ctx.Err()
+}
+
+// tooMuch ends an attack on memory: the threshold is long behind, and the machine has other things to do.
+const tooMuch = 2 << 30
+
+// watchMemory waits for the end of something and returns the most memory that the process had. A process that takes far
+// too much is killed.
+func (s *system) watchMemory(ctx context.Context, p int, wait func()) (peak int64, stopped bool) {
+	done := make(chan struct{})
+	go func() {
+		wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-done:
+			return max(peak, memoryOf(p, "VmHWM")), stopped
+		default:
+		}
+		if peak = max(peak, memoryOf(p, "VmHWM")); peak > tooMuch && !stopped {
+			s.executor.Process().Kill()
+			stopped = true
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
 }
