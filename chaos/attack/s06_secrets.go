@@ -37,6 +37,9 @@ func (l *lab) variants() []variant {
 	return all
 }
 
+// probeScript starts the probe.
+const probeScript = "look.sh"
+
 // probeDir is an actions directory with this program in it.
 func (l *lab) probeDir() (string, error) {
 	dir := filepath.Join(l.dir, "actions")
@@ -62,6 +65,10 @@ func (l *lab) probeDir() (string, error) {
 	_, err = io.Copy(to, from)
 	if closed := to.Close(); err == nil {
 		err = closed
+	}
+	if err == nil {
+		// A script knows where it lies, whatever directory it starts in.
+		err = os.WriteFile(filepath.Join(dir, probeScript), []byte(`exec "${0%/*}/probe" `+probeArgument+"\n"), 0o755) //nolint:gosec // others run it
 	}
 	if err == nil {
 		err = os.Chmod(dir, 0o777) //nolint:gosec // whatever the mask says
@@ -95,18 +102,18 @@ func findSecrets(ctx context.Context, l *lab, r *result) error {
 		r.count(what("the memory of its shim and worker"), found.Memories, 0)
 		r.count(fmt.Sprintf("%s: processes above it that it can trace", v.what), found.Traced, 0)
 		r.count(fmt.Sprintf("%s: descriptors of its parent that it can open", v.what), found.Opened, 0)
-	})
+	}, func(s *system, v variant, worker int64) error { return s.dumpCore(ctx, r, v, worker) })
 }
 
 // inheritedDescriptors starts the worker with a descriptor of its parent and looks whether it reaches the action.
 func inheritedDescriptors(ctx context.Context, l *lab, r *result) error {
 	return l.probed(ctx, r, func(v variant, found loot) {
 		r.count(fmt.Sprintf("%s: descriptors beside the first three %v", v.what, found.Inherited), len(found.Inherited), 0)
-	})
+	}, nil)
 }
 
-// probed runs the probe under each variant.
-func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot)) error {
+// probed runs the probe under each variant, and something else if there is something else.
+func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot), also func(s *system, v variant, worker int64) error) error {
 	s, err := l.common(ctx)
 	if err != nil {
 		return err
@@ -120,7 +127,7 @@ func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot)) 
 			}
 			continue
 		}
-		e, err := s.run(ctx, "attack.probe", "exec ./probe "+probeArgument, 20, id, 25*time.Second)
+		e, err := s.run(ctx, "attack.probe", probeScript, 20, id, 25*time.Second)
 		var found loot
 		if err == nil && e.Result != nil {
 			_ = json.Unmarshal(e.Result.Output, &found)
@@ -130,8 +137,10 @@ func (l *lab) probed(ctx context.Context, r *result, judge func(variant, loot)) 
 		} else {
 			judge(v, found)
 		}
-		if err := s.dumpCore(ctx, r, v, id); err != nil {
-			return err
+		if also != nil {
+			if err := also(s, v, id); err != nil {
+				return err
+			}
 		}
 		s.stopWorker(ctx, d)
 	}

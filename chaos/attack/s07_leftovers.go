@@ -101,12 +101,22 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 	groups := s.watchTricks(ctx, running, pid(d))
 	for _, p := range running {
 		left := marked(p.mark)
+		if len(left) > 0 && !d.Process().Running() {
+			// Whatever supervises workers starts it again.
+			r.count(fmt.Sprintf("%s, %s: processes left until the worker is back, of %d", v.what, p.what, p.most), len(left), 0)
+			if err := d.Start(ctx); err != nil {
+				return err
+			}
+			until(ctx, settleWithin/2, func() bool { left = marked(p.mark); return len(left) == 0 })
+		}
 		r.count(fmt.Sprintf("%s, %s: processes left of %d", v.what, p.what, p.most), len(left), 0)
 		if e, err := s.look(ctx, p.id); err == nil && p.never != "" {
 			r.expect(fmt.Sprintf("%s, %s: status", v.what, p.what), e.Status, "not "+p.never, e.Status != p.never)
 		}
 		if strings.Contains(p.script, "MARK-file") {
-			r.memory(v.what+", "+p.what+": bytes left", removeMarked(s, p.mark), 0)
+			own, shared := removeMarked(p.mark, s.lab.dir, s.Servers.Dir()), removeMarked(p.mark, "/tmp", "/var/tmp", "/dev/shm", "/run", os.TempDir())
+			r.memory(v.what+", "+p.what+": bytes left in its directories", own, 0)
+			r.memory(v.what+", "+p.what+": bytes left in /tmp, /var/tmp and /dev/shm", shared, 0)
 		}
 		killMarked(p.mark)
 	}
@@ -173,10 +183,10 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// removeMarked removes files by their mark and returns how many bytes they had.
-func removeMarked(s *system, mark string) int64 {
+// removeMarked removes files by their mark, some levels below folders, and returns how many bytes they had.
+func removeMarked(mark string, roots ...string) int64 {
 	var total int64
-	for _, root := range []string{s.lab.dir, s.Servers.Dir(), os.TempDir(), "/tmp", "/var/tmp", "/dev/shm", "/run"} {
+	for _, root := range roots {
 		depth := strings.Count(root, "/") + 4
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
@@ -228,7 +238,7 @@ func (l *lab) limits(ctx context.Context, s *system, r *result) error {
 		}
 		r.expect("an action "+t.what, e.Status, "not completed", e.Status != "completed")
 		killMarked(mark)
-		removeMarked(s, mark)
+		removeMarked(mark, l.dir, s.Servers.Dir(), "/tmp", os.TempDir())
 	}
 	return nil
 }

@@ -45,13 +45,17 @@ func garbageFlood(ctx context.Context, l *lab, r *result) error {
 	if err != nil {
 		return err
 	}
-	e, err := s.await(ctx, execution, 60*time.Second, ended...)
+	e, err := s.await(ctx, execution, startPatience, ended...)
 	if err != nil {
 		return err
 	}
-	r.duration(fmt.Sprintf("start of a good execution behind them (%s after %s)", e.Status, shownDuration(time.Since(created))), startedAfter(e), garbageStart)
+	if waited, ok := startedAfter(e); ok {
+		r.duration("start of a good execution behind them", waited, garbageStart)
+	} else {
+		r.expect("start of a good execution behind them", "not within "+shownDuration(time.Since(created)), "≤ "+shownDuration(garbageStart), false)
+	}
 	rows := -1
-	until(ctx, 40*time.Second, func() bool {
+	until(ctx, 30*time.Second, func() bool {
 		now, _ := s.number(ctx, "select count(*) from dead_letter")
 		still := now == rows
 		rows = now
@@ -73,18 +77,17 @@ func garbageFlood(ctx context.Context, l *lab, r *result) error {
 	return nil
 }
 
-// startedAfter is how long an execution waited for its start, by the database's clock; a very long time if it did not
-// start.
-func startedAfter(e ran) time.Duration {
+// startPatience is how long the good execution is waited for.
+const startPatience = 40 * time.Second
+
+// startedAfter is how long an execution waited for its start, by the database's clock, if it has started.
+func startedAfter(e ran) (time.Duration, bool) {
 	created, err := time.Parse(time.RFC3339Nano, e.Created)
 	if err != nil || e.Started == nil {
-		return time.Hour
+		return 0, false
 	}
 	started, err := time.Parse(time.RFC3339Nano, *e.Started)
-	if err != nil {
-		return time.Hour
-	}
-	return started.Sub(created)
+	return started.Sub(created), err == nil
 }
 
 // flood publishes the garbage, and returns how much of it was still in the queue when the broker had taken all.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // handMadeRows writes into the database what no daemon would, and reads it through the API.
@@ -28,6 +27,9 @@ func handMadeRows(ctx context.Context, l *lab, r *result) error {
 			return err
 		}
 		s.readable(ctx, r, "result "+value, fmt.Sprintf("/api/v1/executions/%d", id), "/api/v1/executions?action_ref=attack.odd", fmt.Sprintf("/api/v1/executions/%d/chain", id))
+		if err := s.forgetOdd(ctx); err != nil {
+			return err
+		}
 	}
 	for _, value := range []string{`[1]`, `"a string"`, `null`} {
 		id, err := s.create(ctx, "attack.odd", 0)
@@ -38,8 +40,11 @@ func handMadeRows(ctx context.Context, l *lab, r *result) error {
 			return err
 		}
 		s.readable(ctx, r, "parameters "+value, fmt.Sprintf("/api/v1/executions/%d", id), "/api/v1/executions?action_ref=attack.odd")
+		if err := s.forgetOdd(ctx); err != nil {
+			return err
+		}
 	}
-	for _, value := range []string{`"many"`, `[]`, `{"health":7}`, `{"health":{"status":[],"queue_depth":"x"}}`, `null`} {
+	for _, value := range []string{`"many"`, `[]`, `{"health":7}`, `{"health":{"total_executions":"many"}}`, `{"health":{"last_failure":"yesterday"}}`, `{"health":{"average_execution_time_ms":[]}}`, `null`} {
 		if _, err := s.db.Exec(ctx, "update worker_incarnation set capabilities = $1::jsonb", value); err != nil {
 			return err
 		}
@@ -52,11 +57,13 @@ func handMadeRows(ctx context.Context, l *lab, r *result) error {
 		return err
 	}
 	s.readable(ctx, r, "a dead letter of another kind", "/api/v1/dead-letters", "/api/v1/dead-letters/summary")
-	if _, err := s.db.Exec(ctx, "delete from execution where action_ref = 'attack.odd'"); err != nil {
-		return err
-	}
-	pause(ctx, 200*time.Millisecond)
 	return nil
+}
+
+// forgetOdd removes the rows, so that the next ones are looked at alone.
+func (s *system) forgetOdd(ctx context.Context) error {
+	_, err := s.db.Exec(ctx, "delete from execution where action_ref = 'attack.odd'")
+	return err
 }
 
 // readable asks for paths that have to answer.
