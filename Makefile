@@ -35,7 +35,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: pages drawn help checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -48,6 +48,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   live-flaws   known flaws planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
+##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
+##                ATTACK_FLAGS='--only S5 --bin DIR'
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one planted flaw caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
@@ -113,6 +115,13 @@ containers: build
 # (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, README.md).
 contracts: servers
 	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./core/store/postgres ./core/broker/rabbitmq
+
+# The attacks of docs/attacks.md, on loopback only: exit code 0 only if everything held. An older build: --bin DIR.
+ATTACK_FLAGS :=
+
+attack: build servers
+	go build -o bin/attack ./chaos/attack
+	bin/attack --bin bin $(ATTACK_FLAGS)
 
 # Daemons with a switch for known defects; the ones that ship have none.
 flawed:

@@ -2,12 +2,9 @@ package reports
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
@@ -35,7 +32,7 @@ type historyHeader struct {
 
 // historyLine is every other line: one event.
 type historyLine struct {
-	At          int64                 `json:"at_ns"`
+	At          *int64                `json:"at_ns"`
 	Step        uint64                `json:"step,omitempty"`
 	Kind        string                `json:"kind"`
 	Execution   execution.ID          `json:"execution,omitempty"`
@@ -82,7 +79,7 @@ type historyLine struct {
 //	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
 //	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
 //
-// (on one line). at_ns is always there: nanoseconds of virtual, or live monotonic, time since the
+// (on one line). at_ns and kind are always there. at_ns is nanoseconds of virtual, or live monotonic, time since the
 // start of the run; due_ns is a moment of the database's clock in the same unit, run_timeout_ns and
 // dispatch_timeout_ns are durations. Enumerations are
 // names: kind (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the
@@ -91,7 +88,8 @@ type historyLine struct {
 // is zero is left out. Which kind sets which field, history.Kind says.
 //
 // What is judged, violations and faults' bands, is not written: it can be computed again from the
-// events, and that is what reading a history back is for.
+// events, and that is what reading a history back is for. What is too long or too large to be read back, the constants
+// of HistoryReader say.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
 	out := bufio.NewWriter(w)
 	enc := json.NewEncoder(out)
@@ -119,8 +117,9 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 }
 
 func lineOf(e *history.Event) historyLine {
+	at := int64(e.At)
 	l := historyLine{
-		At: int64(e.At), Step: e.Step, Kind: e.Kind.String(),
+		At: &at, Step: e.Step, Kind: e.Kind.String(),
 		Execution: e.Execution, Chain: e.Chain, Related: e.Related, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named,
 		Reason: e.Reason.String(), Worker: e.Worker, Incarnation: e.Incarnation, Writer: e.Writer, Lifecycle: e.Lifecycle.String(),
 		Message: e.Message, Type: messageType(e.Type), Count: e.Count, Limit: e.Limit, Due: int64(e.Due), RunTimeout: int64(e.RunTimeout), WaitTimeout: int64(e.DispatchTimeout),
@@ -137,124 +136,6 @@ func lineOf(e *history.Event) historyLine {
 		l.By = e.By.String()
 	}
 	return l
-}
-
-// event is the inverse of lineOf.
-func (l *historyLine) event() (history.Event, error) {
-	e := history.Event{
-		At: time.Duration(l.At), Step: l.Step,
-		Execution: l.Execution, Chain: l.Chain, Related: l.Related, Epoch: l.Epoch, OldEpoch: l.OldEpoch, Named: l.Named,
-		Worker: l.Worker, Incarnation: l.Incarnation, Writer: l.Writer,
-		Message: l.Message, Count: l.Count, Limit: l.Limit, Due: time.Duration(l.Due), RunTimeout: time.Duration(l.RunTimeout), DispatchTimeout: time.Duration(l.WaitTimeout),
-		Process: l.Process, Action: l.Action, Key: l.Key, Queue: l.Queue, Fault: l.Fault, Text: l.Text,
-	}
-	var err error
-	// No event is without a kind, so the empty name goes to the parser too.
-	if e.Kind, err = history.ParseKind(l.Kind); err != nil {
-		return e, fmt.Errorf("kind: %w", err)
-	}
-	err = errors.Join(
-		parseName("from", l.From, execution.ParseStatus, &e.From),
-		parseName("to", l.To, execution.ParseStatus, &e.To),
-		parseName("by", l.By, parsePart, &e.By),
-		parseName("reason", l.Reason, execution.ParseReason, &e.Reason),
-		parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle),
-		parseName("type", l.Type, parseMessageType, &e.Type),
-	)
-	return e, err
-}
-
-// parseName parses one enumeration; a field that was left out keeps its zero value.
-func parseName[T any](field, name string, parse func(string) (T, error), into *T) error {
-	if name == "" {
-		return nil
-	}
-	v, err := parse(name)
-	if err != nil {
-		return fmt.Errorf("%s: %w", field, err)
-	}
-	*into = v
-	return nil
-}
-
-// ReadHistory reads what WriteHistory wrote. Bands are computed from the events. An error names the
-// line, and the column where there is one.
-func ReadHistory(r io.Reader) (*verdict.Record, error) {
-	in := bufio.NewReader(r)
-	record := new(verdict.Record)
-	for number := 1; ; number++ {
-		text, err := in.ReadBytes('\n')
-		if err != nil && err != io.EOF {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
-		if line := bytes.TrimSpace(text); len(line) > 0 {
-			if problem := readLine(record, number, text); problem != nil {
-				return nil, problem
-			}
-		}
-		if err == io.EOF {
-			if number == 1 && len(text) == 0 {
-				return nil, errors.New("line 1: the history is empty, not even a header")
-			}
-			break
-		}
-	}
-	record.Bands = bandsOf(record.Events)
-	return record, nil
-}
-
-func readLine(record *verdict.Record, number int, text []byte) error {
-	if number == 1 {
-		h := historyHeader{Profile: &record.Profile}
-		if err := decodeLine(number, text, &h); err != nil {
-			return err
-		}
-		if h.Schema != HistorySchema {
-			return fmt.Errorf("line 1: the history has schema %d, this program reads schema %d", h.Schema, HistorySchema)
-		}
-		record.Scenario, record.Seed, record.Flaw, record.Workers, record.TimeScale = h.Scenario, h.Seed, h.Flaw, h.Workers, h.TimeScale
-		for _, name := range h.Kinds {
-			kind, err := history.ParseKind(name)
-			if err != nil {
-				return fmt.Errorf("line 1: kinds: %w", err)
-			}
-			record.Kinds = append(record.Kinds, kind)
-		}
-		return nil
-	}
-	var l historyLine
-	if err := decodeLine(number, text, &l); err != nil {
-		return err
-	}
-	e, err := l.event()
-	if err != nil {
-		return fmt.Errorf("line %d: %w", number, err)
-	}
-	record.Events = append(record.Events, e)
-	return nil
-}
-
-// decodeLine decodes one line strictly: a misspelt key of an export must not read as a field that
-// is not there.
-func decodeLine(number int, text []byte, into any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(into)
-	if err == nil && len(bytes.TrimSpace(text[dec.InputOffset():])) > 0 {
-		return fmt.Errorf("line %d, column %d: one object a line, and here is more", number, dec.InputOffset()+1)
-	}
-	if err == nil {
-		return nil
-	}
-	var syntax *json.SyntaxError
-	var kind *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &syntax):
-		return fmt.Errorf("line %d, column %d: %w", number, syntax.Offset, err)
-	case errors.As(err, &kind):
-		return fmt.Errorf("line %d, column %d: %s can't be a %s", number, kind.Offset, kind.Field, kind.Value)
-	}
-	return fmt.Errorf("line %d: %w", number, err)
 }
 
 // bandsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.

@@ -2,6 +2,7 @@ package reports_test
 
 import (
 	"bytes"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func roundTrip(t *testing.T, r *verdict.Record) (*verdict.Record, string) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	back, err := reports.ReadHistory(&b)
+	back, err := reports.ReadHistory("history", &b)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -131,22 +132,91 @@ func TestFaultThatNeverEndedLastsUntilTheEnd(t *testing.T) {
 
 func TestReadHistorySaysWhereItFails(t *testing.T) {
 	const header = `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"flaw":"","workers":{}}` + "\n"
+	long := strings.Repeat("x", reports.MaxHistoryLine)
 	for _, c := range []struct{ text, want string }{
-		{"", "line 1: the history is empty"},
-		{`{"schema":2}`, "line 1: the history has schema 2, this program reads schema 1"},
-		{header + "{\"at_ns\":1,\"kind\":\"created\"}\n{\"at_ns\":1,", "line 3"},
-		{header + `{"at_ns":1,"kind":"creation"}`, `line 2: kind: unknown kind of event "creation"`},
-		{header + `{"at_ns":1}`, `line 2: kind: unknown kind of event ""`},
-		{header + `{"at_ns":1,"kind":"created","to":"done"}`, `line 2: to: unknown execution status "done"`},
-		{header + `{"at_ns":1,"kind":"created","by":"me","reason":"why"}`, `unknown failure reason "why"`},
-		{header + `{"at_ns":1,"kind":"created","exec":7}`, `line 2: json: unknown field "exec"`},
-		{header + `{"at_ns":"1s","kind":"created"}`, "line 2, column 13: at_ns can't be a string"},
-		{header + "{\"at_ns\":1,\"kind\":\"created\"} {}", "line 2, column 29: one object a line"},
-		{header + "\n\n!", "line 4, column 1"},
+		{"", "h.jsonl:1:1: the history is empty"},
+		{"\n" + header, "h.jsonl:1:1: the first line is empty; it must be the header"},
+		{`{"schema":2,"new":1}`, "h.jsonl:1:1: schema: the history has schema 2, this program reads schema 1"},
+		{`{"schema":1,"time_scale":1.5}`, "h.jsonl:1:13: time_scale: 1.5; must be above 0 and at most 1"},
+		{`{"schema":1,"kinds":["created","created"]}`, `h.jsonl:1:13: kinds: "created" is there twice`},
+		{`{"schema":1,"kinds":["creation"]}`, `h.jsonl:1:13: kinds: unknown kind of event "creation"; allowed: process_started, `},
+		{`{"schema":1,"workers":{"1":"` + long[:2000] + `"}}`, "h.jsonl:1:13: workers: a name has 2000 bytes; at most 1024"},
+		{"\x1f\x8b\x08\x00", "h.jsonl:1:1: the file is compressed with gzip; unpack it first"},
+		{"\x7fELF\x02\x01", `h.jsonl:1:1: a line of a history is a JSON object and begins with {, this one with "\x7fELF`},
+		{"\xef\xbb\xbf" + header, "h.jsonl:1:1: a line of a history is a JSON object"},
+		{header + "{\"at_ns\":1,\"kind\":\"created\"}\n{\"at_ns\":1,", "h.jsonl:3:11: unexpected end of JSON input"},
+		{header + `{"at_ns":1,"kind":"creation"}`, `h.jsonl:2:12: kind: unknown name "creation"; allowed: process_started, `},
+		{header + `{"at_ns":1,"kind":"acket"}`, `did you mean "acked"?`},
+		{header + `{"at_ns":1}`, `h.jsonl:2:1: kind: unknown name ""`},
+		{header + `{"kind":"created"}`, "h.jsonl:2:1: at_ns: is missing"},
+		{header + `{"at_ns":1,"kind":"created","to":"done"}`, `h.jsonl:2:29: to: unknown name "done"; allowed: requested, `},
+		{header + `{"at_ns":1,"kind":"created","by":"worker","reason":"why"}`, `h.jsonl:2:43: reason: unknown name "why"; allowed: worker_unavailable, `},
+		{header + `{"at_ns":1,"kind":"created","exec":7}`, `h.jsonl:2:29: unknown field "exec"; allowed: at_ns, step, `},
+		{header + `{"at_ns":1,"Kind":"created"}`, `h.jsonl:2:12: unknown field "Kind"`},
+		{header + `{"at_ns":1,"kind":"created","kind":"logged"}`, `h.jsonl:2:29: duplicate field "kind"`},
+		{header + `{"at_ns":"1s","kind":"created"}`, "h.jsonl:2:13: at_ns can't be a string"},
+		{header + `{"at_ns":1e99,"kind":"created"}`, "at_ns can't be a number 1e99"},
+		{header + `{"at_ns":1.5,"kind":"created"}`, "at_ns can't be a number 1.5"},
+		{header + "{\"at_ns\":1,\"kind\":\"created\"} {}", "h.jsonl:2:30: one object a line, and here is more"},
+		{header + "\n\n!", "h.jsonl:4:1: a line of a history is a JSON object"},
+		{header + "null", "h.jsonl:2:1: a line of a history is a JSON object"},
+		{header + "{\"at_ns\":1,\"kind\":\"logged\",\"text\":\"\x00\"}", "invalid character '\\x00' in string literal"},
+		{header + "{\"at_ns\":1,\"kind\":\"logged\",\"text\":\"é\xff\"}", "h.jsonl:2:37: byte 0xff is not UTF-8 text"},
+		{header + `{"at_ns":1,"kind":"logged","text":"` + long + `"}`, "h.jsonl:2:1048577: the line has more than 1048576 bytes"},
+		{header + strings.Repeat("[", 20_000), "h.jsonl:2:1: a line of a history is a JSON object"},
+		{header + `{"at_ns":1,"kind":"logged","text":` + strings.Repeat("[", 20_000), "exceeded max depth"},
+		{header + `{"at_ns":9223372036854775807,"kind":"logged"}`, "h.jsonl:2:2: at_ns: 9223372036854775807; must be from -86400000000000 (a day before the start) to 316224000000000000"},
+		{header + `{"at_ns":-9223372036854775808,"kind":"logged"}`, "h.jsonl:2:2: at_ns: -9223372036854775808; must be from"},
+		{header + `{"at_ns":1,"kind":"created","execution":-1}`, "h.jsonl:2:29: execution: -1; must be from 0 to 9007199254740991"},
+		{header + `{"at_ns":1,"kind":"created","epoch":9007199254740992}`, "h.jsonl:2:29: epoch: 9007199254740992; must be from 0 to"},
+		{header + `{"at_ns":1,"kind":"slot_taken","count":2147483648}`, "h.jsonl:2:32: count: 2147483648; must be from -2147483647 to 2147483647"},
+		{header + `{"at_ns":1,"kind":"created","due_ns":-9223372036854775808}`, "h.jsonl:2:29: due_ns: "},
+		{header + `{"at_ns":1,"kind":"created","run_timeout_ns":-1}`, "h.jsonl:2:29: run_timeout_ns: -1; must be from 0"},
+		{header + `{"at_ns":1,"kind":"logged","process":"` + long[:1025] + `"}`, "h.jsonl:2:28: process: 1025 bytes; a name has at most 1024"},
+		{header + strings.Repeat(`{"at_ns":1,"kind":"clock_stepped","due_ns":316224000000000000}`+"\n", 2), "h.jsonl:3:35: due_ns: the steps of the database's clock add up to more than 3660 days"},
+		{header + many(10_001, `{"at_ns":1,"kind":"process_started","process":"p%d"}`), "h.jsonl:10002:37: process: more than 10000 different processes"},
+		{header + many(10_001, `{"at_ns":1,"kind":"worker_registered","incarnation":%d}`), "h.jsonl:10002:39: incarnation: more than 10000 different incarnations"},
+		{header + many(10_001, `{"at_ns":1,"kind":"created","action":"a%d"}`), "h.jsonl:10002:29: action: more than 10000 different actions"},
+		{header + many(10_001, `{"at_ns":1,"kind":"created","text":"r%d"}`), "h.jsonl:10002:29: text: more than 10000 different runtimes"},
+		{header + `{"at_ns":1,"kind":"fault_began","process":"` + strings.Repeat("p,", 30_000) + strings.ReplaceAll(many(1_000, "q%d"), "\n", ",") + `"}` + "\n!", "h.jsonl:3:1"},
 	} {
-		_, err := reports.ReadHistory(strings.NewReader(c.text))
+		_, err := reports.ReadHistory("h.jsonl", strings.NewReader(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("reading %q: %v, want %q", c.text, err, c.want)
+			t.Errorf("reading %.200q: %v, want %q", c.text, err, c.want)
+		}
+		if err != nil && (len(err.Error()) > 1600 || strings.ContainsAny(err.Error(), "\x00\x1b\n")) {
+			t.Errorf("the error quotes too much: %q", err)
+		}
+	}
+}
+
+// many is a line for each number from 0.
+func many(n int, line string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, line+"\n", i)
+	}
+	return b.String()
+}
+
+// Times need not rise: a live history is in the order in which things happened, by several clocks.
+func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
+	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"flaw":"","workers":{}}` +
+		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`
+	r, err := reports.ReadHistory("h.jsonl", strings.NewReader(text))
+	if err != nil || len(r.Events) != 3 || r.Events[0].At != -5 || r.Events[2].At != 7 {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
+
+// What a terminal would obey is shown instead.
+func TestPrintableTextHasNothingThatATerminalObeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain “ü” 日本": "plain “ü” 日本", "\x1b]0;x\a": `\x1b]0;x\a`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`,
+		"a\nb\r": "a\nb" + `\r`, "bad \xff": `bad \xff`, "": "", "\x00\x7f": `\x00\x7f`,
+	} {
+		if got := reports.Printable(text, "\n"); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
 	}
 }

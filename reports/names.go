@@ -2,8 +2,11 @@ package reports
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"handoff/core/execution"
 )
@@ -45,6 +48,28 @@ func parseLifecycle(name string) (execution.Lifecycle, error) {
 		}
 	}
 	return execution.NoLifecycle, fmt.Errorf("unknown lifecycle %q", name)
+}
+
+// Printable is a text without what a terminal would obey or could not show: control characters, marks that turn the
+// direction of writing, and bytes that are not UTF-8 stand as \x1b or \u202e. Texts of histories and scenarios come from
+// files of others. keep names what else may stand, such as "\n".
+func Printable(text, keep string) string {
+	var b strings.Builder
+	done := 0
+	for i, r := range text {
+		if unicode.IsPrint(r) && r != utf8.RuneError || strings.ContainsRune(keep, r) && r != utf8.RuneError {
+			continue
+		}
+		_, size := utf8.DecodeRuneInString(text[i:])
+		b.WriteString(text[done:i])
+		b.WriteString(strings.Trim(strconv.Quote(text[i:i+size]), `"`))
+		done = i + size
+	}
+	if done == 0 {
+		return text
+	}
+	b.WriteString(text[done:])
+	return b.String()
 }
 
 // FormatTime writes a moment of a run as people read it, to the millisecond: 12.402s, 1m02.345s,

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -89,12 +90,19 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return judge(events, now, History{Config: o.Config, Kinds: evidence}, func(i *invariant.Invariant) string {
+	j := newJudge(History{Config: o.Config, Kinds: evidence}, func(i *invariant.Invariant) string {
 		if i.Number == 8 {
 			return "the audit does not keep when a retry was due"
 		}
 		return missing(i, evidence)
-	}), nil
+	})
+	for i := range events {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		j.observe(&events[i])
+	}
+	return j.end(now), nil
 }
 
 // History says how a recorded history is judged.
@@ -109,13 +117,10 @@ type History struct {
 	Tolerance time.Duration
 }
 
-// JudgeHistory judges a recorded history.
-func JudgeHistory(events []history.Event, h History) *Result {
-	var now time.Duration
-	if len(events) > 0 {
-		now = events[len(events)-1].At
-	}
-	return judge(events, now, h, func(i *invariant.Invariant) string {
+// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the last one. The error is
+// that of next, or that of a ctx that ends: it is looked at before every event.
+func JudgeHistory(ctx context.Context, next func(*history.Event) error, h History) (*Result, error) {
+	j := newJudge(h, func(i *invariant.Invariant) string {
 		switch {
 		case h.Kinds != nil && missing(i, h.Kinds) != "":
 			return missing(i, h.Kinds)
@@ -124,12 +129,33 @@ func JudgeHistory(events []history.Event, h History) *Result {
 		}
 		return ""
 	})
+	var e history.Event
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		switch err := next(&e); {
+		case errors.Is(err, io.EOF):
+			return j.end(e.At), nil
+		case err != nil:
+			return nil, err
+		}
+		j.observe(&e)
+	}
 }
 
-// judge streams the events through the invariants that they suffice for; lacks says why they do not.
-func judge(events []history.Event, now time.Duration, h History, lacks func(*invariant.Invariant) string) *Result {
-	r := &Result{Events: len(events)}
-	var numbers []int
+// judge streams events through the invariants that they suffice for. It keeps what the invariants keep, and no event.
+type judge struct {
+	r     *Result
+	h     History
+	suite *invariant.Suite
+	last  history.Kind
+}
+
+// newJudge begins a judgement; lacks says why the evidence does not suffice for an invariant.
+func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
+	r := new(Result)
+	numbers := []int{} // nil would stand for all of them
 	for _, i := range invariant.All() {
 		if why := lacks(i); why != "" {
 			r.NotJudged = append(r.NotJudged, NotJudged{i, why})
@@ -147,21 +173,29 @@ func judge(events []history.Event, now time.Duration, h History, lacks func(*inv
 	if h.Tolerance > 0 {
 		suite.SetTolerance(h.Tolerance)
 	}
-	settled := len(events) > 0 && events[len(events)-1].Kind == history.Quiescent
+	return &judge{r: r, h: h, suite: suite}
+}
+
+func (j *judge) observe(e *history.Event) {
+	j.r.Events++
+	j.last = e.Kind
+	if e.Kind == history.Created {
+		j.r.Executions++
+	}
+	j.suite.Observe(e)
+}
+
+// end judges what can only be judged when nothing more will come; now is the present.
+func (j *judge) end(now time.Duration) *Result {
+	settled := j.last == history.Quiescent
 	if !settled {
 		// What is young may still be open.
-		suite.SetPatience(invariant.Settle(h.Config, execution.DefaultTimeout, 0))
+		j.suite.SetPatience(invariant.Settle(j.h.Config, execution.DefaultTimeout, 0))
 	}
-	for i := range events {
-		if events[i].Kind == history.Created {
-			r.Executions++
-		}
-		suite.Observe(&events[i])
-	}
-	suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(len(events))})
-	r.Violations = suite.End(settled)
-	r.Open = suite.Open()
-	return r
+	j.suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(j.r.Events)})
+	j.r.Violations = j.suite.End(settled)
+	j.r.Open = j.suite.Open()
+	return j.r
 }
 
 func missing(i *invariant.Invariant, kinds []history.Kind) string {

@@ -102,8 +102,10 @@ func (f *fleet) pass(now time.Duration) {
 	// Between two events only leases run out: after a few of them nothing changes any more. The looks are a second
 	// apart whatever the moments of the events are, or two of them could be two seconds apart.
 	at := max(f.next, now-4*f.config.Worker.Lease())
-	for ; at <= now; at += look {
+	// Counted, because a sum beyond the last moment that there is would begin anew.
+	for n := (now - at) / look; n >= 0; n-- {
 		f.lookAt(at)
+		at += look
 	}
 	f.next = at
 }

@@ -133,7 +133,8 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.known()
-		s.from, s.expired = e.At, append(slices.Clone(s.expired), e.At)
+		// Only the latest snapshot is appended to, so all of them share one list.
+		s.from, s.expired = e.At, append(s.expired, e.At)
 		c.learn(w, s)
 	}
 }

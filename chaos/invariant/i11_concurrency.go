@@ -27,7 +27,7 @@ type concurrencyChecker struct {
 type actionUse struct {
 	limit   int64
 	claimed int64
-	holders []execution.ID // by slot number - 1, 0 for nobody
+	holders map[int64]execution.ID // by the number of the slot
 }
 
 func (c *concurrencyChecker) observe(e *history.Event, l *life) {
@@ -36,7 +36,7 @@ func (c *concurrencyChecker) observe(e *history.Event, l *life) {
 		if a := c.actions[e.Action]; a != nil {
 			a.limit = e.Count
 		} else if e.Count > 0 {
-			c.actions[e.Action] = &actionUse{limit: e.Count}
+			c.actions[e.Action] = &actionUse{limit: e.Count, holders: make(map[int64]execution.ID)}
 		}
 	case history.SlotTaken:
 		c.taken(e)
@@ -73,22 +73,19 @@ func (c *concurrencyChecker) taken(e *history.Event) {
 		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which does not exist", e.Execution, e.Count, e.Action)
 		return
 	}
-	for int64(len(a.holders)) < e.Count {
-		a.holders = append(a.holders, 0)
-	}
-	if holder := a.holders[e.Count-1]; holder != 0 {
+	if holder := a.holders[e.Count]; holder != 0 {
 		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which execution %d holds", e.Execution, e.Count, e.Action, holder)
 	}
-	a.holders[e.Count-1] = e.Execution
+	a.holders[e.Count] = e.Execution
 }
 
 func (c *concurrencyChecker) freed(e *history.Event) {
 	a := c.actions[e.Action]
-	if a == nil || e.Count < 1 || e.Count > int64(len(a.holders)) || a.holders[e.Count-1] != e.Execution {
+	if a == nil || e.Execution == 0 || a.holders[e.Count] != e.Execution {
 		c.s.violate(c.i, e.Execution, "%s has freed slot %d of %s in the name of execution %d, which does not hold it", e.Process, e.Count, e.Action, e.Execution)
 		return
 	}
-	a.holders[e.Count-1] = 0
+	delete(a.holders, e.Count)
 }
 
 func (c *concurrencyChecker) end(bool) {}

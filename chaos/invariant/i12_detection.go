@@ -135,7 +135,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	if e.Lifecycle.Gone() {
+	if was := c.s.workers[e.Incarnation]; e.Lifecycle.Gone() && (was == nil || !was.lifecycle.Gone()) {
 		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
 				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})

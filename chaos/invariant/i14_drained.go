@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -48,6 +49,9 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 	}
 }
 
+// mostListed is how many queues a violation names.
+const mostListed = 20
+
 func (c *drainedChecker) end(bool) {
 	held := slices.Sorted(maps.Values(c.slots))
 	if len(held) > 0 {
@@ -63,5 +67,9 @@ func (c *drainedChecker) end(bool) {
 		return
 	}
 	slices.Sort(left)
-	c.s.violate(c.i, 0, "queue %s still holds %d messages (queues that are not empty: %v)", left[0], c.depth[left[0]], left)
+	more := ""
+	if len(left) > mostListed {
+		more = fmt.Sprintf(" and %d more", len(left)-mostListed)
+	}
+	c.s.violate(c.i, 0, "queue %s still holds %d messages (queues that are not empty: %v%s)", left[0], c.depth[left[0]], left[:min(len(left), mostListed)], more)
 }

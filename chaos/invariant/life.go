@@ -1,7 +1,6 @@
 package invariant
 
 import (
-	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -310,30 +309,39 @@ func (s *Suite) learnWorker(e *history.Event) {
 	}
 }
 
-// ends are how chains have ended, a byte for each.
-type ends []execution.Status
+// ends are how chains have ended, a byte for each, in pages: numbers of chains are dense where Handoff gave them, and
+// what a file says of one number must not cost memory for all before it.
+type ends map[execution.ID]*[endsPage]execution.Status
 
-func (x *ends) set(chain execution.ID, as execution.Status) {
-	for int(chain) >= len(*x) {
-		*x = append(*x, execution.None)
+const endsPage = 256
+
+func (x ends) set(chain execution.ID, as execution.Status) {
+	if chain < 0 {
+		return
 	}
-	(*x)[chain] = as
+	page := x[chain/endsPage]
+	if page == nil {
+		page = new([endsPage]execution.Status)
+		x[chain/endsPage] = page
+	}
+	page[chain%endsPage] = as
 }
 
 // of is None for a chain whose end was not handled.
 func (x ends) of(chain execution.ID) execution.Status {
-	if int(chain) < len(x) {
-		return x[chain]
+	if page := x[chain/endsPage]; page != nil && chain >= 0 {
+		return page[chain%endsPage]
 	}
 	return execution.None
 }
 
 // action is the place of an action's name among the suite's, so that a life need not keep the name.
 func (s *Suite) action(ref string) uint16 {
-	at := slices.Index(s.actions, ref)
-	if at < 0 {
-		at = len(s.actions)
+	at, known := s.actionAt[ref]
+	if !known {
+		at = uint16(len(s.actions)) //nolint:gosec // readers of histories bound how many actions there are
 		s.actions = append(s.actions, ref)
+		s.actionAt[ref] = at
 	}
-	return uint16(at)
+	return at
 }

@@ -99,8 +99,10 @@ type Suite struct {
 	// the others have ended.
 	cancelled map[execution.ID]bool
 	ended     ends
-	actions   []string
-	orphans   orphans
+	// actions are the names of the actions so far, actionAt the place of each.
+	actions  []string
+	actionAt map[string]uint16
+	orphans  orphans
 	// chains counts the rows of a chain that are alive.
 	calm   calm
 	fleet  *fleet
@@ -127,6 +129,7 @@ func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
+		ended: make(ends), actionAt: make(map[string]uint16),
 		fleet: newFleet(c), tolerance: clockTolerance,
 		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
 	}

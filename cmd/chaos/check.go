@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/reports"
+	"handoff/scenarios"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -25,7 +27,8 @@ func (a *app) checkCommand() *cobra.Command {
 		Long: `Judges what was written elsewhere. A history is what a report writes for every
 failure (history.jsonl); its first line says the scenario, whose configuration
 sets the bounds, unless --scenario names another. An invariant whose evidence
-is not there is listed as not judged.`,
+is not there is listed as not judged. The scenario that a history names must be
+one of the library; --scenario also takes a file.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
@@ -50,7 +53,9 @@ is not there is listed as not judged.`,
 				if cmd.Flags().Changed("profile") {
 					chosen = profile
 				}
-				return a.checkHistory(args[0], scenario, chosen)
+				return a.atOnce(cmd.Context(), func(ctx context.Context) error {
+					return a.checkHistory(ctx, args[0], scenario, chosen)
+				})
 			}
 			return a.check(cmd.Context(), url, config.Profile(profile))
 		},
@@ -73,23 +78,36 @@ func (a *app) check(ctx context.Context, url string, profile config.Profile) err
 	return nil
 }
 
-// checkHistory judges a file as a report writes it.
-func (a *app) checkHistory(path, scenario, profile string) error {
+// checkHistory judges a file as a report writes it. The file may be anybody's, so it is judged line by line and within
+// a budget of memory.
+func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return usage("no such history: %s", reason(err))
 	}
 	defer func() { _ = file.Close() }()
-	rec, err := reports.ReadHistory(file)
+	budget, done := newBudget(file)
+	defer done()
+	history, err := reports.NewHistoryReader(path, file)
 	if err != nil {
-		return usage("%s: %v", path, err)
+		return usage("%v", err)
 	}
+	rec := history.Header()
 	h, err := recorded(rec, scenario, profile)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%s (%s), seed %d\n", rec.Scenario, h.Config.Profile, rec.Seed)
-	a.judged(audit.JudgeHistory(rec.Events, h))
+	r, err := audit.JudgeHistory(ctx, budget.watch(history.Next), h)
+	switch {
+	case ctx.Err() != nil:
+		return broken("interrupted: %s was not judged", path)
+	case errors.Is(err, errBudget):
+		return broken("%s: %v", path, err)
+	case err != nil:
+		return usage("%v", err)
+	}
+	fmt.Fprintf(a.out, "%s (%s), seed %d\n", reports.Printable(rec.Scenario, ""), h.Config.Profile, rec.Seed)
+	a.judged(r)
 	return nil
 }
 
@@ -105,6 +123,10 @@ func recorded(rec *verdict.Record, scenario, profile string) (audit.History, err
 	}
 	if scenario == "" {
 		scenario = rec.Scenario
+		// Only the library: the name is from the file, and a path would open whatever the file's author wants to see.
+		if scenario != "" && !slices.Contains(scenarios.Names(), scenario) {
+			return h, usage("the history is of the scenario %q, which the library does not have, and its configuration sets the bounds: name its file with --scenario", scenario)
+		}
 	}
 	if scenario == "" {
 		h.Config = config.Default(config.Profile(profile))
@@ -112,7 +134,7 @@ func recorded(rec *verdict.Record, scenario, profile string) (audit.History, err
 	}
 	t, err := replayTarget(scenario, profile)
 	if err != nil {
-		return h, usage("the history is of the scenario %q, whose configuration sets the bounds: name its file with --scenario\n%v", scenario, err)
+		return h, usage("the configuration of the scenario %q sets the bounds of the history: %v", scenario, err)
 	}
 	s := t.Scenario
 	if rec.TimeScale != 0 {
@@ -145,7 +167,8 @@ func (a *app) judged(r *audit.Result) {
 		fmt.Fprintf(a.out, "  not judged  %2d %s: %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
 	}
 	for _, v := range r.Violations {
-		fmt.Fprintf(a.out, "\n%s invariant %d, %s\n  execution %d: %s\n", a.out.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution, v.Message)
+		fmt.Fprintf(a.out, "\n%s invariant %d, %s\n  execution %d: %s\n", a.out.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
+			reports.Printable(v.Message, ""))
 	}
 	if len(r.Violations) > 0 {
 		a.code = verdict.ExitFail

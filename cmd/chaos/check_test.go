@@ -30,7 +30,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	chaos(t, "check", partial).wants(t, 1, "FAIL invariant 1", "not judged   6 message conservation: it holds no enqueued events")
 
 	cut := write(t, "cut.jsonl", string(data[:len(data)-20]))
-	chaos(t, "check", cut).wants(t, 2, "line ")
+	chaos(t, "check", cut).wants(t, 2, "cut.jsonl:", "unexpected end of JSON input")
 	chaos(t, "check", "nowhere.jsonl").wants(t, 2, "no such history")
 	chaos(t, "check").wants(t, 2, "nothing to judge")
 	chaos(t, "check", "--database-url", "nonsense").wants(t, 2, "no address of a database")

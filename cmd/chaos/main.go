@@ -18,17 +18,21 @@ import (
 	"github.com/spf13/pflag"
 
 	"handoff/chaos/verdict"
+	"handoff/reports"
 	"handoff/scenarios"
 )
 
-func main() {
+func main() { os.Exit(program()) }
+
+// program is run with the signals and the settings of a process.
+func program() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
 	context.AfterFunc(ctx, stop)
 	// A sweep makes short-lived worlds of a few megabytes each; collected at Go's default of twice
 	// the live heap, it spends a sixth of its time on garbage.
 	debug.SetGCPercent(400)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	return run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 // run is the whole program; it returns the exit code.
@@ -47,7 +51,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		// What cobra itself refuses is bad usage.
 		f = &failure{code: verdict.ExitUsage, text: err.Error()}
 	}
-	fmt.Fprintln(stderr, a.err.red("chaos: ")+f.text)
+	// What is refused may be quoted from a file.
+	fmt.Fprintln(stderr, a.err.red("chaos: ")+reports.Printable(f.text, "\n\t"))
 	return f.code
 }
 

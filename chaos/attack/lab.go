@@ -1,0 +1,290 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/provision"
+)
+
+// lab is where attacks find the binaries, a folder for their files, and a system.
+type lab struct {
+	bin, dir string
+	// mark stands in everything that attacks start, so that what is left of it can be found.
+	mark string
+	log  io.Writer
+	// keys are the configuration keys that the worker of this build knows.
+	keys string
+	// shared is the system of those attacks that leave it whole; nil before the first of them.
+	shared *system
+}
+
+// openLab makes the folder, which goes away with close.
+func openLab(bin string, log io.Writer) (*lab, error) {
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"executor", "worker", "chaos"} {
+		if info, err := os.Stat(filepath.Join(bin, name)); err != nil || info.IsDir() {
+			return nil, fmt.Errorf("--bin %s: there is no %s in it; build the binaries first: make build", bin, name)
+		}
+	}
+	dir, err := os.MkdirTemp("", "handoff-attack-*")
+	if err != nil {
+		return nil, err
+	}
+	// Workers without rights pass through it.
+	if err := os.Chmod(dir, 0o711); err != nil { //nolint:gosec // pass through, not list
+		return nil, err
+	}
+	return &lab{bin: bin, dir: dir, mark: "attack" + word(), log: log, keys: knownKeys(filepath.Join(bin, "worker"))}, nil
+}
+
+// close ends the shared system and whatever attacks have left behind.
+func (l *lab) close() error {
+	var err error
+	if l.shared != nil {
+		err = l.shared.close()
+	}
+	killMarked(l.mark)
+	return errors.Join(err, os.RemoveAll(l.dir))
+}
+
+// word is a random one.
+func word() string {
+	var b [6]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	return hex.EncodeToString(b[:])
+}
+
+// knownKeys is what the worker says of its configuration; an older build lacks keys that others have.
+func knownKeys(worker string) string {
+	cmd := exec.Command(worker, "--print-config")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HANDOFF_DATABASE_URL=postgres://127.0.0.1/none", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1/none"}
+	text, _ := cmd.Output()
+	return string(text)
+}
+
+// knows says that the build has a configuration key; its last part is looked for.
+func (l *lab) knows(key string) bool {
+	last := key[strings.LastIndexByte(key, '.')+1:]
+	return strings.Contains(l.keys, last+":")
+}
+
+// system is a running one: servers, an executor, workers.
+type system struct {
+	*cluster.Cluster
+	lab      *lab
+	executor *cluster.Daemon
+	// api is the address of the API, token what it wants to see; empty for none.
+	api, token string
+	db         *pgx.Conn
+	// ups are `chaos up` that run beside it.
+	ups []*provision.Process
+}
+
+// common is the system that attacks share, with one worker. Its executor is started anew, so that nothing of the
+// attack before is in it.
+func (l *lab) common(ctx context.Context) (*system, error) {
+	if l.shared != nil {
+		return l.shared, l.shared.restartExecutor(ctx)
+	}
+	s, err := l.up(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	l.shared = s
+	_, err = s.worker(ctx, workerOptions{name: "worker-1"})
+	return s, err
+}
+
+// up starts servers and an executor, with configuration as HANDOFF_… variables. It has no worker.
+func (l *lab) up(ctx context.Context, env map[string]string) (*system, error) {
+	c, err := cluster.Up(ctx, cluster.Options{Bin: l.bin, Executors: 1, Env: env})
+	if err != nil {
+		return nil, err
+	}
+	s := &system{Cluster: c, lab: l, executor: c.Executors[0], api: c.Executors[0].URL, token: env["HANDOFF_API_TOKEN"]}
+	if s.db, err = pgx.Connect(ctx, c.Servers.Postgres.URL); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// close takes everything down.
+func (s *system) close() error {
+	if s.db != nil {
+		_ = s.db.Close(context.Background()) // the server goes next
+	}
+	within, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	for _, up := range s.ups {
+		up.Terminate()
+	}
+	for _, up := range s.ups {
+		if up.Wait(within) != nil {
+			up.Kill()
+		}
+	}
+	return s.Down()
+}
+
+// pid is the number of a daemon's process.
+func pid(d *cluster.Daemon) int {
+	if p, ok := d.Process().(*provision.Process); ok {
+		return p.PID()
+	}
+	return 0
+}
+
+// restartExecutor kills the executor and starts it again: its memory and what it was busy with are gone.
+func (s *system) restartExecutor(ctx context.Context) error {
+	s.executor.Process().Kill()
+	if err := s.executor.Start(ctx); err != nil {
+		return err
+	}
+	pause(ctx, 500*time.Millisecond)
+	return ctx.Err()
+}
+
+// workerOptions say how a worker is started.
+type workerOptions struct {
+	name string
+	// secret is put into the password of the database's address, which the database does not ask for.
+	secret string
+	// actions is its actions directory; may be empty.
+	actions string
+	// before is a line of shell before the worker takes the place of the shell.
+	before string
+	// as is the number of the user and group that it runs as; 0 for this one.
+	as  int
+	env map[string]string
+}
+
+// worker starts a worker, which ends with the system.
+func (s *system) worker(ctx context.Context, o workerOptions) (*cluster.Daemon, error) {
+	ports, err := provision.FreePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", ports[0])
+	args := []string{"--name", o.name, "--health-listen", address, "--runtimes", "noop,shell"}
+	if o.actions != "" {
+		args = append(args, "--actions-dir", o.actions)
+	}
+	program := filepath.Join(s.lab.bin, "worker")
+	if o.as != 0 || o.before != "" {
+		if program, err = s.wrapped(o); err != nil {
+			return nil, err
+		}
+	}
+	database, err := url.Parse(s.Servers.Postgres.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.secret != "" {
+		database.User = url.UserPassword(database.User.Username(), o.secret)
+	}
+	vars := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": "/", "TMPDIR": os.Getenv("TMPDIR"),
+		"HANDOFF_DATABASE_URL": database.String(), "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL": s.Servers.RabbitMQ.URL,
+	}
+	maps.Copy(vars, o.env)
+	var env []string
+	for _, key := range slices.Sorted(maps.Keys(vars)) {
+		if vars[key] != "" {
+			env = append(env, key+"="+vars[key])
+		}
+	}
+	d := cluster.NewDaemon(s.Servers, address, provision.Program{Name: o.name, Path: program, Args: args, Env: env})
+	s.Workers = append(s.Workers, d)
+	return d, d.Start(ctx)
+}
+
+// wrapped is a script that becomes the worker, as another user or after something else.
+func (s *system) wrapped(o workerOptions) (string, error) {
+	as := ""
+	if o.as != 0 {
+		setpriv, err := exec.LookPath("setpriv")
+		if err != nil {
+			return "", err
+		}
+		as = fmt.Sprintf("%s --reuid=%d --regid=%d --clear-groups ", setpriv, o.as, o.as)
+	}
+	text := fmt.Sprintf("#!/bin/sh\n%s\nexec %s%s \"$@\"\n", o.before, as, filepath.Join(s.lab.bin, "worker"))
+	path := filepath.Join(s.lab.dir, "worker-"+word())
+	return path, os.WriteFile(path, []byte(text), 0o755) //nolint:gosec // a script that others run, too
+}
+
+// stopWorker ends a worker in good order and forgets it.
+func (s *system) stopWorker(ctx context.Context, d *cluster.Daemon) {
+	if p := d.Process(); p != nil && p.Running() {
+		p.Resume()
+		p.Terminate()
+		within, cancel := context.WithTimeout(ctx, 8*time.Second)
+		defer cancel()
+		if p.Wait(within) != nil {
+			p.Kill()
+		}
+	}
+	s.Workers = slices.DeleteFunc(s.Workers, func(w *cluster.Daemon) bool { return w == d })
+}
+
+// amqp is a connection to the broker, and a channel of it. Closing the connection is the caller's.
+func (s *system) amqp() (*amqp.Connection, *amqp.Channel, error) {
+	conn, err := amqp.Dial(s.Servers.RabbitMQ.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return conn, ch, nil
+}
+
+// number asks the database for one.
+func (s *system) number(ctx context.Context, sql string, args ...any) (int, error) {
+	var n int
+	err := s.db.QueryRow(ctx, sql, args...).Scan(&n)
+	return n, err
+}
+
+// pause waits; it ends early with ctx.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// until asks again and again until the answer is yes, and says whether it was before the time was over.
+func until(ctx context.Context, within time.Duration, yes func() bool) bool {
+	for end := time.Now().Add(within); ; pause(ctx, 50*time.Millisecond) {
+		if yes() {
+			return true
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return false
+		}
+	}
+}

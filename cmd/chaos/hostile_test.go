@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asProgram makes the test binary run the program instead of the tests, and tell at its end what memory it took.
+const asProgram = "HANDOFF_TEST_RUNS_CHAOS"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) == "" {
+		os.Exit(m.Run())
+	}
+	code := program()
+	// The figures of a parent are worthless: they begin with those of the process that it was forked from.
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		fmt.Fprintf(os.Stderr, "%s\n", regexp.MustCompile(`VmHWM:.*`).Find(status))
+	}
+	os.Exit(code)
+}
+
+// process is the program in a process of its own.
+func process(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self, args...)
+	cmd.Env = append(os.Environ(), asProgram+"=yes")
+	return cmd
+}
+
+const (
+	second = int64(time.Second)
+	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"flaw":"","workers":{"1":"w"}}` + "\n"
+)
+
+// lines is a line for each number from first to last; every %d is the number, and every %s its moment, every apart.
+func lines(first, last int, every time.Duration, line string) string {
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		b.WriteString(strings.NewReplacer("%d", strconv.Itoa(i), "%s", strconv.FormatInt(int64(i)*int64(every), 10)).Replace(line) + "\n")
+	}
+	return b.String()
+}
+
+const (
+	registered = `{"at_ns":0,"kind":"worker_registered","worker":%d,"incarnation":%d,"due_ns":40000000000,"limit":4,"text":"shell","process":"w%d"}`
+	created    = `{"at_ns":0,"kind":"created","execution":%d,"chain":%d,"to":"requested","by":"api","action":"a","text":"shell"}`
+	scheduled  = `{"at_ns":0,"kind":"transition","execution":%d,"chain":%d,"epoch":1,"from":"scheduling","to":"scheduled","by":"scheduler","worker":1,"incarnation":1,"due_ns":1000000000}`
+	tick       = `{"at_ns":%s,"kind":"process_started","process":"a"}`
+)
+
+// Whatever a history says, judging it costs no more than its length: 64 MB beyond it, and a few seconds of one processor.
+func TestCheckOfHostileHistories(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		code       int
+		want       string
+	}{
+		{"the last moment that there is", header + lines(1, 1, 9223372036854775807, tick), 2, ":2:2: at_ns: 9223372036854775807; must be from"},
+		{"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 2,
+			`the history is of the scenario "../../../../etc/passwd", which the library does not have`},
+		{"a time scale near zero", strings.Replace(header, `"seed"`, `"time_scale":1e-300,"seed"`, 1), 2, "under the floor"},
+		{"hours between events", header + lines(1, 10, 0, registered) + lines(1, 5000, time.Hour, tick), 3, "there was nothing to judge"},
+		{"ten years between two events", header + lines(1, 10, 0, registered) + lines(0, 1, 316224000*time.Second, tick), 3, "there was nothing to judge"},
+		{"steps of the clock", header + strings.Repeat(`{"at_ns":5,"kind":"clock_stepped","due_ns":316224000000000000}`+"\n"+`{"at_ns":5,"kind":"clock_stepped","due_ns":-316224000000000000}`+"\n", 100), 3, ""},
+		{"a chain with the largest number", header + `{"at_ns":0,"kind":"orchestrated","execution":9007199254740991,"chain":9007199254740991,"from":"completed"}`, 1, "FAIL invariant 7"},
+		{"a slot with the largest number", header + `{"at_ns":0,"kind":"action_defined","action":"a","count":2147483647}` + "\n" + `{"at_ns":0,"kind":"slot_taken","execution":1,"action":"a","count":2147483647}`, 1, "FAIL invariant 14"},
+		{"chains far apart", header + lines(1, 60_000, 0, `{"at_ns":0,"kind":"orchestrated","execution":%d000,"chain":%d000,"from":"completed"}`), 1, "FAIL invariant 7"},
+		{"executions that wait while time passes", header + lines(1, 2000, 0, created) + lines(1, 2000, 6*time.Second, tick), 1, "FAIL invariant 5"},
+		{"too much at once", header + lines(1, 150_000, 0, `{"at_ns":0,"kind":"created","execution":%d}`), 4, "judging it needs too much memory"},
+		{"many workers", header + lines(1, 2000, 0, registered) + lines(1, 2000, time.Second, tick), 3, ""},
+		{"losses of one worker again and again", header + lines(1, 1, 0, registered) + lines(1, 2000, 0, created) + lines(1, 2000, 0, scheduled) +
+			strings.Repeat(`{"at_ns":0,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"lost"}`+"\n"+`{"at_ns":0,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"active"}`+"\n", 200), 1, "FAIL invariant"},
+		{"long names of queues", header + lines(1, 4000, 0, `{"at_ns":0,"kind":"enqueued","message":%d,"queue":"q%d`+strings.Repeat("x", 900)+`"}`), 1, "and 3980 more"},
+		{"what a terminal obeys", header + `{"at_ns":0,"kind":"enqueued","message":1,"queue":"\u001b]0;owned\u0007\nFAIL nothing\u009b2J\u202e"}`, 1, `queue \x1b]0;owned\a\nFAIL nothing\u009b2J\u202e still holds`},
+		{"what a terminal obeys, in the header", strings.Replace(header, "two-executors", `\u001b[2J`, 1), 2, `of the scenario "\x1b[2J", which`},
+		{"what a terminal obeys, in a wrong name", header + `{"at_ns":0,"kind":"\u001b[2J"}`, 2, `unknown name "\x1b[2J"; allowed: `},
+		{"a kind that needs everything and is alone", strings.Replace(header, `"workers"`, `"kinds":["logged"],"workers"`, 1) + `{"at_ns":0,"kind":"orchestrated","chain":1,"from":"completed"}`, 3, "not judged   1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "h.jsonl")
+			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out, err bytes.Buffer
+			cmd := process(t, "check", path)
+			cmd.Stdout, cmd.Stderr = &out, &err
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(out.String()+err.String(), c.want) {
+				t.Errorf("exit %d, want %d and %q\n%s%s", code, c.code, c.want, &out, &err)
+			}
+			if said := out.String() + err.String(); len(said) > 64_000 || strings.ContainsAny(said, "\x1b\a\u009b\u202e") {
+				t.Errorf("it printed %d bytes: %q", len(said), said[:min(len(said), 4000)])
+			}
+			cpu, peak := cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), memory(err.String())
+			t.Logf("%.1f MB of history: %.2f s of processor time, %d MB", float64(len(c.text))/(1<<20), cpu.Seconds(), peak>>20)
+			if cpu > 20*time.Second || peak > 64<<20+len(c.text) {
+				t.Errorf("%d bytes of history cost %v of processor time and %d MB", len(c.text), cpu, peak>>20)
+			}
+		})
+	}
+}
+
+// memory is what a process said it took at most, in bytes; 0 where the system does not tell.
+func memory(said string) int {
+	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(said)
+	if m == nil {
+		return 0
+	}
+	kb, _ := strconv.Atoi(m[1])
+	return kb << 10
+}
+
+// A pipe is judged too, and one that nobody writes to does not keep the program.
+func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	path := write(t, "h.jsonl", header)
+	chaosContext(ctx, "check", path).wants(t, 4, "interrupted")
+	chaosContext(ctx, "replay", "ttl-race", "--seed", "1").wants(t, 4, "interrupted")
+	chaosContext(ctx, "shrink", "ttl-race", "--profile", "hardened", "--seed", "158", "--flaw", "unguarded-monitor", "-o", filepath.Join(t.TempDir(), "s.yaml")).wants(t, 4, "interrupted")
+}

@@ -1,0 +1,81 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The threshold of docs/attacks.md.
+const obeys = time.Second
+
+// A history without an end is judged until a signal comes; so is a pipe waited for that nobody opens.
+func TestCheckObeysASignal(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, path string
+		signal     syscall.Signal
+	}{
+		{"in the middle of a history", "/dev/stdin", syscall.SIGTERM},
+		{"in the middle of a history, from the keyboard", "/dev/stdin", syscall.SIGINT},
+		{"before a history", fifo, syscall.SIGTERM},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := process(t, "check", c.path)
+			var said bytes.Buffer
+			cmd.Stderr = &said
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if c.path == fifo {
+				// Opened for writing once the program waits in open, so its handlers of signals are there.
+				f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = f.Close() }()
+			} else {
+				endless(t, in)
+			}
+			begin := time.Now()
+			if err := cmd.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if took := time.Since(begin); took > obeys || cmd.ProcessState.ExitCode() != 4 || !strings.Contains(said.String(), "interrupted") {
+				t.Errorf("it ended after %v with exit %d\n%s", took, cmd.ProcessState.ExitCode(), &said)
+			}
+		})
+	}
+}
+
+// endless writes a history until far more than a pipe holds has been read, so that it is being judged, and goes on.
+func endless(t *testing.T, in io.WriteCloser) {
+	t.Helper()
+	text := header + lines(1, 500, 0, registered)
+	for i := range 20 {
+		if _, err := io.WriteString(in, text); err != nil {
+			t.Fatal(err)
+		}
+		text = lines(i*200, i*200+199, time.Second, tick)
+	}
+	go func() {
+		for err := error(nil); err == nil; {
+			_, err = io.WriteString(in, text)
+		}
+	}()
+}

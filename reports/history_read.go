@@ -1,0 +1,316 @@
+package reports
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+	"handoff/scenarios"
+)
+
+// Bounds on a history. A file from elsewhere is judged by what it says, so nothing that it says may cost more than
+// its own length: neither a number nor a name. Real histories stay far below.
+const (
+	// MaxHistoryLine is the longest line, in bytes.
+	MaxHistoryLine = 1 << 20
+	// maxName bounds a name in bytes, maxNames a list of processes or queues that a fault strikes.
+	maxName  = 1024
+	maxNames = 1 << 16
+	// maxDistinct bounds how many different processes, actions, runtimes and incarnations of workers there are.
+	maxDistinct = 10_000
+	// maxMoment bounds every time. Sums of a few of them do not overflow. A moment may lie a day before the start,
+	// because a live run has several clocks.
+	maxMoment = 10 * 366 * 24 * time.Hour
+	earliest  = -24 * time.Hour
+	// maxID bounds the numbers of rows, the largest that every reader of JSON keeps exactly; maxAmount bounds counts.
+	maxID     = 1<<53 - 1
+	maxAmount = math.MaxInt32
+)
+
+// HistoryReader reads a history line by line. Memory depends on the longest line and on the number of different
+// names, never on the length of the file.
+//
+// It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON object, text that is
+// not UTF-8, unknown and duplicate fields, unknown names of enumerations, and numbers, names and amounts beyond the
+// bounds above. Moments need not rise: the events of a live run are in the order in which they happened, and are dated
+// by several clocks.
+type HistoryReader struct {
+	file   string
+	lines  *bufio.Scanner
+	line   int
+	record verdict.Record
+
+	names map[string]string
+	// processes, actions, runtimes and incarnations are the different ones so far.
+	processes, actions, runtimes map[string]bool
+	incarnations                 map[execution.Incarnation]bool
+	// skew is how far the events say that the database's clock was moved.
+	skew time.Duration
+}
+
+// NewHistoryReader reads the header of a history. file is only what errors call it.
+func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
+	h := &HistoryReader{
+		file: file, lines: bufio.NewScanner(r), names: make(map[string]string),
+		processes: make(map[string]bool), actions: make(map[string]bool), runtimes: make(map[string]bool),
+		incarnations: make(map[execution.Incarnation]bool),
+	}
+	// The scanner counts the end of the line too.
+	h.lines.Buffer(nil, MaxHistoryLine+1)
+	text, err := h.next()
+	switch {
+	case err == io.EOF:
+		h.line = 1
+		return nil, h.refuse(1, "the history is empty, not even a header")
+	case err != nil:
+		return nil, err
+	case h.line > 1:
+		h.line = 1
+		return nil, h.refuse(1, "the first line is empty; it must be the header")
+	}
+	return h, h.header(text)
+}
+
+// Header is what the first line says: a record without events.
+func (h *HistoryReader) Header() *verdict.Record { return &h.record }
+
+// Next reads the next event into e. It returns io.EOF after the last one.
+func (h *HistoryReader) Next(e *history.Event) error {
+	text, err := h.next()
+	if err != nil {
+		return err
+	}
+	var l historyLine
+	at, err := h.decode(text, &l, lineFields)
+	if err != nil {
+		return err
+	}
+	if p := l.check(); p.Message != "" {
+		return h.refuseField(at, p)
+	}
+	*e = l.event()
+	if p := l.names(e); p.Message != "" {
+		return h.refuseField(at, p)
+	}
+	h.intern(e)
+	if p := h.amounts(e); p.Message != "" {
+		return h.refuseField(at, p)
+	}
+	return nil
+}
+
+// ReadHistory reads what WriteHistory wrote, all of it. Bands are computed from the events. file is only what errors
+// call it.
+func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
+	h, err := NewHistoryReader(file, r)
+	if err != nil {
+		return nil, err
+	}
+	record := h.Header()
+	for {
+		var e history.Event
+		switch err := h.Next(&e); {
+		case err == io.EOF:
+			record.Bands = bandsOf(record.Events)
+			return record, nil
+		case err != nil:
+			return nil, err
+		}
+		record.Events = append(record.Events, e)
+	}
+}
+
+// next is the next line that is not empty.
+func (h *HistoryReader) next() ([]byte, error) {
+	for h.lines.Scan() {
+		h.line++
+		text := h.lines.Bytes()
+		if h.line == 1 && bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+			return nil, h.refuse(1, "the file is compressed with gzip; unpack it first")
+		}
+		if len(bytes.TrimSpace(text)) > 0 {
+			return text, nil
+		}
+	}
+	h.line++
+	switch err := h.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, h.refuse(MaxHistoryLine+1, fmt.Sprintf("the line has more than %d bytes; a history has one JSON object a line", MaxHistoryLine))
+	case err != nil:
+		return nil, h.refuse(1, "reading the line: "+err.Error())
+	}
+	return nil, io.EOF
+}
+
+func (h *HistoryReader) refuse(column int, message string) error {
+	return scenarios.Problem{File: h.file, Line: h.line, Column: column, Message: message}
+}
+
+// field is a complaint about one field, by name.
+type field struct {
+	name string
+	scenarios.Problem
+}
+
+func (h *HistoryReader) refuseField(at map[string]int, f field) error {
+	p := f.Problem
+	p.File, p.Line, p.Column = h.file, h.line, max(1, at[f.name])
+	p.Message = f.name + ": " + p.Message
+	return p
+}
+
+func (h *HistoryReader) header(text []byte) error {
+	head := historyHeader{Profile: &h.record.Profile}
+	at, err := h.decode(text, &head, headerFields)
+	// Another schema may have other fields.
+	if err != nil && head.Schema <= HistorySchema {
+		return err
+	}
+	complain := func(name, message string, args ...any) error {
+		return h.refuseField(at, field{name, scenarios.Problem{Message: fmt.Sprintf(message, args...)}})
+	}
+	switch {
+	case head.Schema != HistorySchema:
+		return complain("schema", "the history has schema %d, this program reads schema %d", head.Schema, HistorySchema)
+	case max(len(head.Scenario), len(head.Flaw), len(h.record.Profile)) > maxName:
+		return complain("scenario", "scenario, profile and flaw are names of at most %d bytes", maxName)
+	case len(head.Workers) > maxDistinct:
+		return complain("workers", "%d workers; at most %d are read", len(head.Workers), maxDistinct)
+	case head.TimeScale < 0 || head.TimeScale > 1:
+		return complain("time_scale", "%v; must be above 0 and at most 1, or left out for a simulated run", head.TimeScale)
+	}
+	for _, name := range head.Workers {
+		if len(name) > maxName {
+			return complain("workers", "a name has %d bytes; at most %d are read", len(name), maxName)
+		}
+	}
+	r := &h.record
+	r.Scenario, r.Seed, r.Flaw, r.Workers, r.TimeScale = head.Scenario, head.Seed, head.Flaw, head.Workers, head.TimeScale
+	for _, name := range head.Kinds {
+		kind, err := history.ParseKind(clip(name))
+		if err != nil {
+			return h.refuseField(at, field{"kinds", scenarios.Problem{Message: err.Error(), Allowed: kindNames()}})
+		}
+		if slices.Contains(r.Kinds, kind) {
+			return complain("kinds", "%q is there twice", name)
+		}
+		r.Kinds = append(r.Kinds, kind)
+	}
+	return nil
+}
+
+// The fields of the first line and of the others, in their order.
+var (
+	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
+	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
+)
+
+func fieldsOf(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// decode decodes one line strictly: a misspelt key of an export must not read as a field that is not there, and a
+// duplicate must not hide the one before. It returns the column of each field that is there.
+func (h *HistoryReader) decode(text []byte, into any, known []string) (map[string]int, error) {
+	column := func(offset int) int { return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1 }
+	if !utf8.Valid(text) {
+		for i := 0; i < len(text); {
+			r, size := utf8.DecodeRune(text[i:])
+			if r == utf8.RuneError && size == 1 {
+				return nil, h.refuse(column(i), fmt.Sprintf("byte 0x%02x is not UTF-8 text; a history is UTF-8", text[i]))
+			}
+			i += size
+		}
+	}
+	if start := len(text) - len(bytes.TrimLeft(text, " \t\r")); text[start] != '{' {
+		return nil, h.refuse(column(start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clip(string(text[start:]))))
+	}
+	err := json.Unmarshal(text, into)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax) && strings.Contains(err.Error(), "after top-level value"):
+		return nil, h.refuse(column(int(syntax.Offset)-1), "one object a line, and here is more")
+	case errors.As(err, &syntax):
+		return nil, h.refuse(column(int(syntax.Offset)-1), err.Error())
+	case errors.As(err, &kind):
+		return nil, h.refuse(column(int(kind.Offset)-1), fmt.Sprintf("%s can't be a %s", clip(kind.Field), clip(kind.Value)))
+	case err != nil:
+		return nil, h.refuse(1, err.Error())
+	}
+	at := make(map[string]int, len(known))
+	bad := scenarios.Problem{}
+	keys(text, func(key string, offset int) bool {
+		bad.Line, bad.Column = h.line, column(offset)
+		switch {
+		case !slices.Contains(known, key):
+			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, scenarios.Nearest(clip(key), known)
+		case at[key] > 0:
+			bad.Message = fmt.Sprintf("duplicate field %q", key)
+		}
+		at[key] = bad.Column
+		return bad.Message == ""
+	})
+	if bad.Message != "" {
+		bad.File = h.file
+		return nil, bad
+	}
+	return at, nil
+}
+
+// keys visits the keys of an object that is valid JSON, as they are written and not what is inside their values,
+// until visit returns false. encoding/json takes the last of two equal keys, and any case of letters, without a word.
+func keys(object []byte, visit func(key string, offset int) bool) {
+	depth, expected := 0, false
+	for i := 0; i < len(object); i++ {
+		switch object[i] {
+		case '{', '[':
+			depth++
+			expected = depth == 1
+		case '}', ']':
+			depth--
+		case ',':
+			expected = depth == 1
+		case '"':
+			end := i + 1
+			for object[end] != '"' {
+				if object[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			if depth == 1 && expected {
+				expected = false
+				if !visit(string(object[i+1:end]), i) {
+					return
+				}
+			}
+			i = end
+		}
+	}
+}
+
+// clip shortens what an error quotes.
+func clip(s string) string {
+	const most = 60
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}
