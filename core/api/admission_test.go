@@ -120,7 +120,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request) (grow
 
 func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
 	big := dense(maxParameters)
-	batch := batchOf(31, func(i int) string { return item(big, fmt.Sprint("k", i)) })()
+	batch := batchOf(15, func(i int) string { return item(big, fmt.Sprint("k", i)) })()
 	for name, request := range map[string]func() *http.Request{
 		"lists":         func() *http.Request { return httptest.NewRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
 		"large rows":    func() *http.Request { return httptest.NewRequest("GET", executionsPath+"/1", http.NoBody) },
