@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +10,7 @@ import (
 	"runtime/metrics"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,8 +48,16 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 	for range placesOfLists {
 		<-db.entered
 	}
+	release := sync.OnceFunc(func() { close(db.leave) })
+	defer release()
 	for range lists - placesOfLists {
-		if a := <-answers; a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.text, "4 lists are under way") {
+		var a answer
+		select {
+		case <-db.entered:
+			t.Fatalf("more than %d lists are at the database at once", placesOfLists)
+		case a = <-answers:
+		}
+		if a.status != 503 || a.header.Get("Retry-After") != "1" || !strings.Contains(a.text, "4 lists are under way") {
 			t.Errorf("a list beyond the places: %d %s", a.status, a.text)
 		}
 	}
@@ -59,7 +67,7 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 	if a := b.do("GET", executionsPath+"/1", ""); a.status != 200 {
 		t.Errorf("a single row while lists hold all their places: %d %s", a.status, a.text)
 	}
-	close(db.leave)
+	release()
 	for range placesOfLists {
 		if a := <-answers; a.status != 200 {
 			t.Errorf("a list with a place: %d %s", a.status, a.text)
@@ -90,8 +98,51 @@ func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
 	}
 }
 
+// slow is a database that answers a batch when the test lets it.
+type slow struct {
+	*fakeStore
+	entered atomic.Int64
+	leave   chan struct{}
+}
+
+func (s *slow) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	s.entered.Add(1)
+	<-s.leave
+	return s.fakeStore.Create(ctx, items)
+}
+
+func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
+	db := &slow{fakeStore: newStore(), leave: make(chan struct{})}
+	var o Options
+	setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
+	server := NewServer(o)
+	big := dense(maxParameters)
+	batch := batchOf(15, func(int) string { return item(big, "") })()
+	batch = bytes.ReplaceAll(batch, []byte(`"idempotency_key":"",`), nil)
+	released := false
+	grown := thirtyTwo(t, server.Handler(), func() *http.Request {
+		r := httptest.NewRequest("POST", executionsPath+"/batch", io.MultiReader(bytes.NewReader(batch)))
+		r.Header.Set("Content-Type", "application/json")
+		return r
+	}, func() {
+		n := db.entered.Load()
+		if released || n < 32 && (n < placesOfLarge || server.gates.large.waiting.Load() < 32-placesOfLarge) {
+			return
+		}
+		if n > placesOfLarge {
+			t.Errorf("%d batches are at the database at once, %d may be", n, placesOfLarge)
+		}
+		released = true
+		close(db.leave)
+	})
+	t.Logf("the heap grew by %d MB", grown>>20)
+	if grown > 256<<20 {
+		t.Errorf("32 batches at once added %d MB, allowed are 256", grown>>20)
+	}
+}
+
 // thirtyTwo answers requests at once and returns by how much the live heap grew at most.
-func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request) (grown int64) {
+func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look func()) (grown int64) {
 	t.Helper()
 	size := func() int64 {
 		s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -114,29 +165,18 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request) (grow
 			return grown
 		case <-tick.C:
 			grown = max(grown, size()-before)
+			look()
 		}
 	}
 }
 
 func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
-	big := dense(maxParameters)
-	batch := batchOf(31, func(i int) string { return item(big, fmt.Sprint("k", i)) })()
 	for name, request := range map[string]func() *http.Request{
 		"lists":         func() *http.Request { return httptest.NewRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
 		"large rows":    func() *http.Request { return httptest.NewRequest("GET", executionsPath+"/1", http.NoBody) },
 		"large letters": func() *http.Request { return httptest.NewRequest("GET", lettersPath+"/1", http.NoBody) },
-		"batches": func() *http.Request {
-			r := httptest.NewRequest("POST", executionsPath+"/batch", bytes.NewReader(batch))
-			r.Header.Set("Content-Type", "application/json")
-			return r
-		},
-		"batches of no length that is said": func() *http.Request {
-			r := httptest.NewRequest("POST", executionsPath+"/batch", io.MultiReader(bytes.NewReader(batch)))
-			r.Header.Set("Content-Type", "application/json")
-			return r
-		},
 	} {
-		grown := thirtyTwo(t, whole(t, full().another()), request)
+		grown := thirtyTwo(t, whole(t, full().another()), request, func() {})
 		t.Logf("%s: %d MB", name, grown>>20)
 		if grown > 256<<20 {
 			t.Errorf("32 %s at once added %d MB, allowed are 256", name, grown>>20)

@@ -12,8 +12,9 @@ const (
 	// maxBody bounds the body of a request that is about one thing: parameters of maxParameters, doubled for escapes,
 	// and the other fields.
 	maxBody = 1 << 20
-	// maxBatchBody is about 31 executions with the largest parameters, or maxBatchItems with 8 KB each.
-	maxBatchBody  = 8 << 20
+	// maxBatchBody is 15 executions with the largest parameters, or maxBatchItems with 4 KB each. To read, check and send
+	// on a megabyte takes 10 to 20 ms of a processor.
+	maxBatchBody  = 4 << 20
 	maxBatchItems = 1000
 	// maxParameters bounds what one execution carries: it goes through the database and to the action.
 	maxParameters = 256 << 10
@@ -66,7 +67,7 @@ const (
 	// connections to the others, and at 4 MB a page about 64 MB of memory.
 	placesOfLists = 4
 	// placesOfLarge are for requests whose body is longer than smallBody or of unknown length, batches above all: one
-	// takes up to 24 MB while it is under way. largeBodyWait is how long its client may take to send it.
+	// takes up to 16 MB while it is under way. largeBodyWait is how long its client may take to send it.
 	placesOfLarge = 4
 	largeBodyWait = 10 * time.Second
 	smallBody     = 64 << 10

@@ -127,25 +127,25 @@ func stored(n int, parameters string) func(*fakeStore) {
 	}
 }
 
-// worstBatches are 8 MB each.
+// worstBatches are as long as a batch may be.
 func worstBatches() []attempt {
-	big, small := dense(maxParameters), dense(8<<10)
+	big, small := dense(maxParameters), dense(4000)
 	all := append(worstBodies(maxBatchBody), []attempt{
-		{name: "31 with the largest parameters", body: batchOf(31, func(i int) string { return item(big, fmt.Sprint("k", i)) })},
-		{name: "1000 with 8 KB each", body: batchOf(1000, func(i int) string { return item(small, fmt.Sprint("k", i)) })},
+		{name: "15 with the largest parameters", body: batchOf(15, func(i int) string { return item(big, fmt.Sprint("k", i)) })},
+		{name: "1000 with 4 KB each", body: batchOf(1000, func(i int) string { return item(small, fmt.Sprint("k", i)) })},
 		{name: "one that is wrong in a million fields", body: fill(`{"executions":[{`, `"x":1,`, maxBatchBody, `}]}`)},
 		{name: "items that are no objects", body: fill(`{"executions":[`, `1,`, maxBatchBody, `]}`)},
 		{name: "items that are empty", body: fill(`{"executions":[`, `{},`, maxBatchBody, `]}`)},
 		{name: "more than 1000 good items", body: fill(`{"executions":[`, `{"action_ref":"core.echo"},`, maxBatchBody, `]}`)},
 		{name: "limits that are refused, far from each other", body: batchOf(1000, func(int) string {
-			return `{"action_ref":"core.echo",` + strings.Repeat("\n ", 4000) + `"dispatch_timeout_seconds":86400}`
+			return `{"action_ref":"core.echo",` + strings.Repeat("\n ", 2000) + `"dispatch_timeout_seconds":86400}`
 		})},
 		{name: "keys that were used for other small parameters", prepare: stored(1000, `{"b":1}`), body: batchOf(1000, func(i int) string { return item(`{"a":1}`, fmt.Sprint("k", i)) })},
 		{
-			name: "keys that were used for the same parameters in another order", prepare: stored(30, members(250<<10, true)),
-			body: batchOf(30, func(i int) string { return item(members(250<<10, false), fmt.Sprint("k", i)) }),
+			name: "keys that were used for the same parameters in another order", prepare: stored(15, members(250<<10, true)),
+			body: batchOf(15, func(i int) string { return item(members(250<<10, false), fmt.Sprint("k", i)) }),
 		},
-		{name: "one key for all, with the parameters in another order", body: batchOf(30, func(i int) string { return item(members(250<<10, i%2 == 0), "k") })},
+		{name: "one key for all, with the parameters in another order", body: batchOf(15, func(i int) string { return item(members(250<<10, i%2 == 0), "k") })},
 		{name: "names of actions that nobody knows", body: batchOf(1000, func(i int) string { return fmt.Sprintf(`{"action_ref":"%s.%d"}`, strings.Repeat("x", 190), i) })},
 	}...)
 	return all

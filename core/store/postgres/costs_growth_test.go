@@ -28,7 +28,6 @@ var costGrowth = []grows{
 	{"Chain", linear, "it answers with each row of the chain", []string{"chain"}},
 	{"Workers", linear, "one row for each worker name ever seen, until a retention bounds them", []string{"names"}},
 	{"Workers", linear, "it counts what each worker holds", []string{"held slots", "scheduled", "running"}},
-	{"FindWorkers", linear, "it counts what each worker of the page holds", []string{"held slots", "scheduled", "running"}},
 	{
 		"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",
 		append([]string{"open dead letters"}, openOf...),

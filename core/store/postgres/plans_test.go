@@ -86,7 +86,7 @@ func hotStatements() []hot {
 		{"Create, locks of parents", lockParents, []any{ids}, batch},
 		{"Create, ends of parents", selectEnds, []any{ids}, batch},
 		{"Create, parents marked", adopt, []any{ids}, batch},
-		{"Workers", selectWorkers, []any{now}, 4000},
+		{"Workers", selectWorkers, []any{now, int64(0), "", int64(0), nil}, 4000},
 		{"ClaimForScheduling", claimForScheduling, schedulingArgs(now, store.SchedulingClaim{
 			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
 		}), 400},
@@ -103,8 +103,8 @@ func hotStatements() []hot {
 		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},
 		{"Heartbeat, unheld", endUnheld, []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
 		{"List", selectPage, []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
-		{"Chain", selectChain, []any{int64(3)}, batch},
-		{"Transitions", selectTransitions, []any{int64(3)}, batch},
+		{"Chain", selectChain, []any{int64(3), store.MaxChain}, batch},
+		{"Transitions", selectTransitions, []any{int64(3), int64(0), 500}, batch},
 		{"Release", releaseAll, []any{now, int64(4)}, 2500},
 		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
 		{"Survey", survey, []any{now}, 45_000},

@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -270,7 +271,7 @@ func decodeResult(text []byte) (execution.Result, error) {
 		FailedBy string `json:"failed_by"`
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return execution.Result{}, err
+		return execution.Result{}, errors.New("must be an object with error, message, failed_by and output")
 	}
 	r.Result.FailedBy = partNamed(r.FailedBy)
 	return r.Result, nil
