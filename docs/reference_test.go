@@ -95,7 +95,7 @@ func columnsTable(t *testing.T) string {
 
 // apiDocument is what the pages use of core/api/openapi.yaml.
 type apiDocument struct {
-	Security []map[string][]string
+	Security   []map[string][]string
 	Paths      yaml.Node
 	Components struct {
 		Schemas map[string]struct {
