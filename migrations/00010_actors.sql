@@ -2,14 +2,13 @@
 
 -- Who asked: the name of the token with which a request came to the API. Null where no token was needed, and for whatever
 -- executors and workers do by themselves.
-alter table execution
-    -- Who created it; retries have the name of the first row.
-    add column submitted_by        text,
-    -- Who asked for the cancellation of the chain; on its first row, with cancel_requested_at.
-    add column cancel_requested_by text,
-    -- For the audit trigger: who asked for the last change, where it was asked for. Only statements that a request may
-    -- cause set it, so the trigger looks at it only where such a part wrote: api and dead_letter_handler.
-    add column written_actor       text;
+-- Who created the execution; retries have the name of the first row.
+alter table execution add column submitted_by text;
+-- Who asked for the cancellation of the chain; on its first row, with cancel_requested_at.
+alter table execution add column cancel_requested_by text;
+-- For the audit trigger: who asked for the last change, where it was asked for. Only statements that a request may cause
+-- set it, so the trigger looks at it only where such a part wrote: api and dead_letter_handler.
+alter table execution add column written_actor text;
 alter table execution_transition add column actor text;
 alter table dead_letter add column handled_by text;
 -- Who cordoned the worker, drained it or lifted the cordon last.
@@ -87,4 +86,6 @@ alter table action drop column put_by;
 alter table worker drop column cordon_changed_by;
 alter table dead_letter drop column handled_by;
 alter table execution_transition drop column actor;
-alter table execution drop column written_actor, drop column cancel_requested_by, drop column submitted_by;
+alter table execution drop column written_actor;
+alter table execution drop column cancel_requested_by;
+alter table execution drop column submitted_by;

@@ -238,8 +238,10 @@ func FuzzLoad(f *testing.F) {
 		"", addresses, "profile: documented\n", "executor: {dispatch_timeout: 3s}\n", "executor: {dispatch_timeout: 3}\n",
 		"worker: {runtimes: [shell, shell]}\n", "a: &a [*a]\n", "api: {token: 1}\n", "- 1\n", "? {a: b}\n: c\n", "retry: {jitter_factor: .nan}\n",
 		"message_queue: {rabbitmq: {worker_queue_ttl_ms: 99999999999999999999}}\n", "\t", "profile: !!binary aGk=\n", "database: {url: \"postgres://%zz\"}\n",
+		"api: {tokens: [{name: a, token: aaaaaaaaaaaaaaaa, old_token: bbbbbbbbbbbbbbbb, rights: read}], allowed_hosts: [a, \"::1\"], insecure: true}\n",
 	} {
 		f.Add([]byte(seed), "HANDOFF_EXECUTOR_REAP_GRACE=3s")
+		f.Add([]byte(seed), "HANDOFF_API_TOKENS=[{name: a, token: aaaaaaaaaaaaaaaa, rights: read}]")
 	}
 	f.Fuzz(func(t *testing.T, data []byte, variable string) {
 		e, problems := Load(Input{File: "c.yaml", Data: data, Environ: []string{variable}})

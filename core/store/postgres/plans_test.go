@@ -80,9 +80,9 @@ func hotStatements() []hot {
 	var now *time.Time
 	all := []hot{
 		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts}, batch},
-		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts}, batch},
-		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts}, 3 * batch},
+		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
 		{"Create, locks of parents", lockParents, []any{ids}, batch},
 		{"Create, ends of parents", selectEnds, []any{ids}, batch},
 		{"Create, parents marked", adopt, []any{ids}, batch},
@@ -94,7 +94,7 @@ func hotStatements() []hot {
 		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
 		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
 		// What the 100 owners hold is counted: 20 each.
-		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls}, 20 * batch},
+		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
 		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
 		{"SettleChildren of one chain", settleChildren, []any{now, settling[:1], 100, nulls[0]}, batch + 1},
 		{"SettleChildren of many chains", settleChildren, []any{now, settling, 1, nulls[0]}, 2 * batch},
