@@ -26,6 +26,7 @@ type deadLetterView struct {
 	XDeath     json.RawMessage `json:"x_death"`
 	Body       *string         `json:"body"`
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
+	BodyBytes  *int64          `json:"body_bytes"`
 	Outcome    string          `json:"outcome"`
 	Open       bool            `json:"open"`
 	ReceivedAt *string         `json:"received_at"`
@@ -35,7 +36,7 @@ type deadLetterView struct {
 func viewDeadLetter(d *store.StoredDeadLetter) deadLetterView {
 	v := deadLetterView{
 		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)), XDeath: d.XDeath,
-		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt),
+		BodyBytes: number(int64(d.BodyBytes)), Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt),
 	}
 	if utf8.Valid(d.Body) {
 		v.Body = name(string(d.Body))
