@@ -98,10 +98,29 @@ type apiDocument struct {
 	Security   []map[string][]string
 	Paths      yaml.Node
 	Components struct {
-		Schemas map[string]struct {
-			Properties yaml.Node
-		}
+		Schemas map[string]apiSchema
 	}
+}
+
+// apiSchema is an object of the API.
+type apiSchema struct {
+	AllOf []struct {
+		Ref string `yaml:"$ref"`
+	} `yaml:"allOf"`
+	Properties yaml.Node
+}
+
+// fields are the fields of an object: those of the objects that it extends, then its own.
+func (d *apiDocument) fields(schema string) []string {
+	var names []string
+	for _, base := range d.Components.Schemas[schema].AllOf {
+		names = append(names, d.fields(base.Ref[strings.LastIndexByte(base.Ref, '/')+1:])...)
+	}
+	properties := d.Components.Schemas[schema].Properties
+	for i := 0; i < len(properties.Content); i += 2 {
+		names = append(names, properties.Content[i].Value)
+	}
+	return names
 }
 
 func apiTable(t *testing.T) string {
@@ -141,11 +160,7 @@ func apiTable(t *testing.T) string {
 	}
 	var fields [][]string
 	for _, schema := range []string{"NewExecution", "NewAction", "Execution", "Result", "Worker", "Health", "DeadLetter", "Transition", "Problem"} {
-		properties := document.Components.Schemas[schema].Properties
-		var names []string
-		for i := 0; i < len(properties.Content); i += 2 {
-			names = append(names, properties.Content[i].Value)
-		}
+		names := document.fields(schema)
 		if len(names) == 0 {
 			t.Errorf("core/api/openapi.yaml has no schema %s", schema)
 		}

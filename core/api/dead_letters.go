@@ -31,6 +31,7 @@ type listedLetterView struct {
 	Reason     string  `json:"reason"`
 	ActionRef  *string `json:"action_ref"`
 	Worker     *int64  `json:"worker"`
+	BodyBytes  *int64  `json:"body_bytes"`
 	Outcome    string  `json:"outcome"`
 	Open       bool    `json:"open"`
 	ReceivedAt *string `json:"received_at"`
@@ -41,7 +42,7 @@ type listedLetterView struct {
 func viewListedLetter(d *store.StoredDeadLetter) listedLetterView {
 	return listedLetterView{
 		ID: d.ID, Execution: number(int64(d.Key.ID)), Epoch: number(int64(d.Key.Epoch)), Queue: d.Queue, Reason: d.Reason, ActionRef: name(d.ActionRef), Worker: number(int64(d.Worker)),
-		Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
+		BodyBytes: number(int64(d.BodyBytes)), Outcome: d.Outcome, Open: d.Open, ReceivedAt: moment(d.ReceivedAt), HandledAt: moment(d.HandledAt), HandledBy: name(d.HandledBy),
 	}
 }
 

@@ -81,7 +81,7 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		h := &dated{still: still{now: time.Hour}, day: noon}
 		var seen latencies
 		cfg := config.Default(config.Hardened)
-		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
+		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Deaths: c.deaths}
 		at := s.died(&d)
 		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(d, at) }, func() {})
@@ -151,7 +151,7 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 	} {
 		db, seen, cfg := &archive{row: row}, &deaths{}, config.Default(config.Hardened)
 		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
-		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
+		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Envelope: c.envelope, Deaths: []broker.Death{{Queue: c.queue, Reason: broker.DeathExpired}}}
 		if err := s.handleOrKeep(d, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
 			t.Errorf("%s: %v, counted %v", c.name, err, seen.of)

@@ -89,7 +89,7 @@ func (blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.
 
 func looksAtItsQueueOnly() *Flaw {
 	return &Flaw{
-		Name: "looks-at-its-queue-only", Source: "D25", Killer: 15, Scenario: "garbage-before-work",
+		Name: "looks-at-its-queue-only", Source: "D25", Killer: 17, Scenario: "garbage-before-work",
 		About: "a worker begins only what its queue tells of, so that whatever stands behind garbage waits for all of it (S12)",
 		Store: func(p Process, c Database) store.Store {
 			if !p.Worker {

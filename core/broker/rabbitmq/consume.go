@@ -159,6 +159,9 @@ func (c *consumer) delivery(d *amqp.Delivery) broker.Delivery {
 		Tag: c.number<<tagBits | d.DeliveryTag, RoutingKey: d.RoutingKey, Redelivered: d.Redelivered,
 	}
 	out.Deaths, out.Malformed = deaths(d.Headers)
+	if _, replaced := d.Headers[headerUnreadable]; replaced {
+		out.Malformed = errors.New("message headers can't be read: they are nested too deeply, too many, or of an unknown type")
+	}
 	if out.Malformed == nil {
 		out.Envelope, out.Malformed = broker.Decode(d.Body)
 	}

@@ -129,7 +129,7 @@ func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
 			l.raw = &boundedConn{Conn: conn, limit: 3 * b.opts.Heartbeat}
 			// The library knows no context: its handshakes end when the socket does.
 			stop = context.AfterFunc(within, func() { _ = conn.Close() })
-			return l.raw, nil
+			return newScreened(l.raw), nil
 		},
 	})
 	inTime := stop()

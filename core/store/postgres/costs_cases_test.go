@@ -307,10 +307,12 @@ func executorCosts() []costCase {
 			chains := c.fill(fillOf{status: "completed", handled: true, count: b})
 			return func() error { return done(c.SettleChildren(c.ctx, chains, few)) }
 		}},
-		{"StoreDeadLetters", "", false, func(c *costs, b int) func() error {
-			return func() error {
-				return c.StoreDeadLetters(c.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true})
+		{"StoreDeadLetters", "", true, func(c *costs, b int) func() error {
+			ds := make([]store.DeadLetter, b)
+			for i := range ds {
+				ds[i] = store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}
 			}
+			return func() error { return c.StoreDeadLetters(c.ctx, ds...) }
 		}},
 		{"PurgeDeadLetters", "", true, func(c *costs, b int) func() error {
 			c.exec(`insert into dead_letter (queue, reason, outcome, received_at)
@@ -477,6 +479,10 @@ func workerCosts() []costCase {
 			c.exec("update worker_incarnation set lifecycle = 'draining' where incarnation = $1", releasing)
 			c.fill(fillOf{status: "scheduled", owner: releasing, count: b})
 			return func() error { return done(c.Release(c.ctx, number(releasing))) }
+		}},
+		{"Dispatched", "", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "scheduled", owner: claimant, count: b})
+			return func() error { return done(c.Dispatched(c.ctx, c.worker, b)) }
 		}},
 		{"KeepRefusedResult", "", false, func(c *costs, b int) func() error {
 			id := c.fill(fillOf{status: "completed", handled: true, count: 1})[0]

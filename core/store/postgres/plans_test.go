@@ -106,6 +106,7 @@ func hotStatements() []hot {
 		{"Chain", selectChain, []any{int64(3), store.MaxChain}, batch},
 		{"Transitions", selectTransitions, []any{int64(3), int64(0), 500}, batch},
 		{"Release", releaseAll, []any{now, int64(4)}, 2500},
+		{"Dispatched", dispatchedTo, []any{int64(4), 100}, 2500},
 		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
 		{"Survey", survey, []any{now}, 45_000},
 		{"FreeSlots", freeStaleSlots, []any{now, batch}, batch},

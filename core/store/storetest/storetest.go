@@ -237,7 +237,7 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), deadLetterBulkCases(), orderCases(),
+		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
 		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(), actorCases(),
 	} {
 		all = append(all, group...)

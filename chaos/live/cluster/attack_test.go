@@ -1,0 +1,108 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// garbageVariable is how many unreadable messages stand before a good execution: HANDOFF_TEST_GARBAGE=200000 go test
+// ./chaos/live/cluster -run Garbage. Left out: 5,000.
+const garbageVariable = "HANDOFF_TEST_GARBAGE"
+
+// A good execution behind any number of unreadable messages in its worker's queue starts within five seconds, the
+// worker's log stays below 1 MB, and each of the messages is stored.
+func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts the whole system")
+	}
+	garbage := 5000
+	if n, err := strconv.Atoi(os.Getenv(garbageVariable)); err == nil {
+		garbage = n
+	}
+	b := up(t, 1, 1)
+	b.ctx = context.WithoutCancel(b.ctx) // a long variant takes longer than tests do
+	b.garbage(garbage)
+	began := time.Now()
+	b.submit("quick", 1)
+	b.eventually("the execution has started", 30*time.Second, func() error {
+		if b.count("started_at is not null") == 0 {
+			return fmt.Errorf("it has not")
+		}
+		return nil
+	})
+	var took time.Duration
+	if err := b.db.QueryRow(b.ctx, "select started_at - created from execution where id = 1").Scan(&took); err != nil {
+		t.Fatal(err)
+	}
+	letters := func() (n int) {
+		if err := b.db.QueryRow(b.ctx, "select count(*) from dead_letter where body_bytes > 0").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	t.Logf("%d messages: started after %v (%v on the clock of this test), with %d of them stored", garbage, took, time.Since(began), letters())
+	if took > 5*time.Second {
+		t.Errorf("it started after %v", took)
+	}
+	b.eventually("every message is stored", 10*time.Minute, func() error {
+		if n := letters(); n < garbage {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	log, err := os.ReadFile(b.c.Workers[0].Process().Log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("all stored after %v, log of the worker: %d bytes", time.Since(began), len(log))
+	if len(log) > 1<<20 {
+		t.Errorf("the worker's log has %d bytes", len(log))
+	}
+	b.settled(20 * time.Second)
+	response, err := http.Get(b.c.Executors[0].URL + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("/readyz of the executor: %s", response.Status)
+	}
+}
+
+// garbage publishes messages to the first worker's queue. The first ones, which can't expire there, have headers that would
+// end the broker's dead lettering.
+func (b *bench) garbage(n int) {
+	b.t.Helper()
+	conn, err := amqp.Dial(b.c.Servers.RabbitMQ.URL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := ch.Confirm(false); err != nil {
+		b.t.Fatal(err)
+	}
+	var last *amqp.DeferredConfirmation
+	for i := range n {
+		m := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("\x1b[2J{\"message_type\": \xff")}
+		if i < 20 {
+			m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
+		}
+		if last, err = ch.PublishWithDeferredConfirmWithContext(b.ctx, "", "worker.1.executions", false, false, m); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	if ok, err := last.WaitContext(b.ctx); !ok || err != nil {
+		b.t.Fatalf("not confirmed: %v", err)
+	}
+}

@@ -1,0 +1,126 @@
+package unread
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/host/daemon"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// archive keeps what it is given, once it is back.
+type archive struct {
+	away    int
+	refuses string
+	calls   int
+	kept    []store.DeadLetter
+}
+
+func (a *archive) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) error {
+	a.calls++
+	if a.away--; a.away >= 0 {
+		return store.ErrUnavailable
+	}
+	if slices.ContainsFunc(ds, func(d store.DeadLetter) bool { return d.Outcome == a.refuses }) {
+		return errors.New("refused for good")
+	}
+	a.kept = append(a.kept, ds...)
+	return nil
+}
+
+// consumer remembers what was acknowledged, and what was stored by then.
+type consumer struct {
+	broker.Consumer
+	archive *archive
+	acked   []uint64
+	early   bool
+	enough  int
+	stop    func()
+}
+
+func (c *consumer) Ack(d broker.Delivery) {
+	c.early = c.early || len(c.archive.kept) == 0
+	if c.acked = append(c.acked, d.Tag); len(c.acked) == c.enough {
+		c.stop()
+	}
+}
+
+// world is a keeper over a database and a consumer. run runs it until as many are acknowledged as asked for.
+func world(t *testing.T, a *archive) (k *Keeper, c *consumer, out *bytes.Buffer, run func(enough int)) {
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(stop)
+	out = new(bytes.Buffer)
+	k = New(Options{Host: daemon.New(daemon.Options{}), Store: a, Log: slog.New(slog.NewTextHandler(out, nil)), Recorder: telemetry.Discard{}, Timeout: time.Second})
+	c = &consumer{archive: a, stop: stop}
+	return k, c, out, func(enough int) {
+		c.enough = enough
+		k.Run(ctx)
+		if len(c.acked) != enough {
+			t.Errorf("%d of %d acknowledged", len(c.acked), enough)
+		}
+	}
+}
+
+func TestMessagesAreAcknowledgedOnceTheyAreStoredManyInOneStatement(t *testing.T) {
+	a := &archive{away: 1}
+	k, c, out, run := world(t, a)
+	for tag := range uint64(500) {
+		k.Keep(c, broker.Delivery{Tag: tag, Body: []byte("{")}, "worker.1.executions", "no JSON")
+	}
+	run(500)
+	if c.early || len(a.kept) != 500 || a.calls > 4 || strings.Count(out.String(), "\n") > 4 {
+		t.Errorf("%d stored in %d calls, acknowledged too early: %v\n%s", len(a.kept), a.calls, c.early, out)
+	}
+	if d := a.kept[0]; !d.Open || d.Queue != "worker.1.executions" || d.Reason != "malformed" || d.Outcome != "no JSON" || d.BodyBytes != 1 {
+		t.Errorf("stored %+v", d)
+	}
+}
+
+func TestAMessageThatTheDatabaseNeverTakesStandsInNobodysWay(t *testing.T) {
+	a := &archive{refuses: "bad"}
+	k, c, out, run := world(t, a)
+	for tag, why := range []string{"good", "bad", "good"} {
+		k.Keep(c, broker.Delivery{Tag: uint64(tag)}, "q", why)
+	}
+	run(3)
+	if len(a.kept) != 2 || !strings.Contains(out.String(), "only this line keeps it") {
+		t.Errorf("%d stored\n%s", len(a.kept), out)
+	}
+}
+
+func TestALongBodyIsHeldAndStoredCut(t *testing.T) {
+	a := &archive{}
+	k, c, _, run := world(t, a)
+	k.Keep(c, broker.Delivery{Body: make([]byte, 20<<20)}, "q", "why")
+	if n := cap(k.held[0].delivery.Body) + cap(k.held[0].letter.Body); n > 4*store.LongestBody {
+		t.Errorf("%d bytes are held", n)
+	}
+	run(1)
+	if d := a.kept[0]; len(d.Body) != store.LongestBody || d.BodyBytes != 20<<20 {
+		t.Errorf("stored %d bytes of %d", len(d.Body), d.BodyBytes)
+	}
+}
+
+func TestWhatAnEarlierConsumerDeliveredIsNotHeldBesideItsRedelivery(t *testing.T) {
+	a := &archive{}
+	k, c, _, run := world(t, a)
+	earlier := &consumer{archive: a}
+	k.Keep(earlier, broker.Delivery{Tag: 1}, "q", "why")
+	k.Keep(earlier, broker.Delivery{Tag: 1}, "other", "why")
+	k.Keep(c, broker.Delivery{Tag: 2}, "q", "why")
+	if len(k.held) != 2 {
+		t.Fatalf("%d are held", len(k.held))
+	}
+	run(1)
+	if len(earlier.acked) != 1 {
+		t.Errorf("%d of the other queue acknowledged", len(earlier.acked))
+	}
+}
