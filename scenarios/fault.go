@@ -26,6 +26,10 @@ func (l *loader) faults(n *yaml.Node) {
 	if !ok {
 		return
 	}
+	if len(items) > maxFaults {
+		l.refuse(n, "%d faults; a scenario has at most %d", len(items), maxFaults)
+		return
+	}
 	for i, item := range items {
 		f := Fault{Index: i, PerMillion: 1_000_000}
 		if when, good := l.fault(item, &f); good {

@@ -1,6 +1,8 @@
 package scenarios
 
 import (
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -52,5 +54,35 @@ func TestLimitsOfRequestsAreScaled(t *testing.T) {
 	}
 	if got, _ := scaled.Requested("0/0"); got.Timeout != 5*time.Second || s.Workload[1].Limits.Timeout != 20*time.Second {
 		t.Errorf("at half the time others ask for %+v, and the scenario has %+v", got, s.Workload[1].Limits)
+	}
+}
+
+// The parts of a scenario multiply, so the whole has limits of its own.
+func TestAScenarioAsAWholeHasLimits(t *testing.T) {
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	for want, text := range map[string]string{
+		"501 workers; a scenario has at most 500": strings.Replace(limited, "w: {runtimes: [shell]}", many(501, "w%d: {runtimes: [shell]}, "), 1),
+		"201 faults; a scenario has at most 200":  limited + "faults:\n" + many(201, "  - {when: {at: %ds}, crash: w}\n"),
+		"up to 100004 executions":                 strings.Replace(limited, "count: 2}", "count: 33332}", 1) + "  - {action: a, count: 1, copies: 3}\n",
+	} {
+		if _, err := Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// What never ends is read no further than a scenario may be long.
+func TestAnEndlessFileIsRefused(t *testing.T) {
+	if _, err := os.Stat("/dev/zero"); err != nil {
+		t.Skip("no /dev/zero here")
+	}
+	if _, err := LoadFile("/dev/zero"); err == nil || !strings.Contains(err.Error(), "more than 1048576 bytes") {
+		t.Error(err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"slices"
@@ -19,7 +20,13 @@ import (
 // LoadFile reads a scenario from a file. A file that can be read and is wrong is refused with an
 // Errors that names every mistake.
 func LoadFile(path string) (*Scenario, error) {
-	data, err := os.ReadFile(path)
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a scenario: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	// One byte more than is allowed, so that Parse refuses what is longer, endless devices among it.
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
@@ -154,6 +161,10 @@ func (l *loader) cluster(n *yaml.Node) {
 	}
 	if m.has("workers") {
 		list, _, _ := l.entries(m.at("workers"), "workers")
+		if len(list) > maxWorkers {
+			l.refuse(m.at("workers"), "%d workers; a scenario has at most %d", len(list), maxWorkers)
+			list = nil
+		}
 		for _, e := range list {
 			l.worker(e)
 		}

@@ -49,7 +49,7 @@ func (r *reader) refuseAt(line, column int, p Problem) {
 // root parses the file into one tree without aliases; nil if it can't be read at all.
 func (r *reader) root(data []byte) *yaml.Node {
 	if len(data) > maxBytes {
-		r.refuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has %d bytes; a scenario has at most %d", len(data), maxBytes)})
+		r.refuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has more than %d bytes, the most that a scenario may have", maxBytes)})
 		return nil
 	}
 	if line, column, ok := badCharacter(data); !ok {

@@ -25,7 +25,7 @@ const (
 //
 // What is counted in whole seconds is rounded up: the backoff of retries does not fall under a second.
 func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
-	if factor <= 0 || factor > 1 {
+	if !(factor > 0 && factor <= 1) { // not a number is none of them
 		return nil, fmt.Errorf("a time scale is a factor above 0 and up to 1, not %v", factor)
 	}
 	out := *s

@@ -102,6 +102,7 @@ func clusterShape() shape {
 		{"workers", "the workers by name; {} for none", true, schema{
 			"type":                 "object",
 			"propertyNames":        schema{"pattern": namePattern},
+			"maxProperties":        maxWorkers,
 			"additionalProperties": workerShape("").object(),
 		}},
 	}}
@@ -240,6 +241,15 @@ const (
 	maxRetries     = 100
 	maxCount       = 100_000
 	maxCopies      = 9
+)
+
+// Bounds on a scenario as a whole, because its parts multiply. A row of an execution costs a run about 8 KB of memory, and
+// every worker and every fault makes each step dearer; a run ends after sim.DefaultMaxSteps steps.
+const (
+	// maxRows is how many executions there may be with their copies and all retries that they may have.
+	maxRows    = 100_000
+	maxWorkers = 500
+	maxFaults  = 200
 )
 
 func enum(names []string) schema { return schema{"enum": names} }

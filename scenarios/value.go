@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -44,6 +45,13 @@ func (r *reader) text(n *yaml.Node, what string) (string, bool) {
 	if strings.TrimSpace(n.Value) == "" {
 		r.refuse(n, "%s must not be an empty text", what)
 		return "", false
+	}
+	// Reports and terminals show it, and a terminal would obey it.
+	for _, c := range n.Value {
+		if !unicode.IsPrint(c) && c != '\n' && c != '\t' {
+			r.refuse(n, "%s holds the character %U; text must be printable, with tabs and line ends", what, c)
+			return "", false
+		}
 	}
 	return n.Value, true
 }

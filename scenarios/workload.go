@@ -81,7 +81,26 @@ func (l *loader) load(item *yaml.Node, m mapping, actionsOK, configOK bool) {
 		l.refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, short(maxDuration))
 		return
 	}
+	before := l.s.rows()
 	l.s.Workload = append(l.s.Workload, load)
+	if rows := l.s.rows(); rows > maxRows && before <= maxRows {
+		l.refuse(item, "with this step the workload has up to %d executions, counted with copies and with all retries that they may have; a scenario has at most %d", rows, maxRows)
+	}
+}
+
+// rows is how many executions the workload may make, with copies and retries.
+func (s *Scenario) rows() (rows int) {
+	for i := range s.Workload {
+		load := &s.Workload[i]
+		retries := load.Limits.MaxRetries
+		for _, a := range s.Actions {
+			if a.Ref == load.Action && !load.Limits.OwnRetries {
+				retries = a.MaxRetries
+			}
+		}
+		rows += load.Count * (max(1, load.Copies) + retries)
+	}
+	return rows
 }
 
 // again reads which load's keys are used again. Before 24 hours have passed a request would get the old execution;

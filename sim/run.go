@@ -34,6 +34,8 @@ type Options struct {
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
+	// Interrupted is asked every few steps whether the run is to be broken off; nil for never.
+	Interrupted func() bool
 	// Watch is told of the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
 }
@@ -84,8 +86,10 @@ type Result struct {
 	CrashFired bool
 	// PauseFired says that Options.PauseAt was.
 	PauseFired bool
-	Events     uint64
-	world      *world
+	// Interrupted says that Options.Interrupted was true: the run is no evidence for anything.
+	Interrupted bool
+	Events      uint64
+	world       *world
 }
 
 // Run runs a scenario once, under one profile.
@@ -144,7 +148,10 @@ func (w *world) result(why kernel.Stop) *Result {
 		r.Panic = fmt.Sprintf("%v\n%s", f, f.Stack)
 		return r
 	case kernel.StopMaxSteps:
-		r.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: time does not move on", w.k.Step(), w.k.Now())
+		r.GaveUp = fmt.Sprintf("after %d steps, the most that a run may take, and %v of virtual time; use fewer workers and executions, or a shorter time", w.k.Step(), w.k.Now())
+		return r
+	case kernel.StopInterrupted:
+		r.Interrupted, r.GaveUp = true, "it was interrupted"
 		return r
 	case kernel.StopSpin:
 		who, steps, bound := w.k.Spun()

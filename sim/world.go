@@ -91,7 +91,7 @@ func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
 	w.suite.SetRequests(s.Requested)
 	w.tally = trial.NewTally(s.Expect(p).Texts)
-	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
 	w.db = simstore.New(w.k, w.net, w)

@@ -84,7 +84,11 @@ func (a *app) flaws(ctx context.Context, only, scenario string, seeds int, matri
 	if len(flaws) == 0 {
 		return usage("this build knows no flaws")
 	}
-	library, err := flawScenarios(scenario)
+	var library []*scenarios.Scenario
+	err := a.atOnce(ctx, func(context.Context) (err error) {
+		library, err = flawScenarios(scenario)
+		return err
+	})
 	if err != nil {
 		return err
 	}

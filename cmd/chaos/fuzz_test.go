@@ -21,7 +21,7 @@ func FuzzHistory(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	rec, _ := explore.Record(explore.Target{Scenario: s, Profile: config.Hardened}, 1, nil)
+	rec, _ := explore.Record(f.Context(), explore.Target{Scenario: s, Profile: config.Hardened}, 1, nil)
 	rec.Events = rec.Events[:min(len(rec.Events), 20)]
 	var whole bytes.Buffer
 	if err := reports.WriteHistory(&whole, rec); err != nil {

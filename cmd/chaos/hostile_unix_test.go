@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -31,35 +32,59 @@ func TestCheckObeysASignal(t *testing.T) {
 		{"before a history", fifo, syscall.SIGTERM},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cmd := process(t, "check", c.path)
-			var said bytes.Buffer
-			cmd.Stderr = &said
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if c.path == fifo {
-				// Opened for writing once the program waits in open, so its handlers of signals are there.
-				f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+			inTime(t, func() (time.Duration, string) {
+				cmd := process(t, "check", c.path)
+				var said bytes.Buffer
+				cmd.Stderr = &said
+				in, err := cmd.StdinPipe()
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() { _ = f.Close() }()
-			} else {
-				endless(t, in)
-			}
-			begin := time.Now()
-			if err := cmd.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
-			_ = cmd.Wait()
-			if took := time.Since(begin); took > obeys || cmd.ProcessState.ExitCode() != 4 || !strings.Contains(said.String(), "interrupted") {
-				t.Errorf("it ended after %v with exit %d\n%s", took, cmd.ProcessState.ExitCode(), &said)
-			}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				if c.path == fifo {
+					// Opened for writing once the program waits in open, so its handlers of signals are there.
+					f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = f.Close() }()
+				} else {
+					endless(t, in)
+				}
+				took := interrupt(t, cmd, c.signal)
+				if cmd.ProcessState.ExitCode() != 4 || !strings.Contains(said.String(), "interrupted") {
+					t.Errorf("it ended with exit %d\n%s", cmd.ProcessState.ExitCode(), &said)
+				}
+				return took, said.String()
+			})
 		})
+	}
+}
+
+// interrupt sends a signal to a process and says how long it then took to end.
+func interrupt(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.Duration {
+	t.Helper()
+	begin := time.Now()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	return time.Since(begin)
+}
+
+// inTime tries up to three times, because a machine that is busy with other tests may keep a process that obeys waiting.
+func inTime(t *testing.T, try func() (took time.Duration, said string)) {
+	t.Helper()
+	for n := 1; ; n++ {
+		took, said := try()
+		switch {
+		case took <= obeys || t.Failed():
+			return
+		case n == 3:
+			t.Fatalf("it ended %v after the signal; at most %v are allowed\n%s", took, obeys, said)
+		}
 	}
 }
 

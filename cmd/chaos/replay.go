@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -51,7 +52,7 @@ the workers that had it, and ends with the state of its rows.`,
 			if f.from > f.to {
 				return usage("--from %d is after --to %d", f.from, f.to)
 			}
-			return a.replay(args[0], f)
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.replay(ctx, args[0], f) })
 		},
 	}
 	flags := cmd.Flags()
@@ -65,7 +66,7 @@ the workers that had it, and ends with the state of its rows.`,
 	return cmd
 }
 
-func (a *app) replay(scenario string, f replayFlags) error {
+func (a *app) replay(ctx context.Context, scenario string, f replayFlags) error {
 	planted, err := findFlaw(f.flaw)
 	if err != nil {
 		return err
@@ -74,7 +75,10 @@ func (a *app) replay(scenario string, f replayFlags) error {
 	if err != nil {
 		return err
 	}
-	rec, result := explore.Record(t, f.seed, planted)
+	rec, result := explore.Record(ctx, t, f.seed, planted)
+	if result.Interrupted {
+		return broken("interrupted after %s of virtual time: nothing is told", human(rec.Virtual))
+	}
 	id := execution.ID(f.execution)
 	if _, known := result.Execution(id); id != 0 && !known {
 		return usage("there is no execution %d in this run; it has 1 to %d", id, lastExecution(result))

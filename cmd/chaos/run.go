@@ -127,7 +127,7 @@ func (f *runFlags) check() error {
 		return usage("--flaws %d: a number of seeds is needed", f.flaws)
 	case f.flaws > 0 && f.world == string(scenarios.Live):
 		return usage("--flaws is for the simulated world; chaos flaws --world live plants them into real daemons")
-	case f.scale <= 0 || f.scale > 1:
+	case !(f.scale > 0 && f.scale <= 1): // not a number is none of them
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
 	case f.lanes < 1 || f.lanes > 8:
 		return usage("--lanes %d: must be from 1 to 8", f.lanes)
@@ -154,7 +154,12 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	targets, notes, err := choose(args, f.profile, scenarios.Sim)
+	var targets []explore.Target
+	var notes []string
+	err = a.atOnce(ctx, func(context.Context) (err error) {
+		targets, notes, err = choose(args, f.profile, scenarios.Sim)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ file. A file in scenarios/regressions is run by the tests from then on.`,
 			case !isYAML(out):
 				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
 			}
-			return a.shrink(cmd.Context(), args[0], profile, flawName, seed, out)
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, flawName, seed, out) })
 		},
 	}
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "the seed of the run that fails")
@@ -58,6 +58,8 @@ func (a *app) shrink(ctx context.Context, scenario, profile, flawName string, se
 	switch {
 	case errors.Is(err, explore.ErrNothingToShrink):
 		return usage("%v; to look at it: %s", err, t.Reproduce(seed, planted))
+	case ctx.Err() != nil && err != nil:
+		return broken("interrupted: %s was not written", out)
 	case err != nil:
 		return broken("%v", err)
 	}

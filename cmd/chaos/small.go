@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"handoff/chaos/live"
 	"handoff/core/config"
+	"handoff/reports"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
@@ -25,27 +27,32 @@ func (a *app) lintCommand() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
-			bad := 0
-			for _, arg := range args {
-				list, err := loadOne(arg)
-				for _, s := range list {
-					fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
-						s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
-					fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
-					fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
-				}
-				if err != nil {
-					bad++
-					fmt.Fprintln(a.out, err)
-				}
-			}
-			if bad > 0 {
-				return usage("%d of %d arguments with mistakes", bad, len(args))
-			}
-			return nil
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.atOnce(cmd.Context(), func(context.Context) error { return a.lint(args) })
 		},
 	}
+}
+
+func (a *app) lint(args []string) error {
+	bad := 0
+	for _, arg := range args {
+		list, err := loadOne(arg)
+		for _, s := range list {
+			fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
+				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
+			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
+			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
+		}
+		if err != nil {
+			bad++
+			// A mistake is quoted from the file.
+			fmt.Fprintln(a.out, reports.Printable(err.Error(), "\n\t"))
+		}
+	}
+	if bad > 0 {
+		return usage("%d of %d arguments with mistakes", bad, len(args))
+	}
+	return nil
 }
 
 // liveWorld says whether the live world can run a scenario at the time scale that it uses by default; unable says

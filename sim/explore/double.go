@@ -30,6 +30,9 @@ func Double(t Target, seed uint64, f *flaw.Flaw) *Mismatch {
 // compareRuns runs a seed again and looks for the difference.
 func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim.Result, o sim.Options) *Mismatch {
 	second := run(t, o)
+	if second.Interrupted {
+		return nil
+	}
 	if first.Hash == second.Hash && first.Steps == second.Steps {
 		return nil
 	}
@@ -39,6 +42,9 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 		recorded := o
 		recorded.Record = &kept
 		r := run(t, recorded)
+		if r.Interrupted {
+			return nil
+		}
 		m.Records[i] = &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), Bands: r.Bands}
 	}
 	m.Index = firstDifference(m.Records[0].Events, m.Records[1].Events)

@@ -164,7 +164,7 @@ func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
 		tested[b.reason] = true
 		t.Run(strings.TrimSpace(b.reason.String()+" "+b.name), func(t *testing.T) {
 			s := b.scenario(t)
-			rec, _ := Record(Target{Scenario: s, Profile: b.of()}, 1, nil)
+			rec, _ := Record(t.Context(), Target{Scenario: s, Profile: b.of()}, 1, nil)
 			reached := slices.ContainsFunc(rec.Events, func(e history.Event) bool { return b.is(&e) })
 			if !reached {
 				for _, e := range rec.Events {

@@ -133,7 +133,11 @@ func hunt(ctx context.Context, f *flaw.Flaw, library []*scenarios.Scenario, o Fl
 					k.Stopped = true
 					return k
 				}
-				r := once(t, sim.Options{Seed: seed, Flaw: f, WithoutInvariant: o.Without, Watch: w.of(t, seed, f)})
+				r := once(t, sim.Options{Seed: seed, Flaw: f, WithoutInvariant: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
+				if r.Interrupted {
+					k.Stopped = true
+					return k
+				}
 				k.Runs++
 				if r.GaveUp != "" {
 					k.GaveUp++

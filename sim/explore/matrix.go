@@ -45,7 +45,7 @@ func killedAfter(ctx context.Context, f *flaw.Flaw, s *scenarios.Scenario, seeds
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
 		for _, t := range Targets([]*scenarios.Scenario{s}) {
 			runs++
-			if broken(once(t, sim.Options{Seed: seed, Flaw: f}).Failures(), f.Killer) {
+			if broken(once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)}).Failures(), f.Killer) {
 				return runs
 			}
 		}

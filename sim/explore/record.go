@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"context"
 	"slices"
 	"strings"
 
@@ -18,10 +19,13 @@ type events []history.Event
 func (l *events) Observe(e *history.Event) { *l = append(*l, *e) }
 
 // Record runs one seed and keeps everything that happened, with the causes of its violations and
-// the command that repeats it.
-func Record(t Target, seed uint64, f *flaw.Flaw) (*verdict.Record, *sim.Result) {
-	return record(t, sim.Options{Seed: seed, Flaw: f})
+// the command that repeats it. When ctx ends it breaks the run off, and the result says so.
+func Record(ctx context.Context, t Target, seed uint64, f *flaw.Flaw) (*verdict.Record, *sim.Result) {
+	return record(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)})
 }
+
+// ended is sim.Options.Interrupted of a ctx.
+func ended(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
 func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events

@@ -60,7 +60,10 @@ type shrinker struct {
 // long as the same invariant fails with the flaw and nothing fails without it. file is where the result will
 // stand, and what it is called after. The result depends on the arguments only; a ctx that ends gives the smallest one so far.
 func Shrink(ctx context.Context, t Target, seed uint64, f *flaw.Flaw, file string) (*Shrunk, error) {
-	r := once(t, sim.Options{Seed: seed, Flaw: f})
+	r := once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)})
+	if r.Interrupted {
+		return nil, ctx.Err()
+	}
 	failures := r.Failures()
 	if len(failures) == 0 {
 		return nil, ErrNothingToShrink
@@ -84,6 +87,9 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *flaw.Flaw, file strin
 		s.try(judged)
 	}
 	if s.best.Target.Scenario == nil && !s.try(doc) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		return nil, fmt.Errorf("%s fails in seed %d, and not any more under one profile alone: %w", t, seed, ErrNothingToShrink)
 	}
 	s.search()
@@ -148,14 +154,14 @@ func (s *shrinker) fails(t Target, seed uint64) bool {
 	if s.flaw == nil {
 		return true
 	}
-	r := once(t, sim.Options{Seed: seed})
+	r := once(t, sim.Options{Seed: seed, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	return len(r.Failures()) == 0 && r.GaveUp == ""
 }
 
 func (s *shrinker) broken(t Target, seed uint64, f *flaw.Flaw) bool {
-	r := once(t, sim.Options{Seed: seed, Flaw: f})
+	r := once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, v := range r.Failures() {
@@ -311,7 +317,7 @@ func (s *shrinker) narrow() (changed bool) {
 
 // struck is when each fault began and ended in the best run.
 func (s *shrinker) struck(name string) verdict.Band {
-	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw})
+	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, band := range r.Bands {

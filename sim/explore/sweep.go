@@ -94,10 +94,11 @@ type Outcome struct {
 	Wall    time.Duration
 }
 
-// Sweep runs every target under every seed. When ctx ends, it starts no more runs and returns what
-// was done. The error is a *Hung; what was done is returned with it.
+// Sweep runs every target under every seed. When ctx ends, it breaks off the runs that are under way, as if they had
+// not begun, and returns what was done. The error is a *Hung; what was done is returned with it.
 func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s := newSweep(targets, o)
+	s.interrupted = ended(ctx)
 	err := s.pool(ctx)
 	s.mu.Lock()
 	s.closed = true // a run that hangs may come back, and finds nobody
@@ -106,7 +107,7 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s.out.Interrupted = s.done < s.total
 	s.out.Judge()
 	if err == nil {
-		out.Records = s.records()
+		out.Records = s.records(ctx)
 	}
 	for i, t := range targets {
 		violations := s.out.Scenarios[i].Violations
@@ -125,6 +126,8 @@ type sweep struct {
 	total   int
 	start   time.Time
 	watch   *watch
+	// interrupted says that the runs that are under way are to be broken off.
+	interrupted func() bool
 
 	mu     sync.Mutex
 	next   int
@@ -210,8 +213,11 @@ func (s *sweep) job() bool {
 	target, n := i%len(s.targets), i/len(s.targets)
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
-	o := sim.Options{Seed: seed, Flaw: s.o.Flaw, Watch: s.watch.of(t, seed, s.o.Flaw)}
+	o := sim.Options{Seed: seed, Flaw: s.o.Flaw, Watch: s.watch.of(t, seed, s.o.Flaw), Interrupted: s.interrupted}
 	r := s.o.run(t, o)
+	if r.Interrupted {
+		return false
+	}
 	if n < s.o.Double {
 		s.again(t, r, o)
 	}
@@ -245,15 +251,26 @@ func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 	}
 }
 
-// records runs the smallest failing seed of every failed target again, in full.
-func (s *sweep) records() []*verdict.Record {
+// forRecords is how long the records may take after an interruption.
+const forRecords = 500 * time.Millisecond
+
+// records runs the smallest failing seed of every failed target again, in full. When ctx has ended it does so only for as
+// long as somebody who interrupts a program waits for it.
+func (s *sweep) records(ctx context.Context) []*verdict.Record {
 	var records []*verdict.Record
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(forRecords, cancel) })()
 	for i, t := range s.targets {
 		sc := s.out.Scenarios[i]
 		if sc.Failing == 0 {
 			continue
 		}
-		rec, _ := Record(t, sc.FirstFailing, s.o.Flaw)
+		rec, r := Record(late, t, sc.FirstFailing, s.o.Flaw)
+		if r.Interrupted {
+			sc.Why = append(sc.Why, fmt.Sprintf("seed %d was not recorded: the sweep was interrupted", sc.FirstFailing))
+			continue
+		}
 		if len(rec.Violations) == 0 {
 			sc.Why = append(sc.Why, fmt.Sprintf("seed %d did not show its violation again: the run is not deterministic", sc.FirstFailing))
 		}

@@ -22,6 +22,10 @@ type Options struct {
 	// repeatedly, so the limit may depend on how much work there is.
 	StepsAtOnce func() uint64
 
+	// Interrupted is asked every few steps; if it is true, Run ends, and what it did until then depends on when that was.
+	// Nil means never. It may be called only by Run's goroutine, but may read what others write.
+	Interrupted func() bool
+
 	// Start is what a wall clock without faults shows at virtual time 0. The zero time means
 	// 2026-01-01 00:00 UTC.
 	Start time.Time
@@ -153,12 +157,13 @@ type Stop uint8
 
 // The reasons. After every one but StopPanic, Run may be called again, to go on.
 const (
-	StopDone     Stop = iota + 1 // done returned true
-	StopHorizon                  // the next thing to do lies beyond the horizon; Now is the horizon
-	StopMaxSteps                 // Options.MaxSteps steps were made
-	StopIdle                     // no task is runnable and no timer is armed: nothing can ever happen
-	StopPanic                    // product code panicked; Failure says where
-	StopSpin                     // Options.StepsAtOnce was exceeded; Spun says who
+	StopDone        Stop = iota + 1 // done returned true
+	StopHorizon                     // the next thing to do lies beyond the horizon; Now is the horizon
+	StopMaxSteps                    // Options.MaxSteps steps were made
+	StopIdle                        // no task is runnable and no timer is armed: nothing can ever happen
+	StopPanic                       // product code panicked; Failure says where
+	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says who
+	StopInterrupted                 // Options.Interrupted was true
 )
 
 // String returns the reason as a lower-case word.
@@ -176,6 +181,8 @@ func (s Stop) String() string {
 		return "panic"
 	case StopSpin:
 		return "spin"
+	case StopInterrupted:
+		return "interrupted"
 	}
 	return "unknown"
 }
@@ -209,6 +216,8 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 			return StopMaxSteps
 		case k.spin.steps >= spinLook && k.spinning():
 			return StopSpin
+		case k.step&63 == 0 && k.opts.Interrupted != nil && k.opts.Interrupted():
+			return StopInterrupted
 		}
 		if stop := k.next(); stop != 0 {
 			return stop

@@ -1,0 +1,50 @@
+package explore
+
+import (
+	"context"
+	"testing"
+
+	"handoff/core/config"
+	"handoff/scenarios"
+	"handoff/sim/flaw"
+)
+
+// endsAfter is a ctx that ends when it has been asked so many times: in the middle of a run, and always at the same step.
+type endsAfter struct {
+	context.Context
+	left int
+}
+
+func (c *endsAfter) Err() error {
+	if c.left--; c.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A run is broken off within a few steps, and counts for nothing.
+func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
+	s, err := scenarios.Find("ttl-race")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := Target{s, config.Hardened}
+	rec, r := Record(&endsAfter{t.Context(), 5}, target, 158, nil)
+	if !r.Interrupted || r.Steps > 6*64 || len(rec.Violations) > 0 {
+		t.Errorf("interrupted: %v, after %d steps, with %d violations", r.Interrupted, r.Steps, len(rec.Violations))
+	}
+	if _, r := Record(t.Context(), target, 158, nil); r.Interrupted || r.Steps < 1000 {
+		t.Errorf("a whole run takes %d steps, interrupted: %v", r.Steps, r.Interrupted)
+	}
+	out, err := Sweep(&endsAfter{t.Context(), 5}, []Target{target}, Options{First: 158, Seeds: 3, Workers: 1, Double: 3})
+	if err != nil || !out.Sweep.Interrupted || out.Sweep.Scenarios[0].Steps != 0 || len(out.Records) > 0 {
+		t.Errorf("a sweep that was interrupted in its first run: %v, %+v", err, out.Sweep.Scenarios[0])
+	}
+	if _, err := Shrink(&endsAfter{t.Context(), 5}, target, 158, flaw.Find("unguarded-monitor"), "x.yaml"); err == nil {
+		t.Error("a failure that was not found was shrunk")
+	}
+	k := hunt(&endsAfter{t.Context(), 5}, flaw.Find("unguarded-monitor"), []*scenarios.Scenario{s}, FlawOptions{Seeds: 2}, newWatch(0, func(*Hung) {}))
+	if !k.Stopped || k.Runs != 0 {
+		t.Errorf("a hunt that was interrupted in its first run made %d, stopped: %v", k.Runs, k.Stopped)
+	}
+}
