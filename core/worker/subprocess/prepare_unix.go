@@ -166,7 +166,7 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 	}
 	run, err := r.launch(ctx, launch{
 		Rehearsal: true,
-		Argv: []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
+		Argv:      []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
 		Parameters: []byte("{}"), At: machineClock(), Fence: rehearsalTimeout, Limit: rehearsalTimeout,
 	})
 	if err != nil {
