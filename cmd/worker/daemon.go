@@ -50,6 +50,9 @@ func (d *daemon) run(ctx context.Context) error {
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; a second signal ends it at once") })
 	runner, err := d.isolate(ctx)
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	defer runner.Close()

@@ -31,7 +31,9 @@ const (
 )
 
 // Known returns every name that may be declared.
-func Known() []string { return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Cgroup, Controllers} }
+func Known() []string {
+	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Cgroup, Controllers}
+}
 
 // Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise
 // silently declare nothing.

@@ -66,7 +66,7 @@ func TestWhateverIsInADirectoryIsRemoved(t *testing.T) {
 		mkdir(t, filepath.Join(run, d))
 		write(t, filepath.Join(run, d, strings.Repeat("n", 255)), 1)
 	}
-	if err := unix.Mkfifo(filepath.Join(run, "a/b/pipe"), 0); err != nil {
+	if err := unix.Mkfifo(filepath.Join(run, "a", "b", "pipe"), 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, d := range []string{"a/b/c", "a/b", "a", ""} {

@@ -26,6 +26,18 @@ func TestCommand(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "folder.sh"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	outside := filepath.Join(t.TempDir(), "outside.sh")
+	if err := os.WriteFile(outside, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	linked := filepath.Join(t.TempDir(), "linked")
+	for link, target := range map[string]string{
+		filepath.Join(dir, "inside.sh"): "run.sh", filepath.Join(dir, "outside.sh"): outside, filepath.Join(dir, "up"): filepath.Dir(outside), linked: dir,
+	} {
+		if err := os.Symlink(target, link); err != nil {
+			t.Skipf("no symbolic links on this system: %v", err)
+		}
+	}
 	for _, c := range []struct {
 		dir, runtime, entrypoint string
 		want                     []string
@@ -38,6 +50,10 @@ func TestCommand(t *testing.T) {
 		{"", Shell, "exit 0", []string{"/bin/sh", "-c", "exit 0"}, 0},
 		{dir, Shell, "gone.sh", nil, execution.ActionNotFound},
 		{"", Shell, "run.sh", nil, execution.ActionNotFound},
+		{dir, Shell, "inside.sh", []string{"/bin/sh", filepath.Join(dir, "inside.sh")}, 0},
+		{linked, Shell, "run.sh", []string{"/bin/sh", filepath.Join(linked, "run.sh")}, 0},
+		{dir, Shell, "outside.sh", nil, execution.Validation},
+		{dir, Shell, "up/outside.sh", nil, execution.Validation},
 		{dir, Shell, "folder.sh", nil, execution.Validation},
 		{dir, Shell, "../run.sh", nil, execution.Validation},
 		{dir, Shell, "/etc/run.sh", nil, execution.Validation},

@@ -17,8 +17,8 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// rehearsalTimeout bounds the rehearsal.
-const rehearsalTimeout = 10 * time.Second
+// rehearsalTimeout bounds the rehearsal. It takes some 20 ms; a machine may be busy.
+const rehearsalTimeout = time.Minute
 
 // Prepare gets what runs need for the isolation that the Options ask for: directories, control groups, another user. It
 // ends and removes what a worker that is gone has left. Then it rehearses: a run under all of it looks about, and the
@@ -43,7 +43,7 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 		iso.RunDir = rundir.Default()
 	}
 	if r.ground.dirs, err = rundir.Open(iso.RunDir, r.failed); err != nil {
-		return fmt.Errorf("worker.isolation.run_dir: %w", err)
+		return fmt.Errorf("worker.isolation.run_dir: %w; name a directory that this worker may write to, and nobody else", err)
 	}
 	s.holds("each run has a directory of its own, which is removed after it")
 	if iso.DiskBytes > 0 {
@@ -62,6 +62,9 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 		return nil
 	}
 	seen, err := r.rehearse(ctx)
+	if err != nil && ctx.Err() == nil {
+		seen, err = r.rehearse(ctx) // a busy machine may have been too slow
+	}
 	if err != nil && r.ground.groups != nil && iso.Cgroup != CgroupRequire {
 		// A filter of system calls may forbid to start a process in a group.
 		_ = r.ground.groups.Close()
@@ -165,7 +168,8 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 		}
 	}
 	run, err := r.launch(ctx, launch{
-		Argv: []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
+		Rehearsal: true,
+		Argv:      []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
 		Parameters: []byte("{}"), At: machineClock(), Fence: rehearsalTimeout, Limit: rehearsalTimeout,
 	})
 	if err != nil {

@@ -26,6 +26,9 @@ type launch struct {
 	// Parameters reach the action byte for byte, hence no RawMessage, which is reformatted.
 	Parameters []byte `json:"parameters"`
 
+	// Rehearsal says that this is no execution, so no witness is to hear of it.
+	Rehearsal bool `json:"rehearsal,omitempty"`
+
 	// RunDir is the run's own directory, empty if it has none, and Disk how many bytes it may hold, 0 for any number.
 	RunDir string `json:"run_dir,omitempty"`
 	Disk   int64  `json:"disk,omitempty"`
