@@ -43,20 +43,55 @@ func bigLists(ctx context.Context, l *lab, r *result) error {
 	if err := s.fillDeadLetters(ctx, r); err != nil {
 		return err
 	}
+	var letter int64
+	if err := s.db.QueryRow(ctx, "select coalesce((select id from dead_letter order by octet_length(body) desc limit 1), 0)").Scan(&letter); err != nil {
+		return err
+	}
 	for _, list := range []struct{ what, path string }{
 		{"500 executions of 255 KB", "/api/v1/executions?action_ref=attack.big&limit=500"},
 		{"a chain of 101 executions of 255 KB", fmt.Sprintf("/api/v1/executions/%d/chain", chain)},
 		{"actions with long entry points", "/api/v1/actions?limit=500"},
 		{"dead letters with bodies of 1 and 20 MB", "/api/v1/dead-letters?limit=500"},
+		{"the longest dead letter", fmt.Sprintf("/api/v1/dead-letters/%d", letter)},
 	} {
-		if err := s.readAtOnce(ctx, r, list.what, list.path, 1, requestMemory); err != nil {
+		get := func() answer { return s.get(ctx, list.path) }
+		if err := s.atOnce(ctx, r, list.what, get, 1, requestMemory); err != nil {
 			return err
 		}
-		if err := s.readAtOnce(ctx, r, list.what, list.path, crowd, crowdMemory); err != nil {
+		if err := s.atOnce(ctx, r, list.what, get, crowd, crowdMemory); err != nil {
 			return err
 		}
 	}
+	if err := s.bodiesAtOnce(ctx, r); err != nil {
+		return err
+	}
 	return s.restartExecutor(ctx)
+}
+
+// bodiesAtOnce has many clients send batches as large as they are let in.
+func (s *system) bodiesAtOnce(ctx context.Context, r *result) error {
+	for _, b := range []struct {
+		what string
+		n    int
+		of   func(int) (string, []byte)
+	}{
+		{"batches with mistakes", 1_300_000, func(n int) (string, []byte) {
+			return batchPath, text(`{"executions":[{"action_ref":"attack.none",`, listOf(`"x":1`, n), `}]}`)
+		}},
+		{"batches of good items", 1000, batch(`{"action_ref":"attack.big","parameters":{"p":"` + strings.Repeat("p", 7_700) + `"}}`)},
+	} {
+		n := b.n
+		path, body := b.of(n)
+		for n > 1 && s.ask(ctx, http.MethodPost, path, body, nil).tooLarge() {
+			n /= 2
+			path, body = b.of(n)
+		}
+		post := func() answer { return s.ask(ctx, http.MethodPost, path, body, nil) }
+		if err := s.atOnce(ctx, r, fmt.Sprintf("%s, %s each", b.what, shownBytes(int64(len(body)))), post, crowd, crowdMemory); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fillExecutions creates the rows, and a chain of a hundred retries. It returns the chain's first row.
@@ -65,10 +100,20 @@ func (s *system) fillExecutions(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	item := `{"action_ref":"attack.big","parameters":{"p":"` + strings.Repeat("p", bigParameters) + `"}}`
-	for made := 0; made < bigRows; made += batchOf {
-		a := s.ask(ctx, http.MethodPost, batchPath, text(`{"executions":[`, listOf(item, min(batchOf, bigRows-made)), `]}`), nil)
-		if a.status != http.StatusOK {
-			return 0, fmt.Errorf("creating a batch of large executions: %v %s", a, a.head)
+	for made, size := 0, batchOf; made < bigRows; {
+		a := s.ask(ctx, http.MethodPost, batchPath, text(`{"executions":[`, listOf(item, size), `]}`), nil)
+		switch {
+		case a.status == http.StatusOK:
+			made += size
+		case a.tooLarge() && size > 1:
+			size /= 2
+		case a.status == http.StatusServiceUnavailable || a.status == http.StatusTooManyRequests:
+			pause(ctx, 200*time.Millisecond)
+		default:
+			return 0, fmt.Errorf("creating a batch of large executions: %v %v %s", a, a.err, a.head)
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
 		}
 	}
 	var first int64
@@ -133,8 +178,8 @@ func (s *system) fillDeadLetters(ctx context.Context, r *result) error {
 	return err
 }
 
-// readAtOnce has so many clients read a path at once from an executor that was just started.
-func (s *system) readAtOnce(ctx context.Context, r *result, what, path string, clients int, most int64) error {
+// atOnce has so many clients send a request at once to an executor that was just started.
+func (s *system) atOnce(ctx context.Context, r *result, what string, ask func() answer, clients int, most int64) error {
 	if err := s.restartExecutor(ctx); err != nil {
 		return err
 	}
@@ -146,7 +191,7 @@ func (s *system) readAtOnce(ctx context.Context, r *result, what, path string, c
 	answers := make([]answer, clients)
 	var all sync.WaitGroup
 	for i := range answers {
-		all.Go(func() { answers[i] = s.get(ctx, path) })
+		all.Go(func() { answers[i] = ask() })
 	}
 	peak, stopped := s.watchMemory(ctx, p, all.Wait)
 	statuses, largest := map[string]int{}, int64(0)
@@ -154,12 +199,14 @@ func (s *system) readAtOnce(ctx context.Context, r *result, what, path string, c
 		statuses[a.String()]++
 		largest = max(largest, a.bytes)
 	}
-	shown := strings.TrimPrefix(fmt.Sprint(statuses), "map")
+	shown := strings.Trim(strings.TrimPrefix(fmt.Sprint(statuses), "map"), "[]")
 	if stopped {
 		shown += ", ended there"
 	}
 	if clients == 1 {
-		r.memory(fmt.Sprintf("%s (%s, %s): memory added", what, shown, shownBytes(largest)), peak-memory, most)
+		// Whoever answers with an error has no large answer to give.
+		r.expect(what+": answer", shown, "200", answers[0].status == http.StatusOK || stopped)
+		r.memory(fmt.Sprintf("%s (%s): memory added", what, shownBytes(largest)), peak-memory, most)
 		r.duration(what+": processor time", processor(p)-used, requestProcessor)
 		return ctx.Err()
 	}
