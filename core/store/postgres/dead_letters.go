@@ -90,7 +90,8 @@ func scanDeadLetter(into *[]store.StoredDeadLetter) func(pgx.Rows) error {
 
 // The same columns, with nothing in those that may be large: not even the server reads them.
 const selectDeadLetters = `
-select id, execution, epoch, left(queue, 1000), left(reason, 1000), null::text, null::bytea, left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at, handled_at
+select id, execution, epoch, left(queue, 1000), left(reason, 1000), null::text, null::bytea, coalesce(body_bytes, 0), left(outcome, 1000), coalesce(action_ref, ''), coalesce(worker, 0), received_at,
+       handled_at, coalesce(handled_by, '')
   from dead_letter
  where ($1::bigint = 0 or id < $1) and (not $2 or handled_at is null)
  order by id desc limit $3`

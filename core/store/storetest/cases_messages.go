@@ -18,6 +18,12 @@ func messageCases() []Case {
 			found, err := b.Store.DeadLetters(b.ctx, store.DeadLetterQuery{Limit: 10})
 			b.must(err)
 			b.expect("how many", len(found), 2)
+			for i, listed := range found {
+				whole, known, err := b.Store.DeadLetter(b.ctx, listed.ID)
+				b.must(err)
+				b.expect("known", known, true)
+				found[i] = whole
+			}
 			b.expect("the last one", fmt.Sprint(found[0].Queue, len(found[0].Body), found[0].BodyBytes, found[0].Open), "long16384 49152 true")
 			b.expect("the first one", fmt.Sprint(found[1].Queue, found[1].Body == nil, found[1].BodyBytes, found[1].Open), "firsttrue 0 false")
 		}},
