@@ -119,7 +119,7 @@ func (s *Server) getAction(w http.ResponseWriter, r *http.Request) {
 }
 
 func readAction(b *body) (a execution.Action, root value, fields map[string]value) {
-	root, fields, _ = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}, "", nil)
+	root, fields = b.object("", []string{"ref", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "concurrency"}, "", nil)
 	text := func(key string) (s string) {
 		if f, there := fields[key]; there {
 			s, _ = b.text(f)

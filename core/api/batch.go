@@ -56,7 +56,7 @@ func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissio
 		return b, nil, 0
 	}
 	allowed := append(slices.Clone(submissionFields), "idempotency_key")
-	root, fields, _ := b.object("", []string{"executions"}, "executions", func(pointer string) {
+	root, fields := b.object("", []string{"executions"}, "executions", func(pointer string) {
 		var at int
 		at, n, ok = b.items(pointer, maxBatchItems, func(pointer string) {
 			sub := s.readSubmission(b, pointer, allowed)

@@ -211,13 +211,13 @@ func locate(data []byte, mistakes ...[]FieldError) {
 
 // object reads the object that comes next and lists its fields by name; unknown and doubled ones are refused. The
 // field that stream names is handed over unread.
-func (b *body) object(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value, ok bool) {
+func (b *body) object(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value) {
 	root.pointer = pointer
+	var ok bool
 	if root.at, ok = b.enter(pointer, '{'); !ok {
-		return root, nil, false
+		return root, nil
 	}
 	fields = map[string]value{}
-	before := len(b.mistakes)
 	for b.more('}') {
 		key, ok := b.value("")
 		if !ok {
@@ -249,7 +249,7 @@ func (b *body) object(pointer string, allowed []string, streamed string, stream 
 			}
 		}
 	}
-	return root, fields, !b.ended && len(b.mistakes) == before
+	return root, fields
 }
 
 // fieldName is the name of a field. Of one that is longer than any that is allowed, the beginning as it is written.
@@ -369,7 +369,7 @@ func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use 
 	}
 	b, ok := parseBody(r.Context(), data)
 	if ok {
-		_, fields, _ := b.object("", allowed, "", nil)
+		_, fields := b.object("", allowed, "", nil)
 		if use(b, fields); b.close() {
 			return nil
 		}

@@ -47,7 +47,7 @@ func clientKey(stored string) string { return stored[strings.LastIndexByte(store
 func (s *Server) readSubmission(b *body, pointer string, allowed []string) submission {
 	before := len(b.mistakes)
 	var sub submission
-	root, fields, _ := b.object(pointer, allowed, "", nil)
+	root, fields := b.object(pointer, allowed, "", nil)
 	if f, ok := fields["action_ref"]; ok {
 		sub.item.ActionRef, ok = b.text(f)
 		if ref := sub.item.ActionRef; ok && (ref == "" || len(ref) > maxActionRef || strings.ContainsFunc(ref, func(c rune) bool { return c <= ' ' || c == 0x7f })) {

@@ -71,7 +71,7 @@ func (s *Server) submit(r *http.Request, submissions []submission, c *comparison
 	if err != nil {
 		return fail(err, keys)
 	}
-	rows, err := s.repeated(r, submissions, items, made, c)
+	rows, err := s.repeated(r, items, made, c)
 	if err != nil {
 		return fail(err, keys)
 	}
@@ -121,7 +121,7 @@ type known struct {
 // repeated reads what existed, to tell a repetition from another request under a used key; and children, which may
 // have been skipped at once, with their parents. Of the parameters it reads only those that differ in their bytes, and
 // only as many as are compared.
-func (s *Server) repeated(r *http.Request, submissions []submission, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*known, error) {
+func (s *Server) repeated(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*known, error) {
 	var wanted []execution.ID
 	for i, m := range made {
 		if m.ID != 0 && (m.Existed || items[i].Parent != 0) {
