@@ -41,9 +41,13 @@ func deaf() *flaw.Flaw {
 
 func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
+	seeds := 6
+	if testing.Short() {
+		seeds = 2 // under the race detector, where every run is ten times as dear; 8 runs go on side by side
+	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
-		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 6, Flaw: deaf()})
+		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: seeds, Flaw: deaf()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,9 @@ import (
 
 // Every YAML example of the documentation is a scenario that runs and passes.
 func TestExamplesOfTheDocumentationRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the ordinary tests run the examples; another sweep shows the race detector nothing new")
+	}
 	found := 0
 	for _, page := range []string{"../../README.md", "../../ARCHITECTURE.md"} {
 		text, err := os.ReadFile(page)
