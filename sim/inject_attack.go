@@ -28,7 +28,7 @@ func injectPublish(x *injection) func() {
 		for n := 0; n < attackRate/100 && left > 0; n++ {
 			left--
 			for _, queue := range queues {
-				x.w.broker.Forge(queue, x.forged(queue, left))
+				x.w.broker.Forge(queue, x.forged(left))
 			}
 		}
 		if left == 0 || len(queues) == 0 {
@@ -54,9 +54,9 @@ func (x *injection) cancelQueues() []string {
 	return names
 }
 
-// forged makes the nth message for a queue. What it says of executions it has from the database, as somebody would who
+// forged makes the nth message. What it says of executions it has from the database, as somebody would who
 // reads what is published.
-func (x *injection) forged(queue string, n int) simbroker.Forged {
+func (x *injection) forged(n int) simbroker.Forged {
 	f := simbroker.Forged{Fault: x.fault.Name}
 	envelope := broker.Envelope{MessageID: fmt.Sprintf("forged-%d", n), Timestamp: x.w.broker.Clock().Wall(), Version: broker.WireVersion}
 	switch x.fault.What {

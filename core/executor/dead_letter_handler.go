@@ -123,8 +123,7 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 // dispatch in a worker's queue is about a handoff (flaw D18); anything else waits for an operator.
 func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) (err error) {
 	dispatch := d.Envelope.Dispatch
-	switch {
-	case d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue):
+	if d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue) {
 		letter.Outcome, letter.Open = "not a dispatch", true
 		return nil
 	}
