@@ -143,10 +143,16 @@ func (a *attack) run(ctx context.Context, l *lab) *result {
 	case ctx.Err() != nil:
 		r.cannot("stopped: %v", ctx.Err())
 	case errors.Is(within.Err(), context.DeadlineExceeded):
-		r.expect("ended within its bound", fmt.Sprintf("no: %v", err), a.within.String(), false)
+		r.expect("ended within its bound", "no: "+firstLine(err), a.within.String(), false)
 	case err != nil:
-		r.cannot("%v", err)
+		r.cannot("%s", firstLine(err))
 	}
 	r.judge()
 	return r
+}
+
+// firstLine is an error without the end of a log that may hang on it.
+func firstLine(err error) string {
+	first, _, _ := strings.Cut(fmt.Sprint(err), "\n")
+	return first
 }

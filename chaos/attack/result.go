@@ -67,7 +67,11 @@ func (r *result) duration(what string, d, most time.Duration) {
 }
 
 func (r *result) memory(what string, n, most int64) {
-	r.expect(what, shownBytes(n), "≤ "+shownBytes(most), n <= most)
+	allowed := "≤ " + shownBytes(most)
+	if most == 0 {
+		allowed = "none"
+	}
+	r.expect(what, shownBytes(n), allowed, n <= most)
 }
 
 func (r *result) count(what string, n, most int) {

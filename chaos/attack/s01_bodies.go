@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -170,7 +172,7 @@ func (s *system) feed(ctx context.Context, r *result, h hostile) (listed int, er
 // sent all.
 func (a answer) tooLarge() bool {
 	return a.status == http.StatusRequestEntityTooLarge || a.status == http.StatusRequestHeaderFieldsTooLarge ||
-		a.status == http.StatusRequestURITooLong || a.status == 0 && a.took < patience/2
+		a.status == http.StatusRequestURITooLong || a.status == 0 && a.took < patience/2 && !errors.Is(a.err, syscall.ECONNREFUSED)
 }
 
 // cost measures what one request costs. An executor that is still at it after the client's patience is started anew.

@@ -80,13 +80,20 @@ func (s *system) bodiesAtOnce(ctx context.Context, r *result) error {
 		}},
 		{"batches of good items", 1000, batch(`{"action_ref":"attack.big","parameters":{"p":"` + strings.Repeat("p", 7_700) + `"}}`)},
 	} {
+		if err := s.restartExecutor(ctx); err != nil {
+			return err
+		}
 		n := b.n
 		path, body := b.of(n)
-		for n > 1 && s.ask(ctx, http.MethodPost, path, body, nil).tooLarge() {
+		post := func() answer {
+			within, cancel := context.WithTimeout(ctx, 2*patience)
+			defer cancel()
+			return s.ask(within, http.MethodPost, path, body, nil)
+		}
+		for n > 1 && post().tooLarge() {
 			n /= 2
 			path, body = b.of(n)
 		}
-		post := func() answer { return s.ask(ctx, http.MethodPost, path, body, nil) }
 		if err := s.atOnce(ctx, r, fmt.Sprintf("%s, %s each", b.what, shownBytes(int64(len(body)))), post, crowd, crowdMemory); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func histories(ctx context.Context, l *lab, r *result) error {
 		} else {
 			r.tell(h.what+": ends after", "%s", shownDuration(took))
 		}
-		r.memory(h.what+": memory beyond the file", peak-int64(len(h.text)), checkMemory)
+		r.memory(h.what+": memory beyond the file", max(0, peak-int64(len(h.text))), checkMemory)
 	}
 	return l.headersThatName(ctx, r, path)
 }
