@@ -18,7 +18,7 @@ import (
 
 // readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
-	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "SummarizeDeadLetters", "Observations", "Workers", "Newest", "Find", "Clock", "Survey",
+	"Executions", "Actions", "List", "Chain", "DeadLetters", "DeadLetter", "SummarizeDeadLetters", "Observations", "Workers", "FindWorkers", "Newest", "Find", "Clock", "Survey",
 }
 
 // Writing lists the methods of the store that write.
