@@ -70,8 +70,10 @@ func TestCheckOfHostileHistories(t *testing.T) {
 		want       string
 	}{
 		{"the last moment that there is", header + lines(1, 1, 9223372036854775807, tick), 2, ":2:2: at_ns: 9223372036854775807; must be from"},
-		{"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 2,
-			`the history is of the scenario "../../../../etc/passwd", which the library does not have`},
+		{
+			"a scenario that is a path", strings.Replace(header, "two-executors", "../../../../etc/passwd", 1), 2,
+			`the history is of the scenario "../../../../etc/passwd", which the library does not have`,
+		},
 		{"a time scale near zero", strings.Replace(header, `"seed"`, `"time_scale":1e-300,"seed"`, 1), 2, "under the floor"},
 		{"hours between events", header + lines(1, 10, 0, registered) + lines(1, 5000, time.Hour, tick), 3, "there was nothing to judge"},
 		{"ten years between two events", header + lines(1, 10, 0, registered) + lines(0, 1, 316224000*time.Second, tick), 3, "there was nothing to judge"},
