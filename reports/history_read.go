@@ -71,7 +71,7 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	h.lines.Buffer(nil, MaxHistoryLine+1)
 	text, err := h.next()
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		h.line = 1
 		return nil, h.refuse(1, "the history is empty, not even a header")
 	case err != nil:
@@ -122,7 +122,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	for {
 		var e history.Event
 		switch err := h.Next(&e); {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			record.Bands = bandsOf(record.Events)
 			return record, nil
 		case err != nil:
