@@ -318,7 +318,9 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	t.Logf("stopped after %v", time.Since(asked))
 	b.settled(60 * time.Second)
 	if n := b.count("status <> 'completed'"); n > 0 {
-		t.Errorf("%d of 60 did not complete", n)
+		var how string
+		err := b.db.QueryRow(b.ctx, "select string_agg(concat_ws(' ', id, status, result), '; ') from execution where status <> 'completed'").Scan(&how)
+		t.Errorf("%d of 60 did not complete: %s %v", n, how, err)
 	}
 	b.judge(60)
 }

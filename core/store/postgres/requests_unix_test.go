@@ -164,7 +164,7 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 		{"/api/v1/workers", 200, []string{`"name":"w"`}},
 	} {
 		r := httptest.NewRecorder()
-		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, x.path, http.NoBody))
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost"+x.path, http.NoBody))
 		for _, part := range x.contains {
 			if r.Code != x.status || !strings.Contains(r.Body.String(), part) {
 				t.Errorf("%s: %d %s, want %d with %s", x.path, r.Code, r.Body, x.status, part)
@@ -179,7 +179,7 @@ func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
 	} {
 		b.exec(`update worker_incarnation set capabilities = $1::jsonb where incarnation = $2`, capabilities, int64(w.Incarnation))
 		r := httptest.NewRecorder()
-		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "/api/v1/workers", http.NoBody))
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/workers", http.NoBody))
 		if r.Code != 200 || !strings.Contains(r.Body.String(), `"unreadable":"`+why[:5]) && !strings.Contains(r.Body.String(), why) {
 			t.Errorf("%s: %d %s, want %s", capabilities, r.Code, r.Body, why)
 		}

@@ -115,13 +115,14 @@ func (p *Parent) takeStale(dir string, failed func(error)) {
 
 // New makes the directory of a run. It belongs to user and group, if they are not negative.
 func (p *Parent) New(name string, user, group int) (string, error) {
+	// In between, the end of another run would take it for a stray.
+	p.mu.Lock()
 	dir, err := os.MkdirTemp(p.dir, name+".")
+	p.runs[filepath.Base(dir)] = err == nil
+	p.mu.Unlock()
 	if err != nil {
 		return "", fmt.Errorf("making the directory of a run: %w", err)
 	}
-	p.mu.Lock()
-	p.runs[filepath.Base(dir)] = true
-	p.mu.Unlock()
 	if user >= 0 {
 		if err := os.Lchown(dir, user, group); err != nil {
 			return "", errors.Join(fmt.Errorf("handing the directory of a run to its user: %w", err), os.Remove(dir))

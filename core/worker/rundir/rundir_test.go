@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -240,5 +241,34 @@ func TestADirectoryThatOthersMayWriteToIsRefused(t *testing.T) {
 		if _, err := Open(base, func(error) {}); err == nil || !strings.Contains(err.Error(), "must be") && !strings.Contains(err.Error(), "must belong") {
 			t.Errorf("%s: %v", base, err)
 		}
+	}
+}
+
+// The end of a run removes what stands beside it without being a run's. Found by a worker that began one run while another
+// ended: its directory was gone before it was opened.
+func TestARunThatBeginsWhileOthersEndKeepsItsDirectory(t *testing.T) {
+	p, err := Open(filepath.Join(t.TempDir(), "base"), func(err error) { t.Error(err) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs sync.WaitGroup
+	for range 8 {
+		runs.Go(func() {
+			for range 200 {
+				dir, err := p.New("1-1", -1, -1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := os.Stat(dir); err != nil {
+					t.Error(err)
+				}
+				p.Remove(dir, time.Minute, func(err error) { t.Error(err) })
+			}
+		})
+	}
+	runs.Wait()
+	if err := p.Close(time.Minute); err != nil {
+		t.Error(err)
 	}
 }
