@@ -35,6 +35,9 @@ func Remove(dir string, until time.Time) error {
 		return nil
 	}
 	top, err := openIn(parent, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // whoever was in it moved it
+	}
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,8 @@ type Parent struct {
 	dir  string
 	lock *os.File
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// runs are the entries that a run has, or that somebody removes.
 	runs map[string]bool
 	// removals are under way in the background.
 	removals sync.WaitGroup
@@ -134,16 +135,15 @@ func (p *Parent) New(name string, user, group int) (string, error) {
 // Remove removes the directory of a run, and whatever stands beside it without being a run's: an action may have moved
 // its own. What takes longer than patience goes on in the background; failed hears of what can't be removed.
 func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) {
-	p.mu.Lock()
-	delete(p.runs, filepath.Base(dir))
-	p.mu.Unlock()
 	done := make(chan struct{})
 	p.removals.Go(func() {
 		defer close(done)
 		until := time.Now().Add(staleTimeout)
 		err := Remove(dir, until)
+		p.forget(filepath.Base(dir))
 		for _, name := range p.strays() {
 			err = errors.Join(err, Remove(filepath.Join(p.dir, name), until))
+			p.forget(name)
 		}
 		if err != nil {
 			failed(fmt.Errorf("removing the directory of a run: %w", err))
@@ -157,7 +157,14 @@ func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) 
 	}
 }
 
-// strays are the entries that belong to no run.
+// forget says that an entry is no run's and that nobody removes it any longer.
+func (p *Parent) forget(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.runs, name)
+}
+
+// strays are the entries that belong to no run and that nobody removes. They are the caller's to remove and to forget.
 func (p *Parent) strays() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,6 +176,7 @@ func (p *Parent) strays() (names []string) {
 	all, _ := f.Readdirnames(1000)
 	for _, name := range all {
 		if !p.runs[name] {
+			p.runs[name] = true
 			names = append(names, name)
 		}
 	}
