@@ -37,7 +37,7 @@ func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
 				`kill -9 $PPID && sleep 600; exit 0`,
 			`ls -A /tmp /var/tmp /dev/shm | grep ` + mark + `; ls -A .; exit 0`,
 			`set -e; test "$(pwd)" = "$TMPDIR"; test "$(/bin/pwd)" = "$TMPDIR"; cd "$PWD"; cd /; cd "$TMPDIR"; echo x >rel; cat "$TMPDIR/rel"; cat /proc/self/cwd/rel; ` +
-				`f=$(mktemp); echo x >"$f"; cat rel "$f"; cd /tmp; f=$(TMPDIR= mktemp); echo x >"$f"; cat "$f"; mkdir /tmp/own; mv /tmp/own /var/tmp/own; ` +
+				`f=$(mktemp); echo x >"$f"; cat rel "$f"; cd /tmp; f=$(TMPDIR= mktemp); echo x >"$f"; cat "$f"; mkdir /tmp/` + mark + `d; mv /tmp/` + mark + `d /var/tmp; ` +
 				`ls "$HANDOFF_ACTIONS_DIR" >"$NOTES/note"; test -e "$NOTES/note"`,
 			`! command -v python3 >/dev/null || python3 -c 'import tempfile,os,multiprocessing as m
 with tempfile.NamedTemporaryFile() as f, tempfile.TemporaryDirectory(dir="/tmp") as d: m.Semaphore(1); print(os.path.exists(f.name) and os.path.isdir(d) and os.path.samefile(os.getcwd(), tempfile.gettempdir()))'`,
@@ -83,6 +83,23 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 	if left := leavings(t, mark); len(left) > 0 || len(f.Exits) != len(w.Lines) {
 		t.Errorf("%v are left, %+v", left, f)
 	}
+}
+
+// A shim whose worker is gone sees the run's directory as the machine does when it removes it.
+func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 600`}}
+	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
+	cmd := w.command(t, 0)
+	if err := cmd.Run(); err == nil {
+		t.Fatal("the worker was not killed")
+	}
+	eventually(t, "the removal of the run's directory", patience, func() bool {
+		workers, _ := filepath.Glob(filepath.Join(w.Isolation.RunDir, "*"))
+		runs, _ := filepath.Glob(filepath.Join(w.Isolation.RunDir, "*", "*"))
+		return len(workers) == 1 && len(runs) == 0
+	})
 }
 
 func TestTmpIsSharedIfItIsConfiguredSo(t *testing.T) {
