@@ -179,3 +179,16 @@ func TestTheProbeDoesNotFindItself(t *testing.T) {
 		t.Error("a secret is not found")
 	}
 }
+
+func TestOnlyAnAnswerThatSaysWhatIsWrongWithARowIsHeld(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"type":"urn:handoff:problem:unreadable-row","detail":"result of execution 1: must be an object"}`: "result of execution 1: must be an object",
+		`{"type":"urn:handoff:problem:unreadable-row"}`:                                                     "",
+		`{"type":"urn:handoff:problem:internal","detail":"stands in the log"}`:                              "",
+		`Internal Server Error`: "",
+	} {
+		if got := unreadableRow(answer{status: 500, head: []byte(body)}); got != want {
+			t.Errorf("%s: %q", body, got)
+		}
+	}
+}

@@ -4,8 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,6 +46,28 @@ var tricks = []trick{
 var killWorker = trick{
 	what: "kills its worker and its shim", timeout: 3,
 	script: `setsid sleep 600 & sleep .3; w=$(cut -d" " -f4 /proc/$PPID/stat); [ "$(cat /proc/$w/comm)" = worker ] && kill -9 $w; ` + killShim + `sleep 600`,
+}
+
+// lack is why a worker has no means of isolation, in the words of its /readyz; empty if that does not say it.
+func (s *system) lack(ctx context.Context, d *cluster.Daemon, means string) string {
+	asked, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/readyz", http.NoBody)
+	if err != nil {
+		return ""
+	}
+	answer, err := http.DefaultClient.Do(asked)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	var said struct {
+		Isolation struct {
+			Missing map[string]string `json:"missing"`
+		} `json:"isolation"`
+	}
+	if json.NewDecoder(io.LimitReader(answer.Body, headKept)).Decode(&said) != nil {
+		return ""
+	}
+	return said.Isolation.Missing[means]
 }
 
 // settleWithin is how long after its time an action's leftovers may still be there.
@@ -116,7 +141,12 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 		if strings.Contains(p.script, "MARK-file") {
 			own, shared := removeMarked(p.mark, s.lab.dir, s.Servers.Dir()), removeMarked(p.mark, "/tmp", "/var/tmp", "/dev/shm", "/run", os.TempDir())
 			r.memory(v.what+", "+p.what+": bytes left in its directories", own, 0)
-			r.memory(v.what+", "+p.what+": bytes left in /tmp, /var/tmp and /dev/shm", shared, 0)
+			what := v.what + ", " + p.what + ": bytes left in /tmp, /var/tmp and /dev/shm"
+			if why := s.lack(ctx, d, "private /tmp"); why != "" && shared > 0 {
+				r.tell(what, "%s; private ones are not to be had there, and its /readyz says so: %s", shownBytes(shared), why)
+			} else {
+				r.memory(what, shared, 0)
+			}
 		}
 		killMarked(p.mark)
 	}

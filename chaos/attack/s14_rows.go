@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -73,7 +74,23 @@ func (s *system) readable(ctx context.Context, r *result, what string, paths ...
 	for _, path := range paths {
 		a := s.get(ctx, path)
 		seen = append(seen, a.String())
-		ok = ok && a.status == http.StatusOK
+		told := unreadableRow(a)
+		if told != "" {
+			seen[len(seen)-1] += " (told: " + told + ")"
+		}
+		ok = ok && (a.status == http.StatusOK || told != "")
 	}
-	r.expect(what+": the row and the lists with it", strings.Join(seen, " "), "200", ok)
+	r.expect(what+": the row and the lists with it", strings.Join(seen, " "), "200, or 500 that says which row and why", ok)
+}
+
+// unreadableRow is the reason that an answer gives why a row can't be read; empty if it gives none.
+func unreadableRow(a answer) string {
+	var problem struct {
+		Type   string `json:"type"`
+		Detail string `json:"detail"`
+	}
+	if a.status != http.StatusInternalServerError || json.Unmarshal(a.head, &problem) != nil || problem.Type != "urn:handoff:problem:unreadable-row" {
+		return ""
+	}
+	return problem.Detail
 }

@@ -14,6 +14,7 @@ func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
 		Host: d.host, Actions: d.deployment.Worker.ActionsDir, Name: d.deployment.Worker.Name, Log: d.log,
 		Isolation: subprocess.Isolation{
 			User: i.User, KeepPrivileges: i.Privileges == config.KeepPrivileges, Cgroup: i.Cgroup,
+			SharedTmp:   i.PrivateTmp == config.PrivateTmpOff,
 			MemoryBytes: i.MemoryBytes, CPUs: i.CPUs, Processes: i.Processes, DiskBytes: i.DiskBytes, OutputBytes: i.OutputBytes,
 			RunDir: i.RunDir, Runs: d.config.Worker.Concurrency, SecretFile: d.secretFile,
 		},

@@ -15,6 +15,10 @@ type Isolation struct {
 	// runs as root it can't trace processes, mount, load modules or change the network. With keep it can, and reads the
 	// worker's secrets if that runs as root.
 	Privileges string `yaml:"privileges"`
+	// PrivateTmp is auto or off. With auto each run has a /tmp, /var/tmp and /dev/shm of its own, like systemd's PrivateTmp,
+	// where the worker may mount (CAP_SYS_ADMIN): they count into disk_bytes, and are removed after the run. With off, or
+	// without the right, runs share the machine's.
+	PrivateTmp string `yaml:"private_tmp"`
 	// Cgroup says whether each run gets a control group: auto where the kernel lets the worker make them, require to
 	// refuse the start without them or without a limit that is set here, off for none.
 	Cgroup string `yaml:"cgroup"`
@@ -44,6 +48,12 @@ const (
 	KeepPrivileges = "keep"
 )
 
+// What Isolation.PrivateTmp may be.
+const (
+	PrivateTmpAuto = "auto"
+	PrivateTmpOff  = "off"
+)
+
 // What Isolation.Cgroup may be.
 const (
 	CgroupAuto    = "auto"
@@ -55,7 +65,7 @@ const (
 const mostBytes = int64(1) << 50
 
 func defaultIsolation() Isolation {
-	return Isolation{Privileges: DropPrivileges, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
+	return Isolation{Privileges: DropPrivileges, PrivateTmp: PrivateTmpAuto, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
 }
 
 // most is the largest whole number that a key takes before Validate looks at it.

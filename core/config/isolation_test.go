@@ -9,12 +9,12 @@ const servers = "database: {url: postgres://db/handoff}\nmessage_queue: {rabbitm
 
 func TestIsolationIsReadAndItsMistakesAreFound(t *testing.T) {
 	e, problems := Load(Input{File: "f.yaml", Data: []byte(servers +
-		"worker: {isolation: {user: runner, privileges: keep, cgroup: require, memory_bytes: 68719476736, cpus: 0.5, processes: 64, run_dir: /var/lib/handoff}}\n")})
+		"worker: {isolation: {user: runner, privileges: keep, private_tmp: off, cgroup: require, memory_bytes: 68719476736, cpus: 0.5, processes: 64, run_dir: /var/lib/handoff}}\n")})
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	want := Isolation{
-		User: "runner", Privileges: KeepPrivileges, Cgroup: CgroupRequire, MemoryBytes: 64 << 30, CPUs: 0.5, Processes: 64,
+		User: "runner", Privileges: KeepPrivileges, PrivateTmp: PrivateTmpOff, Cgroup: CgroupRequire, MemoryBytes: 64 << 30, CPUs: 0.5, Processes: 64,
 		DiskBytes: 1 << 30, OutputBytes: 1 << 30, RunDir: "/var/lib/handoff",
 	}
 	if got := e.Deployment.Worker.Isolation; got != want {
@@ -30,6 +30,7 @@ func TestIsolationIsReadAndItsMistakesAreFound(t *testing.T) {
 		"disk_bytes: 1":         "worker.isolation.disk_bytes: is 1, must be 0",
 		"output_bytes: 1":       "worker.isolation.output_bytes: is 1, must be 0",
 		"cgroup: v2":            "unknown worker.isolation.cgroup",
+		"private_tmp: yes":      "unknown worker.isolation.private_tmp",
 		"privileges: all":       "unknown worker.isolation.privileges",
 		"disk_bytes: 1.0e+99":   "disk_bytes",
 		"processes: 2678400001": "processes",

@@ -116,6 +116,8 @@ func (l Leaf) choices() []string {
 		return Runtimes()
 	case "worker.isolation.privileges":
 		return []string{DropPrivileges, KeepPrivileges}
+	case "worker.isolation.private_tmp":
+		return []string{PrivateTmpAuto, PrivateTmpOff}
 	case "worker.isolation.cgroup":
 		return []string{CgroupAuto, CgroupRequire, CgroupOff}
 	case "log.level":

@@ -147,6 +147,10 @@ func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err er
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
 		release = func() { _ = f.Close() }
 	}
+	if err := l.seclude(); err != nil {
+		release()
+		return nil, nil, err
+	}
 	if !l.KeepPrivileges {
 		if err := dropPrivileges(); err != nil {
 			release()

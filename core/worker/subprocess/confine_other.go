@@ -40,3 +40,10 @@ func waitShim(c *exec.Cmd) { _ = c.Wait() }
 
 // killOrphans does nothing: orphans are init's here.
 func killOrphans() {}
+
+// privateDirs is empty: this system has no mount namespaces.
+func privateDirs() []string { return nil }
+
+func mountLack() string { return "it needs Linux" }
+
+func (*launch) kept([]string) []string { return nil }

@@ -55,7 +55,9 @@
 // The same list is the shim's, and both worker and shim are closed to tracing, which also closes their
 // entries in /proc: memory, environment, descriptors. Root may trace anybody, so actions lose root's
 // capabilities to, and no_new_privs keeps them from regaining those. The shim drops them on the thread
-// that starts the action; its other threads keep them. Isolation has what else there is, Prepare gets it,
+// that starts the action; its other threads keep them. On that thread it also enters a mount namespace in which /tmp,
+// /var/tmp and /dev/shm are parts of the run's directory, if its worker may mount; its other threads measure and remove
+// the directory as the machine sees it. Isolation has what else there is, Prepare gets it,
 // and a rehearsal finds what holds.
 //
 // Exit code 0 is success. The last line of standard output, if it is a JSON object, is the output;

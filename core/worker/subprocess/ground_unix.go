@@ -24,6 +24,8 @@ type ground struct {
 	account *account
 	// data and userProcesses are limits for want of better ones.
 	data, userProcesses int64
+	// private are directories that each run gets for itself; empty where that can't be had.
+	private []string
 }
 
 const (
@@ -43,8 +45,20 @@ func (r *Runner) furnish(l *launch) (err error) {
 		if l.Account != nil {
 			uid, gid = int(l.Account.UID), int(l.Account.GID)
 		}
-		if l.RunDir, err = r.ground.dirs.New(name, uid, gid); err != nil {
+		if len(r.ground.private) > 0 {
+			l.RunDir, err = r.ground.dirs.New(name, -1, -1)
+		} else {
+			l.RunDir, err = r.ground.dirs.New(name, uid, gid)
+		}
+		if err != nil {
 			return err
+		}
+		if len(r.ground.private) > 0 {
+			l.Private = r.ground.private
+			if err := parts(l.RunDir, l.Private, uid, gid); err != nil {
+				r.tidy(*l)
+				return fmt.Errorf("dividing the directory of a run: %w", err)
+			}
 		}
 		l.Dir, l.Disk = l.RunDir, r.isolation.DiskBytes
 		l.Environment = append(omit(l.Environment, "TMPDIR"), "TMPDIR="+l.RunDir)
@@ -59,6 +73,9 @@ func (r *Runner) furnish(l *launch) (err error) {
 			return err
 		}
 		l.Environment = append(l.Environment, "HANDOFF_ACTIONS_DIR="+dir)
+	}
+	if len(l.Private) > 0 {
+		l.Keep = l.kept(l.Private)
 	}
 	if r.ground.groups != nil {
 		if l.Group, err = r.ground.groups.New(name); err != nil {

@@ -15,6 +15,9 @@ type Isolation struct {
 	// KeepPrivileges leaves actions the capabilities of the worker, and lets them gain others by programs like sudo. An
 	// action of a worker that runs as root can read the worker's secrets then.
 	KeepPrivileges bool
+	// SharedTmp leaves /tmp, /var/tmp and /dev/shm to all runs and the machine. Else each run gets its own, where the
+	// worker has the right to mount.
+	SharedTmp bool
 	// Cgroup is one of the Cgroup constants; empty for CgroupAuto.
 	Cgroup string
 	// MemoryBytes, CPUs and Processes bound each run; 0 for no limit. They need control groups, except that memory and

@@ -49,19 +49,26 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 	if iso.DiskBytes > 0 {
 		s.holds("the directory of a run is measured every second (disk_bytes)")
 	}
-	s.lacks("a bound for files elsewhere", "what a run writes outside its directory, or to files that it has removed and keeps open, is not measured; "+
-		"let the user of actions write nowhere else, or give it a quota")
 	if iso.OutputBytes > 0 {
 		s.holds("output is bounded (output_bytes)")
 	}
 	if err := r.openGroups(s); err != nil {
 		return err
 	}
+	elsewhere := "what a run writes outside its directory, or to files that it has removed and keeps open, is not measured; " +
+		"let the user of actions write nowhere else, or give it a quota"
+	s.lacks("a bound for files elsewhere", elsewhere)
 	if runtime.GOOS != "linux" {
 		s.lacks("isolation from the worker", "it needs Linux; here actions can do whatever the worker's user can")
 		return nil
 	}
+	r.wantPrivate(s)
 	seen, err := r.rehearse(ctx)
+	if err != nil && strings.HasPrefix(err.Error(), privateFailure) {
+		s.lacks(privateFailure, strings.TrimPrefix(err.Error(), privateFailure+": ")+tmpStays)
+		r.ground.private = nil
+		seen, err = r.rehearse(ctx)
+	}
 	if err != nil && ctx.Err() == nil {
 		seen, err = r.rehearse(ctx) // a busy machine may have been too slow
 	}
@@ -79,6 +86,21 @@ func (r *Runner) prepare(ctx context.Context, s *State) (err error) {
 		return fmt.Errorf("the rehearsal of an action failed: %w", err)
 	}
 	return r.judge(seen, s)
+}
+
+// tmpStays is what follows where runs have no directories for temporary files of their own.
+const tmpStays = "; what runs write to /tmp, /var/tmp and /dev/shm stays there, and is not measured"
+
+// wantPrivate has the rehearsal try whether each run can have directories for temporary files of its own.
+func (r *Runner) wantPrivate(s *State) {
+	switch {
+	case r.isolation.SharedTmp:
+		s.lacks(privateFailure, "worker.isolation.private_tmp is off"+tmpStays)
+	case mountLack() != "":
+		s.lacks(privateFailure, mountLack()+tmpStays)
+	default:
+		r.ground.private = privateDirs()
+	}
 }
 
 // openGroups gets control groups, and weaker limits where they can't be had.
@@ -147,6 +169,8 @@ while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </p
 for p in "$PPID" "$1"; do if (: </proc/$p/environ) 2>/dev/null; then echo "open: $p"; fi; done
 if [ -n "$2" ] && [ -r "$2" ]; then echo "readable: $2"; fi
 if [ -n "$HANDOFF_ACTIONS_DIR" ] && ! { [ -r "$HANDOFF_ACTIONS_DIR" ] && [ -x "$HANDOFF_ACTIONS_DIR" ]; }; then echo "actions: closed"; fi
+shift 2
+for file in "$@"; do if ! (: >"$file") 2>/dev/null; then echo "unwritable: $file"; fi; done
 exit 0
 `
 
@@ -169,7 +193,7 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 	}
 	run, err := r.launch(ctx, launch{
 		Rehearsal: true,
-		Argv:      []string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, Environment: slices.Clone(r.environment),
+		Argv:      append([]string{shell, "-c", rehearsal, "rehearsal", fmt.Sprint(os.Getpid()), secret}, leaveTraces(r.ground.private)...), Environment: slices.Clone(r.environment),
 		Parameters: []byte("{}"), At: machineClock(), Fence: rehearsalTimeout, Limit: rehearsalTimeout,
 	})
 	if err != nil {
@@ -184,6 +208,9 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 		return nil, errors.New(exit.Message)
 	}
 	found := seen{}
+	if left := findTraces(r.ground.private); len(left) > 0 {
+		return nil, fmt.Errorf("%s: a run's %v stood on the machine after it", privateFailure, left)
+	}
 	text := string(run.(*action).out.kept)
 	for i, line := range strings.Split(strings.TrimSpace(text), "\n") {
 		if i == 0 {
@@ -192,6 +219,9 @@ func (r *Runner) rehearse(ctx context.Context) (seen, error) {
 		}
 		key, value, _ := strings.Cut(line, ": ")
 		found[key] = strings.TrimSpace(value)
+	}
+	if file := found["unwritable"]; file != "" {
+		return nil, fmt.Errorf("%s: a run could not write %s", privateFailure, file)
 	}
 	return found, nil
 }
@@ -220,6 +250,9 @@ func (r *Runner) judge(found seen, s *State) error {
 	}
 	if found["NoNewPrivs"] == "1" {
 		s.holds("actions can't gain privileges, and have none to trace, mount or load modules")
+	}
+	if private := r.ground.private; len(private) > 0 {
+		s.holds("each run has its own " + strings.Join(private, ", ") + ", removed and measured with its directory")
 	}
 	if a := r.ground.account; a != nil {
 		ids := strings.Fields(found["Uid"])

@@ -32,6 +32,10 @@ type launch struct {
 	// RunDir is the run's own directory, empty if it has none, and Disk how many bytes it may hold, 0 for any number.
 	RunDir string `json:"run_dir,omitempty"`
 	Disk   int64  `json:"disk,omitempty"`
+	// Private are directories that are the run's own: parts of RunDir are mounted over them. Keep are paths below them
+	// that the run needs to see as they are.
+	Private []string `json:"private,omitempty"`
+	Keep    []string `json:"keep,omitempty"`
 	// Group is the run's control group, empty if it has none.
 	Group cgroup.Group `json:"group,omitempty"`
 	// Account is whom the action runs as; nil for the worker's user.

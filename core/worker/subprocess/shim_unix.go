@@ -124,9 +124,16 @@ func (s *shim) tidy() {
 	if s.launch.Group != "" {
 		_ = s.launch.Group.Remove(groupTimeout)
 	}
-	if s.launch.RunDir != "" {
-		_ = rundir.Remove(s.launch.RunDir, time.Now().Add(tidyTimeout))
+	if s.launch.RunDir == "" {
+		return
 	}
+	// On another thread: this one may see the directory as the action did, with other directories over it.
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = rundir.Remove(s.launch.RunDir, time.Now().Add(tidyTimeout))
+	}()
+	<-done
 }
 
 // readOrders hands orders over until the worker is gone. What can't be understood is passed over: it

@@ -1,0 +1,158 @@
+package subprocess
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharedDirs are directories that every user may write to, and that nobody empties when a run ends.
+var sharedDirs = []string{"/tmp", "/var/tmp", "/dev/shm"}
+
+// privateDirs are those of sharedDirs that this machine has, without links on their way.
+func privateDirs() (dirs []string) {
+	for _, dir := range sharedDirs {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil || slices.Contains(dirs, real) {
+			continue
+		}
+		if info, err := os.Stat(real); err == nil && info.IsDir() {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
+}
+
+// mountLack is why this process can't mount; empty if it may have the right to.
+func mountLack() string {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return fmt.Sprintf("reading capabilities: %v", err)
+	}
+	if sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		return fmt.Sprintf("it needs CAP_SYS_ADMIN, which this worker (user %d) does not have", os.Geteuid())
+	}
+	return ""
+}
+
+// seclude gives this thread, and what it starts, a mount namespace in which the launch's Private directories are the
+// run's own, and the run's directory shows its part for work alone. What the launch Keeps stays visible at its path.
+// The caller has locked the thread; the shim's other threads keep seeing the machine.
+func (l *launch) seclude() error {
+	if len(l.Private) == 0 {
+		return nil
+	}
+	if err := l.mountPrivate(); err != nil {
+		return fmt.Errorf("%s: %w", privateFailure, err)
+	}
+	return nil
+}
+
+func (l *launch) mountPrivate() error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return os.NewSyscallError("unshare", err)
+	}
+	// Nothing that is mounted here reaches the machine; what the machine unmounts goes here, too.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return fmt.Errorf("making / a slave: %w", err)
+	}
+	// Everything is opened before the first mount hides it, and in this namespace, or it could not be mounted.
+	var all []binding
+	defer func() {
+		for _, b := range all {
+			_ = unix.Close(b.fd)
+		}
+	}()
+	add := func(from, at string) error {
+		b := binding{at: at}
+		var err error
+		if b.fd, err = unix.Open(from, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+			return &os.PathError{Op: "open", Path: from, Err: err}
+		}
+		all = append(all, b)
+		return nil
+	}
+	for _, dir := range l.Private {
+		if err := add(privatePart(l.RunDir, dir), dir); err != nil {
+			return err
+		}
+	}
+	for _, path := range l.Keep {
+		if err := add(path, path); err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	if err := add(privatePart(l.RunDir, workPart), l.RunDir); err != nil {
+		return err
+	}
+	for _, b := range all {
+		if err := b.mount(); err != nil {
+			return fmt.Errorf("mounting over %s: %w", b.at, err)
+		}
+	}
+	return nil
+}
+
+// binding is something open that is to be seen at a path.
+type binding struct {
+	fd int
+	at string
+}
+
+// mount does nothing where the path leads there already.
+func (b binding) mount() error {
+	var want, seen unix.Stat_t
+	if err := unix.Fstat(b.fd, &want); err != nil {
+		return err
+	}
+	err := unix.Stat(b.at, &seen)
+	if err == nil && seen.Dev == want.Dev && seen.Ino == want.Ino {
+		return nil
+	}
+	if err != nil {
+		if want.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return err
+		}
+		if err := os.MkdirAll(b.at, 0o755); err != nil { //nolint:gosec // actions pass through it, whoever they are
+			return err
+		}
+	}
+	return unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", b.fd), b.at, "", unix.MS_BIND|unix.MS_REC, "")
+}
+
+// kept are the paths of a launch that private directories would hide: those of its commands, scripts and home.
+func (l *launch) kept(private []string) (paths []string) {
+	add := func(path string, whole bool) {
+		if !filepath.IsAbs(path) {
+			return
+		}
+		path = filepath.Clean(path)
+		for _, dir := range slices.Concat(private, sharedDirs) {
+			if strings.HasPrefix(path, dir+"/") || whole && path == dir {
+				if info, err := os.Stat(path); err == nil && info.IsDir() && !slices.Contains(paths, path) {
+					paths = append(paths, path)
+				}
+			}
+		}
+	}
+	for _, v := range l.Environment {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "HANDOFF_ACTIONS_DIR":
+			add(value, true)
+		case "HOME":
+			add(value, false)
+		case "PATH":
+			for _, dir := range filepath.SplitList(value) {
+				add(dir, false)
+			}
+		}
+	}
+	slices.Sort(paths) // a directory before those in it
+	return paths
+}
