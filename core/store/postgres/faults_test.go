@@ -312,12 +312,12 @@ func TestDeadlineUnderWay(t *testing.T) {
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution where id = $1 for update", int64(key.ID))
 	b.must(err)
-	ctx, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
 	defer cancel()
 	if _, err := b.Store.Finish(ctx, w, []store.Finish{{Key: key, To: execution.Completed}}); !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("a batched call: %v", err)
 	}
-	again, cancel := context.WithTimeout(b.ctx, 50*time.Millisecond)
+	again, cancel := context.WithTimeout(b.ctx, 300*time.Millisecond)
 	defer cancel()
 	_, err = b.Orchestrate(again, []store.Orchestration{{ID: key.ID}})
 	if !errors.Is(err, store.ErrUnknownOutcome) {
