@@ -126,15 +126,18 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 	groups := s.watchTricks(ctx, running, pid(d))
 	for _, p := range running {
 		left := marked(p.mark)
+		lack := ""
 		if len(left) > 0 && !d.Process().Running() {
+			before := len(left)
 			// Whatever supervises workers starts it again.
-			r.count(fmt.Sprintf("%s, %s: processes left until the worker is back, of %d", v.what, p.what, p.most), len(left), 0)
 			if err := d.Start(ctx); err != nil {
 				return err
 			}
 			until(ctx, settleWithin/2, func() bool { left = marked(p.mark); return len(left) == 0 })
+			lack = s.lack(ctx, d, "an end for what outlives both worker and shim")
+			leftOver(r, fmt.Sprintf("%s, %s: processes left until the worker is back, of %d", v.what, p.what, p.most), before, lack)
 		}
-		r.count(fmt.Sprintf("%s, %s: processes left of %d", v.what, p.what, p.most), len(left), 0)
+		leftOver(r, fmt.Sprintf("%s, %s: processes left of %d", v.what, p.what, p.most), len(left), lack)
 		if e, err := s.look(ctx, p.id); err == nil && p.never != "" {
 			r.expect(fmt.Sprintf("%s, %s: status", v.what, p.what), e.Status, "not "+p.never, e.Status != p.never)
 		}
@@ -153,6 +156,16 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 	stay := slices.DeleteFunc(groups, func(path string) bool { _, err := os.Stat(path); return err != nil })
 	r.count(fmt.Sprintf("%s: control groups left of %d", v.what, len(groups)), len(stay), 0)
 	return ctx.Err()
+}
+
+// leftOver judges how many processes are left. What can't be ended on a machine is told, if the worker's /readyz says so,
+// too.
+func leftOver(r *result, what string, left int, lack string) {
+	if left > 0 && lack != "" {
+		r.tell(what, "%d; its end is not to be had there, and its /readyz says so: %s", left, lack)
+		return
+	}
+	r.count(what, left, 0)
 }
 
 // watchTricks waits until nothing is left, or until that should long have been so. It returns the control groups that
