@@ -25,6 +25,7 @@ const (
 	Node     = "node"
 	Promtool = "promtool" // checks rules and configuration of Prometheus
 	Root     = "root"     // starts processes as other users
+	Mounts   = "mounts"   // gives processes a view of the file system of their own
 	Cgroup   = "cgroup"   // a control group (v2) that may be divided
 	// Controllers are those of that group which limit memory, processors and processes.
 	Controllers = "controllers"
@@ -32,7 +33,7 @@ const (
 
 // Known returns every name that may be declared.
 func Known() []string {
-	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Cgroup, Controllers}
+	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
 }
 
 // Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +23,19 @@ func needRoot(t *testing.T) {
 		lack = errors.New("this is not root, so no process runs as another user")
 	}
 	without.Need(t, without.Root, lack)
+}
+
+// needMounts skips what needs a view of the file system of a run's own: root in a container may lack the right to it.
+func needMounts(t *testing.T) {
+	t.Helper()
+	needRoot(t)
+	probe := exec.Command("/bin/true")
+	probe.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	var lack error
+	if err := probe.Run(); err != nil {
+		lack = fmt.Errorf("no mounts of a process's own here: %w", err)
+	}
+	without.Need(t, without.Mounts, lack)
 }
 
 // needCgroup skips what needs a control group that may be divided.

@@ -28,7 +28,7 @@ func leavings(t *testing.T, mark string) []string {
 // lead where they should, though they lie below those directories.
 func TestWhatARunWritesToTmpEndsWithIt(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	needMounts(t)
 	for _, user := range []string{"", "65534:65534"} {
 		mark := fmt.Sprintf("handoff-private-%d-", os.Getpid())
 		dir := yard(t)
@@ -68,7 +68,7 @@ with tempfile.NamedTemporaryFile() as f, tempfile.TemporaryDirectory(dir="/tmp")
 
 func TestARunThatFillsTmpEnds(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	needMounts(t)
 	mark := fmt.Sprintf("handoff-fill-%d-", os.Getpid())
 	w := isolatedWorker{Dir: yard(t), Isolation: Isolation{DiskBytes: 8 << 20}}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/dev/shm"} {
@@ -88,7 +88,7 @@ func TestARunThatFillsTmpEnds(t *testing.T) {
 // A shim whose worker is gone sees the run's directory as the machine does when it removes it.
 func TestAShimWithoutWorkerRemovesWhatItsRunWroteToTmp(t *testing.T) {
 	t.Parallel()
-	needRoot(t)
+	needMounts(t)
 	w := isolatedWorker{Dir: yard(t), Lines: []string{`echo x >/tmp/x; echo x >x; kill -9 $WORKER; sleep 600`}}
 	w.Isolation.RunDir = filepath.Join(w.Dir, "runs")
 	cmd := w.command(t, 0)
