@@ -35,6 +35,8 @@ var modules = map[string]string{
 	"golang.org/x/sync":      "of puddle: a semaphore",
 	"golang.org/x/sys":       "process groups and the shim",
 	"golang.org/x/text":      "of pgx: preparing passwords (SASLprep)",
+
+	"github.com/go-json-experiment/json": "the bodies of requests, read as a stream with positions",
 }
 
 // most is how large a daemon may be, as it is shipped: without symbols. They are at 17 MB, most of it the
