@@ -142,6 +142,7 @@ func (w *world) result(why kernel.Stop) *Result {
 		Bands: w.injector.bands(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
 	}
 	w.tally.Fill(&r.Run)
+	defer func() { r.Judged = w.suite.Judged() }()
 	switch why {
 	case kernel.StopPanic:
 		f := w.k.Failure()

@@ -22,12 +22,16 @@ type transitionChecker struct {
 }
 
 func (c *transitionChecker) observe(e *history.Event, l *life) {
-	if e.Kind == history.Created && e.To != execution.Requested {
-		c.s.violate(c.i, e.Execution, "execution %d was created as %v", e.Execution, e.To)
+	if e.Kind == history.Created {
+		c.s.judged(c.i)
+		if e.To != execution.Requested {
+			c.s.violate(c.i, e.Execution, "execution %d was created as %v", e.Execution, e.To)
+		}
 	}
 	if e.Kind != history.Transition {
 		return
 	}
+	c.s.judged(c.i)
 	switch {
 	case e.From.Terminal():
 		c.s.violate(c.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)

@@ -17,6 +17,7 @@ func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor
 
 // observes judges a recorded observation.
 func (c *ownershipChecker) observes(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	if e.By != execution.TimeoutMonitor {
 		c.outage(e)
 		return

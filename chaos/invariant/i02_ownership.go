@@ -16,7 +16,7 @@ func ownership() *Invariant {
 		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; parts that only observe write none.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
-	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(s)} }
+	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }
 	return i
 }
 
@@ -48,6 +48,9 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	case history.Observed:
 		c.observes(e, l)
 	case history.Transition:
+		if l != nil || e.From.Terminal() {
+			c.s.judged(c.i)
+		}
 		if e.From.Terminal() {
 			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
 			return
@@ -109,6 +112,7 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 // counted judges how a reclaim of what is scheduled uses up dispatches: one counts only while its worker
 // stays, and unclaimed work that is to be dispatched again fails only when none is left.
 func (c *ownershipChecker) counted(e *history.Event, l *life) string {
+	c.s.judged(c.i)
 	x := c.s.config.Executor
 	used := e.Count > l.dispatches
 	if used {
@@ -138,6 +142,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 
 // unclaimed judges a reclaim of what is scheduled.
 func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
+	c.s.judged(c.i)
 	x := c.s.config.Executor
 	switch e.By {
 	case execution.TimeoutMonitor:
@@ -187,6 +192,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 
 // claimed judges a reclaim of what a worker owns.
 func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
+	c.s.judged(c.i)
 	grace := c.s.config.Executor.ReapGrace
 	overrun := c.s.database(e.At) >= l.due+grace-c.s.tolerance
 	switch {

@@ -11,6 +11,7 @@ import (
 // reaping is the part of invariant 2 about the one lifecycle that executors write, and about the
 // monitors' warm-up: who has not been watching for a lease can't know who is dead (flaws D35, D47, D58).
 type reaping struct {
+	i *Invariant
 	s *Suite
 	// woke is when each process went on last after it stood still.
 	woke map[string]time.Duration
@@ -22,8 +23,8 @@ type reaping struct {
 	batch int
 }
 
-func newReaping(s *Suite) *reaping {
-	return &reaping{s: s, woke: make(map[string]time.Duration), down: -1, up: -1}
+func newReaping(i *Invariant, s *Suite) *reaping {
+	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1}
 }
 
 // driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
@@ -71,6 +72,7 @@ func (r *reaping) unlawful(e *history.Event) string {
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process {
 		return ""
 	}
+	r.s.judged(r.i)
 	if e.Step != r.step {
 		r.step, r.batch = e.Step, 0
 	}

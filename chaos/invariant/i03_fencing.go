@@ -25,6 +25,7 @@ func (c *fencingChecker) observe(e *history.Event, _ *life) {
 	if e.Kind != history.Transition {
 		return
 	}
+	c.s.judged(c.i)
 	if e.Named != e.OldEpoch {
 		c.s.violate(c.i, e.Execution, "the %v (%s) wrote %v for epoch %d of execution %d, and it took effect at epoch %d",
 			e.By, e.Process, e.To, e.Named, e.Execution, e.OldEpoch)

@@ -37,21 +37,15 @@ type singleRunChecker struct {
 func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Transition:
-		if l != nil && l.running > 0 && e.From.Claimed() && e.To.Terminal() && e.By != execution.Worker && !c.anyFrozen(l.chain) {
-			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
-		}
-		if e.To == execution.Running && l != nil && l.claims > 0 {
-			c.s.violate(c.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
+		if l != nil {
+			c.transition(e, l)
 		}
 	case history.ProcessFrozen:
 		c.frozen[e.Process] = true
 	case history.ActionStarted:
 		c.started(e, l)
 	case history.ActionEnded:
-		if t := c.s.workers[e.Incarnation]; t != nil && e.At > t.renewed+c.s.config.Worker.Lease()+c.s.tolerance && !c.frozen[e.Process] {
-			c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
-				e.Execution, e.Epoch, e.Process, e.At-t.renewed-c.s.config.Worker.Lease(), e.Incarnation)
-		}
+		c.outlived(e)
 		chain := chainOf(e, l)
 		live := c.running[chain]
 		for k := range live {
@@ -66,6 +60,35 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 			c.running[chain] = live
 		}
 	default:
+	}
+}
+
+// transition judges an end that is not the worker's own, and a claim.
+func (c *singleRunChecker) transition(e *history.Event, l *life) {
+	if e.From.Claimed() && e.To.Terminal() && e.By != execution.Worker && !c.anyFrozen(l.chain) {
+		c.s.judged(c.i)
+		if l.running > 0 {
+			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
+		}
+	}
+	if e.To == execution.Running {
+		c.s.judged(c.i)
+		if l.claims > 0 {
+			c.s.violate(c.i, e.Execution, "epoch %d of execution %d was claimed a second time, by %s", e.Epoch, e.Execution, e.Process)
+		}
+	}
+}
+
+// outlived judges by the end of an action whether it outlived the lease under which it ran.
+func (c *singleRunChecker) outlived(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if t == nil || c.frozen[e.Process] {
+		return
+	}
+	c.s.judged(c.i)
+	if e.At > t.renewed+c.s.config.Worker.Lease()+c.s.tolerance {
+		c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
+			e.Execution, e.Epoch, e.Process, e.At-t.renewed-c.s.config.Worker.Lease(), e.Incarnation)
 	}
 }
 
@@ -95,6 +118,7 @@ func (c *singleRunChecker) started(e *history.Event, l *life) {
 }
 
 func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
+	c.s.judged(c.i)
 	for _, other := range c.running[chain] {
 		if !c.frozen[other.machine] {
 			c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",

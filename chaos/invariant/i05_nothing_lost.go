@@ -24,12 +24,18 @@ type lostChecker struct {
 	s *Suite
 }
 
-func (c *lostChecker) observe(*history.Event, *life) {}
+// observe counts what has ended: that is the proof that it was not lost. What has not is judged at the end.
+func (c *lostChecker) observe(e *history.Event, l *life) {
+	if e.Kind == history.Transition && l != nil && e.To.Terminal() && !e.From.Terminal() {
+		c.s.judged(c.i)
+	}
+}
 
 func (c *lostChecker) end(bool) {
 	var stuck []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
 		if !l.status.Terminal() && c.s.stuck(l.entered) {
+			c.s.judged(c.i)
 			stuck = append(stuck, id)
 		}
 	}

@@ -67,6 +67,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		c.delivered[at] = e.At
 	case history.Requeued:
 		delete(c.delivered, at)
+		c.s.judged(c.i)
 		if c.rounds[at]++; c.rounds[at] > mostRounds {
 			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
 		}
@@ -80,6 +81,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 			c.unnamed++
 			break
 		}
+		c.s.judged(c.i)
 		if c.kept[e.Process]--; c.kept[e.Process] < 0 {
 			c.s.violate(c.i, e.Execution, "message %d in queue %s can't be read, and %s acknowledged it without storing it as a dead letter", e.Message, e.Queue, e.Process)
 		}
@@ -91,6 +93,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.DeadLettered:
 		c.leave(e, at)
 		c.moving[e.Message] += e.Count
+		c.s.judged(c.i)
 		if e.Count == 0 {
 			c.lost(e)
 		}
@@ -98,7 +101,11 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		c.leave(e, at)
 		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
 		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
-		if e.Fault == "" && !strings.HasPrefix(e.Queue, canaryQueues) && (e.Execution != 0 || c.expired != at) && c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		if e.Fault != "" || strings.HasPrefix(e.Queue, canaryQueues) || !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+			break
+		}
+		c.s.judged(c.i)
+		if e.Execution != 0 || c.expired != at {
 			c.lost(e)
 		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
@@ -126,7 +133,11 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if known && e.At-since > consumerTimeout && max(c.troubled[e.Process], c.troubled[serverDatabase]) <= since {
+	if !known || max(c.troubled[e.Process], c.troubled[serverDatabase]) > since {
+		return
+	}
+	c.s.judged(c.i)
+	if e.At-since > consumerTimeout {
 		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged at %s for %v; RabbitMQ closes the channel of a consumer that holds one for %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}
@@ -139,6 +150,7 @@ const mostRounds = 50
 func (c *conservationChecker) leave(e *history.Event, at copyOf) {
 	delete(c.rounds, at)
 	delete(c.delivered, at)
+	c.s.judged(c.i)
 	n := c.here[at]
 	switch {
 	case n == 0:
@@ -166,8 +178,12 @@ func (c *conservationChecker) end(settled bool) {
 	if !settled {
 		return
 	}
+	c.s.judged(c.i)
 	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
 		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
+	}
+	if c.unnamed > 0 {
+		c.s.judged(c.i)
 	}
 	if c.stored < c.unnamed {
 		c.s.violate(c.i, 0, "%d messages that can't be read were acknowledged, and %d were stored as dead letters", c.unnamed, c.stored)

@@ -31,12 +31,14 @@ func (c *orchestrationChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:
 		if e.Count > 0 {
+			c.s.judged(c.i)
 			if c.retries[e.Chain] >= e.Count {
 				c.s.violate(c.i, e.Execution, "execution %d is a second retry number %d of execution %d", e.Execution, e.Count, e.Chain)
 			}
 			c.retries[e.Chain] = max(c.retries[e.Chain], e.Count)
 		}
 	case history.ChildStarted:
+		c.s.judged(c.i)
 		if l == nil || l.parent == 0 {
 			c.s.violate(c.i, e.Execution, "execution %d, a child of execution %d, was started a second time by %s", e.Execution, e.Related, e.Process)
 			return
@@ -51,8 +53,11 @@ func (c *orchestrationChecker) observe(e *history.Event, l *life) {
 }
 
 func (c *orchestrationChecker) transition(e *history.Event, l *life) {
+	if l == nil || l.parent == 0 {
+		return
+	}
+	c.s.judged(c.i)
 	switch {
-	case l == nil || l.parent == 0:
 	case e.To == execution.Scheduling:
 		c.s.violate(c.i, e.Execution, "execution %d was scheduled by %s while it waits for its parent, execution %d", e.Execution, e.Process, l.parent)
 	case e.By == execution.ExecutionManager:
@@ -63,6 +68,7 @@ func (c *orchestrationChecker) transition(e *history.Event, l *life) {
 // settle judges a child that was started or skipped by how its parent's chain ended. Invariant 12 judges that no
 // child is left out, because that needs a bound in time.
 func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) {
+	c.s.judged(c.i)
 	switch ended := c.s.ended.of(parent); {
 	case ended == execution.None:
 		c.s.violate(c.i, child, "execution %d was started or skipped before the chain of its parent, execution %d, had ended", child, parent)
@@ -74,6 +80,7 @@ func (c *orchestrationChecker) settle(child, parent execution.ID, started bool) 
 }
 
 func (c *orchestrationChecker) handled(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	switch {
 	case l == nil || l.orchestrated:
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
@@ -90,6 +97,7 @@ func (c *orchestrationChecker) end(bool) {
 	var left []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
 		if l.status.Terminal() && !l.orchestrated && c.s.stuck(l.entered) {
+			c.s.judged(c.i)
 			left = append(left, id)
 		}
 	}

@@ -37,8 +37,8 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 			c.chained(e, l)
 		}
 	case history.Transition:
-		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.due != 0 && c.s.database(e.At) < l.due-c.s.tolerance {
-			c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
+		if e.From == execution.Requested && e.To == execution.Scheduling && l != nil && l.due != 0 {
+			c.scheduled(e, l)
 		}
 		if e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker {
 			c.takenBack(e)
@@ -47,15 +47,28 @@ func (c *retryChecker) observe(e *history.Event, l *life) {
 	}
 }
 
+// scheduled judges that what has to wait is not scheduled before its time.
+func (c *retryChecker) scheduled(e *history.Event, l *life) {
+	c.s.judged(c.i)
+	if c.s.database(e.At) < l.due-c.s.tolerance {
+		c.s.violate(c.i, e.Execution, "execution %d was scheduled at %v, before it is due at %v", e.Execution, c.s.database(e.At), l.due)
+	}
+}
+
 // takenBack judges the delay of a take-back: at least the shortest first backoff.
 func (c *retryChecker) takenBack(e *history.Event) {
 	lowest, _ := c.s.config.Retry.BackoffBounds(0)
-	if delay := e.Due - c.s.database(e.At); lowest > 0 && delay < lowest-c.s.tolerance {
+	if lowest <= 0 {
+		return
+	}
+	c.s.judged(c.i)
+	if delay := e.Due - c.s.database(e.At); delay < lowest-c.s.tolerance {
 		c.s.violate(c.i, e.Execution, "execution %d was taken back and is due after %v; its backoff is at least %v", e.Execution, max(0, delay), lowest)
 	}
 }
 
 func (c *retryChecker) judge(e *history.Event) {
+	c.s.judged(c.i)
 	lowest, highest := c.s.config.Retry.BackoffBounds(int(e.Count) - 1)
 	delay := e.Due - c.s.database(e.At)
 	switch {
@@ -71,6 +84,7 @@ func (c *retryChecker) judge(e *history.Event) {
 }
 
 func (c *retryChecker) chained(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	switch n := &c.created; {
 	case n.Chain != l.chain:
 		c.s.violate(c.i, n.Execution, "execution %d retries execution %d and is chained to %d instead of %d", n.Execution, e.Execution, n.Chain, l.chain)

@@ -74,6 +74,7 @@ func (c *placementChecker) reported(w *candidate, e *history.Event) {
 			had++
 		}
 	}
+	c.s.judged(c.i)
 	if int(e.Limit) > had || int(e.Count) > len(w.failures) {
 		c.s.violate(c.i, 0, "worker %d (incarnation %d) is charged with %d failures, %d of them in a row, and has had %d of its own, %d of them within the window",
 			e.Worker, e.Incarnation, e.Limit, e.Count, len(w.failures), had)
@@ -102,6 +103,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 	switch {
 	case e.To == execution.Scheduled:
 		w := c.byIncarnation[e.Incarnation]
+		c.s.judged(c.i)
 		if why := c.unfit(w, e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		}
@@ -183,6 +185,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 	if len(w.snapshots) == 0 || w.snapshots[0].from > now-c.memory {
 		return false
 	}
+	c.s.judged(c.i)
 	return slices.ContainsFunc(c.candidates, func(other *candidate) bool {
 		return other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(now-c.memory, now)) && other.goodSince <= now-c.memory
 	})
@@ -213,6 +216,7 @@ func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
 
 // refused judges a failure for want of workers: whoever looked must have seen nobody who fits.
 func (c *placementChecker) refused(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	look := l.entered - 2*c.s.config.Executor.StatementTimeout
 	for _, w := range c.candidates {
 		if w.fitSince <= look && w.offers(l.runtime, c.s.shown(look, e.At)) && (l.pinned == 0 || l.pinned == w.worker) {
@@ -229,6 +233,7 @@ func (c *placementChecker) explained(e *history.Event, l *life, look time.Durati
 	if strings.Contains(e.Text, textStale) || c.s.setBack >= look {
 		return
 	}
+	c.s.judged(c.i)
 	var stale *candidate
 	for _, w := range c.candidates {
 		if !slices.Contains(w.runtimes, l.runtime) || l.pinned != 0 && l.pinned != w.worker {
@@ -256,7 +261,11 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 	var first *life
 	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
-		if l.status == execution.Requested && c.free(l) && l.waits <= since && (first == nil || l.id < first.id) && c.available(l.runtime, now) != nil {
+		if l.status != execution.Requested || !c.free(l) || l.waits > since {
+			continue
+		}
+		c.s.judged(c.i)
+		if (first == nil || l.id < first.id) && c.available(l.runtime, now) != nil {
 			first = l
 		}
 	}

@@ -58,12 +58,24 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		c.stopped(e.Process, e.At)
 		delete(c.stopping, e.Process)
 	case history.WorkerLifecycle:
-		if t := c.s.workers[e.Incarnation]; e.Lifecycle == execution.Stopped && c.held[e.Incarnation] > 0 && t != nil && c.undisturbed(t) {
-			c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, c.held[e.Incarnation])
+		if e.Lifecycle == execution.Stopped {
+			c.left(e)
 		}
 	case history.Transition:
 		c.transition(e, l)
 	default:
+	}
+}
+
+// left judges that a worker that has stopped runs nothing any more.
+func (c *gracefulChecker) left(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if t == nil || !c.undisturbed(t) {
+		return
+	}
+	c.s.judged(c.i)
+	if c.held[e.Incarnation] > 0 {
+		c.s.violate(c.i, 0, "incarnation %d of worker %d stopped while %d executions were still running on it", e.Incarnation, e.Worker, c.held[e.Incarnation])
 	}
 }
 
@@ -88,13 +100,15 @@ func (c *gracefulChecker) transition(e *history.Event, l *life) {
 	if t == nil || l == nil || !e.From.Claimed() || t.lifecycle != execution.Draining || !c.undisturbed(t) {
 		return
 	}
+	c.s.judged(c.i)
 	if e.Reason == execution.HeartbeatStale || e.Reason == execution.WorkerLost {
 		c.s.violate(c.i, e.Execution, "execution %d ended as %v (%v) while its worker was draining, %v after it began to: it was neither finished nor handed back",
 			e.Execution, e.To, e.Reason, e.At-t.since)
 	}
 }
 
-// claimed judges a claim: one that was under way when the worker began to drain is lawful.
+// claimed judges a claim of a worker that is leaving or gone: one that was under way when the worker began to drain is
+// lawful.
 func (c *gracefulChecker) claimed(e *history.Event, t *tenure) {
 	if t == nil {
 		return
@@ -102,9 +116,13 @@ func (c *gracefulChecker) claimed(e *history.Event, t *tenure) {
 	underWay := 2 * c.s.config.Worker.StatementTimeout
 	switch {
 	case t.lifecycle.Gone():
+		c.s.judged(c.i)
 		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
-	case t.lifecycle == execution.Draining && e.At > t.since+underWay && c.undisturbed(t):
-		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
+	case t.lifecycle == execution.Draining && c.undisturbed(t):
+		c.s.judged(c.i)
+		if e.At > t.since+underWay {
+			c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d has been draining for %v", e.Process, e.Execution, e.Incarnation, e.At-t.since)
+		}
 	}
 }
 
@@ -113,7 +131,11 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	asked, graceful := c.stopping[process]
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
-	if graceful && at-asked > bound && c.disturbing == 0 && c.disturbed < asked-w.Lease() {
+	if !graceful || c.disturbing != 0 || c.disturbed >= asked-w.Lease() {
+		return
+	}
+	c.s.judged(c.i)
+	if at-asked > bound {
 		c.s.violate(c.i, 0, "%s took %v to stop; the bound is %v", process, at-asked, bound)
 	}
 }

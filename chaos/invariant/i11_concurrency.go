@@ -58,7 +58,12 @@ func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life)
 	is := e.To != execution.Requested && !e.To.Terminal()
 	switch {
 	case is && !was:
-		if a.claimed++; a.claimed > a.limit && a.limit > 0 {
+		a.claimed++
+		if a.limit <= 0 {
+			break
+		}
+		c.s.judged(c.i)
+		if a.claimed > a.limit {
 			c.s.violate(c.i, e.Execution, "execution %d was claimed for scheduling by %s as number %d of %s at a time, of which %d are allowed",
 				e.Execution, e.Process, a.claimed, c.s.actions[l.action], a.limit)
 		}
@@ -68,6 +73,7 @@ func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life)
 }
 
 func (c *concurrencyChecker) taken(e *history.Event) {
+	c.s.judged(c.i)
 	a := c.actions[e.Action]
 	if a == nil || e.Count < 1 || e.Count > a.limit {
 		c.s.violate(c.i, e.Execution, "execution %d has taken slot %d of %s, which does not exist", e.Execution, e.Count, e.Action)
@@ -80,6 +86,7 @@ func (c *concurrencyChecker) taken(e *history.Event) {
 }
 
 func (c *concurrencyChecker) freed(e *history.Event) {
+	c.s.judged(c.i)
 	a := c.actions[e.Action]
 	if a == nil || e.Execution == 0 || a.holders[e.Count] != e.Execution {
 		c.s.violate(c.i, e.Execution, "%s has freed slot %d of %s in the name of execution %d, which does not hold it", e.Process, e.Count, e.Action, e.Execution)

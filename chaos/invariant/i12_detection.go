@@ -159,6 +159,8 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	overdue := max(deadline.since+bound, max(c.s.calm.since, c.s.setBack)+bound+deadline.warm)
 	if c.s.calm.hindering > 0 {
 		overdue = max(overdue, now+time.Second)
+	} else {
+		c.s.judged(c.i)
 	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond

@@ -26,8 +26,11 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 	case !known:
 		c.unready[e.Incarnation] = e.At
 	case c.s.calm.hindering > 0:
-	case e.At > max(since, c.s.calm.since)+c.s.bounds.Probes:
-		c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives no dispatches, and no prober has recorded that its health endpoint is not ready; the bound for that is %v",
-			e.Worker, e.Incarnation, since, c.s.bounds.Probes)
+	default:
+		c.s.judged(c.i)
+		if e.At > max(since, c.s.calm.since)+c.s.bounds.Probes {
+			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives no dispatches, and no prober has recorded that its health endpoint is not ready; the bound for that is %v",
+				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
+		}
 	}
 }

@@ -47,6 +47,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 }
 
 func (c *resultChecker) judge(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	x, ended := c.exits[e.Execution]
 	ended = ended && x.epoch == e.OldEpoch
 	byItself := ended && x.to != execution.Cancelled

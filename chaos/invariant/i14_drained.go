@@ -27,6 +27,8 @@ type drainedChecker struct {
 	s     *Suite
 	depth map[string]int
 	slots map[slot]execution.ID
+	// limited says that a slot was ever taken.
+	limited bool
 }
 
 // slot is a concurrency slot that is held.
@@ -43,6 +45,7 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 		c.depth[e.Queue]--
 	case history.SlotTaken:
 		c.slots[slot{e.Action, e.Count}] = e.Execution
+		c.limited = true
 	case history.SlotFreed:
 		delete(c.slots, slot{e.Action, e.Count})
 	default:
@@ -53,12 +56,16 @@ func (c *drainedChecker) observe(e *history.Event, _ *life) {
 const mostListed = 20
 
 func (c *drainedChecker) end(bool) {
+	if c.limited {
+		c.s.judged(c.i)
+	}
 	held := slices.Sorted(maps.Values(c.slots))
 	if len(held) > 0 {
 		c.s.violate(c.i, held[0], "execution %d still holds a concurrency slot (%d are held in all)", held[0], len(held))
 	}
 	var left []string
 	for queue, n := range c.depth { //detlint:ok sorted below
+		c.s.judged(c.i)
 		if n > 0 {
 			left = append(left, queue)
 		}

@@ -47,6 +47,7 @@ func (c *alertChecker) observe(e *history.Event, _ *life) {
 	case history.AlertFired:
 		c.fired[e.Fault], c.firing[e.Fault] = true, true
 		if slices.Contains(c.s.alerts.Never, e.Fault) {
+			c.s.judged(c.i)
 			c.s.violate(c.i, 0, "the alert %s fired, and nothing was wrong that it is about%s", e.Fault, playbook(e.Fault))
 		}
 	case history.AlertResolved:
@@ -56,12 +57,19 @@ func (c *alertChecker) observe(e *history.Event, _ *life) {
 }
 
 func (c *alertChecker) end(bool) {
+	for _, name := range c.s.alerts.Never {
+		if !c.fired[name] {
+			c.s.judged(c.i)
+		}
+	}
 	for _, name := range c.s.alerts.Fires {
+		c.s.judged(c.i)
 		if !c.fired[name] {
 			c.s.violate(c.i, 0, "the alert %s never fired%s%s", name, c.others(), playbook(name))
 		}
 	}
 	for _, name := range c.s.alerts.Resolves {
+		c.s.judged(c.i)
 		switch {
 		case !c.fired[name]:
 			c.s.violate(c.i, 0, "the alert %s never fired, so nothing shows that it resolves%s%s", name, c.others(), playbook(name))

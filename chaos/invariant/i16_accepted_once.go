@@ -42,10 +42,8 @@ type keyChecker struct {
 }
 
 func (c *keyChecker) observe(e *history.Event, _ *life) {
-	// The execution is a little older when the answer arrives than when it was given.
-	if e.Kind == history.KeyKnown && e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
-		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
-			e.Key, e.Execution, e.Due, execution.KeyLifetime)
+	if e.Kind == history.KeyKnown {
+		c.known(e)
 	}
 	if e.Kind != history.Created || e.Key == "" {
 		return
@@ -61,12 +59,23 @@ func (c *keyChecker) observe(e *history.Event, _ *life) {
 	c.hash.Reset()
 	_, _ = c.hash.Write(c.text)
 	key := keyHash(c.hash.Sum(c.text[:0]))
+	c.s.judged(c.i)
 	_, young := c.recent[key]
 	_, old := c.before[key]
 	if young || old {
 		c.s.violate(c.i, e.Execution, "execution %d was created by %s under the key %q, under which another one had been created", e.Execution, e.Process, e.Key)
 	}
 	c.recent[key] = struct{}{}
+}
+
+// known judges the answer with an execution that there is already, which is a little older when the answer arrives than
+// when it was given.
+func (c *keyChecker) known(e *history.Event) {
+	c.s.judged(c.i)
+	if e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
+		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
+			e.Key, e.Execution, e.Due, execution.KeyLifetime)
+	}
 }
 
 func (c *keyChecker) end(bool) {}

@@ -108,6 +108,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 		}
 	}
 	if end.row == nil {
+		c.s.judged(c.i)
 		c.s.violate(c.i, e.Execution, "%s, and the table of causes has no row for this reason", end.describe(counted))
 		return
 	}
@@ -154,6 +155,7 @@ func (c *ending) unearned() string {
 	if !c.whole() && c.e.Reason != execution.CancelRequested && c.e.Reason != execution.ParentFailed {
 		return ""
 	}
+	c.s.judged(c.i)
 	// An action may end with any reason of its own.
 	if c.e.By == execution.Worker && c.l.exited == execution.Failed && c.l.exit == c.e.Reason {
 		return ""
@@ -206,6 +208,7 @@ func (c *ending) crowded(counted bool) string {
 	if _, gone := c.t.gone(); gone {
 		return ""
 	}
+	c.s.judged(c.i)
 	if t.full() && t.fullSince <= c.l.entered {
 		return fmt.Sprintf("its worker %s has run %d of %d since %v, and it was dispatched there at %v", c.worker(), t.running, t.capacity, t.fullSince, c.l.entered)
 	}
@@ -337,6 +340,7 @@ func (c *earnedChecker) lost(e *history.Event) {
 	if t == nil {
 		return
 	}
+	c.s.judged(c.i)
 	// A worker is lost for the same causes as its runs.
 	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {

@@ -104,6 +104,7 @@ func (s *Suite) SetWork(w Work) { s.work = w }
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
+			s.judged(w.i)
 			s.violate(w.i, 0, "%s spins without time moving: the run made %d steps at one moment; the bound is %d (a fixed number and some for each open execution)", who, steps, bound)
 			judged = true
 		}
@@ -190,6 +191,7 @@ func (c *workChecker) since(from, at time.Duration) time.Duration { return at - 
 
 // looked judges one fruitless claim.
 func (c *workChecker) looked(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
 	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
@@ -214,6 +216,7 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 }
 
 func (c *workChecker) claimExpired(e *history.Event) {
+	c.s.judged(c.i)
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	if b.expired++; b.expired == 1 {
 		b.firstExpired = e.At
@@ -226,6 +229,7 @@ func (c *workChecker) claimExpired(e *history.Event) {
 }
 
 func (c *workChecker) takenBack(e *history.Event) {
+	c.s.judged(c.i)
 	b := c.budget(e.Execution)
 	if b.takeBacks++; b.takeBacks == 1 {
 		b.firstTakeBack = e.At
@@ -252,6 +256,7 @@ func backoffsWithin(r config.Retry, elapsed time.Duration) (n int64) {
 
 // published judges one message of a dispatch.
 func (c *workChecker) published(e *history.Event, l *life) {
+	c.s.judged(c.i)
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))
@@ -275,6 +280,7 @@ func (c *workChecker) count(e *history.Event) {
 	c.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
+		c.s.judged(c.i)
 		if bound := c.statementBound(worker, took); statements > bound {
 			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
 				process, statements, took, c.events, bound, statementsAnEvent)

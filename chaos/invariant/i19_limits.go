@@ -61,8 +61,11 @@ func (c *limitsChecker) observe(e *history.Event, l *life) {
 // accepted compares a new execution with its request.
 func (c *limitsChecker) accepted(e *history.Event) {
 	want, known := c.s.requested(e.Key)
+	if !known {
+		return
+	}
+	c.s.judged(c.i)
 	switch {
-	case !known:
 	case e.Limit != int64(want.MaxRetries):
 		c.s.violate(c.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
 	case e.RunTimeout != want.RunTimeout():
@@ -74,6 +77,7 @@ func (c *limitsChecker) accepted(e *history.Event) {
 
 // retried compares a retry with the row that it follows.
 func (c *limitsChecker) retried(l *life) {
+	c.s.judged(c.i)
 	n := &c.created
 	switch {
 	case n.Limit != l.maxRetries:
@@ -87,6 +91,7 @@ func (c *limitsChecker) retried(l *life) {
 
 // counted judges a deadline, which is counted from the moment of the change by the database's clock.
 func (c *limitsChecker) counted(e *history.Event, what string, timeout time.Duration) {
+	c.s.judged(c.i)
 	if has := e.Due - c.s.database(e.At); has < timeout-c.s.tolerance || has > timeout+c.s.tolerance {
 		c.s.violate(c.i, e.Execution, "execution %d may %s for %v at epoch %d, and its limit is %v", e.Execution, what, has, e.Epoch, timeout)
 	}

@@ -53,6 +53,9 @@ type Finding struct {
 	Message   string
 }
 
+// count is the number of invariants; they are numbered from 1 without gaps.
+const count = 19
+
 // All lists every invariant that is implemented, by number.
 func All() []*Invariant {
 	return []*Invariant{
@@ -87,6 +90,8 @@ type Suite struct {
 	findings []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
+	// occasions counts, for each invariant, how often it has judged something; see Judged.
+	occasions [count]uint64
 
 	lives   map[execution.ID]*life
 	workers map[execution.Incarnation]*tenure
@@ -184,6 +189,19 @@ func (s *Suite) stuck(since time.Duration) bool {
 
 // Findings are the violations so far, at most one of each invariant.
 func (s *Suite) Findings() []Finding { return s.findings }
+
+// Judged tells how much each invariant has judged so far; the one of number n is at index n-1. It counts the occasions on
+// which a condition of the rule was evaluated on something that could have broken it, kept or broken, and not the events
+// that were looked at: a start of an action, a bad end, a queue at the end of the run. Where an event has to meet several
+// conditions that do not always apply, each that does counts. What a checker excuses does not count, and an invariant that
+// the suite was not asked to judge has 0. Call it after End, because some rules judge only then. The caller owns the slice.
+//
+// A verdict does not depend on it. Two runs of one scenario with one seed have the same counts, so a smaller count after a
+// change to a checker means that something is no longer judged.
+func (s *Suite) Judged() []uint64 { return slices.Clone(s.occasions[:]) }
+
+// judged counts one occasion on which an invariant was judged.
+func (s *Suite) judged(i *Invariant) { s.occasions[i.Number-1]++ }
 
 // Observe implements history.Sink.
 func (s *Suite) Observe(e *history.Event) {

@@ -172,6 +172,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	r.Hash, r.Sometimes = hash.Sum(), probes.Hits()
 	tally.Fill(&r.Run)
 	trial.Judge(&r.Run, w.scenario, suite.End(settled), rows, true)
+	r.Judged = suite.Judged()
 	if !settled && r.Panic == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", r.Virtual.Round(time.Second))
 	}

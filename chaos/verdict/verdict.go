@@ -85,6 +85,9 @@ type Run struct {
 	// the last one ended.
 	CompletedBefore int
 	CompletedAfter  int
+	// Judged is how often each invariant has judged something, by number less one; see invariant.Suite.Judged. It is nil
+	// where the harness broke off before anything was judged.
+	Judged []uint64
 	// Detection is how long the slowest detection of each kind took.
 	Detection map[string]time.Duration
 

@@ -1,0 +1,40 @@
+package invariant
+
+import (
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+func TestInvariantsAreNumberedWithoutGaps(t *testing.T) {
+	all := All()
+	if len(all) != count {
+		t.Fatalf("there are %d invariants and %d counters of what they judged", len(all), count)
+	}
+	for n, i := range all {
+		if i.Number != n+1 {
+			t.Errorf("invariant %d (%s) is number %d in the list", i.Number, i.Name, n+1)
+		}
+	}
+}
+
+// What is judged counts once for each condition, and what the suite was not asked to judge has none.
+func TestTheSuiteCountsWhatItJudges(t *testing.T) {
+	s := New(config.Default(config.Hardened), []int{1, 5})
+	for _, e := range []history.Event{
+		created(second),
+		move(2*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+		move(3*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0),
+	} {
+		s.Observe(&e)
+	}
+	s.End(true)
+	for n, has := range s.Judged() {
+		want := map[int]uint64{1: 3, 5: 1}[n+1]
+		if has != want {
+			t.Errorf("invariant %d judged %d times, want %d", n+1, has, want)
+		}
+	}
+}
