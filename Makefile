@@ -8,8 +8,8 @@
 # moves fails the check rather than dropping out of it.
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
-	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/flaw \
-	./chaos/history ./chaos/invariant ./chaos/alert ./core/store/metered ./chaos/trial
+	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./chaos/mutant \
+	./chaos/history ./chaos/invariant ./chaos/alert ./core/store/metered ./chaos/run
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
 # host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and
@@ -18,7 +18,7 @@ RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config
 
 # The seed of the demonstration, and what else `run` is told.
 SEED      := 158
-FLAW      := unguarded-monitor
+MUTANT      := unguarded-monitor
 RUN_FLAGS :=
 
 # How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
@@ -35,7 +35,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -43,15 +43,15 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                both profiles with LIVE_PROFILES=
 ##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
-##   flaws        every known flaw: what kills it, which scenario kills which, and every shrunk file
+##   mutants        every mutant: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
-##   live-flaws   known flaws planted into real daemons: does the live world find them?
+##   live-mutants   mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
 ##                ATTACK_FLAGS='--only S5 --bin DIR'
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
-##   demo         one planted flaw caught red-handed, then the same seed without it
+##   demo         one mutant caught red-handed, then the same seed without it
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
 ##   pages        the commands of docs/operations.md and of every playbook, on real servers: part of make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
@@ -64,7 +64,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   determinism  every scenario again on one processor and under the race detector: same histories?
 ##   help         this list
 ##
-## Variables: SEED=158 FLAW=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=2s
+## Variables: SEED=158 MUTANT=unguarded-monitor RUN_FLAGS='--seeds 50' BENCHTIME=1s FUZZTIME=2s
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
@@ -80,7 +80,7 @@ chaos: chaos-binary
 
 # Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
 # A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
-LIVE_LANES := 8
+LIVE_PARALLEL := 8
 LIVE_PROFILES := --profile hardened
 
 # The five scenarios of the first design, and the four for which a harness was asked.
@@ -88,7 +88,7 @@ LIVE_FIRST := worker-stops-mid-execution worker-never-picks-up all-workers-down 
 LIVE_ORDER := crash-after-heartbeat network-partition ttl-race dropped-status-messages
 
 chaos-live: build servers
-	bin/chaos run --world live $(LIVE_PROFILES) --lanes $(LIVE_LANES) --agree --out reports/out/live $(RUN_FLAGS)
+	bin/chaos run --world live $(LIVE_PROFILES) --parallel $(LIVE_PARALLEL) --agree --out reports/out/live $(RUN_FLAGS)
 
 live-named: build servers
 	$(MAKE) live-named-run
@@ -103,12 +103,12 @@ LIVE_NAMED_OUT      := reports/out/live-named
 
 live-named-run:
 	@case "$$HANDOFF_WITHOUT" in *postgres*|*rabbitmq*) echo "live-named: not run: HANDOFF_WITHOUT=$$HANDOFF_WITHOUT";; *) \
-	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --lanes 3 --out $(LIVE_NAMED_OUT);; esac
+	bin/chaos run $(LIVE_NAMED) --world live $(LIVE_NAMED_PROFILES) --parallel 3 --out $(LIVE_NAMED_OUT);; esac
 
 # What takes a container engine: servers and whole systems in containers, their faults, and that nothing of them is left.
 # The image of the daemons is built. Without an engine the tests say so and the scenarios exit with 4.
 containers: build
-	go test -vet=off -count 1 -timeout 30m -run Container ./chaos/live/provision ./chaos/live
+	go test -vet=off -count 1 -timeout 30m -run Container ./chaos/servers ./chaos/live
 	bin/chaos run worker-stops-mid-execution network-partition --world live --target compose --profile hardened --out reports/out/containers
 
 # What the models promise of a database and a broker, on the servers of this machine or on those that are named
@@ -124,15 +124,15 @@ attack: build servers
 	bin/attack --bin bin $(ATTACK_FLAGS)
 
 # Daemons with a switch for known defects; the ones that ship have none.
-flawed:
-	go build -tags flaw -o bin/flawed/ ./cmd/executor ./cmd/worker
+mutated:
+	go build -tags mutant -o bin/mutated/ ./cmd/executor ./cmd/worker
 
-# What the ordinary tests do on a sample: every flaw shrunk, every injector missed under every seed, and the
-# table of which scenario kills which flaw, in reports/out/flaws.
-flaws: chaos-binary
-	bin/chaos flaws
-	bin/chaos run --seeds 50 --flaws 10 --out reports/out/flaws
-	FLAWS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+# What the ordinary tests do on a sample: every mutant shrunk, every injector missed under every seed, and the
+# table of which scenario kills which mutant, in reports/out/mutants.
+mutants: chaos-binary
+	bin/chaos mutants
+	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
+	MUTANTS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
@@ -140,32 +140,32 @@ conformance:
 	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./core/store/postgres
 	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./core/store/postgres
 
-live-flaws: build flawed servers
-	bin/chaos flaws --world live --lanes $(LIVE_LANES)
+live-mutants: build mutated servers
+	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
 
 # Both halves run whatever they find, and only then is judged: red has to be red (exit 1), and not
 # "did not come up" (exit 4), and green has to be green.
 demo: chaos-binary
-	@echo "1. ttl-race with a flaw planted: $(FLAW). A timeout monitor and a worker reach for the same"
+	@echo "1. ttl-race with a mutant planted: $(MUTANT). A timeout monitor and a worker reach for the same"
 	@echo "   execution, and one of them does not look before it writes. This run has to fail."
 	@echo
 	@code=0; \
-	bin/chaos run ttl-race --profile hardened --flaw $(FLAW) --seed $(SEED) --out reports/out/demo || code=$$?; \
+	bin/chaos run ttl-race --profile hardened --mutant $(MUTANT) --seed $(SEED) --out reports/out/demo || code=$$?; \
 	if [ $$code -ne 1 ]; then \
-		echo "demo: the planted flaw was not caught (exit $$code, expected 1)"; exit 1; \
+		echo "demo: the mutant was not caught (exit $$code, expected 1)"; exit 1; \
 	fi
 	@echo
-	@echo "2. The same scenario and the same seed, the flaw left out. This run has to pass."
+	@echo "2. The same scenario and the same seed, the mutant left out. This run has to pass."
 	@echo
 	@code=0; \
 	bin/chaos run ttl-race --profile hardened --seed $(SEED) --out reports/out/demo-fixed || code=$$?; \
 	if [ $$code -ne 0 ]; then \
-		echo "demo: the run without the flaw did not pass (exit $$code, expected 0)"; exit 1; \
+		echo "demo: the run without the mutant did not pass (exit $$code, expected 0)"; exit 1; \
 	fi
 	@echo
-	@echo "What you saw: the same run of one cluster, twice. With the flaw an invariant was broken,"
+	@echo "What you saw: the same run of one cluster, twice. With the mutant an invariant was broken,"
 	@echo "and the first lines above name it, the execution and the command that reproduces it. Without"
-	@echo "the flaw the same seed is clean."
+	@echo "the mutant the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
 
 # Real servers are mostly waited for, so the rest goes on beside them. Tests are built without vet: it reads every

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
 )
 
@@ -56,7 +57,7 @@ func TestWhatPagesTellPeopleToTypeIsTaken(t *testing.T) {
 		h := &helps{bin: bin, known: map[string]string{}}
 		for _, line := range []string{
 			"bin/chaos walk", "bin/chaos run --seed-count 3", "bin/chaos replay no-such-scenario --seed 7", "bin/executor --listn x",
-			"bin/worker --name w --lanes 3", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
+			"bin/worker --name w --parallel 3", "bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
 		} {
 			if h.refuse(t, shellCommands(line)[0]) == "" {
 				t.Errorf("%q is not refused", line)
@@ -170,7 +171,7 @@ func refuseScenario(t *testing.T, word string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(library, func(s *scenarios.Scenario) bool { return s.Name == word }) {
+	if !slices.ContainsFunc(library, func(s *scenario.Scenario) bool { return s.Name == word }) {
 		return "the library has no scenario " + word
 	}
 	return ""

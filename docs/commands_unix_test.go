@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers"
+	"handoff/chaos/servers/without"
 	"handoff/docs"
 )
 
@@ -94,8 +94,8 @@ func startSystem(t *testing.T, args ...string) *system {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
-	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
-	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true, Management: true, PrivateOnly: true}))
+	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
+	servers.Require(t, servers.Available(t.Context(), servers.Options{Postgres: true, RabbitMQ: true, Management: true, PrivateOnly: true}))
 	for tool, of := range map[string]string{"rabbitmqadmin": without.RabbitMQ, "psql": without.Postgres, "curl": without.RabbitMQ} {
 		if _, err := exec.LookPath(tool); err != nil {
 			without.Need(t, of, fmt.Errorf("the commands of the pages need %s: %w", tool, err))

@@ -35,7 +35,7 @@ func configTable(t *testing.T) string {
 func shown(value string) string { return strings.Trim(value, "[]") }
 
 var (
-	references  = regexp.MustCompile(`\s*\((?:flaws?|defects?) [^)]*\)`)
+	references  = regexp.MustCompile(`\s*\((?:mutants?|defects?) [^)]*\)`)
 	identifiers = regexp.MustCompile(`\b[A-Z][A-Za-z]+\b`)
 )
 

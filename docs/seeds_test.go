@@ -14,10 +14,10 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
 	"handoff/core/config"
 	"handoff/core/telemetry"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // row is one line of the tables in seeds.md.
@@ -113,7 +113,7 @@ func inventory(t *testing.T) map[string]func(name string) bool {
 		"key":      func(name string) bool { return keys[name] },
 		"figure":   func(name string) bool { return figures[name] },
 		"alert":    func(name string) bool { return slices.Contains(telemetry.RuleNames(), name) },
-		"mutant":   func(name string) bool { return flaw.Find(name) != nil },
+		"mutant":   func(name string) bool { return mutant.Find(name) != nil },
 		"scenario": func(name string) bool { _, err := scenarios.Find(name); return err == nil },
 		"sql":      sql,
 		"invariant": func(name string) bool {

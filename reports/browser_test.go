@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 	"handoff/chaos/verdict"
 	"handoff/reports"
 )

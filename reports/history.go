@@ -22,7 +22,7 @@ type historyHeader struct {
 	// knowing the configuration.
 	Profile any                           `json:"profile"`
 	Seed    uint64                        `json:"seed"`
-	Flaw    string                        `json:"flaw"`
+	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
 	// Kinds are those that the history would hold if they had happened; left out: all.
 	Kinds []string `json:"kinds,omitempty"`
@@ -68,7 +68,7 @@ type historyLine struct {
 //
 // The first line is a header:
 //
-//	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"flaw":"","workers":{"1":"shell-1"}}
+//	{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"","workers":{"1":"shell-1"}}
 //
 // A history from elsewhere that does not hold every kind of event says with "kinds":["created","transition",…] which
 // ones it would hold if they had happened: what needs others is then not judged, instead of passing. That of a run on
@@ -87,7 +87,7 @@ type historyLine struct {
 // incarnation, writer, message, count, limit and step are numbers; process, action, key, queue, fault and text are free text. A field that
 // is zero is left out. Which kind sets which field, history.Kind says.
 //
-// What is judged, violations and faults' bands, is not written: it can be computed again from the
+// What is judged, violations and faults' faultIntervals, is not written: it can be computed again from the
 // events, and that is what reading a history back is for. What is too long or too large to be read back, the constants
 // of HistoryReader say.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
@@ -98,7 +98,7 @@ func WriteHistory(w io.Writer, r *verdict.Record) error {
 	if workers == nil {
 		workers = map[execution.WorkerID]string{}
 	}
-	header := historyHeader{Schema: HistorySchema, Scenario: r.Scenario, Profile: &r.Profile, Seed: r.Seed, Flaw: r.Flaw, Workers: workers, TimeScale: r.TimeScale}
+	header := historyHeader{Schema: HistorySchema, Scenario: r.Scenario, Profile: &r.Profile, Seed: r.Seed, Mutant: r.Mutant, Workers: workers, TimeScale: r.TimeScale}
 	for _, kind := range r.Kinds {
 		header.Kinds = append(header.Kinds, kind.String())
 	}
@@ -139,26 +139,26 @@ func lineOf(e *history.Event) historyLine {
 }
 
 // bandsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.
-func bandsOf(events []history.Event) []verdict.Band {
-	var bands []verdict.Band
+func bandsOf(events []history.Event) []verdict.FaultInterval {
+	var faultIntervals []verdict.FaultInterval
 	open := make(map[string][]int)
 	for i := range events {
 		e := &events[i]
 		switch e.Kind {
 		case history.FaultBegan:
-			open[e.Fault] = append(open[e.Fault], len(bands))
-			bands = append(bands, verdict.Band{Fault: e.Fault, Begin: e.At, End: -1})
+			open[e.Fault] = append(open[e.Fault], len(faultIntervals))
+			faultIntervals = append(faultIntervals, verdict.FaultInterval{Fault: e.Fault, Begin: e.At, End: -1})
 		case history.FaultEnded:
 			if since := open[e.Fault]; len(since) > 0 {
-				bands[since[0]].End = e.At
+				faultIntervals[since[0]].End = e.At
 				open[e.Fault] = since[1:]
 			}
 		}
 	}
-	for i := range bands {
-		if bands[i].End < 0 {
-			bands[i].End = events[len(events)-1].At
+	for i := range faultIntervals {
+		if faultIntervals[i].End < 0 {
+			faultIntervals[i].End = events[len(events)-1].At
 		}
 	}
-	return bands
+	return faultIntervals
 }

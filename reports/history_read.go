@@ -15,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"handoff/chaos/history"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // Bounds on a history. A file from elsewhere is judged by what it says, so nothing that it says may cost more than
@@ -111,7 +111,7 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads what WriteHistory wrote, all of it. Bands are computed from the events. file is only what errors
+// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only what errors
 // call it.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
@@ -123,7 +123,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 		var e history.Event
 		switch err := h.Next(&e); {
 		case errors.Is(err, io.EOF):
-			record.Bands = bandsOf(record.Events)
+			record.FaultIntervals = bandsOf(record.Events)
 			return record, nil
 		case err != nil:
 			return nil, err
@@ -155,13 +155,13 @@ func (h *HistoryReader) next() ([]byte, error) {
 }
 
 func (h *HistoryReader) refuse(column int, message string) error {
-	return scenarios.Problem{File: h.file, Line: h.line, Column: column, Message: message}
+	return scenario.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
 // field is a complaint about one field, by name.
 type field struct {
 	name string
-	scenarios.Problem
+	scenario.Problem
 }
 
 func (h *HistoryReader) refuseField(at map[string]int, f field) error {
@@ -179,13 +179,13 @@ func (h *HistoryReader) header(text []byte) error {
 		return err
 	}
 	complain := func(name, message string, args ...any) error {
-		return h.refuseField(at, field{name, scenarios.Problem{Message: fmt.Sprintf(message, args...)}})
+		return h.refuseField(at, field{name, scenario.Problem{Message: fmt.Sprintf(message, args...)}})
 	}
 	switch {
 	case head.Schema != HistorySchema:
 		return complain("schema", "the history has schema %d, this program reads schema %d", head.Schema, HistorySchema)
-	case max(len(head.Scenario), len(head.Flaw), len(h.record.Profile)) > maxName:
-		return complain("scenario", "scenario, profile and flaw are names of at most %d bytes", maxName)
+	case max(len(head.Scenario), len(head.Mutant), len(h.record.Profile)) > maxName:
+		return complain("scenario", "scenario, profile and mutant are names of at most %d bytes", maxName)
 	case len(head.Workers) > maxDistinct:
 		return complain("workers", "%d workers; at most %d are read", len(head.Workers), maxDistinct)
 	case head.TimeScale < 0 || head.TimeScale > 1:
@@ -197,11 +197,11 @@ func (h *HistoryReader) header(text []byte) error {
 		}
 	}
 	r := &h.record
-	r.Scenario, r.Seed, r.Flaw, r.Workers, r.TimeScale = head.Scenario, head.Seed, head.Flaw, head.Workers, head.TimeScale
+	r.Scenario, r.Seed, r.Mutant, r.Workers, r.TimeScale = head.Scenario, head.Seed, head.Mutant, head.Workers, head.TimeScale
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clip(name))
 		if err != nil {
-			return h.refuseField(at, field{"kinds", scenarios.Problem{Message: err.Error(), Allowed: kindNames()}})
+			return h.refuseField(at, field{"kinds", scenario.Problem{Message: err.Error(), Allowed: kindNames()}})
 		}
 		if slices.Contains(r.Kinds, kind) {
 			return complain("kinds", "%q is there twice", name)
@@ -255,12 +255,12 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) (map[strin
 		return nil, h.refuse(1, err.Error())
 	}
 	at := make(map[string]int, len(known))
-	bad := scenarios.Problem{}
+	bad := scenario.Problem{}
 	keys(text, func(key string, offset int) bool {
 		bad.Line, bad.Column = h.line, column(offset)
 		switch {
 		case !slices.Contains(known, key):
-			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, scenarios.Nearest(clip(key), known)
+			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, scenario.Nearest(clip(key), known)
 		case at[key] > 0:
 			bad.Message = fmt.Sprintf("duplicate field %q", key)
 		}

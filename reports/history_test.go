@@ -47,13 +47,13 @@ func TestHistoryRoundTrip(t *testing.T) {
 	}
 	r.TimeScale = 0
 	back, text := roundTrip(t, r)
-	if !reflect.DeepEqual(back.Events, r.Events) || !reflect.DeepEqual(back.Workers, r.Workers) || !reflect.DeepEqual(back.Bands, r.Bands) {
+	if !reflect.DeepEqual(back.Events, r.Events) || !reflect.DeepEqual(back.Workers, r.Workers) || !reflect.DeepEqual(back.FaultIntervals, r.FaultIntervals) {
 		t.Error("the story of the TTL race came back changed")
 	}
-	if back.Scenario != r.Scenario || back.Profile != r.Profile || back.Seed != r.Seed || back.Flaw != r.Flaw {
+	if back.Scenario != r.Scenario || back.Profile != r.Profile || back.Seed != r.Seed || back.Mutant != r.Mutant {
 		t.Errorf("the header came back as %+v", back.Run)
 	}
-	want := `{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"flaw":"unguarded-monitor","workers":{"1":"shell-1","2":"shell-2"}}`
+	want := `{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"unguarded-monitor","workers":{"1":"shell-1","2":"shell-2"}}`
 	if first, _, _ := strings.Cut(text, "\n"); first != want {
 		t.Errorf("the header is\n%s, want\n%s", first, want)
 	}
@@ -124,14 +124,14 @@ func TestFaultThatNeverEndedLastsUntilTheEnd(t *testing.T) {
 		{Kind: history.FaultEnded, At: 4, Fault: "never began"},
 		{Kind: history.Quiescent, At: 9},
 	}})
-	want := []verdict.Band{{Fault: "a", Begin: 1, End: 3}, {Fault: "b", Begin: 2, End: 9}}
-	if !reflect.DeepEqual(back.Bands, want) {
-		t.Errorf("bands %+v, want %+v", back.Bands, want)
+	want := []verdict.FaultInterval{{Fault: "a", Begin: 1, End: 3}, {Fault: "b", Begin: 2, End: 9}}
+	if !reflect.DeepEqual(back.FaultIntervals, want) {
+		t.Errorf("bands %+v, want %+v", back.FaultIntervals, want)
 	}
 }
 
 func TestReadHistorySaysWhereItFails(t *testing.T) {
-	const header = `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"flaw":"","workers":{}}` + "\n"
+	const header = `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` + "\n"
 	long := strings.Repeat("x", reports.MaxHistoryLine)
 	for _, c := range []struct{ text, want string }{
 		{"", "h.jsonl:1:1: the history is empty"},
@@ -201,7 +201,7 @@ func many(n int, line string) string {
 
 // Times need not rise: a live history is in the order in which things happened, by several clocks.
 func TestReadHistoryTakesTimesOfSeveralClocks(t *testing.T) {
-	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"flaw":"","workers":{}}` +
+	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`
 	r, err := reports.ReadHistory("h.jsonl", strings.NewReader(text))
 	if err != nil || len(r.Events) != 3 || r.Events[0].At != -5 || r.Events[2].At != 7 {

@@ -117,8 +117,8 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 // caseName is the profile, and what else tells two results of one scenario apart.
 func caseName(sc *verdict.Scenario) string {
 	name := string(sc.Profile)
-	if sc.Flaw != "" {
-		name += " with flaw " + sc.Flaw
+	if sc.Mutant != "" {
+		name += " with mutant " + sc.Mutant
 	}
 	return name
 }

@@ -10,8 +10,8 @@ import (
 	"handoff/reports"
 )
 
-// The page names what is weak: a flaw that nobody kills, one that hangs by one scenario, a scenario that kills nothing.
-func TestThePageShowsWhichScenarioKillsWhichFlaw(t *testing.T) {
+// The page names what is weak: a mutant that nobody kills, one that hangs by one scenario, a scenario that kills nothing.
+func TestThePageShowsWhichScenarioKillsWhichMutant(t *testing.T) {
 	sweep, records := synthetic()
 	page := func() string {
 		var b bytes.Buffer
@@ -20,11 +20,11 @@ func TestThePageShowsWhichScenarioKillsWhichFlaw(t *testing.T) {
 		}
 		return b.String()
 	}
-	if strings.Contains(page(), `id="flaws"`) {
-		t.Error("a table of flaws that nobody asked for")
+	if strings.Contains(page(), `id="mutants"`) {
+		t.Error("a table of mutants that nobody asked for")
 	}
 	sweep.Matrix = &verdict.Matrix{
-		Flaws:     []verdict.MatrixFlaw{{Name: "common", Killer: 1}, {Name: "lone", Killer: 2, Own: "two"}, {Name: "immortal", Killer: 3}},
+		Mutants:   []verdict.MatrixMutant{{Name: "common", Expected: 1}, {Name: "lone", Expected: 2, Own: "two"}, {Name: "immortal", Expected: 3}},
 		Scenarios: []string{"one", "two", "idle"},
 		Seeds:     4,
 		Runs:      [][]int{{3, 1, 0}, {0, 7, 0}, {0, 0, 0}},
@@ -33,7 +33,7 @@ func TestThePageShowsWhichScenarioKillsWhichFlaw(t *testing.T) {
 	for what, form := range map[string]string{
 		"the survivor":           `killed by none within 4 seeds: immortal<`,
 		"the idle scenario":      `kill nothing within 4 seeds: idle<`,
-		"the lone flaw":          `by one scenario alone: lone<`,
+		"the lone mutant":        `by one scenario alone: lone<`,
 		"the row of two":         `two</th><td class="n">2</td><td class="n kill" title="common">1</td><td class="n kill own only" title="lone">7</td>`,
 		"how often it was found": `killed by</th><td></td><td class="n" title="common">2</td><td class="n weak" title="lone">1</td>`,
 	} {

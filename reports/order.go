@@ -13,7 +13,7 @@ import (
 func sortedScenarios(s *verdict.Sweep) []*verdict.Scenario {
 	list := slices.Clone(s.Scenarios)
 	slices.SortStableFunc(list, func(a, b *verdict.Scenario) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.Flaw, b.Flaw),
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Profile, b.Profile), cmp.Compare(a.Mutant, b.Mutant),
 			cmp.Compare(a.World, b.World), cmp.Compare(a.Strategy, b.Strategy))
 	})
 	return list
@@ -79,7 +79,7 @@ func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 
 // isOf says that a record belongs to a scenario's result.
 func isOf(r *verdict.Record, sc *verdict.Scenario) bool {
-	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Flaw == sc.Flaw
+	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant
 }
 
 // culprit finds the event by which a violation happened, and the names needed to tell of it. An

@@ -11,8 +11,8 @@ import (
 
 	"handoff/chaos/conformance"
 	"handoff/chaos/invariant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 )
 
 //go:embed page/page.html
@@ -54,7 +54,7 @@ type page struct {
 	// Agreement is where the two worlds stand beside each other; empty where only one has run.
 	Agreement []verdict.Agreement
 
-	// Matrix says which scenario kills which flaw; nil where nobody asked.
+	// Matrix says which scenario kills which mutant; nil where nobody asked.
 	Matrix *matrix
 
 	// Simulated says that models took part, whose differences from the real servers are listed then.
@@ -181,7 +181,7 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
 		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list),
 	}
-	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenarios.Sim) }) {
+	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenario.Sim) }) {
 		p.Simulated, p.Differences, p.Agreed = true, conformance.Differences(), conformance.Results()
 	}
 	switch s.Verdict {

@@ -113,7 +113,7 @@ func TestJUnit(t *testing.T) {
 	}
 	want := []string{
 		"crash-after-heartbeat/documented", "crash-after-heartbeat/hardened", "network-partition/hardened",
-		"ttl-race/documented with flaw unguarded-monitor", "sweep/complete",
+		"ttl-race/documented with mutant unguarded-monitor", "sweep/complete",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("testcases %q, want %q", names, want)

@@ -21,7 +21,7 @@ type result struct {
 type scenarioResult struct {
 	Name        string            `json:"name"`
 	Profile     string            `json:"profile"`
-	Flaw        string            `json:"flaw"`
+	Mutant      string            `json:"mutant"`
 	World       string            `json:"world"`
 	Strategy    string            `json:"strategy"`
 	Seeds       int               `json:"seeds"`
@@ -72,7 +72,7 @@ func WriteJSON(w io.Writer, s *verdict.Sweep) error {
 
 func resultOf(sc *verdict.Scenario) scenarioResult {
 	r := scenarioResult{
-		Name: sc.Name, Profile: string(sc.Profile), Flaw: sc.Flaw, World: sc.World, Strategy: sc.Strategy,
+		Name: sc.Name, Profile: string(sc.Profile), Mutant: sc.Mutant, World: sc.World, Strategy: sc.Strategy,
 		Seeds: sc.Seeds, Verdict: sc.Verdict, Why: append([]string{}, sc.Why...),
 		Violations: []violationResult{}, Faults: []faultResult{}, Sometimes: map[string]int{},
 		Outcomes: map[string]int64{}, Steps: sc.Steps, Virtual: sc.Virtual.Seconds(),
@@ -128,7 +128,7 @@ type timing struct {
 type scenarioTiming struct {
 	Name     string  `json:"name"`
 	Profile  string  `json:"profile"`
-	Flaw     string  `json:"flaw"`
+	Mutant   string  `json:"mutant"`
 	World    string  `json:"world"`
 	Strategy string  `json:"strategy"`
 	Seeds    int     `json:"seeds"`
@@ -143,7 +143,7 @@ func writeTiming(w io.Writer, s *verdict.Sweep) error {
 	t := timing{Schema: ResultSchema, Go: s.Go, Commit: s.Commit, Interrupted: s.Interrupted, Scenarios: []scenarioTiming{}}
 	for _, sc := range sortedScenarios(s) {
 		st := scenarioTiming{
-			Name: sc.Name, Profile: string(sc.Profile), Flaw: sc.Flaw, World: sc.World, Strategy: sc.Strategy,
+			Name: sc.Name, Profile: string(sc.Profile), Mutant: sc.Mutant, World: sc.World, Strategy: sc.Strategy,
 			Seeds: sc.Seeds, Wall: sc.Wall.Seconds(),
 		}
 		if st.Wall > 0 {

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-const reproduceTTL = "chaos run ttl-race --profile documented --seed 41 --flaw unguarded-monitor"
+const reproduceTTL = "chaos run ttl-race --profile documented --seed 41 --mutant unguarded-monitor"
 
 // script writes a synthetic history: events may be written in any order of time, and are sorted and
 // numbered at the end.
@@ -131,12 +131,12 @@ func ttlRace() *verdict.Record {
 
 	r := &verdict.Record{
 		Run: verdict.Run{
-			Scenario: "ttl-race", Profile: config.Documented, Seed: 41, Flaw: "unguarded-monitor",
+			Scenario: "ttl-race", Profile: config.Documented, Seed: 41, Mutant: "unguarded-monitor",
 			Virtual: 356 * time.Second, Hash: 0x1234abcd5678ef90,
 		},
-		Events:  s.finish(),
-		Workers: map[execution.WorkerID]string{1: "shell-1", 2: "shell-2"},
-		Bands:   []verdict.Band{{Fault: pause, Begin: 12 * time.Second, End: 317300 * ms}},
+		Events:         s.finish(),
+		Workers:        map[execution.WorkerID]string{1: "shell-1", 2: "shell-2"},
+		FaultIntervals: []verdict.FaultInterval{{Fault: pause, Begin: 12 * time.Second, End: 317300 * ms}},
 	}
 	r.Steps = uint64(10 * len(r.Events))
 	r.Violations = []verdict.Violation{ttlViolation(r)}
@@ -213,7 +213,7 @@ func synthetic() (*verdict.Sweep, []*verdict.Record) {
 	record := ttlRace()
 	race := &verdict.Scenario{
 		Name: "ttl-race", About: "A claim and the end of a message's time to live meet.", World: "sim", Strategy: "random",
-		Profile: config.Documented, Flaw: "unguarded-monitor", Seeds: 50, Verdict: verdict.Fail,
+		Profile: config.Documented, Mutant: "unguarded-monitor", Seeds: 50, Verdict: verdict.Fail,
 		Why: []string{"invariant 2 (ownership) was violated in 3 of 50 runs"}, Violations: slices.Clone(record.Violations),
 		Failing: 3, FirstFailing: 41,
 		Faults:    []verdict.FaultCount{{Fault: "pause shell-1", Planned: 50, Fired: 50, Touched: 49}},

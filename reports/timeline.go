@@ -26,19 +26,19 @@ func usec(d time.Duration) int64 { return d.Microseconds() }
 // timeline is one record as the page draws it. Times are microseconds. "k" is an event's place in
 // the record: two events of the same moment have an order, and the state between them can be shown.
 type timeline struct {
-	Label      string          `json:"label"`
-	Scenario   string          `json:"scenario"`
-	Profile    string          `json:"profile"`
-	Seed       string          `json:"seed"`
-	Flaw       string          `json:"flaw"`
-	End        int64           `json:"end"`
-	Focus      [2]int64        `json:"focus"`
-	Close      [2]int64        `json:"close"`
-	Violations []violationMark `json:"violations"`
-	Bands      []bandMark      `json:"bands"`
-	Processes  []*processLane  `json:"processes"`
-	Queues     []*queueLane    `json:"queues"`
-	Executions []*rowLane      `json:"executions"`
+	Label          string          `json:"label"`
+	Scenario       string          `json:"scenario"`
+	Profile        string          `json:"profile"`
+	Seed           string          `json:"seed"`
+	Mutant         string          `json:"mutant"`
+	End            int64           `json:"end"`
+	Focus          [2]int64        `json:"focus"`
+	Close          [2]int64        `json:"close"`
+	Violations     []violationMark `json:"violations"`
+	FaultIntervals []bandMark      `json:"bands"`
+	Processes      []*processLane  `json:"processes"`
+	Queues         []*queueLane    `json:"queues"`
+	Executions     []*rowLane      `json:"executions"`
 	// Few is how many executions are drawn until the reader asks for all.
 	Few int `json:"few"`
 	// Who are the subjects of sentences; events refer to them.
@@ -103,24 +103,24 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	violations := sortedViolations(r.Violations)
 	b.chooseFocus(violations)
 	out := &timeline{
-		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Flaw: r.Flaw,
+		Scenario: r.Scenario, Profile: string(r.Profile), Seed: fmt.Sprint(r.Seed), Mutant: r.Mutant,
 		Label: fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
 		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
-		Few:   fewRows, Violations: []violationMark{}, Bands: []bandMark{}, Events: []any{},
+		Few:   fewRows, Violations: []violationMark{}, FaultIntervals: []bandMark{}, Events: []any{},
 	}
-	if r.Flaw != "" {
-		out.Label += ", flaw " + r.Flaw
+	if r.Mutant != "" {
+		out.Label += ", mutant " + r.Mutant
 	}
 	for _, v := range violations {
 		out.Violations = append(out.Violations, b.mark(v))
 	}
-	bands := r.Bands
-	if len(bands) == 0 {
-		bands = bandsOf(r.Events)
+	faultIntervals := r.FaultIntervals
+	if len(faultIntervals) == 0 {
+		faultIntervals = bandsOf(r.Events)
 	}
-	for _, band := range bands {
-		out.Bands = append(out.Bands, bandMark{band.Fault, usec(band.Begin), usec(band.End)})
+	for _, faultInterval := range faultIntervals {
+		out.FaultIntervals = append(out.FaultIntervals, bandMark{faultInterval.Fault, usec(faultInterval.Begin), usec(faultInterval.End)})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)

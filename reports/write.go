@@ -53,12 +53,12 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	return nil
 }
 
-// folderOf names the folder of a failure. The flaw is only part of it where two records would
+// folderOf names the folder of a failure. The mutant is only part of it where two records would
 // otherwise share one.
 func folderOf(r *verdict.Record, taken map[string]bool) string {
 	name := fileName(fmt.Sprintf("%s-%s-%d", r.Scenario, r.Profile, r.Seed))
-	if taken[name] && r.Flaw != "" {
-		name += "-" + fileName(r.Flaw)
+	if taken[name] && r.Mutant != "" {
+		name += "-" + fileName(r.Mutant)
 	}
 	for base, n := name, 2; taken[name]; n++ {
 		name = fmt.Sprintf("%s-%d", base, n)

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+
+	"handoff/chaos/scenario"
 )
 
 //go:embed *.yaml
@@ -13,24 +15,24 @@ var library embed.FS
 
 // Library reads every scenario of this folder, as embedded in the program, in the order of their
 // names.
-func Library() ([]*Scenario, error) {
+func Library() ([]*scenario.Scenario, error) {
 	files, err := fs.Glob(library, "*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the scenario library: %w", err)
 	}
-	var list []*Scenario
+	var list []*scenario.Scenario
 	for _, file := range files {
 		data, err := library.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the scenario library: %w", err)
 		}
-		s, err := Parse("scenarios/"+file, data)
+		s, err := scenario.Parse("scenarios/"+file, data)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *Scenario) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b *scenario.Scenario) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil
 }
 
@@ -38,18 +40,18 @@ func Library() ([]*Scenario, error) {
 var regressions embed.FS
 
 // Regressions reads the failures that were found once, shrunk, and kept: they are no part of the library.
-func Regressions() ([]*Scenario, error) {
+func Regressions() ([]*scenario.Scenario, error) {
 	files, err := fs.Glob(regressions, "regressions/*.yaml")
 	if err != nil {
 		return nil, fmt.Errorf("listing the regressions: %w", err)
 	}
-	var list []*Scenario
+	var list []*scenario.Scenario
 	for _, file := range files {
 		data, err := regressions.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("reading the regressions: %w", err)
 		}
-		s, err := Parse("scenarios/"+file, data)
+		s, err := scenario.Parse("scenarios/"+file, data)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +75,12 @@ func Names() []string {
 }
 
 // Find reads one scenario of the library.
-func Find(name string) (*Scenario, error) {
+func Find(name string) (*scenario.Scenario, error) {
 	data, err := library.ReadFile(name + ".yaml")
 	if err != nil {
-		p := Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
-		p.Nearest = nearest(name, p.Allowed)
+		p := scenario.Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
+		p.Nearest = scenario.Nearest(name, p.Allowed)
 		return nil, fmt.Errorf("%s", p.Text())
 	}
-	return Parse("scenarios/"+name+".yaml", data)
+	return scenario.Parse("scenarios/"+name+".yaml", data)
 }

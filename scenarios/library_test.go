@@ -9,6 +9,7 @@ import (
 
 	"handoff/core/telemetry"
 
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 )
 
@@ -24,7 +25,7 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s is called %s", s.File, s.Name)
 		}
 		if !regexp.MustCompile(`\(D\d+`).MatchString(s.About) {
-			t.Errorf("%s doesn't say which flaws it guards against: %s", s.Name, s.About)
+			t.Errorf("%s doesn't say which mutants it guards against: %s", s.Name, s.About)
 		}
 		data, err := library.ReadFile(s.Name + ".yaml")
 		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=./schema.json\n") {
@@ -45,7 +46,7 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)
 		}
 		for _, p := range s.Profiles {
-			if !slices.ContainsFunc(s.Expect(p).Executions, func(b Bound) bool { return b.Of == Stuck && b.Holds(0, 1) && !b.Holds(1, 1) }) {
+			if !slices.ContainsFunc(s.Expect(p).Executions, func(b scenario.Bound) bool { return b.Of == scenario.Stuck && b.Holds(0, 1) && !b.Holds(1, 1) }) {
 				t.Errorf("%s may leave executions stuck under %s", s.Name, p)
 			}
 		}
@@ -71,7 +72,7 @@ func TestLibraryKnowsItsProfiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	may := func(p config.Profile, of string) bool {
-		return !slices.ContainsFunc(s.Expect(p).Executions, func(b Bound) bool { return b.Of == of && !b.Holds(1, 16) })
+		return !slices.ContainsFunc(s.Expect(p).Executions, func(b scenario.Bound) bool { return b.Of == of && !b.Holds(1, 16) })
 	}
 	if !may(config.Hardened, "abandoned") || may(config.Documented, "abandoned") || !may(config.Documented, "failed") {
 		t.Errorf("hardened %+v, documented %+v", s.Expect(config.Hardened), s.Expect(config.Documented))

@@ -11,21 +11,21 @@ import (
 	"handoff/sim/simnet"
 )
 
-// ailments are half deaths of a worker process: each holds the name of the fault that brought it about,
+// grayFailures are half deaths of a worker process: each holds the name of the fault that brought it about,
 // or nothing. They stay with the process over its restarts.
-type ailments struct {
+type grayFailures struct {
 	deaf, mute string
 }
 
-// injectAilment lets a half death begin and end.
-func injectAilment(set func(a *ailments, fault string)) injectFunc {
+// injectGrayFailure lets a half death begin and end.
+func injectGrayFailure(set func(a *grayFailures, fault string)) injectFunc {
 	return func(x *injection) func() {
 		for _, p := range x.targets {
-			set(&p.ails, x.fault.Name)
+			set(&p.gray, x.fault.Name)
 		}
 		return func() {
 			for _, p := range x.targets {
-				set(&p.ails, "")
+				set(&p.gray, "")
 			}
 		}
 	}
@@ -82,7 +82,7 @@ type muted struct {
 
 // Heartbeat implements store.Worker.
 func (m *muted) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	if fault := m.p.ails.mute; fault != "" {
+	if fault := m.p.gray.mute; fault != "" {
 		m.p.w.injector.touch(simnet.Touched{Fault: fault, Process: m.p.name})
 		return store.BeatReply{}, fmt.Errorf("%w: the worker is mute", store.ErrUnavailable)
 	}
@@ -130,8 +130,8 @@ const stirs = time.Second
 // Receive implements broker.Consumer.
 func (c *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
-	for err == nil && c.d.p.ails.deaf != "" {
-		c.d.p.w.injector.touch(simnet.Touched{Fault: c.d.p.ails.deaf, Process: c.d.p.name})
+	for err == nil && c.d.p.gray.deaf != "" {
+		c.d.p.w.injector.touch(simnet.Touched{Fault: c.d.p.gray.deaf, Process: c.d.p.name})
 		err = c.d.h.Sleep(ctx, stirs)
 	}
 	return d, err

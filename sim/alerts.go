@@ -4,25 +4,25 @@ import (
 	"handoff/chaos/alert"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/telemetry"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // alerts judges the alert rules over a run whose scenario expects something of them. In all others nobody
 // listens to the core's figures.
 type alerts struct {
-	w     *world
-	board *alert.Board
-	wait  []string
+	w         *world
+	evaluator *alert.Evaluator
+	wait      []string
 }
 
-func newAlerts(w *world, expected scenarios.Alerts) *alerts {
+func newAlerts(w *world, expected scenario.Alerts) *alerts {
 	if !expected.Any() {
 		return nil
 	}
 	w.suite.ExpectAlerts(invariant.Alerts(expected))
-	return &alerts{w: w, board: alert.NewBoard(), wait: expected.Resolves}
+	return &alerts{w: w, evaluator: alert.NewEvaluator(), wait: expected.Resolves}
 }
 
 // look judges the rules now, and again after every sample interval.
@@ -30,7 +30,7 @@ func (a *alerts) look() {
 	if a == nil {
 		return
 	}
-	for _, c := range a.board.Look(a.w.k.Now()) {
+	for _, c := range a.evaluator.Look(a.w.k.Now()) {
 		kind := history.AlertResolved
 		if c.Firing {
 			kind = history.AlertFired
@@ -46,7 +46,7 @@ func (a *alerts) pending() bool {
 		return false
 	}
 	for _, name := range a.wait {
-		if a.board.Firing(name) {
+		if a.evaluator.Firing(name) {
 			return true
 		}
 	}
@@ -55,19 +55,19 @@ func (a *alerts) pending() bool {
 
 func (a *alerts) ended(process string) {
 	if a != nil {
-		a.board.Ended(process)
+		a.evaluator.Ended(process)
 	}
 }
 
-// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts or a flaw
+// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts or a mutant
 // listens.
-func (w *world) recorder(id flaw.Process) telemetry.Recorder {
+func (w *world) recorder(id mutant.Process) telemetry.Recorder {
 	var r telemetry.Recorder = telemetry.Discard{}
 	if w.alerts != nil {
-		r = w.alerts.board.Process(id.Name)
+		r = w.alerts.evaluator.Process(id.Name)
 	}
-	if w.flaw.Recorder != nil {
-		r = w.flaw.Recorder(id, r)
+	if w.mutant.Recorder != nil {
+		r = w.mutant.Recorder(id, r)
 	}
 	return r
 }

@@ -37,6 +37,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/scenarios"
 )
@@ -68,7 +69,7 @@ workload:
 
 // benchmarkScenario reports steps and executions a second on one core with all invariants on, and how
 // much virtual time passes in a second of real time.
-func benchmarkScenario(b *testing.B, s *scenarios.Scenario) {
+func benchmarkScenario(b *testing.B, s *scenario.Scenario) {
 	total := measured{cpu: cpuTime()}
 	seed := uint64(0)
 	for b.Loop() {
@@ -120,7 +121,7 @@ func BenchmarkCrashAfterHeartbeat(b *testing.B) {
 }
 
 func BenchmarkSteadyLoad(b *testing.B) {
-	s, err := scenarios.Parse("steady-load.yaml", []byte(steadyLoad(10_000)))
+	s, err := scenario.Parse("steady-load.yaml", []byte(steadyLoad(10_000)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -128,7 +129,7 @@ func BenchmarkSteadyLoad(b *testing.B) {
 }
 
 func BenchmarkBusyLoad(b *testing.B) {
-	s, err := scenarios.Parse("busy-load.yaml", []byte(busyLoad(10_000)))
+	s, err := scenario.Parse("busy-load.yaml", []byte(busyLoad(10_000)))
 	if err != nil {
 		b.Fatal(err)
 	}

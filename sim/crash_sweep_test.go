@@ -6,9 +6,9 @@ import (
 	"sync"
 	"testing"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 	"handoff/sim/kernel"
 )
 
@@ -40,28 +40,28 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 	}
 }
 
-// TestCrashSweepFindsWhatItIsFor plants the flaws that only a crash at the right moment shows, and
+// TestCrashSweepFindsWhatItIsFor plants the mutants that only a crash at the right moment shows, and
 // demands that the sweep finds them.
 func TestCrashSweepFindsWhatItIsFor(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {
-		planted := flaw.Find(name)
+		planted := mutant.Find(name)
 		found := false
 		for n := uint64(1); n < 150 && !found; n++ {
 			for _, after := range []bool{false, true} {
-				r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted, CrashAt: &kernel.CrashPoint{Process: "executor-1", N: n, After: after}})
+				r := Run(s, config.Hardened, Options{Seed: 1, Mutant: planted, CrashAt: &kernel.CrashPoint{Process: "executor-1", N: n, After: after}})
 				for _, v := range r.Violations {
-					found = found || v.Invariant == planted.Killer
+					found = found || v.Invariant == planted.Expected
 				}
 			}
 		}
 		if !found {
-			t.Errorf("%s: no crash of the executor at any yield point showed it by invariant %d", name, planted.Killer)
+			t.Errorf("%s: no crash of the executor at any yield point showed it by invariant %d", name, planted.Expected)
 		}
 	}
 }
 
-func crashAtEach(t *testing.T, s *scenarios.Scenario, profile config.Profile, points []kernel.CrashPoint) (fired int) {
+func crashAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, points []kernel.CrashPoint) (fired int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for chunk := range slices.Chunk(points, len(points)/runtime.GOMAXPROCS(0)+1) {

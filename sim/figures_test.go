@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // change is what telemetry.Transitions counts by.
@@ -134,11 +134,11 @@ func listen(t *testing.T) *listener {
 	}
 }
 
-// flaw is none: it is the listener's place in the processes.
-func (l *listener) flaw() *flaw.Flaw {
-	return &flaw.Flaw{
-		Store:    func(_ flaw.Process, c flaw.Database) store.Store { return &asked{c, l.open} },
-		Recorder: func(_ flaw.Process, r telemetry.Recorder) telemetry.Recorder { return &both{r, l} },
+// mutant is none: it is the listener's place in the processes.
+func (l *listener) mutant() *mutant.Mutant {
+	return &mutant.Mutant{
+		Store:    func(_ mutant.Process, c mutant.Database) store.Store { return &asked{c, l.open} },
+		Recorder: func(_ mutant.Process, r telemetry.Recorder) telemetry.Recorder { return &both{r, l} },
 	}
 }
 
@@ -231,7 +231,7 @@ func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
 		for i := range library {
 			for _, profile := range library[i].Profiles {
 				l := listen(t)
-				Run(library[i], profile, Options{Seed: seed, Flaw: l.flaw(), Record: l})
+				Run(library[i], profile, Options{Seed: seed, Mutant: l.mutant(), Record: l})
 				for _, c := range l.compare(library[i].Name + " " + string(profile)) {
 					compared[c] = true
 				}

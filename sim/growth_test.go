@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
 	"handoff/sim/simstore"
 )
 
@@ -21,7 +21,7 @@ const (
 
 func steadyRun(tb testing.TB, executions int) *Result {
 	tb.Helper()
-	s, err := scenarios.Parse("steady-load.yaml", []byte(steadyLoad(executions)))
+	s, err := scenario.Parse("steady-load.yaml", []byte(steadyLoad(executions)))
 	if err != nil {
 		tb.Fatal(err)
 	}

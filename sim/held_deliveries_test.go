@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // held measures how long dispatches stay unacknowledged at workers.
@@ -41,7 +41,7 @@ func (h *held) Observe(e *history.Event) {
 // channel after half an hour. Each of several waiting deliveries has its own time. An execution whose delivery
 // goes back completes all the same, and the dispatch counts for nobody.
 func TestAFullWorkerHoldsNoDeliveryForLongerThanItsDispatchMayWait(t *testing.T) {
-	s, err := scenarios.Parse("held.yaml", []byte(`
+	s, err := scenario.Parse("held.yaml", []byte(`
 name: held
 about: Runs of an hour on ten slots, and ten more dispatched ahead.
 worlds: [sim]

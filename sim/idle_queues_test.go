@@ -4,11 +4,11 @@ import (
 	"context"
 	"testing"
 
+	"handoff/chaos/mutant"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // noted is a broker whose deletions of idle queues are noted.
@@ -46,8 +46,8 @@ func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
 	}
 	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
 		fates := make(map[string]map[broker.QueueFate]int)
-		listen := &flaw.Flaw{Name: "noted deletions", Broker: func(_ flaw.Process, b broker.Broker) broker.Broker { return noted{b, fates} }}
-		Run(scenario, profile, Options{Seed: 1, Flaw: listen})
+		listen := &mutant.Mutant{Name: "noted deletions", Broker: func(_ mutant.Process, b broker.Broker) broker.Broker { return noted{b, fates} }}
+		Run(scenario, profile, Options{Seed: 1, Mutant: listen})
 		// Two were gone for long, and two more may have come back too late.
 		whole := 0
 		for id := range execution.WorkerID(6) {

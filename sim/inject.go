@@ -2,53 +2,53 @@ package sim
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
-	"handoff/scenarios"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
 	"handoff/sim/simnet"
 )
 
 // injectors says how each kind of fault is brought about.
-func injectors() map[scenarios.FaultKind]injectFunc {
-	return map[scenarios.FaultKind]injectFunc{
-		scenarios.Crash:            injectCrash,
-		scenarios.Stop:             injectStop,
-		scenarios.Pause:            injectPause,
-		scenarios.Freeze:           injectFreeze,
-		scenarios.Partition:        injectPartition,
-		scenarios.Latency:          injectLatency,
-		scenarios.Reset:            injectReset,
-		scenarios.BrokerRestart:    injectBrokerDown,
-		scenarios.BrokerKill:       injectBrokerDown,
-		scenarios.DatabaseRestart:  injectDatabaseDown,
-		scenarios.DatabaseKill:     injectDatabaseDown,
-		scenarios.DropMessages:     injectMessages,
-		scenarios.DelayMessages:    injectMessages,
-		scenarios.DuplicateMessage: injectMessages,
-		scenarios.CorruptMessages:  injectMessages,
-		scenarios.ReorderMessages:  injectMessages,
-		scenarios.StopCutShort:     injectCutShort,
-		scenarios.RollingRestart:   injectRollingRestart,
-		scenarios.Twin:             injectTwin,
-		scenarios.Deaf:             injectAilment(func(a *ailments, fault string) { a.deaf = fault }),
-		scenarios.Mute:             injectAilment(func(a *ailments, fault string) { a.mute = fault }),
-		scenarios.Sick:             injectSick,
-		scenarios.Cordon:           injectCordon,
-		scenarios.Drain:            injectDrain,
-		scenarios.SlowLink:         injectSlowLink,
-		scenarios.BrokerAlarm:      injectAlarm,
-		scenarios.DeleteQueue:      injectDeleteQueue,
-		scenarios.CancelConsumers:  injectCancelConsumers,
-		scenarios.BlockConsumers:   injectBlockConsumers,
-		scenarios.UnbindQueue:      injectUnbind,
-		scenarios.DatabaseReadOnly: injectReadOnly,
-		scenarios.DatabaseSlow:     injectSlowDatabase,
-		scenarios.Serialization:    injectSerialization,
-		scenarios.ClockOffset:      injectClock,
-		scenarios.ClockStep:        injectClock,
-		scenarios.ClockDrift:       injectClock,
-		scenarios.PublishMessages:  injectPublish,
+func injectors() map[scenario.FaultKind]injectFunc {
+	return map[scenario.FaultKind]injectFunc{
+		scenario.Crash:            injectCrash,
+		scenario.Stop:             injectStop,
+		scenario.Pause:            injectPause,
+		scenario.Freeze:           injectFreeze,
+		scenario.Partition:        injectPartition,
+		scenario.Latency:          injectLatency,
+		scenario.Reset:            injectReset,
+		scenario.BrokerRestart:    injectBrokerDown,
+		scenario.BrokerKill:       injectBrokerDown,
+		scenario.DatabaseRestart:  injectDatabaseDown,
+		scenario.DatabaseKill:     injectDatabaseDown,
+		scenario.DropMessages:     injectMessages,
+		scenario.DelayMessages:    injectMessages,
+		scenario.DuplicateMessage: injectMessages,
+		scenario.CorruptMessages:  injectMessages,
+		scenario.ReorderMessages:  injectMessages,
+		scenario.StopCutShort:     injectCutShort,
+		scenario.RollingRestart:   injectRollingRestart,
+		scenario.Twin:             injectTwin,
+		scenario.Deaf:             injectGrayFailure(func(a *grayFailures, fault string) { a.deaf = fault }),
+		scenario.Mute:             injectGrayFailure(func(a *grayFailures, fault string) { a.mute = fault }),
+		scenario.Sick:             injectSick,
+		scenario.Cordon:           injectCordon,
+		scenario.Drain:            injectDrain,
+		scenario.SlowLink:         injectSlowLink,
+		scenario.BrokerAlarm:      injectAlarm,
+		scenario.DeleteQueue:      injectDeleteQueue,
+		scenario.CancelConsumers:  injectCancelConsumers,
+		scenario.BlockConsumers:   injectBlockConsumers,
+		scenario.UnbindQueue:      injectUnbind,
+		scenario.DatabaseReadOnly: injectReadOnly,
+		scenario.DatabaseSlow:     injectSlowDatabase,
+		scenario.Serialization:    injectSerialization,
+		scenario.ClockOffset:      injectClock,
+		scenario.ClockStep:        injectClock,
+		scenario.ClockDrift:       injectClock,
+		scenario.PublishMessages:  injectPublish,
 	}
 }
 
@@ -145,7 +145,7 @@ func injectFreeze(x *injection) func() {
 func (x *injection) ends() []string {
 	var ends []string
 	for _, end := range x.fault.From {
-		if end == scenarios.Executors {
+		if end == scenario.Executors {
 			ends = append(ends, x.w.scenario.Cluster.ExecutorNames()...)
 			continue
 		}
@@ -158,10 +158,10 @@ func (x *injection) ends() []string {
 func (x *injection) eachLink(f func(from, to string)) {
 	for _, p := range x.targets {
 		for _, end := range x.ends() {
-			if x.fault.Direction != scenarios.Incoming {
+			if x.fault.Direction != scenario.Incoming {
 				f(p.name, end)
 			}
-			if x.fault.Direction != scenarios.Outgoing {
+			if x.fault.Direction != scenario.Outgoing {
 				f(end, p.name)
 			}
 		}
@@ -193,43 +193,43 @@ func injectReset(x *injection) func() {
 func injectBrokerDown(x *injection) func() {
 	b := x.w.broker
 	if b.Sessions() > 0 {
-		x.touch(simnet.Touched{Process: scenarios.Broker})
+		x.touch(simnet.Touched{Process: scenario.Broker})
 	}
-	b.Stop(x.fault.Kind == scenarios.BrokerKill)
+	b.Stop(x.fault.Kind == scenario.BrokerKill)
 	return b.Start
 }
 
 func injectDatabaseDown(x *injection) func() {
 	// Every process keeps a pool of connections open, so a database never goes unnoticed.
-	x.touch(simnet.Touched{Process: scenarios.Database})
+	x.touch(simnet.Touched{Process: scenario.Database})
 	x.w.db.Stop()
 	return x.w.db.Start
 }
 
 func injectMessages(x *injection) func() {
 	id := x.fault.Index + 1
-	x.w.broker.SetFilter(id, func(t broker.Type, _ string) simbroker.Tamper {
-		if x.fault.Messages != scenarios.EveryMessage && x.fault.Messages != t.String() {
-			return simbroker.Tamper{}
+	x.w.broker.SetFilter(id, func(t broker.Type, _ string) simbroker.Interception {
+		if x.fault.Messages != scenario.EveryMessage && x.fault.Messages != t.String() {
+			return simbroker.Interception{}
 		}
 		if !x.stream.Chance(x.fault.PerMillion) {
-			return simbroker.Tamper{}
+			return simbroker.Interception{}
 		}
-		tamper := simbroker.Tamper{Fault: x.fault.Name}
+		interception := simbroker.Interception{Fault: x.fault.Name}
 		switch x.fault.Kind {
-		case scenarios.DropMessages:
-			tamper.Drop = true
-		case scenarios.DelayMessages:
-			tamper.Delay = x.stream.Duration(x.fault.DelayMin, x.fault.DelayMax)
-		case scenarios.DuplicateMessage:
-			tamper.Duplicate = true
-		case scenarios.CorruptMessages:
-			tamper.Corrupt = true
-		case scenarios.ReorderMessages:
-			tamper.Delay, tamper.Behind = x.stream.Duration(x.fault.DelayMin, x.fault.DelayMax), true
+		case scenario.DropMessages:
+			interception.Drop = true
+		case scenario.DelayMessages:
+			interception.Delay = x.stream.Duration(x.fault.DelayMin, x.fault.DelayMax)
+		case scenario.DuplicateMessage:
+			interception.Duplicate = true
+		case scenario.CorruptMessages:
+			interception.Corrupt = true
+		case scenario.ReorderMessages:
+			interception.Delay, interception.Behind = x.stream.Duration(x.fault.DelayMin, x.fault.DelayMax), true
 		default:
 		}
-		return tamper
+		return interception
 	})
 	return func() { x.w.broker.SetFilter(id, nil) }
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
 	"handoff/core/execution"
-	"handoff/scenarios"
 	"handoff/sim/simbroker"
 )
 
@@ -19,7 +19,7 @@ const bigBody = 256 << 10
 // injectPublish publishes an attacker's messages, a hundredth of a second's worth at a time.
 func injectPublish(x *injection) func() {
 	queues := x.queues()
-	if x.fault.What == scenarios.ForgedCancel {
+	if x.fault.What == scenario.ForgedCancel {
 		queues = x.cancelQueues()
 	}
 	left := x.fault.Count
@@ -60,12 +60,12 @@ func (x *injection) forged(n int) simbroker.Forged {
 	f := simbroker.Forged{Fault: x.fault.Name}
 	envelope := broker.Envelope{MessageID: fmt.Sprintf("forged-%d", n), Timestamp: x.w.broker.Clock().Wall(), Version: broker.WireVersion}
 	switch x.fault.What {
-	case scenarios.ForgedCancel:
+	case scenario.ForgedCancel:
 		envelope.Type = broker.ExecutionCancel
 		for _, row := range x.running() {
 			envelope.Changes = append(envelope.Changes, broker.Change{Key: row.Key(), From: execution.Running, To: execution.Canceling})
 		}
-	case scenarios.ForgedDispatch:
+	case scenario.ForgedDispatch:
 		envelope.Type = broker.ExecutionScheduled
 		envelope.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 99}, Action: execution.Action{Ref: "forged"}}
 		if rows := x.running(); len(rows) > 0 {
@@ -74,10 +74,10 @@ func (x *injection) forged(n int) simbroker.Forged {
 				Key: execution.Key{ID: row.ID, Epoch: row.Epoch + execution.Epoch(n%3)}, Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action,
 			}
 		}
-	case scenarios.HostileHeaders:
+	case scenario.HostileHeaders:
 		envelope.Type = broker.ExecutionScheduled
 		f.Hostile = true
-	case scenarios.BigBody:
+	case scenario.BigBody:
 		f.Garbage, f.Size = true, bigBody
 	default:
 		f.Garbage = true

@@ -3,7 +3,7 @@ package sim
 import (
 	"fmt"
 
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
 	"handoff/sim/simnet"
 )
 
@@ -80,7 +80,7 @@ func injectTwin(x *injection) func() {
 
 // injectClock moves the clock of processes, or of the database.
 func injectClock(x *injection) func() {
-	if x.fault.Target == scenarios.Database {
+	if x.fault.Target == scenario.Database {
 		return x.databaseClock()
 	}
 	var undo []func()
@@ -91,7 +91,7 @@ func injectClock(x *injection) func() {
 		clock := p.current.Clock()
 		touched := func() { x.touch(simnet.Touched{Process: p.name}) }
 		switch x.fault.Kind {
-		case scenarios.ClockDrift:
+		case scenario.ClockDrift:
 			if p.alive() {
 				touched()
 			}
@@ -108,7 +108,7 @@ func injectClock(x *injection) func() {
 			undo = append(undo, func() { clock.Step(-x.fault.Shift) })
 		}
 	}
-	if x.fault.Kind == scenarios.ClockStep {
+	if x.fault.Kind == scenario.ClockStep {
 		x.end()
 		return nil
 	}

@@ -3,9 +3,9 @@ package sim
 import (
 	"time"
 
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
 	"handoff/core/execution"
-	"handoff/scenarios"
 	"handoff/sim/simnet"
 )
 
@@ -23,13 +23,13 @@ func injectAlarm(x *injection) func() {
 // were drawn, as far as they have registered.
 func (x *injection) queues() []string {
 	switch x.fault.Target {
-	case scenarios.RequestedQueue:
+	case scenario.RequestedQueue:
 		return []string{broker.QueueRequested}
-	case scenarios.StatusChangedQueue:
+	case scenario.StatusChangedQueue:
 		return []string{broker.QueueStatusChanged}
-	case scenarios.CompletedQueue:
+	case scenario.CompletedQueue:
 		return []string{broker.QueueCompleted}
-	case scenarios.DeadLetterQueue:
+	case scenario.DeadLetterQueue:
 		return []string{broker.DeadLetterQueue(x.w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)}
 	}
 	var names []string
@@ -105,9 +105,9 @@ func injectSerialization(x *injection) func() {
 func injectSlowDatabase(x *injection) func() {
 	set := func(lo, hi time.Duration) {
 		for _, p := range x.w.processes {
-			x.w.net.SetSlow(p.name, scenarios.Database, lo, hi, x.fault.Name)
+			x.w.net.SetSlow(p.name, scenario.Database, lo, hi, x.fault.Name)
 		}
-		x.w.net.SetSlow(client, scenarios.Database, lo, hi, x.fault.Name)
+		x.w.net.SetSlow(client, scenario.Database, lo, hi, x.fault.Name)
 	}
 	set(x.fault.DelayMin, x.fault.DelayMax)
 	return func() { set(0, 0) }
@@ -122,13 +122,13 @@ const driftTick = time.Second
 // backwards.
 func (x *injection) databaseClock() func() {
 	db, k := x.w.db, x.w.k
-	db.Clock().OnWall(func() { x.touch(simnet.Touched{Process: scenarios.Database}) })
+	db.Clock().OnWall(func() { x.touch(simnet.Touched{Process: scenario.Database}) })
 	endAfter := func(behind time.Duration) { k.After(max(0, behind), x.end) }
 	switch x.fault.Kind {
-	case scenarios.ClockStep:
+	case scenario.ClockStep:
 		db.StepClock(x.fault.Shift)
 		endAfter(-x.fault.Shift)
-	case scenarios.ClockOffset:
+	case scenario.ClockOffset:
 		db.StepClock(x.fault.Shift)
 		k.After(x.fault.For, func() {
 			db.StepClock(-x.fault.Shift)

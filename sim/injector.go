@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/trial"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
 	"handoff/sim/simnet"
@@ -18,7 +18,7 @@ import (
 // ended, and whether it made a difference to anything.
 type injector struct {
 	w     *world
-	kinds map[scenarios.FaultKind]injectFunc // for looking up only
+	kinds map[scenario.FaultKind]injectFunc // for looking up only
 	all   []*injection
 	// waiting are those whose trigger has not come; pending counts those that must still come to
 	// their end before the run can.
@@ -29,7 +29,7 @@ type injector struct {
 // injection is one fault of the scenario in one run.
 type injection struct {
 	w       *world
-	fault   *scenarios.Fault
+	fault   *scenario.Fault
 	stream  *kernel.Stream
 	seen    int // of its trigger
 	fired   bool
@@ -79,7 +79,7 @@ func (in *injector) triggers(e *history.Event) {
 	for i := 0; i < len(in.waiting); i++ {
 		x := in.waiting[i]
 		when := &x.fault.When
-		if !trial.Matches(when, e, in.w.db.WorkerName) {
+		if !run.Matches(when, e, in.w.db.WorkerName) {
 			continue
 		}
 		if x.seen++; x.seen < when.Nth {
@@ -121,7 +121,7 @@ func (x *injection) announced(kind history.Kind) history.Event {
 	for i, p := range x.targets {
 		struck[i] = p.name
 	}
-	return trial.Announced(kind, x.fault, struck, x.hinders())
+	return run.Announced(kind, x.fault, struck, x.hinders())
 }
 
 // endless says that the fault has no end, so that nothing waits for it.
@@ -129,7 +129,7 @@ func (x *injection) endless() { x.w.injector.pending-- }
 
 // hinders is 1 for a fault that can keep an executor from detecting something in time.
 func (x *injection) hinders() int64 {
-	return trial.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.worker == nil }))
+	return run.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.worker == nil }))
 }
 
 // choose draws the processes that the target means; none for a server.
@@ -162,7 +162,7 @@ func (x *injection) touch(on simnet.Touched) {
 // touch is told by the models which fault made a difference to something.
 func (in *injector) touch(on simnet.Touched) {
 	for _, x := range in.all {
-		if x.fault.Name == on.Fault || x.fault.Kind == scenarios.BrokerAlarm && on.Fault == simbroker.FaultAlarm {
+		if x.fault.Name == on.Fault || x.fault.Kind == scenario.BrokerAlarm && on.Fault == simbroker.FaultAlarm {
 			x.touch(on)
 		}
 	}
@@ -183,9 +183,9 @@ func (in *injector) counts() []verdict.FaultCount {
 	return counts
 }
 
-// bands are the times during which the faults lasted, up to the end of the run.
-func (in *injector) bands() []verdict.Band {
-	var bands []verdict.Band
+// faultIntervals are the times during which the faults lasted, up to the end of the run.
+func (in *injector) faultIntervals() []verdict.FaultInterval {
+	var faultIntervals []verdict.FaultInterval
 	for _, x := range in.all {
 		if !x.fired {
 			continue
@@ -194,7 +194,7 @@ func (in *injector) bands() []verdict.Band {
 		if end == 0 {
 			end = in.w.k.Now()
 		}
-		bands = append(bands, verdict.Band{Fault: x.fault.Name, Begin: x.began, End: end})
+		faultIntervals = append(faultIntervals, verdict.FaultInterval{Fault: x.fault.Name, Begin: x.began, End: end})
 	}
-	return bands
+	return faultIntervals
 }

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/trial"
+	"handoff/chaos/mutant"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/store"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // The true core passes every scenario in both profiles. `make determinism`, a part of make test, fails on a violation in
@@ -84,7 +85,7 @@ func TestSeedsDiffer(t *testing.T) {
 // What probes count and what scenarios may name under `sometimes` is one list.
 func TestProbesAndRegistryAgree(t *testing.T) {
 	var registered []string
-	for _, s := range scenarios.Sometimes() {
+	for _, s := range scenario.Sometimes() {
 		registered = append(registered, s.Name)
 	}
 	counted := verdict.ProbeNames()
@@ -98,13 +99,13 @@ func TestProbesAndRegistryAgree(t *testing.T) {
 // Every trigger of the registry is one that the world knows, and every kind of fault has its injector.
 func TestRegistriesAreImplemented(t *testing.T) {
 	kinds := injectors()
-	for _, f := range scenarios.Faults() {
+	for _, f := range scenario.Faults() {
 		if kinds[f.Kind] == nil {
 			t.Errorf("the fault %q has no injector", f.Kind)
 		}
 	}
-	if len(kinds) != len(scenarios.Faults()) {
-		t.Errorf("there are %d injectors for %d kinds of faults", len(kinds), len(scenarios.Faults()))
+	if len(kinds) != len(scenario.Faults()) {
+		t.Errorf("there are %d injectors for %d kinds of faults", len(kinds), len(scenario.Faults()))
 	}
 	library, err := scenarios.Library()
 	if err != nil {
@@ -124,9 +125,9 @@ func TestRegistriesAreImplemented(t *testing.T) {
 		{Kind: history.ActionEnded},
 		{Kind: history.Expired, Execution: 1},
 	}
-	for _, trigger := range scenarios.Triggers() {
+	for _, trigger := range scenario.Triggers() {
 		if !slices.ContainsFunc(samples, func(e history.Event) bool {
-			return trial.Matches(&scenarios.When{After: trigger.Name}, &e, w.db.WorkerName)
+			return run.Matches(&scenario.When{After: trigger.Name}, &e, w.db.WorkerName)
 		}) {
 			t.Errorf("the trigger %q matches no event", trigger.Name)
 		}
@@ -145,8 +146,8 @@ func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planted := &flaw.Flaw{Name: "panics", Store: func(_ flaw.Process, c flaw.Database) store.Store { return panicking{c} }}
-	r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted})
+	planted := &mutant.Mutant{Name: "panics", Store: func(_ mutant.Process, c mutant.Database) store.Store { return panicking{c} }}
+	r := Run(s, config.Hardened, Options{Seed: 1, Mutant: planted})
 	for _, part := range []string{"planted", "executor-1", "monitorTimeouts"} {
 		if !strings.Contains(r.Panic, part) {
 			t.Errorf("the panic does not name %q: %s", part, r.Panic)

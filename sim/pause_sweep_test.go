@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // pauses are how long a process stands still in the sweep: for longer than its lease, so that everything it is
@@ -35,9 +35,9 @@ func TestPauseAtEveryYieldPoint(t *testing.T) {
 }
 
 // yieldPoints lists the points of the clean run, every one of them or, in a quick run of the tests, a sample.
-func yieldPoints(t *testing.T, s *scenarios.Scenario, profile config.Profile, planted *flaw.Flaw) []Pause {
+func yieldPoints(t *testing.T, s *scenario.Scenario, profile config.Profile, planted *mutant.Mutant) []Pause {
 	t.Helper()
-	clean := Run(s, profile, Options{Seed: 1, Flaw: planted})
+	clean := Run(s, profile, Options{Seed: 1, Mutant: planted})
 	if planted == nil && (len(clean.Violations) > 0 || clean.Panic != "") {
 		t.Fatalf("%s (%s): the clean run fails: %v %s", s.Name, profile, clean.Violations, clean.Panic)
 	}
@@ -60,7 +60,7 @@ func yieldPoints(t *testing.T, s *scenarios.Scenario, profile config.Profile, pl
 // mostPoints bounds a scenario of the sweeps, so that every one of its points can be tried.
 const mostPoints = 2000
 
-func pauseAtEach(t *testing.T, s *scenarios.Scenario, profile config.Profile, points []Pause) (fired int) {
+func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, points []Pause) (fired int) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for chunk := range slices.Chunk(points, len(points)/runtime.GOMAXPROCS(0)+1) {
@@ -85,23 +85,23 @@ func pauseAtEach(t *testing.T, s *scenarios.Scenario, profile config.Profile, po
 	return fired
 }
 
-// TestPauseSweepFindsWhatItIsFor plants a flaw that shows when a worker stands still at the wrong moment, and
+// TestPauseSweepFindsWhatItIsFor plants a mutant that shows when a worker stands still at the wrong moment, and
 // demands that the sweep finds it.
 func TestPauseSweepFindsWhatItIsFor(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-self-fence", "unguarded-finish"} {
-		planted := flaw.Find(name)
+		planted := mutant.Find(name)
 		found := slices.ContainsFunc(yieldPoints(t, s, config.Hardened, planted), func(point Pause) bool {
-			r := Run(s, config.Hardened, Options{Seed: 1, Flaw: planted, PauseAt: &point})
+			r := Run(s, config.Hardened, Options{Seed: 1, Mutant: planted, PauseAt: &point})
 			for _, v := range r.Violations {
-				if v.Invariant == planted.Killer {
+				if v.Invariant == planted.Expected {
 					return true
 				}
 			}
 			return false
 		})
 		if !found {
-			t.Errorf("%s: no pause at any yield point showed it by invariant %d", name, planted.Killer)
+			t.Errorf("%s: no pause at any yield point showed it by invariant %d", name, planted.Expected)
 		}
 	}
 }

@@ -3,9 +3,9 @@ package sim
 import (
 	"testing"
 
+	"handoff/chaos/mutant"
 	"handoff/core/execution"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // No execution is claimed only to be put back while its worker is full: in each scenario with a pinned backlog, an
@@ -39,7 +39,7 @@ func TestParkingThePinnedShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Run(s, s.Profiles[0], Options{Seed: 1, Flaw: flaw.Find("parks-the-pinned")})
+	r := Run(s, s.Profiles[0], Options{Seed: 1, Mutant: mutant.Find("parks-the-pinned")})
 	if n, parks := int(r.Chains[execution.Completed]), r.Sometimes["parked"]; n == 0 || parks < 100*n {
 		t.Errorf("%d executions were parked %d times: nothing was planted", n, parks)
 	}

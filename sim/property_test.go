@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
 )
 
 // TestRandomSmallClusters draws cluster, configuration, workload and faults, and demands of the true core what
@@ -18,7 +18,7 @@ func TestRandomSmallClusters(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawScenario(t)
-		s, err := scenarios.Parse("drawn.yaml", []byte(text))
+		s, err := scenario.Parse("drawn.yaml", []byte(text))
 		if err != nil {
 			t.Fatalf("the drawn scenario is refused: %v\n%s", err, text)
 		}
@@ -134,9 +134,9 @@ func drawFault(t *rapid.T, lasts string) string {
 	worker := rapid.SampledFrom([]string{"any worker", "half the workers", "every worker", "w-1"}).Draw(t, "worker")
 	end := rapid.SampledFrom([]string{"broker", "database"}).Draw(t, "end")
 	way := rapid.SampledFrom([]string{"both", "incoming", "outgoing"}).Draw(t, "direction")
-	message := rapid.SampledFrom(append(scenarios.MessageTypes(), scenarios.EveryMessage)).Draw(t, "message")
+	message := rapid.SampledFrom(append(scenario.MessageTypes(), scenario.EveryMessage)).Draw(t, "message")
 	rate := rapid.IntRange(5, 100).Draw(t, "rate")
-	queue := rapid.SampledFrom(append(scenarios.ExecutorQueues(), "any worker")).Draw(t, "struck")
+	queue := rapid.SampledFrom(append(scenario.ExecutorQueues(), "any worker")).Draw(t, "struck")
 	return rapid.SampledFrom([]string{
 		fmt.Sprintf("crash: %s, restart_after: %s", process, lasts),
 		fmt.Sprintf("stop: %s, restart_after: %s", process, lasts),

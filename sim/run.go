@@ -6,20 +6,20 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
-	"handoff/chaos/trial"
+	"handoff/chaos/mutant"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 	"handoff/sim/kernel"
 )
 
 // Options say how a scenario is run. The zero value is a plain run of seed 0.
 type Options struct {
 	Seed uint64
-	// Flaw is planted into the core; nil for none.
-	Flaw *flaw.Flaw
+	// Mutant is planted into the core; nil for none.
+	Mutant *mutant.Mutant
 	// Record, when it is not nil, gets every event and the core's own log lines.
 	Record history.Sink
 	// Chooser overrides the seed.
@@ -29,7 +29,7 @@ type Options struct {
 	// PauseAt pauses one process at one of its yield points.
 	PauseAt *Pause
 	// Without leaves the injectors of some kinds of faults out, to see that they are missed.
-	Without []scenarios.FaultKind
+	Without []scenario.FaultKind
 	// WithoutInvariant leaves one invariant out, for the same reason.
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
@@ -80,8 +80,8 @@ func (o Options) invariants(wanted []int) []int {
 // Result is a run and what can be asked of it afterwards.
 type Result struct {
 	verdict.Run
-	Bands  []verdict.Band
-	Points []kernel.PointCount
+	FaultIntervals []verdict.FaultInterval
+	Points         []kernel.PointCount
 	// CrashFired says that Options.CrashAt was reached.
 	CrashFired bool
 	// PauseFired says that Options.PauseAt was.
@@ -93,7 +93,7 @@ type Result struct {
 }
 
 // Run runs a scenario once, under one profile.
-func Run(s *scenarios.Scenario, p config.Profile, o Options) *Result {
+func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w := newWorld(s, p, o)
 	defer w.k.Close()
 	if o.Watch != nil {
@@ -109,8 +109,8 @@ func Run(s *scenarios.Scenario, p config.Profile, o Options) *Result {
 		if quiet < 0 {
 			quiet = w.k.Now()
 		}
-		return w.k.Now()-quiet >= trial.Linger
-	}, trial.Horizon(w.scenario, w.config))
+		return w.k.Now()-quiet >= run.Linger
+	}, run.Horizon(w.scenario, w.config))
 	return w.result(why)
 }
 
@@ -135,11 +135,11 @@ func (w *world) result(why kernel.Stop) *Result {
 	}
 	r := &Result{
 		Run: verdict.Run{
-			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Flaw: w.flaw.Name,
+			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.mutant.Name,
 			Faults: w.injector.counts(), Sometimes: w.probes.Hits(),
 			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
 		},
-		Bands: w.injector.bands(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
+		FaultIntervals: w.injector.faultIntervals(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
 	}
 	w.tally.Fill(&r.Run)
 	defer func() { r.Judged = w.suite.Judged() }()
@@ -160,12 +160,12 @@ func (w *world) result(why kernel.Stop) *Result {
 			r.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: %s spins without time moving", w.k.Step(), w.k.Now(), who)
 			return r
 		}
-		trial.Judge(&r.Run, w.scenario, w.suite.Findings(), w.rows(), false)
+		run.Judge(&r.Run, w.scenario, w.suite.Findings(), w.rows(), false)
 		return r
 	default:
 	}
 	// A client that was crashed had not submitted everything.
-	trial.Judge(&r.Run, w.scenario, w.suite.End(settled), w.rows(), w.options.CrashAt == nil)
+	run.Judge(&r.Run, w.scenario, w.suite.End(settled), w.rows(), w.options.CrashAt == nil)
 	return r
 }
 

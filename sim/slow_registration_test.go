@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // A worker that comes back while every answer of the database takes longer than its statement timeout registers
 // nevertheless: each attempt may take longer than the one before.
 func TestAWorkerRegistersOverASlowPath(t *testing.T) {
-	s, err := scenarios.Parse("slow.yaml", []byte(`
+	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow
 about: A worker comes back over a slow path.
 cluster: {executors: 1, workers: {shell-1: {runtimes: [shell]}}}

@@ -4,17 +4,17 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
 )
 
 // smallScenarios are those of the sweeps over yield points: each is short, and together they go through the
 // whole life of an execution.
-func smallScenarios(t *testing.T) []*scenarios.Scenario {
+func smallScenarios(t *testing.T) []*scenario.Scenario {
 	t.Helper()
-	var list []*scenarios.Scenario
+	var list []*scenario.Scenario
 	for _, text := range []string{lifeOfOne, slowRun, expiredDispatch, lostHints, gracefulStop} {
 		name, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(text), "name: "), "\n")
-		s, err := scenarios.Parse(name+".yaml", []byte(text))
+		s, err := scenario.Parse(name+".yaml", []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

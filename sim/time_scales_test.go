@@ -9,8 +9,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"handoff/chaos/scenario"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // TestDrawnClustersOnEveryTimeScale draws clusters in which every time may be far below or far above every other:
@@ -25,7 +25,7 @@ func TestDrawnClustersOnEveryTimeScale(t *testing.T) {
 	fixedDraws(t)
 	rapid.Check(t, func(t *rapid.T) {
 		d := drawTimeScales(t)
-		s, err := scenarios.Parse("drawn.yaml", []byte(d.text))
+		s, err := scenario.Parse("drawn.yaml", []byte(d.text))
 		if err != nil {
 			t.Fatalf("the drawn scenario is refused: %v\n%s", err, d.text)
 		}

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/store/metered"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 	"handoff/sim/kernel"
 	"handoff/sim/simhost"
 )
@@ -35,10 +35,10 @@ type user struct {
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	id := flaw.Process{Name: client, Client: true, Config: w.config, Host: h}
+	id := mutant.Process{Name: client, Client: true, Config: w.config, Host: h}
 	var raw store.Store = w.db.Client(p)
-	if w.flaw.Store != nil {
-		raw = w.flaw.Store(id, w.db.Client(p))
+	if w.mutant.Store != nil {
+		raw = w.mutant.Store(id, w.db.Client(p))
 	}
 	db := metered.Client(raw, w.recorder(id))
 	c := broker.NewClient(h, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
@@ -84,7 +84,7 @@ func (w *world) startClient() {
 
 // submit submits one load, whose executions are numbered from first on: items that fall on one moment go as
 // one request.
-func (u *user) submit(index, first int, l scenarios.Load) {
+func (u *user) submit(index, first int, l scenario.Load) {
 	w := u.w
 	for n := 0; n < l.Count; {
 		_ = u.host.Sleep(context.Background(), due(l, n)-w.k.Now())
@@ -151,10 +151,10 @@ func (u *user) await(action string, number int) execution.ID {
 }
 
 // cancel cancels what one step of the workload names, each in its own time.
-func (u *user) cancel(c scenarios.Cancel) {
+func (u *user) cancel(c scenario.Cancel) {
 	left := c.Count
 	for i := range c.Count {
-		after := scenarios.Draw(u.stream, c.AfterMin, c.AfterMax, c.AfterLog)
+		after := scenario.Draw(u.stream, c.AfterMin, c.AfterMax, c.AfterLog)
 		u.host.Go("cancel one", func() {
 			if c.Timed {
 				_ = u.host.Sleep(context.Background(), c.At-u.w.k.Now())
@@ -171,4 +171,4 @@ func (u *user) cancel(c scenarios.Cancel) {
 }
 
 // due is when the n-th item of a load is submitted.
-func due(l scenarios.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }
+func due(l scenario.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }

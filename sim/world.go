@@ -13,7 +13,9 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
-	"handoff/chaos/trial"
+	"handoff/chaos/mutant"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/broker"
 	"handoff/core/config"
@@ -21,8 +23,6 @@ import (
 	"handoff/core/executor"
 	"handoff/core/store/metered"
 	"handoff/core/worker"
-	"handoff/scenarios"
-	"handoff/sim/flaw"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
 	"handoff/sim/simhost"
@@ -35,10 +35,10 @@ const client = "client"
 
 // world is one run.
 type world struct {
-	scenario *scenarios.Scenario
+	scenario *scenario.Scenario
 	profile  config.Profile
 	config   config.Config
-	flaw     *flaw.Flaw
+	mutant   *mutant.Mutant
 	options  Options
 
 	k      *kernel.Kernel
@@ -50,7 +50,7 @@ type world struct {
 	suite   *invariant.Suite
 	hash    *history.Hasher
 	probes  *verdict.Probes
-	tally   *trial.Tally
+	tally   *run.Tally
 	log     *slog.Logger
 	event   history.Event
 
@@ -68,8 +68,8 @@ type world struct {
 type process struct {
 	w       *world
 	name    string
-	worker  *scenarios.Worker // nil for executors and the client
-	machine *simhost.Machine  // of a worker
+	worker  *scenario.Worker // nil for executors and the client
+	machine *simhost.Machine // of a worker
 
 	current *kernel.Process
 	stop    context.CancelFunc
@@ -77,20 +77,20 @@ type process struct {
 	ended func()
 	// pulse is what a worker's health endpoint answers by.
 	pulse *worker.Pulse
-	// ails is what is wrong with the process while it runs.
-	ails ailments
+	// gray is what is wrong with the process while it runs.
+	gray grayFailures
 }
 
-func newWorld(s *scenarios.Scenario, p config.Profile, o Options) *world {
-	w := &world{scenario: s, profile: p, config: s.Config(p), flaw: o.Flaw, options: o}
-	if w.flaw == nil {
-		w.flaw = &flaw.Flaw{}
+func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
+	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
+	if w.mutant == nil {
+		w.mutant = &mutant.Mutant{}
 	}
 	w.hash = history.NewHasher()
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
 	w.suite.SetRequests(s.Requested)
-	w.tally = trial.NewTally(s.Expect(p).Texts)
+	w.tally = run.NewTally(s.Expect(p).Texts)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
@@ -122,14 +122,14 @@ func (w *world) pausePoint() *kernel.PausePoint {
 		}
 		w.paused = true
 		w.injector.pending++
-		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenarios.Pause), Count: hinders, Process: at.Process})
+		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenario.Pause), Count: hinders, Process: at.Process})
 		w.emit(history.Event{Kind: history.ProcessPaused, Process: at.Process})
 		w.k.After(at.For, func() {
 			if p.Alive() {
 				p.Resume()
 				w.emit(history.Event{Kind: history.ProcessResumed, Process: at.Process})
 			}
-			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenarios.Pause), Count: hinders, Process: at.Process})
+			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenario.Pause), Count: hinders, Process: at.Process})
 			w.injector.pending--
 		})
 		p.Pause()
@@ -197,10 +197,10 @@ func (w *world) build() {
 }
 
 // addWorker adds a process of that name, on a machine of its own, that registers as a worker.
-func (w *world) addWorker(name string, spec *scenarios.Worker) *process {
+func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	machine := simhost.NewMachine(w.k, name, w.behaviour, w)
-	if w.flaw.Machine != nil {
-		w.flaw.Machine(machine)
+	if w.mutant.Machine != nil {
+		w.mutant.Machine(machine)
 	}
 	p := &process{w: w, name: name, worker: spec, machine: machine}
 	w.processes = append(w.processes, p)
@@ -277,8 +277,8 @@ func (p *process) settings() config.Config {
 	if p.worker != nil && p.worker.Concurrency > 0 {
 		c.Worker.Concurrency = p.worker.Concurrency
 	}
-	if p.w.flaw.Config != nil {
-		p.w.flaw.Config(&c)
+	if p.w.mutant.Config != nil {
+		p.w.mutant.Config(&c)
 	}
 	return c
 }
@@ -293,17 +293,17 @@ func (p *process) runExecutor() {
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 	}
 	o.Prober = &prober{w, p.current, h}
-	id := flaw.Process{Name: p.name, Config: c, Host: h}
-	if f := w.flaw; f.Store != nil {
+	id := mutant.Process{Name: p.name, Config: c, Host: h}
+	if f := w.mutant; f.Store != nil {
 		o.Store = f.Store(id, w.db.Client(p.current))
 	}
-	if f := w.flaw; f.Broker != nil {
+	if f := w.mutant; f.Broker != nil {
 		o.Broker = f.Broker(id, o.Broker)
 	}
-	if f := w.flaw; f.Host != nil {
+	if f := w.mutant; f.Host != nil {
 		o.Host = f.Host(id, h)
 	}
-	if f := w.flaw; f.Executors != nil {
+	if f := w.mutant; f.Executors != nil {
 		t := f.Executors(c.MessageQueue.RabbitMQ)
 		o.Topology = &t
 	}
@@ -323,17 +323,17 @@ func (p *process) runWorker() {
 		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
 		Runner: p.machine.Runner(p.current),
 	}
-	id := flaw.Process{Name: p.name, Worker: true, Config: c, Host: h}
-	if f := w.flaw; f.Store != nil {
+	id := mutant.Process{Name: p.name, Worker: true, Config: c, Host: h}
+	if f := w.mutant; f.Store != nil {
 		o.Store = f.Store(id, w.db.Client(p.current))
 	}
-	if f := w.flaw; f.Broker != nil {
+	if f := w.mutant; f.Broker != nil {
 		o.Broker = f.Broker(id, o.Broker)
 	}
-	if f := w.flaw; f.Host != nil {
+	if f := w.mutant; f.Host != nil {
 		o.Host = f.Host(id, h)
 	}
-	if f := w.flaw; f.Workers != nil {
+	if f := w.mutant; f.Workers != nil {
 		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
 	}
 	o.Recorder = w.recorder(id)

@@ -8,9 +8,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Board takes the figures of all processes of a run and judges the rules. Like the run that feeds it, it
+// Evaluator takes the figures of all processes of a run and judges the rules. Like the run that feeds it, it
 // is for one task at a time.
-type Board struct {
+type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
 	// counters are sums over all processes and their restarts: what Prometheus' increase() makes of
@@ -42,9 +42,9 @@ type rule struct {
 	firing  bool
 }
 
-// NewBoard returns a board that has seen nothing.
-func NewBoard() *Board {
-	b := &Board{table: telemetry.Table()}
+// NewEvaluator returns a evaluator that has seen nothing.
+func NewEvaluator() *Evaluator {
+	b := &Evaluator{table: telemetry.Table()}
 	for _, r := range telemetry.Rules() {
 		b.rules = append(b.rules, &rule{Rule: r})
 	}
@@ -58,7 +58,7 @@ type Change struct {
 }
 
 // Look takes one sample and returns what changed.
-func (b *Board) Look(now time.Duration) (changes []Change) {
+func (b *Evaluator) Look(now time.Duration) (changes []Change) {
 	for _, r := range b.rules {
 		holds := b.judge(r)
 		if holds && !r.holds {
@@ -75,7 +75,7 @@ func (b *Board) Look(now time.Duration) (changes []Change) {
 }
 
 // Firing says whether an alert fires.
-func (b *Board) Firing(name string) bool {
+func (b *Evaluator) Firing(name string) bool {
 	for _, r := range b.rules {
 		if r.Name == name {
 			return r.firing
@@ -84,7 +84,7 @@ func (b *Board) Firing(name string) bool {
 	return false
 }
 
-func (b *Board) judge(r *rule) bool {
+func (b *Evaluator) judge(r *rule) bool {
 	of, known := b.value(&r.Of)
 	if r.Absent {
 		return !known
@@ -111,11 +111,13 @@ func (b *Board) judge(r *rule) bool {
 }
 
 // counts says that a query is of a counter.
-func (b *Board) counts(q *telemetry.Query) bool { return b.table[q.Figure].Kind == telemetry.Counter }
+func (b *Evaluator) counts(q *telemetry.Query) bool {
+	return b.table[q.Figure].Kind == telemetry.Counter
+}
 
 // value is a query's value now: a counter's sum, or the sum of what each gauge is on the process where it
 // is largest. It is not known while no process has reported it.
-func (b *Board) value(q *telemetry.Query) (sum int64, known bool) {
+func (b *Evaluator) value(q *telemetry.Query) (sum int64, known bool) {
 	if b.table[q.Figure].Kind != telemetry.Gauge {
 		return total(b.counters, q), true
 	}
@@ -143,7 +145,7 @@ func total(of []series, q *telemetry.Query) (sum int64) {
 }
 
 // largest says that no other process reports more of the same, nor an earlier one as much.
-func (b *Board) largest(i int) bool {
+func (b *Evaluator) largest(i int) bool {
 	g := &b.gauges[i]
 	for j := range b.gauges {
 		o := &b.gauges[j]
@@ -190,10 +192,10 @@ func (w *window) take(q *telemetry.Query, counter bool, value int64, known bool)
 }
 
 // Process is the recorder of one process.
-func (b *Board) Process(name string) telemetry.Recorder { return &recorder{b, name} }
+func (b *Evaluator) Process(name string) telemetry.Recorder { return &recorder{b, name} }
 
 // Ended forgets the gauges of a process that has ended: nobody exports them any more.
-func (b *Board) Ended(name string) {
+func (b *Evaluator) Ended(name string) {
 	kept := b.gauges[:0]
 	for _, g := range b.gauges {
 		if g.process != name {
@@ -204,7 +206,7 @@ func (b *Board) Ended(name string) {
 }
 
 type recorder struct {
-	b       *Board
+	b       *Evaluator
 	process string
 }
 
@@ -228,7 +230,7 @@ func add(to []series, more series) []series {
 }
 
 // Measured adds so many measurements of a histogram, in nanoseconds in all.
-func (b *Board) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
+func (b *Evaluator) Measured(f telemetry.Figure, n, sum int64, l telemetry.Labels) {
 	b.counters = add(b.counters, series{f, l, sum})
 	b.measured = add(b.measured, series{f, l, n})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // run looks n times, calling feed before each look, and returns the changes as text.
-func run(b *Board, from, n int, feed func(i int)) (story string) {
+func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 	for i := from; i < from+n; i++ {
 		feed(i)
 		for _, c := range b.Look(time.Duration(i) * telemetry.SampleInterval) {
@@ -18,9 +18,9 @@ func run(b *Board, from, n int, feed func(i int)) (story string) {
 	return story
 }
 
-// reporting is a board to which some executor reports.
-func reporting() *Board {
-	b := NewBoard()
+// reporting is a evaluator to which some executor reports.
+func reporting() *Evaluator {
+	b := NewEvaluator()
 	b.Process("executor-0").Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
 	return b
 }
@@ -148,7 +148,7 @@ func TestAMeanNeedsItsMeasurements(t *testing.T) {
 }
 
 func TestAnAlertIsRaisedWhenNobodyReports(t *testing.T) {
-	b := NewBoard()
+	b := NewEvaluator()
 	if s := run(b, 0, 4, func(int) {}); s != "" {
 		t.Errorf("before its time is over: %s", s)
 	}

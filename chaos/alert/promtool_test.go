@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 	"handoff/core/telemetry"
 )
 
@@ -141,9 +141,9 @@ func selected(q, not *telemetry.Query) (l telemetry.Labels) {
 	return l
 }
 
-// judged is what the board says at the moments of the story.
+// judged is what the evaluator says at the moments of the story.
 func (s *story) judged() (all []look) {
-	b := NewBoard()
+	b := NewEvaluator()
 	r := b.Process("executor-1")
 	for i := range s.series[0].values {
 		for _, one := range s.series {
@@ -159,8 +159,8 @@ func (s *story) judged() (all []look) {
 	return all
 }
 
-// report tells a board a sample.
-func (o *told) report(b *Board, r telemetry.Recorder, i int) {
+// report tells a evaluator a sample.
+func (o *told) report(b *Evaluator, r telemetry.Recorder, i int) {
 	v := o.values[i]
 	info := telemetry.Table()[o.figure]
 	switch {

@@ -22,7 +22,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"handoff/chaos/live/cluster"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // lab is where attacks find the binaries, a folder for their files, and a system.
@@ -99,7 +99,7 @@ type system struct {
 	api, token string
 	db         *pgx.Conn
 	// ups are `chaos up` that run beside it.
-	ups []*provision.Process
+	ups []*servers.Process
 }
 
 // common is the system that attacks share, with one worker. Its executor is started anew, so that nothing of the
@@ -150,7 +150,7 @@ func (s *system) close() error {
 
 // pid is the number of a daemon's process.
 func pid(d *cluster.Daemon) int {
-	if p, ok := d.Process().(*provision.Process); ok {
+	if p, ok := d.Process().(*servers.Process); ok {
 		return p.PID()
 	}
 	return 0
@@ -182,7 +182,7 @@ type workerOptions struct {
 
 // worker starts a worker, which ends with the system.
 func (s *system) worker(ctx context.Context, o workerOptions) (*cluster.Daemon, error) {
-	ports, err := provision.FreePorts(1)
+	ports, err := servers.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (s *system) worker(ctx context.Context, o workerOptions) (*cluster.Daemon, 
 			env = append(env, key+"="+vars[key])
 		}
 	}
-	d := cluster.NewDaemon(s.Servers, address, provision.Program{Name: o.name, Path: program, Args: args, Env: env})
+	d := cluster.NewDaemon(s.Servers, address, servers.Program{Name: o.name, Path: program, Args: args, Env: env})
 	s.Workers = append(s.Workers, d)
 	return d, d.Start(ctx)
 }

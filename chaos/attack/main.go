@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // The exit codes beside 0 and 1.
@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	if err := provision.EnsureInstalled(ctx, stderr); err != nil {
+	if err := servers.EnsureInstalled(ctx, stderr); err != nil {
 		fmt.Fprintln(stderr, "attack:", err)
 		return exitEnvironment
 	}

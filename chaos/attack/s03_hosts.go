@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // rebound are the headers of a page whose name was made to lead to this machine.
@@ -130,7 +130,7 @@ var addressLine = regexp.MustCompile(`(?m)^  (API|control) +(http://\S+)`)
 // ends with this system.
 func (s *system) chaosUp(ctx context.Context) (api, control string, err error) {
 	name := "up-" + word()
-	p, err := s.Servers.Spawn(provision.Program{
+	p, err := s.Servers.Spawn(servers.Program{
 		Name: name, Path: filepath.Join(s.lab.bin, "chaos"), Args: []string{"up", "--workers", "1"},
 		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + os.Getenv("TMPDIR")},
 	})

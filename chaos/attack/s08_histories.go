@@ -24,7 +24,7 @@ type hostileHistory struct {
 const patienceWithFiles = 4 * time.Second
 
 func (l *lab) hostileHistories() []hostileHistory {
-	const head = `{"schema":1,"scenario":"","profile":"hardened","seed":1,"flaw":"","workers":{}}` + "\n"
+	const head = `{"schema":1,"scenario":"","profile":"hardened","seed":1,"mutant":"","workers":{}}` + "\n"
 	started := func(at string) string { return `{"at_ns":` + at + `,"kind":"process_started","process":"a"}` + "\n" }
 	var open bytes.Buffer
 	open.WriteString(head)

@@ -14,7 +14,7 @@ import (
 // FuzzHistory reads and judges what may be a history: it never panics, whatever is refused is refused with its place, and
 // judging it takes no longer than its length allows.
 func FuzzHistory(f *testing.F) {
-	const header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"flaw":"","workers":{"1":"w"}}` + "\n"
+	const header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 	for _, text := range []string{
 		`{"at_ns":0,"kind":"worker_registered","worker":1,"incarnation":1,"due_ns":40000000000,"limit":4,"text":"shell","process":"w"}
 {"at_ns":1,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"active"}

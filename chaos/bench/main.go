@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"handoff/chaos/live/cluster"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // options are the flags.
@@ -80,7 +80,7 @@ func measure(ctx context.Context, o options, t *table, part func(context.Context
 	if err := os.WriteFile(actions+"/noop.yaml", []byte("name: bench.noop\nruntime: noop\n"), 0o600); err != nil {
 		return err
 	}
-	if err := provision.EnsureInstalled(ctx, os.Stderr); err != nil {
+	if err := servers.EnsureInstalled(ctx, os.Stderr); err != nil {
 		return err
 	}
 	c, err := cluster.Up(ctx, cluster.Options{

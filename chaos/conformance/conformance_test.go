@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"handoff/chaos/conformance"
-	"handoff/core/broker/brokertest"
-	"handoff/core/store/storetest"
+	"handoff/chaos/conformance/brokertest"
+	"handoff/chaos/conformance/storetest"
 )
 
 var update = flag.Bool("update", false, "write README.md")

@@ -1,6 +1,6 @@
 // Package conformance says how true the models of the simulated world are: what may differ between them
 // and the real servers, what they leave out, what was mended, and which servers agreed with them. The
-// suites that find out are core/store/storetest and core/broker/brokertest; what is not in this
+// suites that find out are chaos/conformance/storetest and chaos/conformance/brokertest; what is not in this
 // package's tables is a bug of the model.
 package conformance
 

@@ -12,7 +12,7 @@ func Markdown() string {
 
 The simulated world has models of PostgreSQL (` + "`sim/simstore`" + `) and of RabbitMQ (` + "`sim/simbroker`" + `). One body
 of cases, random command sequences and, for the store, histories of concurrent clients and every pair of
-writes that can meet run on the models and on real servers (` + "`core/store/storetest`, `core/broker/brokertest`" + `);
+writes that can meet run on the models and on real servers (` + "`chaos/conformance/storetest`, `chaos/conformance/brokertest`" + `);
 what clients observe is compared.
 
 A divergence is a bug of the model unless it stands in the first table.

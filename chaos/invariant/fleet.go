@@ -56,7 +56,7 @@ type reaper struct {
 }
 
 type member struct {
-	*tenure
+	*session
 	incarnation execution.Incarnation
 	joined      time.Duration
 	// left is when the incarnation was marked lost by an executor, and by whom.
@@ -72,12 +72,12 @@ func newFleet(c config.Config) *fleet {
 }
 
 // ends is when a lease is over: the database's clock says so, and so does one that nobody has moved.
-func (f *fleet) ends(t *tenure) time.Duration {
+func (f *fleet) ends(t *session) time.Duration {
 	return max(t.leaseEnds-f.skew, t.renewed+f.config.Worker.Lease()*(driftTolerance-1)/driftTolerance)
 }
 
-// learn follows an event that the tenures have learnt already.
-func (f *fleet) learn(e *history.Event, t *tenure) {
+// learn follows an event that the sessions have learnt already.
+func (f *fleet) learn(e *history.Event, t *session) {
 	m := f.byID[e.Worker]
 	switch {
 	case t == nil:
@@ -87,7 +87,7 @@ func (f *fleet) learn(e *history.Event, t *tenure) {
 			f.byID[e.Worker] = m
 			f.members = append(f.members, m)
 		}
-		*m = member{tenure: t, incarnation: e.Incarnation, joined: e.At, left: -1}
+		*m = member{session: t, incarnation: e.Incarnation, joined: e.At, left: -1}
 	case m == nil || m.incarnation != e.Incarnation:
 	case e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost:
 		m.left, m.leftBy = e.At, e.Process
@@ -145,7 +145,7 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 		switch {
 		case !m.lifecycle.Gone():
 			h.alive++
-			if f.ends(m.tenure)+r.margin <= at {
+			if f.ends(m.session)+r.margin <= at {
 				h.over++
 			}
 		case m.left >= 0 && (m.left > at-lease || holding && m.left > remembered):

@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// legalTransitions is invariant 1 (flaws D4, D16).
+// legalTransitions is invariant 1 (mutants D4, D16).
 func legalTransitions() *Invariant {
 	i := &Invariant{
 		Number: 1, Name: "legal transitions",
@@ -35,7 +35,7 @@ func (c *transitionChecker) observe(e *history.Event, l *life) {
 	switch {
 	case e.From.Terminal():
 		c.s.violate(c.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)
-	case !c.s.law.Legal(e.From, e.To):
+	case !c.s.transitions.Legal(e.From, e.To):
 		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which nobody may do", e.Execution, e.From, e.To, e.By, e.Process)
 	case l == nil:
 		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v, but no such execution is alive", e.Execution, e.From, e.To)

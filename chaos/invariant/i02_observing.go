@@ -33,7 +33,7 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 	default:
 		would.Kind, would.From, would.OldEpoch = history.Transition, l.status, e.Epoch
 		switch {
-		case !c.s.law.May(e.By, l.status, e.To):
+		case !c.s.transitions.May(e.By, l.status, e.To):
 			why = fmt.Sprintf("it may never change %v to %v", l.status, e.To)
 		case l.status == execution.Scheduled:
 			why = c.unclaimed(&would, l)

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// placement is invariant 9 (flaws D32, D33, D42 to D46).
+// placement is invariant 9 (mutants D32, D33, D42 to D46).
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
@@ -64,7 +64,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 }
 
 // reported keeps what a worker has said of its runs, and demands that it be true: who is charged with
-// the failures of its actions loses its work for nothing (flaw D44).
+// the failures of its actions loses its work for nothing (mutant D44).
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
 	since := e.At - h.Window - h.Window/10
@@ -170,7 +170,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 }
 
 // quarantined says that a worker is to be left alone: whatever an executor can have known at the time at which
-// it decided, the worker was unhealthy, a better one fitted, and it was not a trial.
+// it decided, the worker was unhealthy, a better one fitted, and it was not a halfOpen.
 func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
@@ -178,7 +178,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-c.memory && (!c.unhealthy(s, until) || c.trial(w, s, until)) {
+		if until >= now-c.memory && (!c.unhealthy(s, until) || c.halfOpen(w, s, until)) {
 			return false
 		}
 	}
@@ -191,8 +191,8 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 	})
 }
 
-// trial says that one execution may see whether the worker is well again.
-func (c *placementChecker) trial(w *candidate, s *snapshot, now time.Duration) bool {
+// halfOpen says that one execution may see whether the worker is well again.
+func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
 		last = max(last, s.expired[n-1])

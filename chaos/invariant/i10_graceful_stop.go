@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// gracefulStop is invariant 10 (flaws D36 to D40).
+// gracefulStop is invariant 10 (mutants D36 to D40).
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
@@ -81,7 +81,7 @@ func (c *gracefulChecker) left(e *history.Event) {
 
 // undisturbed says that no other fault has struck since the worker began to drain, or shortly
 // before.
-func (c *gracefulChecker) undisturbed(t *tenure) bool {
+func (c *gracefulChecker) undisturbed(t *session) bool {
 	return c.disturbing == 0 && (c.disturbed == 0 || c.disturbed < t.since-c.s.config.Worker.Lease())
 }
 
@@ -109,7 +109,7 @@ func (c *gracefulChecker) transition(e *history.Event, l *life) {
 
 // claimed judges a claim of a worker that is leaving or gone: one that was under way when the worker began to drain is
 // lawful.
-func (c *gracefulChecker) claimed(e *history.Event, t *tenure) {
+func (c *gracefulChecker) claimed(e *history.Event, t *session) {
 	if t == nil {
 		return
 	}

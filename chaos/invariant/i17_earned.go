@@ -51,7 +51,7 @@ type ending struct {
 	row *earning
 	e   *history.Event
 	l   *life
-	t   *tenure
+	t   *session
 	at  *slots // nil where t is
 }
 

@@ -38,7 +38,7 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 				c := &ending{
 					earnedChecker: checker, row: &row, e: &history.Event{At: 1000 * second, By: row.by},
 					l: &life{worker: 1, entered: 900 * second, due: 990 * second, started: 1, published: true},
-					t: &tenure{process: "w", worker: 1, renewed: 980 * second},
+					t: &session{process: "w", worker: 1, renewed: 980 * second},
 				}
 				w := checker.ledger.process("w")
 				w.worker = 1

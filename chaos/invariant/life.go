@@ -75,8 +75,8 @@ type life struct {
 	nextRetry    execution.ID
 }
 
-// tenure is what the history has said of one incarnation of a worker.
-type tenure struct {
+// session is what the history has said of one incarnation of a worker.
+type session struct {
 	worker      execution.WorkerID
 	process     string
 	lifecycle   execution.Lifecycle
@@ -90,7 +90,7 @@ type tenure struct {
 }
 
 // gone says that the incarnation has lost its right, and since when.
-func (t *tenure) gone() (since time.Duration, gone bool) {
+func (t *session) gone() (since time.Duration, gone bool) {
 	switch {
 	case t.lifecycle.Gone():
 		return t.since, true
@@ -294,7 +294,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 				t.superseded, t.supersededA = true, e.At
 			}
 		}
-		s.workers[e.Incarnation] = &tenure{
+		s.workers[e.Incarnation] = &session{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
 		}
 	case history.WorkerLifecycle:

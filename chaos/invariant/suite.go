@@ -83,18 +83,18 @@ func ByNumber(n int) *Invariant {
 
 // Suite judges one run. It implements history.Sink.
 type Suite struct {
-	config   config.Config
-	bounds   Bounds
-	law      *execution.Law
-	checkers []checker
-	findings []Finding
+	config      config.Config
+	bounds      Bounds
+	transitions *execution.TransitionTable
+	checkers    []checker
+	findings    []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
 	occasions [count]uint64
 
 	lives   map[execution.ID]*life
-	workers map[execution.Incarnation]*tenure
+	workers map[execution.Incarnation]*session
 	// started is when each process was started last.
 	started map[string]time.Duration
 	free    []*life
@@ -132,8 +132,8 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all when it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), law: execution.NewLaw(), broken: make(map[*Invariant]bool),
-		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*tenure), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
+		config: c, bounds: BoundsOf(c), transitions: execution.NewTransitionTable(), broken: make(map[*Invariant]bool),
+		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		fleet: newFleet(c), tolerance: clockTolerance,
 		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},

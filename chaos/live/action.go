@@ -7,10 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/worker/subprocess"
-	"handoff/scenarios"
 )
 
 // The harness's own actions last as long as they draw, and fail as often. Each run draws for itself, from
@@ -22,7 +22,7 @@ const drawInShell = `x=$((HANDOFF_EXECUTION_ID*2654435761+HANDOFF_EPOCH*40503+SE
 	`d() { for i in 1 2 3; do x=$(((x*6364136223846793005+1442695040888963407)&9223372036854775807)); done; r=$(((x>>20)%1000000)); }; `
 
 // shellAction is the command line of an action.
-func shellAction(a *scenarios.Action, seed uint64) string {
+func shellAction(a *scenario.Action, seed uint64) string {
 	text := strings.ReplaceAll(drawInShell, "SEED", fmt.Sprint(seed%1_000_000)) + "d; " + takesInShell(a) +
 		`sleep "$((us/1000000)).$(printf %06d $((us%1000000)))"; `
 	if a.FailPerMillion > 0 {
@@ -44,7 +44,7 @@ func failInShell(r execution.Reason) string {
 const logPieces = 32
 
 // takesInShell sets the variable us to the duration of the run in microseconds.
-func takesInShell(a *scenarios.Action) string {
+func takesInShell(a *scenario.Action) string {
 	if !a.TakesLog {
 		return fmt.Sprintf("us=$((%d+r*%d/1000000)); ", a.TakesMin.Microseconds(), (a.TakesMax - a.TakesMin).Microseconds())
 	}
@@ -57,7 +57,7 @@ func takesInShell(a *scenarios.Action) string {
 }
 
 // pythonAction does the same for the runtime python.
-func pythonAction(a *scenarios.Action, seed uint64) string {
+func pythonAction(a *scenario.Action, seed uint64) string {
 	return fmt.Sprintf(`import json, os, random, sys, time
 r = random.Random("%d/%%s/%%s" %% (os.environ["HANDOFF_EXECUTION_ID"], os.environ["HANDOFF_EPOCH"]))
 least, most = %f, %f
@@ -77,7 +77,7 @@ func inPython(b bool) string {
 }
 
 // nodeAction does the same for the runtime node.
-func nodeAction(a *scenarios.Action, seed uint64) string {
+func nodeAction(a *scenario.Action, seed uint64) string {
 	return fmt.Sprintf(`let x = BigInt(process.env.HANDOFF_EXECUTION_ID) * 2654435761n + BigInt(process.env.HANDOFF_EPOCH) * 40503n + %dn;
 const draw = () => { for (let i = 0; i < 3; i++) x = (x * 6364136223846793005n + 1442695040888963407n) & 0x7fffffffffffffffn; return Number((x >> 20n) %% 1000000n); };
 const least = %f, most = %f, part = draw() / 1000000;
@@ -90,7 +90,7 @@ setTimeout(() => {
 }
 
 // actions are a scenario's actions with something to run, whose scripts are written into a folder.
-func actions(s *scenarios.Scenario, seed uint64, folder string) ([]execution.Action, error) {
+func actions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {
 		a := &s.Actions[i]

@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
 )
 
 // The shell itself computes how long its action takes, from one draw: this test tries every hundredth.
 func TestShellActionsTakeLogUniformTimes(t *testing.T) {
-	a := &scenarios.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
+	a := &scenario.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
 	script := "i=0; while [ $i -le 100 ]; do r=$((i*10000-i/100)); " + takesInShell(a) + "echo $us; i=$((i+1)); done"
 	out, err := exec.Command("sh", "-c", script).CombinedOutput()
 	if err != nil {

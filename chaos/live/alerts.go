@@ -15,9 +15,9 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/live/scrape"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/telemetry"
-	"handoff/scenarios"
 )
 
 // monitoring is the name of whoever scrapes the daemons, in the record of a run.
@@ -37,24 +37,24 @@ type alerts struct {
 	end      context.CancelFunc
 	tasks    sync.WaitGroup
 
-	mu     sync.Mutex
-	board  *alert.Board
-	reader *scrape.Reader
-	missed int
+	mu        sync.Mutex
+	evaluator *alert.Evaluator
+	reader    *scrape.Reader
+	missed    int
 }
 
-func newAlerts(w *world, expected scenarios.Alerts) *alerts {
+func newAlerts(w *world, expected scenario.Alerts) *alerts {
 	if !expected.Any() {
 		return nil
 	}
-	board := alert.NewBoard()
+	evaluator := alert.NewEvaluator()
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	return &alerts{
 		w: w, wait: expected.Resolves, interval: interval, patience: patience(w.config, len(w.scenario.Cluster.Workers), w.options.Scale),
 		// Prometheus gives up after two thirds of its interval by default. A connection that is kept would be
 		// one more thing that a process which stands still has to lose.
-		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
-		board:  board, reader: scrape.New(board, w.options.Scale),
+		client:    &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
+		evaluator: evaluator, reader: scrape.New(evaluator, w.options.Scale),
 	}
 }
 
@@ -103,7 +103,7 @@ func (a *alerts) look(ctx context.Context, now time.Duration) {
 	for i := range answers {
 		a.take(answers[i])
 	}
-	for _, c := range a.board.Look(now) {
+	for _, c := range a.evaluator.Look(now) {
 		kind := history.AlertResolved
 		if c.Firing {
 			kind = history.AlertFired
@@ -143,7 +143,7 @@ func (a *alerts) get(ctx context.Context, url string) ([]byte, error) {
 	return page, err
 }
 
-// take hands an answer to the board. That none came from a process that was up is noted in the run's record.
+// take hands an answer to the evaluator. That none came from a process that was up is noted in the run's record.
 func (a *alerts) take(from answer) {
 	if from.err == nil {
 		from.err = a.reader.Take(from.process, bytes.NewReader(from.page))
@@ -183,7 +183,7 @@ func (a *alerts) pending(atRest bool) bool {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.ContainsFunc(a.wait, a.board.Firing) && (!atRest || time.Since(a.rested) < a.patience)
+	return slices.ContainsFunc(a.wait, a.evaluator.Firing) && (!atRest || time.Since(a.rested) < a.patience)
 }
 
 // stop ends the watch, and returns how many scrapes of processes that were up have failed.

@@ -11,10 +11,10 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
-	"handoff/scenarios"
 )
 
 // standing is a process that runs, or does not.
@@ -30,7 +30,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	w := &world{scenario: &scenarios.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
+	w := &world{scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
 	w.injector = newInjector(w)
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
@@ -38,7 +38,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
 		t.Fatal(err)
 	}
 	w.processes = []*process{p}
-	return newAlerts(w, scenarios.Alerts{Resolves: []string{"reaper_brake"}}), p
+	return newAlerts(w, scenario.Alerts{Resolves: []string{"reaper_brake"}}), p
 }
 
 // told are the events and the lines of the run so far, without their moments.
@@ -146,7 +146,7 @@ func TestAWatchLooksUntilItIsStopped(t *testing.T) {
 }
 
 func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
-	a := newAlerts(&world{}, scenarios.Alerts{})
+	a := newAlerts(&world{}, scenario.Alerts{})
 	a.watch(context.Background())
 	if a != nil || a.pending(true) || a.stop() != 0 {
 		t.Error("a scenario without alerts is watched")

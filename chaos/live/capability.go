@@ -6,16 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
 )
 
 // Unable says why the live world can't run a scenario under a profile at a time scale; empty if it can.
-func Unable(s *scenarios.Scenario, p config.Profile, scale float64) string {
+func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	for i := range s.Faults {
 		f := &s.Faults[i]
-		if reason := f.Kind.Lacks(scenarios.Live); reason != "" {
+		if reason := f.Kind.Lacks(scenario.Live); reason != "" {
 			if text := fmt.Sprintf("it has no %s: %s", f.Kind, reason); !slices.Contains(why, text) {
 				why = append(why, text)
 			}
@@ -38,7 +38,7 @@ func Unable(s *scenarios.Scenario, p config.Profile, scale float64) string {
 
 // UnableInCompose says why the containers of a compose file can't run a scenario under a profile at a time scale;
 // empty if they can.
-func UnableInCompose(s *scenarios.Scenario, p config.Profile, scale float64) string {
+func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	add := func(text string) {
 		if !slices.Contains(why, text) {
@@ -46,7 +46,7 @@ func UnableInCompose(s *scenarios.Scenario, p config.Profile, scale float64) str
 		}
 	}
 	for i := range s.Faults {
-		if reason := s.Faults[i].Kind.Lacks(scenarios.Live); reason != "" {
+		if reason := s.Faults[i].Kind.Lacks(scenario.Live); reason != "" {
 			add(fmt.Sprintf("it has no %s: %s", s.Faults[i].Kind, reason))
 		}
 	}

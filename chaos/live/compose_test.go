@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"handoff/chaos/live/compose"
-	"handoff/chaos/live/provision/containers"
-	"handoff/chaos/live/without"
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers/containers"
+	"handoff/chaos/servers/without"
 	"handoff/core/config"
-	"handoff/scenarios"
 )
 
 const composeFile = "../../docker-compose.chaos.yaml"
@@ -45,12 +45,12 @@ expect:
 // left of it.
 func TestContainersRunAScenario(t *testing.T) {
 	engine := prepared(t)
-	lane := opened(t)
-	s, err := scenarios.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
+	sandbox := opened(t)
+	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := lane.Run(t.Context(), s, config.Hardened, Options{Seed: 1, Scale: 0.2})
+	r, err := sandbox.Run(t.Context(), s, config.Hardened, Options{Seed: 1, Scale: 0.2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,32 +62,32 @@ func TestContainersRunAScenario(t *testing.T) {
 			t.Errorf("%s struck nothing", f.Fault)
 		}
 	}
-	if err := lane.Close(); err != nil {
+	if err := sandbox.Close(); err != nil {
 		t.Error(err)
 	}
-	nothingLeft(t, engine, lane)
+	nothingLeft(t, engine, sandbox)
 }
 
 // TestContainersAreGoneAfterAnInterrupt: a run that is interrupted in the middle leaves nothing, and the next one
 // runs at once.
 func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
 	engine := prepared(t)
-	s, err := scenarios.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
+	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		lane := opened(t)
+		sandbox := opened(t)
 		ctx, interrupt := context.WithTimeout(t.Context(), 10*time.Second)
-		_, err := lane.Run(ctx, s, config.Hardened, Options{Seed: 1, Scale: 0.2})
+		_, err := sandbox.Run(ctx, s, config.Hardened, Options{Seed: 1, Scale: 0.2})
 		interrupt()
 		if err != nil && ctx.Err() == nil {
 			t.Error(err)
 		}
-		if err := lane.Close(); err != nil {
+		if err := sandbox.Close(); err != nil {
 			t.Error(err)
 		}
-		nothingLeft(t, engine, lane)
+		nothingLeft(t, engine, sandbox)
 	}
 }
 
@@ -111,26 +111,26 @@ func prepared(t *testing.T) *containers.Engine {
 	return engine
 }
 
-func opened(t *testing.T) *Lane {
+func opened(t *testing.T) *Sandbox {
 	t.Helper()
-	lane, err := OpenCompose(t.Context(), composeFile, os.Stderr)
+	sandbox, err := OpenCompose(t.Context(), composeFile, os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = lane.Close() })
-	return lane
+	t.Cleanup(func() { _ = sandbox.Close() })
+	return sandbox
 }
 
-func nothingLeft(t *testing.T, engine *containers.Engine, lane *Lane) {
+func nothingLeft(t *testing.T, engine *containers.Engine, sandbox *Sandbox) {
 	t.Helper()
-	left, err := engine.Project(t.Context(), lane.servers.Project())
+	left, err := engine.Project(t.Context(), sandbox.servers.Project())
 	if err != nil || len(left) > 0 {
 		t.Errorf("%d containers are left, %v", len(left), err)
 	}
-	if gateway, err := engine.Gateway(t.Context(), lane.servers.Network()); err == nil || !strings.Contains(err.Error(), "not found") {
+	if gateway, err := engine.Gateway(t.Context(), sandbox.servers.Network()); err == nil || !strings.Contains(err.Error(), "not found") {
 		t.Errorf("the network is left, with the gateway %s: %v", gateway, err)
 	}
-	if _, err := os.Stat(lane.folder); !os.IsNotExist(err) {
-		t.Errorf("%s is left: %v", lane.folder, err)
+	if _, err := os.Stat(sandbox.folder); !os.IsNotExist(err) {
+		t.Errorf("%s is left: %v", sandbox.folder, err)
 	}
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 const (
@@ -29,7 +29,7 @@ func injectPublish(x *injection) (func(), error) {
 		return nil, err
 	}
 	for at := 0; at < x.fault.Count; at += attackBatch {
-		err := x.w.tamper.with(func(ch *amqp.Channel) error {
+		err := x.w.interceptor.with(func(ch *amqp.Channel) error {
 			for n := at; n < min(at+attackBatch, x.fault.Count); n++ {
 				for _, queue := range x.attacked() {
 					if err := x.publishForged(ch, queue, n, running); err != nil {
@@ -49,7 +49,7 @@ func injectPublish(x *injection) (func(), error) {
 
 // attacked names the queues that the messages go to.
 func (x *injection) attacked() (queues []string) {
-	if x.fault.What != scenarios.ForgedCancel {
+	if x.fault.What != scenario.ForgedCancel {
 		for _, b := range x.bindings() {
 			queues = append(queues, b.Queue)
 		}
@@ -75,22 +75,22 @@ func (x *injection) publishForged(ch *amqp.Channel, queue string, n int, running
 	envelope := broker.Envelope{MessageID: m.MessageId, Timestamp: time.Now(), Version: broker.WireVersion}
 	unreadable := true
 	switch x.fault.What {
-	case scenarios.ForgedCancel:
+	case scenario.ForgedCancel:
 		envelope.Type = broker.ExecutionCancel
 		for i := range running {
 			envelope.Changes = append(envelope.Changes, broker.Change{Key: running[i].Key(), From: execution.Running, To: execution.Canceling})
 		}
 		unreadable = false
-	case scenarios.ForgedDispatch, scenarios.HostileHeaders:
+	case scenario.ForgedDispatch, scenario.HostileHeaders:
 		envelope.Type = broker.ExecutionScheduled
 		envelope.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 99}, Action: execution.Action{Ref: "forged", Runtime: "shell"}}
-		if len(running) > 0 && x.fault.What == scenarios.ForgedDispatch {
+		if len(running) > 0 && x.fault.What == scenario.ForgedDispatch {
 			row := &running[n%len(running)]
 			envelope.Dispatch.Key = execution.Key{ID: row.ID, Epoch: row.Epoch + execution.Epoch(n%3)}
 			envelope.Dispatch.Worker, envelope.Dispatch.Incarnation = row.Worker, row.Incarnation
 		}
-		unreadable = x.fault.What == scenarios.HostileHeaders
-	case scenarios.BigBody:
+		unreadable = x.fault.What == scenario.HostileHeaders
+	case scenario.BigBody:
 		m.Body = append(m.Body, make([]byte, bigBody)...)
 	default:
 	}
@@ -101,7 +101,7 @@ func (x *injection) publishForged(ch *amqp.Channel, queue string, n int, running
 		}
 		m.Body = body
 	}
-	if x.fault.What == scenarios.HostileHeaders {
+	if x.fault.What == scenario.HostileHeaders {
 		// None of it is of a type that RabbitMQ writes.
 		m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": queue, "reason": int32(5), "count": "x", "time": "y"}, int32(3), nil}}
 	}

@@ -125,7 +125,7 @@ func injectTwin(x *injection) (func(), error) {
 		p.superseded = true
 		p.mu.Unlock()
 		twin := &process{w: x.w, name: fmt.Sprintf("%s twin %d", p.name, x.fault.Index), spec: p.spec}
-		if err := x.w.place(twin); err != nil {
+		if err := x.w.endpoint(twin); err != nil {
 			return nil, err
 		}
 		twin.followWitness()

@@ -3,7 +3,7 @@ package live
 import (
 	"sync"
 
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
 )
 
 // blockedQueues are the queues that a process can't consume, by name. The zero value is none.
@@ -56,7 +56,7 @@ func injectBlockConsumers(x *injection) (func(), error) {
 		}
 	}
 	for _, p := range struck {
-		l := p.links[scenarios.Broker]
+		l := p.links[scenario.Broker]
 		l.Down()
 		if err := l.Up(); err != nil {
 			return nil, err

@@ -11,9 +11,9 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/live/evidence"
-	"handoff/chaos/live/wire"
+	"handoff/chaos/netproxy"
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
-	"handoff/scenarios"
 )
 
 // serverWithin bounds what is asked of a server to bring a fault about, or to end it.
@@ -52,7 +52,7 @@ func (w *world) takeDown(server string) (up func() error) {
 // of whatever they carry. Where it is in a container the ways go first: while the server has no address any more,
 // toxiproxy waits for the connection that it is just making, and takes no orders.
 func (w *world) endServer(server string, end func() error) (up func() error, err error) {
-	if w.site.contained() {
+	if w.environment.contained() {
 		up = w.takeDown(server)
 		return up, end()
 	}
@@ -61,16 +61,16 @@ func (w *world) endServer(server string, end func() error) (up func() error, err
 }
 
 func injectBrokerDown(x *injection) (func(), error) {
-	w, mq := x.w, x.w.lane.servers.RabbitMQ
+	w, mq := x.w, x.w.sandbox.servers.RabbitMQ
 	x.touch()
 	w.down.broker.Lock()
 	down := time.Now()
-	w.emit(history.Event{Kind: history.BrokerDown, Process: scenarios.Broker})
+	w.emit(history.Event{Kind: history.BrokerDown, Process: scenario.Broker})
 	stop := mq.Stop
-	if x.fault.Kind == scenarios.BrokerKill {
+	if x.fault.Kind == scenario.BrokerKill {
 		stop = mq.Kill
 	}
-	up, err := w.endServer(scenarios.Broker, stop)
+	up, err := w.endServer(scenario.Broker, stop)
 	if err != nil {
 		w.down.broker.Unlock()
 		return nil, err
@@ -87,7 +87,7 @@ func injectBrokerDown(x *injection) (func(), error) {
 			w.fail(err.Error())
 		}
 		w.firehose.Deaf(evidence.Gap{From: down.Add(-evidence.Lag), To: time.Now(), Fault: x.fault.Name})
-		w.emit(history.Event{Kind: history.BrokerUp, Process: scenarios.Broker})
+		w.emit(history.Event{Kind: history.BrokerUp, Process: scenario.Broker})
 		if err := up(); err != nil {
 			w.fail(err.Error())
 		}
@@ -95,15 +95,15 @@ func injectBrokerDown(x *injection) (func(), error) {
 }
 
 func injectDatabaseDown(x *injection) (func(), error) {
-	w, pg := x.w, x.w.lane.servers.Postgres
+	w, pg := x.w, x.w.sandbox.servers.Postgres
 	x.touch()
 	w.down.database.Lock()
-	w.emit(history.Event{Kind: history.DatabaseDown, Process: scenarios.Database})
+	w.emit(history.Event{Kind: history.DatabaseDown, Process: scenario.Database})
 	stop := pg.Stop
-	if x.fault.Kind == scenarios.DatabaseKill {
+	if x.fault.Kind == scenario.DatabaseKill {
 		stop = pg.Kill
 	}
-	up, err := w.endServer(scenarios.Database, stop)
+	up, err := w.endServer(scenario.Database, stop)
 	if err != nil {
 		w.down.database.Unlock()
 		return nil, err
@@ -116,7 +116,7 @@ func injectDatabaseDown(x *injection) (func(), error) {
 			w.fail("the database did not come back: " + err.Error())
 			return
 		}
-		w.emit(history.Event{Kind: history.DatabaseUp, Process: scenarios.Database})
+		w.emit(history.Event{Kind: history.DatabaseUp, Process: scenario.Database})
 		if err := up(); err != nil {
 			w.fail(err.Error())
 		}
@@ -185,10 +185,10 @@ $$`, x.random.intN(1_000_000), x.fault.PerMillion)
 // injectSlowDatabase makes every way to the database longer: who waits can't tell a slow statement from
 // a slow network.
 func injectSlowDatabase(x *injection) (func(), error) {
-	e := wire.Effect{Touch: x.touch, Delay: x.delay}
+	e := netproxy.Effect{Touch: x.touch, Delay: x.delay}
 	var ends []func()
 	for _, p := range x.w.all() {
-		ends = append(ends, p.links[scenarios.Database].Begin(wire.Out, e))
+		ends = append(ends, p.links[scenario.Database].Begin(netproxy.Out, e))
 	}
 	return func() {
 		for _, end := range ends {
@@ -205,13 +205,13 @@ func (x *injection) bindings() []broker.Binding {
 		return []broker.Binding{{Exchange: broker.ExchangeExecutions, Pattern: pattern, Queue: queue}}
 	}
 	switch x.fault.Target {
-	case scenarios.RequestedQueue:
+	case scenario.RequestedQueue:
 		return one(broker.KeyRequested, broker.QueueRequested)
-	case scenarios.StatusChangedQueue:
+	case scenario.StatusChangedQueue:
 		return one(broker.KeyStatusChanged, broker.QueueStatusChanged)
-	case scenarios.CompletedQueue:
+	case scenario.CompletedQueue:
 		return one(broker.KeyCompleted, broker.QueueCompleted)
-	case scenarios.DeadLetterQueue:
+	case scenario.DeadLetterQueue:
 		return []broker.Binding{{Exchange: dead, Pattern: "#", Queue: broker.DeadLetterQueue(dead)}}
 	}
 	var all []broker.Binding
@@ -229,7 +229,7 @@ func injectDeleteQueue(x *injection) (func(), error) {
 	defer x.end()
 	for _, b := range x.bindings() {
 		began := time.Now()
-		err := x.w.tamper.with(func(ch *amqp.Channel) error {
+		err := x.w.interceptor.with(func(ch *amqp.Channel) error {
 			_, err := ch.QueueDelete(b.Queue, false, false, false)
 			return err
 		})
@@ -245,7 +245,7 @@ func injectDeleteQueue(x *injection) (func(), error) {
 func injectUnbind(x *injection) (func(), error) {
 	all, began := x.bindings(), time.Now()
 	for _, b := range all {
-		err := x.w.tamper.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
+		err := x.w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
 		if err != nil {
 			return nil, fmt.Errorf("unbinding %s: %w", b.Queue, err)
 		}
@@ -253,11 +253,11 @@ func injectUnbind(x *injection) (func(), error) {
 	}
 	return func() {
 		for _, b := range all {
-			err := x.w.tamper.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
+			err := x.w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
 			if err != nil {
 				x.w.fail(fmt.Sprintf("binding %s again: %v", b.Queue, err))
 			}
-			if x.fault.Target == scenarios.DeadLetterQueue {
+			if x.fault.Target == scenario.DeadLetterQueue {
 				// What died meanwhile, in whatever queue, had nowhere to go.
 				x.w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.fault.Name})
 			}

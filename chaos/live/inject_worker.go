@@ -105,7 +105,7 @@ func (x *injection) strikes(name string) bool {
 	return slices.ContainsFunc(x.targets, func(p *process) bool { return p.name == name })
 }
 
-// copyProgram makes a copy that is run in place of the original.
+// copyProgram makes a copy that is run in endpoint of the original.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/trial"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 )
 
 // injector brings about the faults of a scenario, and keeps the evidence: when each really began and
@@ -34,7 +34,7 @@ type injector struct {
 // injection is one fault of the scenario in one run.
 type injection struct {
 	w       *world
-	fault   *scenarios.Fault
+	fault   *scenario.Fault
 	random  *stream
 	targets []*process
 
@@ -76,7 +76,7 @@ func newStream(seed uint64, label string) *stream {
 	return &stream{r: rand.New(rand.NewPCG(seed, h.Sum64()))}
 }
 
-// Duration implements scenarios.Drawer.
+// Duration implements scenario.Drawer.
 func (s *stream) Duration(least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
@@ -86,7 +86,7 @@ func (s *stream) Duration(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.r.Int64N(int64(most-least)+1))
 }
 
-// LogDuration implements scenarios.Drawer.
+// LogDuration implements scenario.Drawer.
 func (s *stream) LogDuration(least, most time.Duration) time.Duration {
 	least = max(least, time.Microsecond)
 	if most <= least {
@@ -134,7 +134,7 @@ func (in *injector) observe(e *history.Event) {
 	defer in.mu.Unlock()
 	for i := 0; i < len(in.waiting); i++ {
 		x := in.waiting[i]
-		if !trial.Matches(&x.fault.When, e, in.w.database.Worker) {
+		if !run.Matches(&x.fault.When, e, in.w.database.Worker) {
 			continue
 		}
 		if x.seen++; x.seen < x.fault.When.Nth {
@@ -237,7 +237,7 @@ func (x *injection) announced(kind history.Kind) history.Event {
 	for i, p := range x.targets {
 		struck[i] = p.name
 	}
-	return trial.Announced(kind, x.fault, struck, x.hinders())
+	return run.Announced(kind, x.fault, struck, x.hinders())
 }
 
 // endless says that the fault has no end, so that nothing waits for it.
@@ -274,7 +274,7 @@ func (in *injector) stop() {
 func (in *injector) serversUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(in.w.ctx), time.Minute)
 	defer cancel()
-	servers := in.w.lane.servers
+	servers := in.w.sandbox.servers
 	if !servers.Postgres.Running() {
 		_ = servers.Postgres.Start(ctx)
 	}
@@ -285,7 +285,7 @@ func (in *injector) serversUp() {
 
 // hinders is 1 for a fault that can keep an executor from detecting something in time.
 func (x *injection) hinders() int64 {
-	return trial.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.spec == nil }))
+	return run.Hinders(x.fault, slices.ContainsFunc(x.targets, func(p *process) bool { return p.spec == nil }))
 }
 
 // choose draws the processes that the target means; none for a server.
@@ -332,20 +332,20 @@ func (in *injector) counts() []verdict.FaultCount {
 	return counts
 }
 
-// bands are the times during which the faults lasted.
-func (in *injector) bands(end time.Duration) []verdict.Band {
+// faultIntervals are the times during which the faults lasted.
+func (in *injector) faultIntervals(end time.Duration) []verdict.FaultInterval {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	var bands []verdict.Band
+	var faultIntervals []verdict.FaultInterval
 	for _, x := range in.all {
 		if !x.fired {
 			continue
 		}
-		b := verdict.Band{Fault: x.fault.Name, Begin: x.began, End: x.ended}
+		b := verdict.FaultInterval{Fault: x.fault.Name, Begin: x.began, End: x.ended}
 		if b.End == 0 {
 			b.End = end
 		}
-		bands = append(bands, b)
+		faultIntervals = append(faultIntervals, b)
 	}
-	return bands
+	return faultIntervals
 }

@@ -16,12 +16,12 @@ import (
 	"path/filepath"
 
 	"handoff/chaos/live/compose"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
-// Lane is a pair of servers on which one run follows another.
-type Lane struct {
-	servers *provision.Set
+// Sandbox is a pair of servers on which one run follows another.
+type Sandbox struct {
+	servers *servers.Set
 	// stack is the project of containers that everything stands in; nil for processes of this machine.
 	stack *compose.Stack
 	// bin is the folder of the daemons, where they are not in containers.
@@ -31,39 +31,39 @@ type Lane struct {
 	runs   int
 }
 
-// Flawed is the folder, below that of the binaries, of daemons that were built with the tag flaw.
-const Flawed = "flawed"
+// Mutated is the folder, below that of the binaries, of daemons that were built with the tag mutant.
+const Mutated = "mutated"
 
 // ErrNoDaemons means that the daemons are not where they should be.
 var ErrNoDaemons = errors.New("the daemons are not built")
 
 // Open starts the servers. bin is the folder of the binaries executor and worker; log receives a line for
 // each thing done, nil for silence.
-func Open(ctx context.Context, bin string, log io.Writer) (*Lane, error) {
+func Open(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: there is no %s in %s; run make build first", ErrNoDaemons, name, bin)
 		}
 	}
-	servers, err := provision.Up(ctx, provision.Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Log: log})
+	servers, err := servers.Up(ctx, servers.Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
-	l := &Lane{servers: servers, bin: bin, folder: servers.Dir()}
+	l := &Sandbox{servers: servers, bin: bin, folder: servers.Dir()}
 	return l, nil
 }
 
 // OpenCompose starts the servers of a compose file, and runs the daemons in containers of their own.
-func OpenCompose(ctx context.Context, file string, log io.Writer) (*Lane, error) {
+func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, error) {
 	stack, err := compose.Open(ctx, file, log)
 	if err != nil {
 		return nil, err
 	}
-	return &Lane{servers: stack.Servers, stack: stack, folder: stack.Servers.Dir()}, nil
+	return &Sandbox{servers: stack.Servers, stack: stack, folder: stack.Servers.Dir()}, nil
 }
 
 // Close takes everything down.
-func (l *Lane) Close() error { return l.servers.Down() }
+func (l *Sandbox) Close() error { return l.servers.Down() }
 
 // through is an address with another host and port, and, for a database, the name of whoever uses it.
 func through(address, hostPort, application string) (string, error) {

@@ -13,7 +13,7 @@ import (
 // trace turns the broker's firehose on and listens to it. The broker forgets it when it restarts.
 func (w *world) trace(ctx context.Context) error {
 	vhost := w.mq.Vhost
-	if _, err := w.lane.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf("ok = rabbit_trace:start(<<%q>>).", vhost)); err != nil {
+	if _, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf("ok = rabbit_trace:start(<<%q>>).", vhost)); err != nil {
 		return fmt.Errorf("turning the broker's trace on: %w", err)
 	}
 	return w.firehose.Listen(w.ctx, w.observe)
@@ -33,7 +33,7 @@ var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
 
 // depths are the messages in each queue of the run.
 func (w *world) depths(ctx context.Context) (map[string]int, error) {
-	out, err := w.lane.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf(askDepths, w.mq.Vhost))
+	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf(askDepths, w.mq.Vhost))
 	if err != nil {
 		return nil, fmt.Errorf("counting messages: %w", err)
 	}

@@ -14,15 +14,15 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/evidence"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
 )
 
 // process is one daemon of the cluster, across its restarts.
 type process struct {
 	w      *world
 	name   string
-	spec   *scenarios.Worker // nil for executors
+	spec   *scenario.Worker // nil for executors
 	daemon *cluster.Daemon
 	// witness is what the shims of a worker's machine write.
 	witness *evidence.Witness
@@ -59,38 +59,38 @@ func (w *world) makeProcesses() error {
 		spec := &w.scenario.Cluster.Workers[i]
 		all = append(all, &process{w: w, name: spec.Name, spec: spec})
 	}
-	return w.place(all...)
+	return w.endpoint(all...)
 }
 
-// place gives processes their places, links and daemons. A worker's name in the cluster is its spec's; the
+// endpoint gives processes their endpoints, links and daemons. A worker's name in the cluster is its spec's; the
 // process may be called otherwise, as a twin is.
-func (w *world) place(all ...*process) error {
-	places, err := w.site.place(all...)
+func (w *world) endpoint(all ...*process) error {
+	endpoints, err := w.environment.endpoint(all...)
 	if err != nil {
 		return err
 	}
 	for i, p := range all {
-		if err := p.make(places[i]); err != nil {
+		if err := p.make(endpoints[i]); err != nil {
 			return err
 		}
 		w.mu.Lock()
 		w.processes = append(slices.Clone(w.processes), p)
 		w.mu.Unlock()
 	}
-	return w.site.ready()
+	return w.environment.ready()
 }
 
-// make makes what the process consists of, at a place.
-func (p *process) make(at place) error {
+// make makes what the process consists of, at a endpoint.
+func (p *process) make(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)
-	env, err := p.environment(at)
+	env, err := p.variables(at)
 	if err != nil {
 		return err
 	}
 	args := []string{"--name", p.name, "--listen", at.listen}
 	if p.spec != nil {
-		health, err := p.link(scenarios.Executors, at)
+		health, err := p.link(scenario.Executors, at)
 		if err != nil {
 			return err
 		}
@@ -101,11 +101,11 @@ func (p *process) make(at place) error {
 		witness := filepath.Join(w.folder, "witness-"+p.file())
 		env = append(env, "HANDOFF_WITNESS="+witness)
 		p.witness = evidence.NewWitness(witness, p.name, w.began)
-		if w.scenario.Strikes(scenarios.Sick, p.spec.Name) {
+		if w.scenario.Strikes(scenario.Sick, p.spec.Name) {
 			p.binary = filepath.Join(w.folder, "worker-"+p.file())
 		}
 	}
-	p.daemon, err = w.site.daemon(p, at, args, env)
+	p.daemon, err = w.environment.daemon(p, at, args, env)
 	return err
 }
 
@@ -133,13 +133,13 @@ func (w *world) alive() (n int) {
 	return n
 }
 
-// environment is what the daemon is started with: its configuration, and servers behind its own links.
-func (p *process) environment(at place) ([]string, error) {
+// variables is what the daemon is started with: its configuration, and servers behind its own links.
+func (p *process) variables(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
 	for _, server := range []struct{ name, url, variable, application string }{
-		{scenarios.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
-		{scenarios.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
+		{scenario.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
+		{scenario.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
 	} {
 		address, err := p.link(server.name, at)
 		if err != nil {
@@ -167,8 +167,8 @@ func (p *process) environment(at place) ([]string, error) {
 }
 
 // link makes the process's way to a server, known by the name that scenarios use, and returns its address.
-func (p *process) link(server string, at place) (string, error) {
-	l, address, err := p.w.site.link(p, server, at)
+func (p *process) link(server string, at endpoint) (string, error) {
+	l, address, err := p.w.environment.link(p, server, at)
 	if err == nil {
 		p.links[server] = l
 	}
@@ -245,7 +245,7 @@ func (p *process) over(running cluster.Process) {
 
 // buried notes that all that the process had started has ended with it, where that is so.
 func (p *process) buried() {
-	if p.witness != nil && p.w.site.contained() {
+	if p.witness != nil && p.w.environment.contained() {
 		p.witness.Over(time.Now(), p.w.observe)
 	}
 }
@@ -306,12 +306,12 @@ func (w *world) stopDaemons() {
 	}
 }
 
-// testimony is what the daemons logged.
-func (w *world) testimony() []evidence.Item {
+// daemonLogs is what the daemons logged.
+func (w *world) daemonLogs() []evidence.Item {
 	var all []evidence.Item
 	for _, p := range w.all() {
 		if r := p.daemon.Process(); r != nil {
-			all = append(all, evidence.Testimony(r.Log(), p.name, w.began)...)
+			all = append(all, evidence.DaemonLog(r.Log(), p.name, w.began)...)
 		}
 	}
 	return all

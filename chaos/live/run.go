@@ -10,11 +10,11 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/live/evidence"
-	"handoff/chaos/trial"
+	"handoff/chaos/run"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // Options say how a scenario is run.
@@ -22,8 +22,8 @@ type Options struct {
 	Seed uint64
 	// Scale multiplies every duration of the scenario and its configuration.
 	Scale float64
-	// Flaw is planted into the daemons, which must be built for it; empty for none.
-	Flaw string
+	// Mutant is planted into the daemons, which must be built for it; empty for none.
+	Mutant string
 }
 
 // Result is a run and its whole story.
@@ -31,7 +31,7 @@ type Result struct {
 	verdict.Record
 	// Stalls are when the machine stood still, for as long as counts.
 	Stalls []Stall
-	// Noise says why the run is no verdict on the product: the environment was too noisy; empty if not.
+	// Noise says why the run is no verdict on the product: the variables was too noisy; empty if not.
 	Noise string
 	// Unscraped counts the scrapes that failed of processes that were up; the record says which, and why.
 	Unscraped int
@@ -39,9 +39,9 @@ type Result struct {
 	Wall time.Duration
 }
 
-// Run runs a scenario once, under one profile. An error means that the environment did not come up or that
+// Run runs a scenario once, under one profile. An error means that the variables did not come up or that
 // the evidence could not be read, and says nothing about the product.
-func (l *Lane) Run(ctx context.Context, s *scenarios.Scenario, p config.Profile, o Options) (*Result, error) {
+func (l *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
 	began := time.Now()
 	scaled, err := s.Scaled(o.Scale, p)
 	if err != nil {
@@ -66,8 +66,8 @@ func (l *Lane) Run(ctx context.Context, s *scenarios.Scenario, p config.Profile,
 
 // await waits until nothing is left to be done, and returns whether it came to that.
 func (w *world) await(ctx context.Context) bool {
-	linger := time.Duration(float64(trial.Linger) * w.options.Scale)
-	horizon := w.ready + trial.Horizon(w.scenario, w.config) + unscaled
+	linger := time.Duration(float64(run.Linger) * w.options.Scale)
+	horizon := w.ready + run.Horizon(w.scenario, w.config) + unscaled
 	quiet := time.Duration(-1)
 	for ctx.Err() == nil && w.now() < horizon && w.broken() == "" {
 		switch {
@@ -99,7 +99,7 @@ func (w *world) quiet() bool {
 
 // rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
 func (w *world) rests() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() || w.tamper.busy() {
+	if w.submitting.Load() > 0 || w.injector.busy() || w.interceptor.busy() {
 		return false
 	}
 	if w.alive() > 0 {
@@ -146,11 +146,11 @@ func (w *world) finish(settled bool) (*Result, error) {
 	}
 	r := &Result{Stalls: stalls, Unscraped: missed}
 	r.Run = verdict.Run{
-		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Flaw: w.options.Flaw,
+		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.options.Mutant,
 		Faults: w.injector.counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
 	}
 	r.TimeScale = w.options.Scale
-	r.Events, r.Workers, r.Bands = events, w.database.Workers(), w.injector.bands(end)
+	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.faultIntervals(end)
 	w.judge(r, settled, rows)
 	return r, nil
 }
@@ -162,7 +162,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	suite.SetTolerance(JudgedWithin)
 	suite.SetRequests(w.scenario.Requested)
 	suite.ExpectAlerts(invariant.Alerts(expect.Alerts))
-	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), trial.NewTally(expect.Texts)
+	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), run.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}
 	for i := range r.Events {
 		if r.Events[i].Kind != history.Logged {
@@ -171,7 +171,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	}
 	r.Hash, r.Sometimes = hash.Sum(), probes.Hits()
 	tally.Fill(&r.Run)
-	trial.Judge(&r.Run, w.scenario, suite.End(settled), rows, true)
+	run.Judge(&r.Run, w.scenario, suite.End(settled), rows, true)
 	r.Judged = suite.Judged()
 	if !settled && r.Panic == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", r.Virtual.Round(time.Second))
@@ -180,7 +180,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 }
 
 // JudgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine
-// that is busy with other lanes: 72 ms were seen. A take-back is dated by its trigger, and its delay was counted
+// that is busy with other sandboxes: 72 ms were seen. A take-back is dated by its trigger, and its delay was counted
 // from that moment.
 const JudgedWithin = 200 * time.Millisecond
 
@@ -206,7 +206,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
-		Own: w.own(), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, Testimony: w.testimony(),
+		Own: w.own(), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
 		FailReason: func(id execution.ID) execution.Reason { return reasons[refs[id]] },
 	}
 	var bad error
@@ -236,5 +236,5 @@ func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution
 	return rows, nil
 }
 
-// label tells the processes and files of one run from those of others on the same lane.
+// label tells the processes and files of one run from those of others on the same sandbox.
 func label(run int) string { return "run-" + strconv.Itoa(run) }

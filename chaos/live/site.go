@@ -7,21 +7,21 @@ import (
 	"strings"
 
 	"handoff/chaos/live/cluster"
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/wire"
-	"handoff/scenarios"
+	"handoff/chaos/netproxy"
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers"
 )
 
-// site is where the cluster of one run stands: it runs the processes and carries their links. Everything else of
+// environment is where the cluster of one run stands: it runs the processes and carries their links. Everything else of
 // a run is the same wherever that is.
-type site interface {
-	// place finds room for processes.
-	place(all ...*process) ([]place, error)
+type environment interface {
+	// endpoint finds room for processes.
+	endpoint(all ...*process) ([]endpoint, error)
 	// link makes a process's way to a server, and returns the address at which the process finds it. A way to
 	// the executors leads to where the process itself listens.
-	link(p *process, server string, at place) (link, string, error)
+	link(p *process, server string, at endpoint) (link, string, error)
 	// daemon makes the daemon of a process, from a program's arguments and variables.
-	daemon(p *process, at place, args, env []string) (*cluster.Daemon, error)
+	daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
 	// ready is called when daemons were made, before they are launched.
 	ready() error
 	// contained says that the end of a process is the end of all that it has started.
@@ -29,8 +29,8 @@ type site interface {
 	close()
 }
 
-// place is where a process answers HTTP.
-type place struct {
+// endpoint is where a process answers HTTP.
+type endpoint struct {
 	// listen is the address that the process listens on, upstream the one that links lead to, and reached the
 	// one at which the harness finds it.
 	listen, upstream, reached string
@@ -40,7 +40,7 @@ type place struct {
 // link is the way between one process and one server.
 type link interface {
 	// Begin begins an effect on what goes one way; end ends it.
-	Begin(way wire.Direction, e wire.Effect) (end func())
+	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
 	// Down closes the link with its connections, as if the server were not there. Downs are counted.
 	Down()
 	// Up opens a link that was down.
@@ -58,33 +58,33 @@ func (p *process) program() string {
 	return "worker"
 }
 
-// machine is a site of processes of this machine, behind proxies in this process.
+// machine is a environment of processes of this machine, behind proxies in this process.
 type machine struct{ w *world }
 
-func (m machine) place(processes ...*process) ([]place, error) {
-	ports, err := provision.FreePorts(len(processes))
+func (m machine) endpoint(processes ...*process) ([]endpoint, error) {
+	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
 	}
-	all := make([]place, len(processes))
+	all := make([]endpoint, len(processes))
 	for i, port := range ports {
 		address := fmt.Sprintf("127.0.0.1:%d", port)
-		all[i] = place{listen: address, upstream: address, reached: address, port: port}
+		all[i] = endpoint{listen: address, upstream: address, reached: address, port: port}
 	}
 	return all, nil
 }
 
-func (m machine) link(p *process, server string, at place) (link, string, error) {
+func (m machine) link(p *process, server string, at endpoint) (link, string, error) {
 	w := m.w
-	var l *wire.Link
+	var l *netproxy.Link
 	var err error
 	switch server {
-	case scenarios.Database:
-		l, err = w.wire.Link(w.label+"/"+p.name+"/"+server, mustHost(w.db.URL))
-	case scenarios.Broker:
+	case scenario.Database:
+		l, err = w.proxies.Link(w.label+"/"+p.name+"/"+server, mustHost(w.db.URL))
+	case scenario.Broker:
 		l, err = w.brokerLink(p, "127.0.0.1")
 	default:
-		l, err = w.wire.Link(w.label+"/"+p.name+"/"+server, at.upstream)
+		l, err = w.proxies.Link(w.label+"/"+p.name+"/"+server, at.upstream)
 	}
 	if err != nil {
 		return nil, "", err
@@ -94,20 +94,20 @@ func (m machine) link(p *process, server string, at place) (link, string, error)
 
 // brokerLink makes a process's way to the broker, which knows messages, and listens on one of this machine's
 // addresses.
-func (w *world) brokerLink(p *process, ip string) (*wire.Link, error) {
-	l, err := w.wire.LinkOn(ip, w.label+"/"+p.name+"/"+scenarios.Broker, mustHost(w.mq.URL))
+func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
+	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+scenario.Broker, mustHost(w.mq.URL))
 	if err == nil {
-		w.tamper.watch(l, p)
-		l.Rewrite(wire.In, func() wire.Rewriter { return wire.Deliveries(p.keepsBack) })
+		w.interceptor.watch(l, p)
+		l.Rewrite(netproxy.In, func() netproxy.Rewriter { return netproxy.Deliveries(p.keepsBack) })
 	}
 	return l, err
 }
 
-func (m machine) daemon(p *process, at place, args, env []string) (*cluster.Daemon, error) {
+func (m machine) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
 	w := m.w
-	bin := w.lane.bin
-	if w.options.Flaw != "" {
-		args, bin = append(args, "--flaw", w.options.Flaw), filepath.Join(bin, Flawed)
+	bin := w.sandbox.bin
+	if w.options.Mutant != "" {
+		args, bin = append(args, "--mutant", w.options.Mutant), filepath.Join(bin, Mutated)
 	}
 	path := filepath.Join(bin, p.program())
 	if p.binary != "" {
@@ -117,7 +117,7 @@ func (m machine) daemon(p *process, at place, args, env []string) (*cluster.Daem
 		path = p.binary
 	}
 	env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
-	return cluster.NewDaemon(w.lane.servers, at.reached, provision.Program{Name: w.label + "-" + p.file(), Path: path, Args: args, Env: env}), nil
+	return cluster.NewDaemon(w.sandbox.servers, at.reached, servers.Program{Name: w.label + "-" + p.file(), Path: path, Args: args, Env: env}), nil
 }
 
 func (machine) ready() error { return nil }

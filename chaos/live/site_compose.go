@@ -9,11 +9,11 @@ import (
 
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/compose"
-	"handoff/chaos/live/provision"
-	"handoff/scenarios"
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers"
 )
 
-// project is a site of containers that docker compose makes, behind the proxies of its toxiproxy.
+// project is a environment of containers that docker compose makes, behind the proxies of its toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack
@@ -30,15 +30,15 @@ const (
 	imageBin     = "/usr/local/bin/"
 )
 
-func (*project) place(processes ...*process) ([]place, error) {
-	ports, err := provision.FreePorts(len(processes))
+func (*project) endpoint(processes ...*process) ([]endpoint, error) {
+	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
 	}
-	all := make([]place, len(processes))
+	all := make([]endpoint, len(processes))
 	for i, port := range ports {
 		p := processes[i]
-		all[i] = place{
+		all[i] = endpoint{
 			listen: fmt.Sprintf("0.0.0.0:%d", p.inside()), upstream: fmt.Sprintf("%s:%d", p.file(), p.inside()),
 			reached: fmt.Sprintf("127.0.0.1:%d", port), port: port,
 		}
@@ -54,16 +54,16 @@ func (p *process) inside() int {
 	return workerPort
 }
 
-func (j *project) link(p *process, server string, at place) (link, string, error) {
+func (j *project) link(p *process, server string, at endpoint) (link, string, error) {
 	c := j.w.config
 	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
 	switch server {
-	case scenarios.Database:
+	case scenario.Database:
 		upstream, traffic.Every, traffic.Kept = "postgres:5432", c.Worker.HeartbeatInterval, true
 		if p.spec == nil {
 			traffic.Every = c.Executor.ReconcileInterval
 		}
-	case scenarios.Broker:
+	case scenario.Broker:
 		traffic.Every, traffic.Kept = c.MessageQueue.RabbitMQ.Heartbeat, true
 		var err error
 		if upstream, err = j.broker(p); err != nil {
@@ -82,7 +82,7 @@ func (j *project) link(p *process, server string, at place) (link, string, error
 // a proxy of this process on the way. Toxiproxy's container passes bytes and knows no messages.
 func (j *project) broker(p *process) (string, error) {
 	w := j.w
-	if !slices.ContainsFunc(w.scenario.Faults, func(f scenarios.Fault) bool { return slices.Contains(ofMessages(), f.Kind) }) {
+	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return slices.Contains(ofMessages(), f.Kind) }) {
 		return "rabbitmq:5672", nil
 	}
 	ip, host, err := j.stack.Here(w.ctx)
@@ -98,14 +98,14 @@ func (j *project) broker(p *process) (string, error) {
 }
 
 // ofMessages are the faults that look at messages on their way to the broker or from it.
-func ofMessages() []scenarios.FaultKind {
-	return []scenarios.FaultKind{
-		scenarios.DropMessages, scenarios.DelayMessages, scenarios.ReorderMessages, scenarios.DuplicateMessage,
-		scenarios.CorruptMessages, scenarios.Deaf, scenarios.BlockConsumers, scenarios.BrokerAlarm,
+func ofMessages() []scenario.FaultKind {
+	return []scenario.FaultKind{
+		scenario.DropMessages, scenario.DelayMessages, scenario.ReorderMessages, scenario.DuplicateMessage,
+		scenario.CorruptMessages, scenario.Deaf, scenario.BlockConsumers, scenario.BrokerAlarm,
 	}
 }
 
-func (j *project) daemon(p *process, at place, args, env []string) (*cluster.Daemon, error) {
+func (j *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
 	program := imageBin + p.program()
 	c := &compose.Process{Service: p.file(), Env: env, Folder: j.w.folder, Listens: p.inside(), Port: at.port}
 	if p.binary != "" {

@@ -9,17 +9,17 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
-	"handoff/scenarios"
 )
 
 // Target is one scenario under one profile.
 type Target struct {
-	Scenario *scenarios.Scenario
+	Scenario *scenario.Scenario
 	Profile  config.Profile
-	// Flaw is planted into the daemons; empty for none.
-	Flaw string
+	// Mutant is planted into the daemons; empty for none.
+	Mutant string
 }
 
 // String is the target as messages name it.
@@ -35,9 +35,9 @@ type Plan struct {
 	// More is how many runs are added, with the seeds that follow, to a target of which a fault has made no
 	// difference yet: one run proves nothing of a fault that happened to strike at a quiet moment.
 	More int
-	// Lanes is how many runs go on at a time, each on servers of its own.
-	Lanes int
-	// Bin is the folder of the daemons; those that can be given a flaw stand in its folder flawed.
+	// Parallel is how many runs go on at a time, each on servers of its own.
+	Parallel int
+	// Bin is the folder of the daemons; those that can be given a mutant stand in its folder mutated.
 	Bin string
 	// Compose is the compose file that everything runs in; empty for processes of this machine.
 	Compose string
@@ -53,7 +53,7 @@ type Outcome struct {
 	Scenarios []*verdict.Scenario
 	// Records are the stories of the first failing run of every target that failed.
 	Records []*verdict.Record
-	// Repeated counts runs that were done again because the environment was too noisy.
+	// Repeated counts runs that were done again because the variables was too noisy.
 	Repeated int
 	// Interrupted says that not everything was run.
 	Interrupted bool
@@ -66,7 +66,7 @@ type job struct {
 	seed   uint64
 }
 
-// Execute runs a plan. An error means that the environment did not come up, or broke down; what was done
+// Execute runs a plan. An error means that the variables did not come up, or broke down; what was done
 // until then is returned with it.
 func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	began := time.Now()
@@ -74,8 +74,8 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	for _, t := range p.Targets {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
-			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenarios.Live), Strategy: p.strategy(), Profile: t.Profile,
-			Digest: t.Scenario.Digest, Flaw: t.Flaw,
+			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenario.Live), Strategy: p.strategy(), Profile: t.Profile,
+			Digest: t.Scenario.Digest, Mutant: t.Mutant,
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
 	jobs := make(chan job, len(p.Targets)*p.Seeds)
@@ -89,16 +89,16 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	x := &planned{plan: p, out: out, records: make(map[int]*verdict.Record)}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
-	var lanes sync.WaitGroup
-	for range min(p.Lanes, len(p.Targets)*p.Seeds) {
-		lanes.Go(func() {
-			if err := x.lane(running, jobs); err != nil {
+	var sandboxes sync.WaitGroup
+	for range min(p.Parallel, len(p.Targets)*p.Seeds) {
+		sandboxes.Go(func() {
+			if err := x.sandbox(running, jobs); err != nil {
 				x.broke(err)
 				stop()
 			}
 		})
 	}
-	lanes.Wait()
+	sandboxes.Wait()
 	for i := range p.Targets {
 		out.Scenarios[i].Judge()
 		if r := x.records[i]; r != nil {
@@ -110,7 +110,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	return out, x.err
 }
 
-// longestFirst is the order in which targets are run: the long ones first, so that at the end no lane waits for
+// longestFirst is the order in which targets are run: the long ones first, so that at the end no sandbox waits for
 // the last of them.
 func longestFirst(targets []Target) []int {
 	order := make([]int, len(targets))
@@ -124,7 +124,7 @@ func longestFirst(targets []Target) []int {
 }
 
 // atLeast is how long a scenario takes at least, if its faults strike when they are expected to.
-func atLeast(s *scenarios.Scenario) time.Duration {
+func atLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {
 		f := &s.Faults[i]
@@ -160,16 +160,16 @@ func (p *Plan) strategy() string {
 	return "real"
 }
 
-// open opens a lane.
-func (p *Plan) open(ctx context.Context) (*Lane, error) {
+// open opens a sandbox.
+func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
 	if p.Compose != "" {
 		return OpenCompose(ctx, p.Compose, p.Log)
 	}
 	return Open(ctx, p.Bin, p.Log)
 }
 
-// lane takes jobs until there is none.
-func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
+// sandbox takes jobs until there is none.
+func (x *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -191,7 +191,7 @@ func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
 		}
 		for ; ; j.seed++ {
 			t := x.plan.Targets[j.target]
-			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Flaw: t.Flaw}, x.again)
+			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: x.plan.Scale, Mutant: t.Mutant}, x.again)
 			if ctx.Err() != nil {
 				return nil
 			}
@@ -206,9 +206,9 @@ func (x *planned) lane(ctx context.Context, jobs <-chan job) (err error) {
 	return nil
 }
 
-// once runs a target, and runs it a second time where the environment was too noisy for a verdict. A
+// once runs a target, and runs it a second time where the variables was too noisy for a verdict. A
 // second noisy run proves nothing, and is never a pass.
-func (l *Lane) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
+func (l *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
 	r, err := l.Run(ctx, t.Scenario, t.Profile, o)
 	if err != nil || r.Noise == "" {
 		return r, err

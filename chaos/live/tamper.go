@@ -10,15 +10,15 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"handoff/chaos/live/evidence"
-	"handoff/chaos/live/wire"
+	"handoff/chaos/netproxy"
+	"handoff/chaos/scenario"
 	"handoff/core/broker"
-	"handoff/scenarios"
 )
 
-// tamper stands where messages enter the broker and does to them what message faults say. A message that
+// interceptor stands where messages enter the broker and does to them what message faults say. A message that
 // is lost is sent to a queue that keeps nothing: so it is routed and confirmed, as the publisher expects.
 // One that is late is sent there too, and published by the harness when its time has come.
-type tamper struct {
+type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
@@ -33,12 +33,12 @@ type tamper struct {
 
 // delayed is a message that the harness holds.
 type delayed struct {
-	message wire.Publish
+	message netproxy.Publish
 	release chan struct{}
 }
 
 // prepare makes the queue that keeps nothing.
-func (t *tamper) prepare() error {
+func (t *interceptor) prepare() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.connect(); err != nil {
@@ -52,7 +52,7 @@ func (t *tamper) prepare() error {
 }
 
 // connect opens the harness's own channel; t.mu is held.
-func (t *tamper) connect() (err error) {
+func (t *interceptor) connect() (err error) {
 	if t.ch != nil && !t.ch.IsClosed() {
 		return nil
 	}
@@ -67,7 +67,7 @@ func (t *tamper) connect() (err error) {
 	return err
 }
 
-func (t *tamper) close() {
+func (t *interceptor) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.conn != nil {
@@ -77,7 +77,7 @@ func (t *tamper) close() {
 
 // with runs something on the harness's channel. A broker that is down is waited for, until it is listened to
 // again: what is published before that nobody hears.
-func (t *tamper) with(do func(*amqp.Channel) error) error {
+func (t *interceptor) with(do func(*amqp.Channel) error) error {
 	t.w.down.broker.Lock()
 	defer t.w.down.broker.Unlock()
 	t.mu.Lock()
@@ -89,13 +89,13 @@ func (t *tamper) with(do func(*amqp.Channel) error) error {
 }
 
 // busy says that messages have still to be published.
-func (t *tamper) busy() bool {
+func (t *interceptor) busy() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.late > 0
 }
 
-func (t *tamper) begin(x *injection) (end func()) {
+func (t *interceptor) begin(x *injection) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.active = append(t.active, x)
@@ -110,9 +110,9 @@ func (t *tamper) begin(x *injection) (end func()) {
 }
 
 // watch puts the tampering on every connection of a link.
-func (t *tamper) watch(l *wire.Link, p *process) {
-	l.Rewrite(wire.Out, func() wire.Rewriter {
-		return wire.Chain(wire.Publishes(t.change), wire.Subscriptions(p.blocked.holds))
+func (t *interceptor) watch(l *netproxy.Link, p *process) {
+	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
+		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.blocked.holds))
 	})
 }
 
@@ -123,7 +123,7 @@ type fate struct {
 }
 
 // change is given every message on its way to the broker.
-func (t *tamper) change(m *wire.Publish) {
+func (t *interceptor) change(m *netproxy.Publish) {
 	if m.Exchange != broker.ExchangeExecutions {
 		return
 	}
@@ -140,32 +140,32 @@ func (t *tamper) change(m *wire.Publish) {
 
 // decide adds what one fault does to a message of a type.
 func (f *fate) decide(x *injection, kind string) {
-	if x.fault.Kind == scenarios.BrokerAlarm {
+	if x.fault.Kind == scenario.BrokerAlarm {
 		x.touch()
 		return
 	}
-	if x.fault.Messages != scenarios.EveryMessage && x.fault.Messages != kind || !x.random.chance(x.fault.PerMillion) {
+	if x.fault.Messages != scenario.EveryMessage && x.fault.Messages != kind || !x.random.chance(x.fault.PerMillion) {
 		return
 	}
 	x.touch()
 	switch x.fault.Kind {
-	case scenarios.DropMessages:
+	case scenario.DropMessages:
 		f.drop = x.fault.Name
-	case scenarios.CorruptMessages:
+	case scenario.CorruptMessages:
 		f.corrupt = x.fault.Name
-	case scenarios.DuplicateMessage:
+	case scenario.DuplicateMessage:
 		f.duplicate = x.fault.Name
-	case scenarios.DelayMessages:
+	case scenario.DelayMessages:
 		f.delay = x.fault.Name
 		f.by += x.random.Duration(x.fault.DelayMin, x.fault.DelayMax)
-	case scenarios.ReorderMessages:
+	case scenario.ReorderMessages:
 		f.reorder = x.fault.Name
 		f.by = max(f.by, x.fault.DelayMax)
 	default:
 	}
 }
 
-func (t *tamper) apply(f *fate, m *wire.Publish) {
+func (t *interceptor) apply(f *fate, m *netproxy.Publish) {
 	original := *m
 	original.Body = slices.Clone(m.Body)
 	if f.corrupt != "" {
@@ -190,13 +190,13 @@ func (t *tamper) apply(f *fate, m *wire.Publish) {
 }
 
 // note tells the firehose what it can't see in a message any more.
-func (t *tamper) note(m *wire.Publish, what evidence.Tampering, fault string) {
-	t.w.firehose.Tampered(m.ID, m.Body, what, fault)
+func (t *interceptor) note(m *netproxy.Publish, what evidence.Interception, fault string) {
+	t.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
 // postpone has the harness publish a message later: after a time or, if it is to be overtaken, when the
 // next one for the same queue has passed.
-func (t *tamper) postpone(m wire.Publish, by time.Duration, overtaken bool) {
+func (t *interceptor) postpone(m netproxy.Publish, by time.Duration, overtaken bool) {
 	d := &delayed{m, make(chan struct{})}
 	t.mu.Lock()
 	t.late++
@@ -222,7 +222,7 @@ func (t *tamper) postpone(m wire.Publish, by time.Duration, overtaken bool) {
 }
 
 // publish publishes a copy, as soon as the broker takes it.
-func (t *tamper) publish(m *wire.Publish) {
+func (t *interceptor) publish(m *netproxy.Publish) {
 	for t.w.ctx.Err() == nil {
 		err := t.with(func(ch *amqp.Channel) error {
 			return ch.PublishWithContext(t.w.ctx, m.Exchange, m.Key, false, false, amqp.Publishing{
@@ -241,7 +241,7 @@ func (t *tamper) publish(m *wire.Publish) {
 }
 
 // pass releases what waits to be overtaken by a message like this one.
-func (t *tamper) pass(m *wire.Publish) {
+func (t *interceptor) pass(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
 	}
@@ -257,21 +257,21 @@ func (t *tamper) pass(m *wire.Publish) {
 }
 
 // releaseAll lets everything go; t.mu is held.
-func (t *tamper) releaseAll() {
+func (t *interceptor) releaseAll() {
 	for _, d := range t.overtaken {
 		close(d.release)
 	}
 	t.overtaken = nil
 }
 
-func injectMessages(x *injection) (func(), error) { return x.w.tamper.begin(x), nil }
+func injectMessages(x *injection) (func(), error) { return x.w.interceptor.begin(x), nil }
 
 func injectAlarm(x *injection) (func(), error) {
-	end := x.w.tamper.begin(x)
+	end := x.w.interceptor.begin(x)
 	eval := func(expression string) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.w.ctx), 30*time.Second)
 		defer cancel()
-		_, err := x.w.lane.servers.RabbitMQ.Ctl(ctx, "eval", expression)
+		_, err := x.w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
 		return err
 	}
 	if err := eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {

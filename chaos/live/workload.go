@@ -6,13 +6,13 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/scenario"
 	"handoff/core/api"
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/store"
-	"handoff/scenarios"
 )
 
 // client is the name of the process that submits the workload: this one.
@@ -69,7 +69,7 @@ func (w *world) submit() error {
 
 // load submits one load, whose executions are numbered from first on: items that fall on one moment go as one
 // request.
-func (u *user) load(index, first int, l scenarios.Load) {
+func (u *user) load(index, first int, l scenario.Load) {
 	w := u.w
 	due := func(n int) time.Duration { return w.ready + l.From + time.Duration(n)*l.Every }
 	for n := 0; n < l.Count; {
@@ -135,10 +135,10 @@ func (u *user) await(action string, number int) execution.ID {
 }
 
 // cancel cancels what one step of the workload names, each in its own time.
-func (u *user) cancel(c scenarios.Cancel) {
+func (u *user) cancel(c scenario.Cancel) {
 	var left sync.WaitGroup
 	for i := range c.Count {
-		after := scenarios.Draw(u.random, c.AfterMin, c.AfterMax, c.AfterLog)
+		after := scenario.Draw(u.random, c.AfterMin, c.AfterMax, c.AfterLog)
 		left.Add(1)
 		u.w.clients.Go(func() {
 			defer left.Done()

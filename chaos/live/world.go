@@ -16,18 +16,18 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/live/evidence"
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/wire"
+	"handoff/chaos/netproxy"
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/store/postgres"
-	"handoff/scenarios"
 )
 
 // world is one run.
 type world struct {
-	lane     *Lane
-	scenario *scenarios.Scenario // scaled
+	sandbox  *Sandbox
+	scenario *scenario.Scenario // scaled
 	profile  config.Profile
 	config   config.Config // scaled
 	options  Options
@@ -40,25 +40,25 @@ type world struct {
 	ctx    context.Context //nolint:containedctx // of everything that the run starts
 	cancel context.CancelFunc
 
-	db    *provision.DB
-	mq    *provision.MQ
-	store *postgres.Store
-	pool  *pgxpool.Pool
-	wire  *wire.Wire
-	site  site
+	db          *servers.DB
+	mq          *servers.MQ
+	store       *postgres.Store
+	pool        *pgxpool.Pool
+	proxies     *netproxy.Proxies
+	environment environment
 
 	database   *evidence.Database
 	firehose   *evidence.Firehose
 	noise      *noise
 	lastDepths map[string]int
 
-	processes  []*process // executors, then workers; a twin comes last
-	injector   *injector
-	tamper     *tamper
-	alerts     *alerts // nil when the scenario expects none
-	client     *wire.Link
-	submitting atomic.Int64
-	clients    sync.WaitGroup
+	processes   []*process // executors, then workers; a twin comes last
+	injector    *injector
+	interceptor *interceptor
+	alerts      *alerts // nil when the scenario expects none
+	client      *netproxy.Link
+	submitting  atomic.Int64
+	clients     sync.WaitGroup
 
 	// down is held by the fault that has taken a server down, so that the next one waits for its return.
 	down struct{ broker, database sync.Mutex }
@@ -69,10 +69,10 @@ type world struct {
 }
 
 // newWorld makes the database, the virtual host and the links; nothing runs yet.
-func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Profile, o Options) (_ *world, err error) {
+func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	l.runs++
 	w := &world{
-		lane: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), wire: wire.New(), began: time.Now().Round(0),
+		sandbox: l, scenario: s, profile: p, config: s.Config(p), options: o, label: label(l.runs), proxies: netproxy.New(), began: time.Now().Round(0),
 	}
 	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	defer func() {
@@ -96,14 +96,14 @@ func (l *Lane) newWorld(ctx context.Context, s *scenarios.Scenario, p config.Pro
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.tamper, w.alerts = newInjector(w), &tamper{w: w}, newAlerts(w, s.Expect(p).Alerts)
-	if w.client, err = w.wire.Link(w.label+"/"+client+"/"+scenarios.Broker, mustHost(w.mq.URL)); err != nil {
+	w.injector, w.interceptor, w.alerts = newInjector(w), &interceptor{w: w}, newAlerts(w, s.Expect(p).Alerts)
+	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+scenario.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
-	w.tamper.watch(w.client, &process{w: w, name: client})
-	w.site = machine{w}
+	w.interceptor.watch(w.client, &process{w: w, name: client})
+	w.environment = machine{w}
 	if l.stack != nil {
-		w.site = &project{w: w, stack: l.stack}
+		w.environment = &project{w: w, stack: l.stack}
 	}
 	return w, w.makeProcesses()
 }
@@ -181,7 +181,7 @@ func (w *world) broken() string {
 
 // watch begins to look for what is no verdict. Its way to the database is a proxy of its own, which nothing cuts.
 func (w *world) watch() error {
-	link, err := w.wire.Link(w.label+"/watchdog/"+scenarios.Database, mustHost(w.db.URL))
+	link, err := w.proxies.Link(w.label+"/watchdog/"+scenario.Database, mustHost(w.db.URL))
 	if err != nil {
 		return err
 	}
@@ -210,7 +210,7 @@ func (w *world) start() error {
 	if err := w.trace(w.ctx); err != nil {
 		return err
 	}
-	if err := w.tamper.prepare(); err != nil {
+	if err := w.interceptor.prepare(); err != nil {
 		return err
 	}
 	go w.database.Follow(w.ctx, w.observe)
@@ -269,13 +269,13 @@ func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()
 	w.clients.Wait()
-	if w.tamper != nil {
-		w.tamper.close()
+	if w.interceptor != nil {
+		w.interceptor.close()
 	}
-	if w.site != nil {
-		w.site.close()
+	if w.environment != nil {
+		w.environment.close()
 	}
-	w.wire.Close()
+	w.proxies.Close()
 	if w.noise != nil {
 		w.noise.stop()
 	}
@@ -288,7 +288,7 @@ func (w *world) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if w.db != nil {
-		_ = w.db.Drop(ctx) // the whole server goes when the lane is closed
+		_ = w.db.Drop(ctx) // the whole server goes when the sandbox is closed
 	}
 	if w.mq != nil {
 		_ = w.mq.Drop(ctx)

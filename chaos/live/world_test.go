@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"handoff/chaos/scenario"
 	"handoff/core/config"
-	"handoff/scenarios"
 )
 
 // A world that can't be made says why, and takes back what there is of it already.
@@ -15,8 +15,8 @@ func TestAWorldThatCantBeMadeSaysWhy(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := &Lane{folder: file}
-	s := scenarios.Scenario{}
+	l := &Sandbox{folder: file}
+	s := scenario.Scenario{}
 	if w, err := l.newWorld(t.Context(), &s, config.Hardened, Options{Scale: 1}); err == nil || w != nil {
 		t.Errorf("a folder inside a file was made: %v", err)
 	}

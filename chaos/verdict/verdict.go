@@ -64,7 +64,7 @@ type Run struct {
 	Scenario string
 	Profile  config.Profile
 	Seed     uint64
-	Flaw     string
+	Mutant   string
 
 	Violations []Violation
 	// Panic is a panic of the product, with its stack; empty for none.
@@ -103,7 +103,7 @@ type Scenario struct {
 	World    string
 	Strategy string
 	Profile  config.Profile
-	Flaw     string
+	Mutant   string
 	Digest   string
 	Seeds    int
 	// FirstSeed is the smallest seed of the sweep.
@@ -145,7 +145,7 @@ type Sweep struct {
 	Commit    string
 	// Agreement puts the live results beside simulated ones; nil where nobody asked.
 	Agreement []Agreement
-	// Matrix says which scenario kills which flaw; nil where nobody asked.
+	// Matrix says which scenario kills which mutant; nil where nobody asked.
 	Matrix *Matrix
 	// Notes say what was not run, and what was run again, each in a sentence.
 	Notes []string
@@ -159,16 +159,16 @@ type Record struct {
 	Events []history.Event
 	// Workers names the workers by id.
 	Workers map[execution.WorkerID]string
-	// Bands are the faults as they happened.
-	Bands []Band
+	// FaultIntervals are the faults as they happened.
+	FaultIntervals []FaultInterval
 	// Kinds are the kinds of events that it would hold if they had happened; nil for all.
 	Kinds []history.Kind
 	// TimeScale is what every duration of the scenario was multiplied by, on real daemons; 0 for a simulated run.
 	TimeScale float64
 }
 
-// Band is the time during which a fault lasted.
-type Band struct {
+// FaultInterval is the time during which a fault lasted.
+type FaultInterval struct {
 	Fault string
 	Begin time.Duration
 	// End is the end of the run where the fault never ended.

@@ -14,7 +14,7 @@ import (
 // A history that a report wrote is judged like the run that it is of: it fails by the same invariant.
 func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	dir := t.TempDir()
-	chaos(t, "run", "network-partition", "--profile", "hardened", "--flaw", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
+	chaos(t, "run", "network-partition", "--profile", "hardened", "--mutant", "unguarded-finish", "--seeds", "40", "--quiet", "--out", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
@@ -42,7 +42,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 // What was expected of the alerts is judged again; where nothing was, it is said that nothing is judged.
 func TestCheckJudgesAlerts(t *testing.T) {
 	dir := t.TempDir()
-	chaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--flaw", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
+	chaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--mutant", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
 	files, err := filepath.Glob(filepath.Join(dir, "*", "history.jsonl"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("the report wrote no history", err)
@@ -74,7 +74,7 @@ func TestNewWritesAScenarioThatRuns(t *testing.T) {
 
 func TestShrinkWritesARegression(t *testing.T) {
 	t.Chdir(t.TempDir())
-	said := chaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--flaw", "returned-is-confirmed", "-o", "small.yaml")
+	said := chaos(t, "shrink", "queue-unbound", "--profile", "hardened", "--seed", "1", "--mutant", "returned-is-confirmed", "-o", "small.yaml")
 	said.wants(t, 0, "small.yaml: 1 fault, 1 execution, 1 worker, 1 executor left")
 	_, command, _ := strings.Cut(strings.TrimSpace(said.out), "reproduce: bin/chaos ")
 	chaos(t, strings.Fields(command)...).wants(t, 1, "detection in time")
@@ -83,10 +83,10 @@ func TestShrinkWritesARegression(t *testing.T) {
 	chaos(t, "shrink", "queue-unbound", "-o", "x.yaml").wants(t, 2, "--seed")
 }
 
-func TestFlawsWriteAMatrix(t *testing.T) {
+func TestMutantsWriteAMatrix(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "matrix.md")
-	chaos(t, "flaws", "--only", "returned-is-confirmed", "--scenario", "queue-unbound", "--seeds", "1", "--matrix", file).
-		wants(t, 0, "returned-is-confirmed: only one scenario kills it", "1 flaw by 1 scenario")
+	chaos(t, "mutants", "--only", "returned-is-confirmed", "--scenario", "queue-unbound", "--seeds", "1", "--matrix", file).
+		wants(t, 0, "returned-is-confirmed: only one scenario kills it", "1 mutant by 1 scenario")
 	data, err := os.ReadFile(file)
 	if err != nil || !strings.Contains(string(data), "| queue-unbound | 1 | 1 |") {
 		t.Errorf("the matrix is %v\n%s", err, data)

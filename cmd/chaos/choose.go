@@ -9,18 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim/explore"
-	"handoff/sim/flaw"
 )
 
 // load reads the scenarios that arguments name: of the library, files, or folders of files. All of
 // them are read before anything is refused, so that every mistake is shown at once.
-func load(args []string) ([]*scenarios.Scenario, error) {
-	var list []*scenarios.Scenario
+func load(args []string) ([]*scenario.Scenario, error) {
+	var list []*scenario.Scenario
 	var problems []string
-	seen := make(map[string]*scenarios.Scenario)
+	seen := make(map[string]*scenario.Scenario)
 	for _, arg := range args {
 		found, err := loadOne(arg)
 		if err != nil {
@@ -44,7 +45,7 @@ func load(args []string) ([]*scenarios.Scenario, error) {
 
 // loadOne reads what one argument names. A name of the library is never a file, so that a folder of
 // that name in the way changes nothing.
-func loadOne(arg string) ([]*scenarios.Scenario, error) {
+func loadOne(arg string) ([]*scenario.Scenario, error) {
 	if slices.Contains(scenarios.Names(), arg) {
 		s, err := scenarios.Find(arg)
 		return single(s), err
@@ -54,7 +55,7 @@ func loadOne(arg string) ([]*scenarios.Scenario, error) {
 	case err == nil && info.IsDir():
 		return loadFolder(arg)
 	case err == nil:
-		s, err := scenarios.LoadFile(arg)
+		s, err := scenario.LoadFile(arg)
 		return single(s), err
 	case strings.ContainsRune(arg, filepath.Separator) || isYAML(arg):
 		return nil, fmt.Errorf("no such scenario file: %s", reason(err))
@@ -63,12 +64,12 @@ func loadOne(arg string) ([]*scenarios.Scenario, error) {
 	}
 }
 
-func loadFolder(folder string) ([]*scenarios.Scenario, error) {
+func loadFolder(folder string) ([]*scenario.Scenario, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("reading a folder of scenarios: %w", err)
 	}
-	var list []*scenarios.Scenario
+	var list []*scenario.Scenario
 	var problems []string
 	files := 0
 	for _, entry := range entries {
@@ -76,7 +77,7 @@ func loadFolder(folder string) ([]*scenarios.Scenario, error) {
 			continue
 		}
 		files++
-		s, err := scenarios.LoadFile(filepath.Join(folder, entry.Name()))
+		s, err := scenario.LoadFile(filepath.Join(folder, entry.Name()))
 		if err != nil {
 			problems = append(problems, err.Error())
 		}
@@ -91,11 +92,11 @@ func loadFolder(folder string) ([]*scenarios.Scenario, error) {
 	return list, nil
 }
 
-func single(s *scenarios.Scenario) []*scenarios.Scenario {
+func single(s *scenario.Scenario) []*scenario.Scenario {
 	if s == nil {
 		return nil
 	}
-	return []*scenarios.Scenario{s}
+	return []*scenario.Scenario{s}
 }
 
 func isYAML(name string) bool {
@@ -114,9 +115,9 @@ func reason(err error) string {
 
 // choose makes the targets of a command: the named scenarios, or the library, under the wanted
 // profile, or under all of theirs. notes say what of the library was left out.
-func choose(args []string, profile string, world scenarios.World) (targets []explore.Target, notes []string, err error) {
+func choose(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
-	var list []*scenarios.Scenario
+	var list []*scenario.Scenario
 	if named {
 		list, err = load(args)
 	} else {
@@ -168,7 +169,7 @@ func choose(args []string, profile string, world scenarios.World) (targets []exp
 }
 
 // lacking says what of a scenario's faults a world can't do; empty for nothing.
-func lacking(s *scenarios.Scenario, w scenarios.World) string {
+func lacking(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
 		k := s.Faults[i].Kind
@@ -181,8 +182,8 @@ func lacking(s *scenarios.Scenario, w scenarios.World) string {
 	return strings.Join(all, "; ")
 }
 
-func worldName(w scenarios.World) string {
-	if w == scenarios.Live {
+func worldName(w scenario.World) string {
+	if w == scenario.Live {
 		return "live"
 	}
 	return "simulated"
@@ -208,17 +209,17 @@ func checkProfile(name string) error {
 	return unknown("profile", name, allowed)
 }
 
-// findFlaw finds a flaw by its name; nil for none.
-func findFlaw(name string) (*flaw.Flaw, error) {
+// findMutant finds a mutant by its name; nil for none.
+func findMutant(name string) (*mutant.Mutant, error) {
 	if name == "" {
 		return nil, nil
 	}
-	if f := flaw.Find(name); f != nil {
+	if f := mutant.Find(name); f != nil {
 		return f, nil
 	}
 	var allowed []string
-	for _, f := range flaw.All() {
+	for _, f := range mutant.All() {
 		allowed = append(allowed, f.Name)
 	}
-	return nil, unknown("flaw", name, allowed)
+	return nil, unknown("mutant", name, allowed)
 }

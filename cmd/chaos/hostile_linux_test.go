@@ -27,11 +27,11 @@ func TestARunObeysASignal(t *testing.T) {
 	file := write(t, "endlessly.yaml", endlessly)
 	for _, args := range [][]string{
 		{"run", file, "--seeds", "2", "--out", filepath.Join(t.TempDir(), "out")},
-		{"run", file, "--seed", "1", "--flaws", "2", "--out", filepath.Join(t.TempDir(), "out")},
+		{"run", file, "--seed", "1", "--mutants", "2", "--out", filepath.Join(t.TempDir(), "out")},
 		{"replay", file, "--seed", "1"},
 		{"shrink", file, "--seed", "1", "-o", filepath.Join(t.TempDir(), "s.yaml")},
-		{"flaws", "--scenario", file, "--only", "unguarded-monitor"},
-		{"flaws", "--scenario", file, "--matrix", filepath.Join(t.TempDir(), "m.md")},
+		{"mutants", "--scenario", file, "--only", "unguarded-monitor"},
+		{"mutants", "--scenario", file, "--matrix", filepath.Join(t.TempDir(), "m.md")},
 	} {
 		t.Run(strings.Join(args[:1], " ")+" "+args[2], func(t *testing.T) {
 			inTime(t, func() (time.Duration, string) {

@@ -43,7 +43,7 @@ func process(t *testing.T, args ...string) *exec.Cmd {
 
 const (
 	second = int64(time.Second)
-	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"flaw":"","workers":{"1":"w"}}` + "\n"
+	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 )
 
 // lines is a line for each number from first to last; every %d is the number, and every %s its moment, every apart.
@@ -133,5 +133,5 @@ func TestCheckEndsWhenItIsInterrupted(t *testing.T) {
 	path := write(t, "h.jsonl", header)
 	chaosContext(ctx, "check", path).wants(t, 4, "interrupted")
 	chaosContext(ctx, "replay", "ttl-race", "--seed", "1").wants(t, 4, "interrupted")
-	chaosContext(ctx, "shrink", "ttl-race", "--profile", "hardened", "--seed", "158", "--flaw", "unguarded-monitor", "-o", filepath.Join(t.TempDir(), "s.yaml")).wants(t, 4, "interrupted")
+	chaosContext(ctx, "shrink", "ttl-race", "--profile", "hardened", "--seed", "158", "--mutant", "unguarded-monitor", "-o", filepath.Join(t.TempDir(), "s.yaml")).wants(t, 4, "interrupted")
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/live/byhand"
 	"handoff/chaos/live/compose"
+	"handoff/chaos/live/manual"
 )
 
 // composeFile is the system in containers that can be broken by hand.
@@ -55,7 +55,7 @@ func (a *app) inject(ctx context.Context, text string, f injectFlags) error {
 	if err != nil {
 		return broken("%v", err)
 	}
-	s, fault, err := byhand.Parse(text, processes)
+	s, fault, err := manual.Parse(text, processes)
 	if err != nil {
 		return usage("%v", err)
 	}
@@ -66,20 +66,20 @@ func (a *app) inject(ctx context.Context, text string, f injectFlags) error {
 }
 
 // system is what the flags name.
-func (f injectFlags) system() (*byhand.System, error) {
+func (f injectFlags) system() (*manual.System, error) {
 	switch f.target {
 	case "up":
 		u, err := url.Parse(f.at)
 		if err != nil || u.Host == "" {
 			return nil, usage("--at %q: must be the control address that chaos up prints, such as http://127.0.0.1:40123", f.at)
 		}
-		return &byhand.System{Supervisor: byhand.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
+		return &manual.System{Supervisor: manual.Control("http://" + u.Host), Toxiproxy: u.Host}, nil
 	case "compose":
 		tool, err := compose.FindTool()
 		if err != nil {
 			return nil, broken("%v", err)
 		}
-		return &byhand.System{Supervisor: byhand.Compose{File: f.file, Tool: tool}, Toxiproxy: f.toxiproxy}, nil
+		return &manual.System{Supervisor: manual.Compose{File: f.file, Tool: tool}, Toxiproxy: f.toxiproxy}, nil
 	}
 	return nil, usage("--target %s: must be up or compose", f.target)
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 func (a *app) listCommand() *cobra.Command {
@@ -21,12 +22,12 @@ func (a *app) listCommand() *cobra.Command {
 		{"triggers", "what a fault can wait for", triggerRows},
 		{"sometimes", "what a sweep can be asked to reach", sometimesRows},
 		{"invariants", "what must be true of every run", invariantRows},
-		{"flaws", "what can be planted", flawRows},
+		{"mutants", "what can be planted", mutantRows},
 	}
 	chosen := make([]bool, len(lists))
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List scenarios, faults, triggers, situations, invariants or flaws",
+		Short: "List scenarios, faults, triggers, situations, invariants or mutants",
 		Args:  noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			rows, before := scenarioRows, ""
@@ -76,9 +77,9 @@ func scenarioRows() ([][]string, error) {
 
 func faultRows() ([][]string, error) {
 	var rows [][]string
-	for _, f := range scenarios.Faults() {
+	for _, f := range scenario.Faults() {
 		about := f.About
-		if why := f.Kind.Lacks(scenarios.Live); why != "" {
+		if why := f.Kind.Lacks(scenario.Live); why != "" {
 			about += " (simulated world only: " + why + ")"
 		}
 		rows = append(rows, []string{string(f.Kind), about, f.Example})
@@ -88,7 +89,7 @@ func faultRows() ([][]string, error) {
 
 func triggerRows() ([][]string, error) {
 	var rows [][]string
-	for _, t := range scenarios.Triggers() {
+	for _, t := range scenario.Triggers() {
 		rows = append(rows, []string{t.Name, t.About})
 	}
 	return rows, nil
@@ -96,7 +97,7 @@ func triggerRows() ([][]string, error) {
 
 func sometimesRows() ([][]string, error) {
 	var rows [][]string
-	for _, s := range scenarios.Sometimes() {
+	for _, s := range scenario.Sometimes() {
 		rows = append(rows, []string{s.Name, s.About})
 	}
 	return rows, nil
@@ -110,10 +111,10 @@ func invariantRows() ([][]string, error) {
 	return rows, nil
 }
 
-func flawRows() ([][]string, error) {
+func mutantRows() ([][]string, error) {
 	var rows [][]string
-	for _, f := range flaw.All() {
-		rows = append(rows, []string{f.Name, f.Source, fmt.Sprintf("invariant %d", f.Killer), f.Scenario, f.About})
+	for _, f := range mutant.All() {
+		rows = append(rows, []string{f.Name, f.Source, fmt.Sprintf("invariant %d", f.Expected), f.Scenario, f.About})
 	}
 	return rows, nil
 }

@@ -13,11 +13,11 @@ import (
 
 	"handoff/chaos/live"
 	"handoff/chaos/live/compose"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim/explore"
-	"handoff/sim/flaw"
 )
 
 // defaultScale is the smallest time scale that the default configuration allows: AMQP heartbeats of 5 s
@@ -26,7 +26,7 @@ const defaultScale = 0.2
 
 // runLive runs scenarios on real servers and real daemons.
 func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
-	targets, notes, err := choose(args, f.profile, scenarios.Live)
+	targets, notes, err := choose(args, f.profile, scenario.Live)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	planted, err := plantable(f.flaw)
+	planted, err := plantable(f.mutant)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
 	}
-	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Lanes: f.lanes}
+	plan := live.Plan{First: 1, Seeds: f.seeds, Scale: f.scale, Parallel: f.parallel}
 	if err := a.liveGround(ctx, &plan, f); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		plan.More = moreRuns
 	}
 	for _, t := range targets {
-		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile, Flaw: f.flaw})
+		plan.Targets = append(plan.Targets, live.Target{Scenario: t.Scenario, Profile: t.Profile, Mutant: f.mutant})
 	}
 	if !f.quiet {
 		plan.Log = a.err
@@ -106,7 +106,7 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 		return broken("finding the daemons beside this binary: %v", err)
 	}
 	plan.Bin = filepath.Dir(self)
-	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
 	return nil
@@ -136,28 +136,28 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 // moreRuns is how often a live scenario is tried again whose fault has struck nothing.
 const moreRuns = 4
 
-// plantable finds a flaw that can be planted into a daemon, and sees to it that there are daemons for it.
-func plantable(name string) (*flaw.Flaw, error) {
-	f, err := findFlaw(name)
+// plantable finds a mutant that can be planted into a daemon, and sees to it that there are daemons for it.
+func plantable(name string) (*mutant.Mutant, error) {
+	f, err := findMutant(name)
 	if f == nil || err != nil {
 		return nil, err
 	}
 	if why := f.Lacks(); why != "" {
-		return nil, usage("the flaw %s is not expressible in the live world: %s", f.Name, why)
+		return nil, usage("the mutant %s is not expressible in the live world: %s", f.Name, why)
 	}
-	return f, flawedDaemons()
+	return f, mutantedDaemons()
 }
 
-// flawedDaemons says whether daemons that can be given a flaw stand beside this binary.
-func flawedDaemons() error {
+// mutantedDaemons says whether daemons that can be given a mutant stand beside this binary.
+func mutantedDaemons() error {
 	self, err := os.Executable()
 	if err != nil {
 		return broken("finding the daemons beside this binary: %v", err)
 	}
-	folder := filepath.Join(filepath.Dir(self), live.Flawed)
+	folder := filepath.Join(filepath.Dir(self), live.Mutated)
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
-			return broken("there is no %s in %s: make flawed builds the daemons that can be given a flaw", name, folder)
+			return broken("there is no %s in %s: make mutated builds the daemons that can be given a mutant", name, folder)
 		}
 	}
 	return nil
@@ -215,8 +215,8 @@ func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFla
 		if f.target == targetCompose {
 			command += " --target compose"
 		}
-		if f.flaw != "" {
-			command += " --flaw " + f.flaw
+		if f.mutant != "" {
+			command += " --mutant " + f.mutant
 		}
 		return command
 	}

@@ -73,7 +73,7 @@ var privateServer = regexp.MustCompile(`private .* on (127\.0\.0\.1:\d+)`)
 // startLive starts a live run and returns when its worker is paused.
 func startLive(t *testing.T, bin, file string) *running {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--lanes", "1", "--out", t.TempDir())}
+	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--parallel", "1", "--out", t.TempDir())}
 	said, err := r.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

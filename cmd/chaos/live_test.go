@@ -41,7 +41,7 @@ func TestWhatContainersLack(t *testing.T) {
 	chaos(t, "lint", file).wants(t, 0, "in containers: not expressible: the image of the daemons has no node")
 	chaos(t, with(file)...).wants(t, 2, "not expressible in containers: the image of the daemons has no node")
 	chaos(t, with("worker-frozen")...).wants(t, 2, "worker-frozen")
-	chaos(t, with("ttl-race", "--flaw", "unguarded-monitor")...).wants(t, 2, "built without flaws")
+	chaos(t, with("ttl-race", "--mutant", "unguarded-monitor")...).wants(t, 2, "built without mutants")
 	chaos(t, "run", "ttl-race", "--target", "compose").wants(t, 2, "add --world live")
 	chaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").wants(t, 2, "allowed: processes, compose")
 }

@@ -1,5 +1,5 @@
 // Command chaos runs scenarios against the simulated cluster, shows what happened in one run, and
-// measures itself with planted flaws.
+// measures itself with mutants.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/reports"
-	"handoff/scenarios"
 )
 
 func main() { os.Exit(program()) }
@@ -100,7 +100,7 @@ func unknownText(what, got string, allowed []string) string {
 
 // meant is the entry of allowed that was probably meant: misspelt, or cut short.
 func meant(got string, allowed []string) string {
-	if near := scenarios.Nearest(got, allowed); near != "" || got == "" {
+	if near := scenario.Nearest(got, allowed); near != "" || got == "" {
 		return near
 	}
 	for _, name := range allowed {
@@ -124,7 +124,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 		Example: `  bin/chaos run                              the whole library, 200 seeds each
   bin/chaos run ttl-race --seed 7            one seed of one scenario
   bin/chaos replay ttl-race --seed 7         what happened in it, event by event
-  bin/chaos flaws                            does the suite find what is planted?`,
+  bin/chaos mutants                            does the suite find what is planted?`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -137,7 +137,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
-	root.AddCommand(a.runCommand(), a.replayCommand(), a.flawsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.serversCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.replayCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.serversCommand(), a.versionCommand())
 	return root
 }
 

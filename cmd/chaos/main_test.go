@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // calm is a scenario that passes.
@@ -115,9 +116,9 @@ func TestRunIsInconclusive(t *testing.T) {
 	s.wants(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  4 ")
 }
 
-// Every reproduction line works as pasted, flaw and profile included.
+// Every reproduction line works as pasted, mutant and profile included.
 func TestAFailureIsReproducedByItsLine(t *testing.T) {
-	s := chaos(t, "run", "ttl-race", "--flaw", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
+	s := chaos(t, "run", "ttl-race", "--mutant", "unguarded-monitor", "--out", t.TempDir(), "--quiet")
 	s.wants(t, 1, "FAIL ttl-race")
 	lines := regexp.MustCompile(`(?m)^ +reproduce +bin/chaos (.*)$`).FindAllStringSubmatch(s.out, -1)
 	if len(lines) == 0 {
@@ -162,9 +163,9 @@ func TestReplayShowsTheRunThatWasSwept(t *testing.T) {
 	}
 }
 
-func TestReplaySaysThatAFlawDoesNotShow(t *testing.T) {
-	chaos(t, "replay", write(t, "calm.yaml", calm), "--seed", "1", "--flaw", "unguarded-monitor").
-		wants(t, 0, "Seed 1 violates nothing, though the flaw unguarded-monitor is planted.", "To look for a seed that does: bin/chaos run ")
+func TestReplaySaysThatAMutantDoesNotShow(t *testing.T) {
+	chaos(t, "replay", write(t, "calm.yaml", calm), "--seed", "1", "--mutant", "unguarded-monitor").
+		wants(t, 0, "Seed 1 violates nothing, though the mutant unguarded-monitor is planted.", "To look for a seed that does: bin/chaos run ")
 }
 
 func TestMistakes(t *testing.T) {
@@ -194,12 +195,12 @@ func TestMistakes(t *testing.T) {
 		{[]string{"run", live}, "does not run in the simulated world"},
 		{[]string{"run", one, "--profile", "documented"}, "does not run under the profile documented"},
 		{[]string{"run", "--profile", "hardend"}, `did you mean "hardened"?`},
-		{[]string{"run", "--flaw", "unguarded-montior"}, `did you mean "unguarded-monitor"?`},
-		{[]string{"run", "ttl-race", "--lanes", "2"}, "--lanes is for the live world"},
+		{[]string{"run", "--mutant", "unguarded-montior"}, `did you mean "unguarded-monitor"?`},
+		{[]string{"run", "ttl-race", "--parallel", "2"}, "--parallel is for the live world"},
 		{[]string{"run", "--file", "x.yaml"}, "a scenario's file is given without a flag"},
-		{[]string{"run", "--world", "liv", "--lanes", "2"}, "liv"},
-		{[]string{"flaws", "--lanes", "2"}, "--lanes is for the live world"},
-		{[]string{"flaws", "--world", "live", "--scenario", "ttl-race"}, "--scenario is for the simulated world"},
+		{[]string{"run", "--world", "liv", "--parallel", "2"}, "liv"},
+		{[]string{"mutants", "--parallel", "2"}, "--parallel is for the live world"},
+		{[]string{"mutants", "--world", "live", "--scenario", "ttl-race"}, "--scenario is for the simulated world"},
 		{[]string{"run", "--world", "live", "--time-scale", "2"}, "a factor above 0 and up to 1"},
 		{[]string{"run", "worker-frozen", "--world", "live"}, "it has no freeze: its processes"},
 		{[]string{"run", "ttl-race", "--world", "live", "--time-scale", "0.1"}, "under the floor"},
@@ -211,12 +212,12 @@ func TestMistakes(t *testing.T) {
 		{[]string{"replay", calmFile}, "needs --seed"},
 		{[]string{"replay", calmFile, "--seed", "1", "--execution", "77"}, "no execution 77 in this run; it has 1 to 5"},
 		{[]string{"replay", calmFile, "--seed", "1", "--from", "9", "--to", "2"}, "--from 9 is after --to 2"},
-		{[]string{"flaws", "--only", "x"}, `no flaw is called "x"`},
-		{[]string{"flaws", "--scenario", "ttl-rac"}, `did you mean "ttl-race"?`},
-		{[]string{"flaws", "--seeds", "0"}, "at least 1 seed"},
-		{[]string{"flaws", "x"}, "takes no argument"},
+		{[]string{"mutants", "--only", "x"}, `no mutant is called "x"`},
+		{[]string{"mutants", "--scenario", "ttl-rac"}, `did you mean "ttl-race"?`},
+		{[]string{"mutants", "--seeds", "0"}, "at least 1 seed"},
+		{[]string{"mutants", "x"}, "takes no argument"},
 		{[]string{"list", "--fault"}, `did you mean "--faults"?`},
-		{[]string{"list", "--faults", "--flaws"}, "one list at a time"},
+		{[]string{"list", "--faults", "--mutants"}, "one list at a time"},
 		{[]string{"lint"}, "needs a scenario file"},
 		{[]string{"version", "x"}, "takes no argument"},
 	} {
@@ -229,7 +230,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestBrokenFilesAreRefusedWithTheirPosition(t *testing.T) {
-	files, err := filepath.Glob("../../scenarios/testdata/broken/*.yaml")
+	files, err := filepath.Glob("../../chaos/scenario/testdata/broken/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d files, %v", len(files), err)
 	}
@@ -259,31 +260,31 @@ func TestLint(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	chaos(t, "list").wants(t, 0, scenarios.Names()...)
-	for _, f := range scenarios.Faults() {
+	for _, f := range scenario.Faults() {
 		chaos(t, "list", "--faults").wants(t, 0, string(f.Kind), f.About)
 	}
-	for _, x := range scenarios.Triggers() {
+	for _, x := range scenario.Triggers() {
 		chaos(t, "list", "--triggers").wants(t, 0, x.Name, x.About)
 	}
-	for _, x := range scenarios.Sometimes() {
+	for _, x := range scenario.Sometimes() {
 		chaos(t, "list", "--sometimes").wants(t, 0, x.Name, x.About)
 	}
 	for _, i := range invariant.All() {
 		chaos(t, "list", "--invariants").wants(t, 0, i.Name, i.Statement)
 	}
-	for _, f := range flaw.All() {
-		chaos(t, "list", "--flaws").wants(t, 0, f.Name, f.About)
+	for _, f := range mutant.All() {
+		chaos(t, "list", "--mutants").wants(t, 0, f.Name, f.About)
 	}
 }
 
-func TestFlaws(t *testing.T) {
-	chaos(t, "flaws", "--only", "unguarded-monitor").wants(t, 0, "killed by invariant ", "1 of 1 flaws killed")
-	// A scenario without faults finds nothing, and need not: no flaw has it for its own.
-	chaos(t, "flaws", "--only", "unguarded-monitor", "--scenario", write(t, "calm.yaml", calm), "--seeds", "2").
-		wants(t, 0, "survived 4 runs", "0 of 1 flaws killed")
+func TestMutants(t *testing.T) {
+	chaos(t, "mutants", "--only", "unguarded-monitor").wants(t, 0, "killed by invariant ", "1 of 1 mutants killed")
+	// A scenario without faults finds nothing, and need not: no mutant has it for its own.
+	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", write(t, "calm.yaml", calm), "--seeds", "2").
+		wants(t, 0, "survived 4 runs", "0 of 1 mutants killed")
 	// Its own scenario has to find it, and in two seconds of its life nothing happens.
-	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+flaw.Find("unguarded-monitor").Scenario, 1))
-	chaos(t, "flaws", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 flaws killed")
+	own := write(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
+	chaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").wants(t, 1, "MISSED", "0 of 1 mutants killed")
 }
 
 func TestDeterminismIsChecked(t *testing.T) {

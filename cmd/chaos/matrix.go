@@ -8,18 +8,18 @@ import (
 	"slices"
 	"strings"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim/explore"
-	"handoff/sim/flaw"
 )
 
-// matrixSeeds is how many seeds each flaw gets in each scenario and profile when a matrix is asked for.
+// matrixSeeds is how many seeds each mutant gets in each scenario and profile when a matrix is asked for.
 const matrixSeeds = 10
 
-// matrix writes the table of which scenario kills which flaw as Markdown, and prints what is weak in it.
-func (a *app) matrix(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenario, seeds int, path string) error {
-	m := explore.Cross(ctx, flaws, library, seeds)
+// matrix writes the table of which scenario kills which mutant as Markdown, and prints what is weak in it.
+func (a *app) matrix(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, path string) error {
+	m := explore.Cross(ctx, mutants, library, seeds)
 	if err := ctx.Err(); err != nil {
 		return broken("interrupted: no matrix was written")
 	}
@@ -27,7 +27,7 @@ func (a *app) matrix(ctx context.Context, flaws []*flaw.Flaw, library []*scenari
 		return broken("writing the matrix: %s", reason(err))
 	}
 	kills, killers := m.Kills()
-	for i, f := range m.Flaws {
+	for i, f := range m.Mutants {
 		switch killers[i] {
 		case 0:
 			fmt.Fprintf(a.out, "%s: no scenario kills it within %s\n", f.Name, plural(seeds, "seed"))
@@ -40,40 +40,40 @@ func (a *app) matrix(ctx context.Context, flaws []*flaw.Flaw, library []*scenari
 			fmt.Fprintf(a.out, "%s: kills nothing within %s\n", s, plural(seeds, "seed"))
 		}
 	}
-	fmt.Fprintf(a.out, "%s by %s, %s each: %s\n", plural(len(m.Flaws), "flaw"), plural(len(m.Scenarios), "scenario"), plural(seeds, "seed"), path)
+	fmt.Fprintf(a.out, "%s by %s, %s each: %s\n", plural(len(m.Mutants), "mutant"), plural(len(m.Scenarios), "scenario"), plural(seeds, "seed"), path)
 	return nil
 }
 
 // cross is the matrix of the scenarios that were run, for the report; nil if it was interrupted.
 func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int) *verdict.Matrix {
-	var chosen []*scenarios.Scenario
+	var chosen []*scenario.Scenario
 	for _, t := range targets {
 		if !slices.Contains(chosen, t.Scenario) {
 			chosen = append(chosen, t.Scenario)
 		}
 	}
-	flaws := flaw.All()
-	fmt.Fprintf(a.err, "planting %s into %s\n", plural(len(flaws), "flaw"), plural(len(chosen), "scenario"))
-	m := explore.Cross(ctx, flaws, chosen, seeds)
+	mutants := mutant.All()
+	fmt.Fprintf(a.err, "planting %s into %s\n", plural(len(mutants), "mutant"), plural(len(chosen), "scenario"))
+	m := explore.Cross(ctx, mutants, chosen, seeds)
 	if ctx.Err() != nil {
-		fmt.Fprintln(a.err, "interrupted: the report has no table of flaws")
+		fmt.Fprintln(a.err, "interrupted: the report has no table of mutants")
 		return nil
 	}
 	return m
 }
 
-// matrixTable has a line for each scenario and a column for each flaw: after how many runs it was killed.
+// matrixTable has a line for each scenario and a column for each mutant: after how many runs it was killed.
 func matrixTable(m *verdict.Matrix) []byte {
 	var b bytes.Buffer
 	kills, killers := m.Kills()
-	fmt.Fprintf(&b, "# Which scenario kills which flaw\n\nRuns until the invariant that is named for the flaw was broken, over %d seeds of each profile.\n\n| scenario |", m.Seeds)
-	for _, f := range m.Flaws {
+	fmt.Fprintf(&b, "# Which scenario kills which mutant\n\nRuns until the invariant that is named for the mutant was broken, over %d seeds of each profile.\n\n| scenario |", m.Seeds)
+	for _, f := range m.Mutants {
 		fmt.Fprintf(&b, " %s |", f.Name)
 	}
-	fmt.Fprintf(&b, " kills |\n|---|%s---|\n", strings.Repeat("---|", len(m.Flaws)))
+	fmt.Fprintf(&b, " kills |\n|---|%s---|\n", strings.Repeat("---|", len(m.Mutants)))
 	for j, s := range m.Scenarios {
 		fmt.Fprintf(&b, "| %s |", s)
-		for i := range m.Flaws {
+		for i := range m.Mutants {
 			if runs := m.Runs[i][j]; runs > 0 {
 				fmt.Fprintf(&b, " %d |", runs)
 			} else {

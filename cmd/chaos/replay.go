@@ -11,21 +11,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/reports"
-	"handoff/scenarios"
 	"handoff/sim"
 	"handoff/sim/explore"
-	"handoff/sim/flaw"
 )
 
 // replayFlags are the flags of replay.
 type replayFlags struct {
-	profile, flaw string
-	seed          uint64
-	execution     int64
-	from, to      uint64
+	profile, mutant string
+	seed            uint64
+	execution       int64
+	from, to        uint64
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -38,7 +38,7 @@ time, the core's own log lines among them, and every violation at the step at
 which it happened. With --execution it keeps to one execution, its retries, and
 the workers that had it, and ends with the state of its rows.`,
 		Example: `  bin/chaos replay ttl-race --seed 7 | less
-  bin/chaos replay ttl-race --profile documented --seed 1 --flaw unguarded-monitor --execution 3`,
+  bin/chaos replay ttl-race --profile documented --seed 1 --mutant unguarded-monitor --execution 3`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
@@ -58,7 +58,7 @@ the workers that had it, and ends with the state of its rows.`,
 	flags := cmd.Flags()
 	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run")
 	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	flags.StringVar(&f.flaw, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.Int64Var(&f.execution, "execution", 0, "tell only about this execution and its retries")
 	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
 	flags.Uint64Var(&f.to, "to", math.MaxUint64, "end with this `STEP`, and show the state there")
@@ -66,12 +66,12 @@ the workers that had it, and ends with the state of its rows.`,
 	return cmd
 }
 
-func (a *app) replay(ctx context.Context, scenario string, f replayFlags) error {
-	planted, err := findFlaw(f.flaw)
+func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
+	planted, err := findMutant(f.mutant)
 	if err != nil {
 		return err
 	}
-	t, err := replayTarget(scenario, f.profile)
+	t, err := replayTarget(file, f.profile)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (a *app) replay(ctx context.Context, scenario string, f replayFlags) error 
 	if id != 0 {
 		s.about = explore.Story(rec, id)
 	}
-	fmt.Fprintf(out, "%s, seed %d%s\n\n", t, f.seed, withFlaw(planted))
+	fmt.Fprintf(out, "%s, seed %d%s\n\n", t, f.seed, withMutant(planted))
 	s.tell()
 	if id != 0 {
 		a.state(out, t, rec, result, f, planted)
@@ -101,29 +101,29 @@ func (a *app) replay(ctx context.Context, scenario string, f replayFlags) error 
 }
 
 // replayTarget is the one scenario, under the one profile.
-func replayTarget(scenario, profile string) (explore.Target, error) {
-	list, err := load([]string{scenario})
+func replayTarget(file, profile string) (explore.Target, error) {
+	list, err := load([]string{file})
 	if err != nil {
 		return explore.Target{}, err
 	}
 	if len(list) != 1 {
-		return explore.Target{}, usage("%s holds %d scenarios, and a replay is of one", scenario, len(list))
+		return explore.Target{}, usage("%s holds %d scenarios, and a replay is of one", file, len(list))
 	}
 	if profile == "" {
 		profile = string(list[0].Profiles[0])
 	}
-	targets, _, err := choose([]string{scenario}, profile, scenarios.Sim)
+	targets, _, err := choose([]string{file}, profile, scenario.Sim)
 	if err != nil {
 		return explore.Target{}, err
 	}
 	return targets[0], nil
 }
 
-func withFlaw(f *flaw.Flaw) string {
+func withMutant(f *mutant.Mutant) string {
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf(", with the flaw %s planted: %s", f.Name, f.About)
+	return fmt.Sprintf(", with the mutant %s planted: %s", f.Name, f.About)
 }
 
 func lastExecution(r *sim.Result) execution.ID {
@@ -180,11 +180,11 @@ func (s *story) mark(before uint64) {
 }
 
 // state prints the rows of the execution's chain, at the end of the run or at the step of --to.
-func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *flaw.Flaw) {
+func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r *sim.Result, f replayFlags, planted *mutant.Mutant) {
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		r = sim.Run(t.Scenario, t.Profile, sim.Options{Seed: f.seed, Flaw: planted, MaxSteps: max(f.to, 1)})
+		r = sim.Run(t.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
 	if !known {
@@ -235,7 +235,7 @@ func stateLine(e *execution.Execution, workers map[execution.WorkerID]string) st
 
 // replayEnd prints the verdict, and, where there is nothing to see, how to find a seed that shows
 // something.
-func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *flaw.Flaw) {
+func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *mutant.Mutant) {
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
 		about := ""
@@ -248,10 +248,10 @@ func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record
 		fmt.Fprintln(out, rec.Panic)
 	}
 	if len(rec.Violations) == 0 {
-		fmt.Fprintf(out, "Seed %d violates nothing%s.\n", rec.Seed, withFlawName(planted))
+		fmt.Fprintf(out, "Seed %d violates nothing%s.\n", rec.Seed, withMutantName(planted))
 		search := fmt.Sprintf("bin/chaos run %s --profile %s", t.Argument(), t.Profile)
 		if planted != nil {
-			fmt.Fprintf(out, "To look for a seed that does: %s --flaw %s\n", search, planted.Name)
+			fmt.Fprintf(out, "To look for a seed that does: %s --mutant %s\n", search, planted.Name)
 		}
 	}
 	for _, why := range sc.Why {
@@ -263,9 +263,9 @@ func (a *app) replayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record
 	fmt.Fprintf(out, "%d steps, %s of virtual time, history hash %016x\n", rec.Steps, human(rec.Virtual), sc.Hash)
 }
 
-func withFlawName(f *flaw.Flaw) string {
+func withMutantName(f *mutant.Mutant) string {
 	if f == nil {
 		return ""
 	}
-	return fmt.Sprintf(", though the flaw %s is planted", f.Name)
+	return fmt.Sprintf(", though the mutant %s is planted", f.Name)
 }

@@ -7,15 +7,15 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim/explore"
-	"handoff/sim/flaw"
 )
 
 // sweepResult prints what a sweep came to: what failed and how to see it again, what proves
 // nothing and why, and a line for everything.
-func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *flaw.Flaw, folder string) {
+func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mutant.Mutant, folder string) {
 	index := filepath.Join(folder, "index.html")
 	for i, sc := range out.Sweep.Scenarios {
 		switch sc.Verdict {
@@ -37,7 +37,7 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *fla
 	}
 	planted := ""
 	if f != nil {
-		planted = fmt.Sprintf(", with the flaw %s planted", f.Name)
+		planted = fmt.Sprintf(", with the mutant %s planted", f.Name)
 	}
 	if out.Sweep.Interrupted {
 		fmt.Fprintln(a.out, a.out.yellow("Interrupted: this is what was done until then, and it proves less than was asked for."))
@@ -82,10 +82,10 @@ func (a *app) inconclusive(sc *verdict.Scenario, t explore.Target) {
 	for _, why := range sc.Why {
 		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
 	}
-	if sc.Seeds > 0 && sc.World != string(scenarios.Live) { // a live run can't be replayed
+	if sc.Seeds > 0 && sc.World != string(scenario.Live) { // a live run can't be replayed
 		flag := ""
-		if sc.Flaw != "" {
-			flag = " --flaw " + sc.Flaw
+		if sc.Mutant != "" {
+			flag = " --mutant " + sc.Mutant
 		}
 		fmt.Fprintf(a.out, "  to look at one of its runs: bin/chaos replay %s --profile %s --seed %d%s\n", t.Argument(), sc.Profile, sc.FirstSeed, flag)
 	}

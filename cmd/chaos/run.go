@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/reports"
-	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
@@ -22,16 +22,16 @@ const defaultSeeds = 200
 
 // runFlags are the flags of run.
 type runFlags struct {
-	world, profile, flaw string
-	seed                 uint64
-	seeds, double, flaws int
-	out, json, junit     string
-	quiet                bool
-	oneSeed              bool
-	scale                float64
-	lanes                int
-	agree                bool
-	target, file         string
+	world, profile, mutant string
+	seed                   uint64
+	seeds, double, mutants int
+	out, json, junit       string
+	quiet                  bool
+	oneSeed                bool
+	scale                  float64
+	parallel               int
+	agree                  bool
+	target, file           string
 }
 
 // What a live run can run in: processes of this machine, or the containers of a compose file.
@@ -56,18 +56,18 @@ Writes index.html, result.json, junit.xml and summary.md into --out, and the
 history of the first failing seed of everything that failed.`,
 		Example: `  bin/chaos run
   bin/chaos run ttl-race --profile documented --seeds 1000
-  bin/chaos run ttl-race --seed 7 --flaw unguarded-monitor
+  bin/chaos run ttl-race --seed 7 --mutant unguarded-monitor
   bin/chaos run my-scenarios/ --junit junit.xml --quiet
   bin/chaos run ttl-race --world live --target compose`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("file") && f.target != targetCompose {
 				return usage("--file names the compose file of --target compose: add that; a scenario's file is given without a flag")
 			}
-			if err := foreign(cmd, f.world, scenarios.Live, "target", "file", "time-scale", "lanes", "agree"); err != nil {
+			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
 			f.oneSeed = cmd.Flags().Changed("seed")
-			if f.world == string(scenarios.Live) && !cmd.Flags().Changed("seeds") {
+			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a run takes its time here
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
@@ -81,32 +81,32 @@ history of the first failing seed of everything that failed.`,
 	flags.StringVar(&f.target, "target", targetProcesses, "live: what it runs in: processes of this machine, or compose (containers)")
 	flags.StringVar(&f.file, "file", composeFile, "live: the compose `FILE` of --target compose")
 	flags.Float64Var(&f.scale, "time-scale", defaultScale, "live: multiply every duration by this")
-	flags.IntVar(&f.lanes, "lanes", 1, "live: how many runs go on at a time, each on servers of its own")
+	flags.IntVar(&f.parallel, "parallel", 1, "live: how many runs go on at a time, each on servers of its own")
 	flags.BoolVar(&f.agree, "agree", false, "live: run the same in the simulated world, and put both side by side")
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
-	flags.StringVar(&f.flaw, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
 	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
 	flags.IntVar(&f.double, "check-determinism", 0, "run this many seeds of everything twice, and fail where the histories differ")
-	flags.IntVar(&f.flaws, "flaws", 0, "also plant every known flaw into every scenario for this many seeds, and show in the report which kills which")
+	flags.IntVar(&f.mutants, "mutants", 0, "also plant every mutant into every scenario for this many seeds, and show in the report which kills which")
 	flags.BoolVar(&f.quiet, "quiet", false, "no progress, only the result")
 	return cmd
 }
 
 // foreign refuses a flag that means something in one world only and was given for the other one, which would do without it
 // in silence.
-func foreign(cmd *cobra.Command, world string, only scenarios.World, flags ...string) error {
-	if world == string(only) || world != string(scenarios.Sim) && world != string(scenarios.Live) {
+func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
+	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
 	}
 	for _, name := range flags {
 		if !cmd.Flags().Changed(name) {
 			continue
 		}
-		if only == scenarios.Live {
+		if only == scenario.Live {
 			return usage("--%s is for the live world: add --world live", name)
 		}
 		return usage("--%s is for the simulated world: leave it out, or --world live", name)
@@ -115,7 +115,7 @@ func foreign(cmd *cobra.Command, world string, only scenarios.World, flags ...st
 }
 
 func (f *runFlags) check() error {
-	worlds := []string{string(scenarios.Sim), string(scenarios.Live)}
+	worlds := []string{string(scenario.Sim), string(scenario.Live)}
 	switch {
 	case !slices.Contains(worlds, f.world):
 		return unknown("world", f.world, worlds)
@@ -123,19 +123,19 @@ func (f *runFlags) check() error {
 		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
 	case f.double < 0:
 		return usage("--check-determinism %d: a number of seeds is needed", f.double)
-	case f.flaws < 0:
-		return usage("--flaws %d: a number of seeds is needed", f.flaws)
-	case f.flaws > 0 && f.world == string(scenarios.Live):
-		return usage("--flaws is for the simulated world; chaos flaws --world live plants them into real daemons")
+	case f.mutants < 0:
+		return usage("--mutants %d: a number of seeds is needed", f.mutants)
+	case f.mutants > 0 && f.world == string(scenario.Live):
+		return usage("--mutants is for the simulated world; chaos mutants --world live plants them into real daemons")
 	case !(f.scale > 0 && f.scale <= 1): // not a number is none of them
 		return usage("--time-scale %v: a factor above 0 and up to 1 is needed", f.scale)
-	case f.lanes < 1 || f.lanes > 8:
-		return usage("--lanes %d: must be from 1 to 8", f.lanes)
+	case f.parallel < 1 || f.parallel > 8:
+		return usage("--parallel %d: must be from 1 to 8", f.parallel)
 	case !slices.Contains([]string{targetProcesses, targetCompose}, f.target):
 		return unknown("target", f.target, []string{targetProcesses, targetCompose})
-	case f.target == targetCompose && f.flaw != "":
-		return usage("--flaw %s: the daemons of --target compose are built without flaws; leave it out, and the flaw is planted into processes of this machine", f.flaw)
-	case f.double > 0 && f.world == string(scenarios.Live):
+	case f.target == targetCompose && f.mutant != "":
+		return usage("--mutant %s: the daemons of --target compose are built without mutants; leave it out, and the mutant is planted into processes of this machine", f.mutant)
+	case f.double > 0 && f.world == string(scenario.Live):
 		return usage("--check-determinism is for the simulated world: a live run is not deterministic")
 	case f.out == "":
 		return usage("--out is empty: the report needs a folder")
@@ -147,17 +147,17 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if f.world == string(scenarios.Live) {
+	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
 	}
-	planted, err := findFlaw(f.flaw)
+	planted, err := findMutant(f.mutant)
 	if err != nil {
 		return err
 	}
 	var targets []explore.Target
 	var notes []string
 	err = a.atOnce(ctx, func(context.Context) (err error) {
-		targets, notes, err = choose(args, f.profile, scenarios.Sim)
+		targets, notes, err = choose(args, f.profile, scenario.Sim)
 		return err
 	})
 	if err != nil {
@@ -169,7 +169,7 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
 	}
-	o := explore.Options{First: 1, Seeds: f.seeds, Flaw: planted, Double: f.double, Describe: reports.Describe}
+	o := explore.Options{First: 1, Seeds: f.seeds, Mutant: planted, Double: f.double, Describe: reports.Describe}
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
@@ -178,8 +178,8 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	o.Progress = p.update
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()
-	if err == nil && f.flaws > 0 {
-		out.Sweep.Matrix = a.cross(ctx, targets, f.flaws)
+	if err == nil && f.mutants > 0 {
+		out.Sweep.Matrix = a.cross(ctx, targets, f.mutants)
 	}
 	a.sweepResult(out, targets, planted, f.out)
 	if failed := f.write(out); failed != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 func (a *app) serversCommand() *cobra.Command {
@@ -20,7 +20,7 @@ func (a *app) serversCommand() *cobra.Command {
 
 // servers makes sure that private instances can be started here, or says what is missing.
 func (a *app) servers(ctx context.Context) error {
-	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
 	fmt.Fprintln(a.out, "PostgreSQL and RabbitMQ are to be had, or this machine was said to be without them")

@@ -3,21 +3,21 @@ package main
 import (
 	"testing"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // Where none of the ways leads to servers, one statement says what was looked for and what to do.
 func TestNoServersToBeHad(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
-	t.Setenv(provision.AddressPostgres, "")
-	t.Setenv(provision.AddressRabbitMQ, "")
-	t.Setenv(provision.Without, "")
-	t.Setenv(provision.ImagePostgres, "postgres:17")
-	t.Setenv(provision.ImageRabbitMQ, "rabbitmq:4")
+	t.Setenv(servers.AddressPostgres, "")
+	t.Setenv(servers.AddressRabbitMQ, "")
+	t.Setenv(servers.Without, "")
+	t.Setenv(servers.ImagePostgres, "postgres:17")
+	t.Setenv(servers.ImageRabbitMQ, "rabbitmq:4")
 	for _, args := range [][]string{{"servers"}, {"up"}, {"run", "--world", "live", "ttl-race"}} {
 		chaos(t, args...).wants(t, 4,
-			"PostgreSQL not found", provision.AddressPostgres, "postgres:17",
-			"RabbitMQ not found", provision.AddressRabbitMQ, "rabbitmq:4",
+			"PostgreSQL not found", servers.AddressPostgres, "postgres:17",
+			"RabbitMQ not found", servers.AddressRabbitMQ, "rabbitmq:4",
 			"nowhere/docker.sock", "apt-get install -y postgresql rabbitmq-server", "start a container engine")
 	}
 }

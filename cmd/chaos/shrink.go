@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) shrinkCommand() *cobra.Command {
-	var profile, flawName, out string
+	var profile, mutantName, out string
 	var seed uint64
 	cmd := &cobra.Command{
 		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
@@ -21,7 +21,7 @@ func (a *app) shrinkCommand() *cobra.Command {
 narrows what is left, as long as the same invariant fails, and writes what
 remains as a scenario with the seed that shows it. The same run gives the same
 file. A file in scenarios/regressions is run by the tests from then on.`,
-		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --flaw unguarded-monitor -o small.yaml`,
+		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
@@ -35,18 +35,18 @@ file. A file in scenarios/regressions is run by the tests from then on.`,
 			case !isYAML(out):
 				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, flawName, seed, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, mutantName, seed, out) })
 		},
 	}
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "the seed of the run that fails")
 	cmd.Flags().StringVar(&profile, "profile", "", "the profile to run under; the scenario's first one when left out")
-	cmd.Flags().StringVar(&flawName, "flaw", "", "plant this flaw; `NAME`s: chaos list --flaws")
+	cmd.Flags().StringVar(&mutantName, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the small scenario to this `FILE`")
 	return cmd
 }
 
-func (a *app) shrink(ctx context.Context, scenario, profile, flawName string, seed uint64, out string) error {
-	planted, err := findFlaw(flawName)
+func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, seed uint64, out string) error {
+	planted, err := findMutant(mutantName)
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/live"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/reports"
-	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
@@ -57,7 +57,7 @@ func (a *app) lint(args []string) error {
 
 // liveWorld says whether the live world can run a scenario at the time scale that it uses by default; unable says
 // what the world or a part of it can't do.
-func liveWorld(s *scenarios.Scenario, unable func(*scenarios.Scenario, config.Profile, float64) string) string {
+func liveWorld(s *scenario.Scenario, unable func(*scenario.Scenario, config.Profile, float64) string) string {
 	var problems []string
 	for _, p := range s.Profiles {
 		if why := unable(s, p, defaultScale); why != "" && !slices.Contains(problems, why) {
@@ -67,7 +67,7 @@ func liveWorld(s *scenarios.Scenario, unable func(*scenarios.Scenario, config.Pr
 	switch {
 	case len(problems) > 0:
 		return "not expressible: " + strings.Join(problems, "; ")
-	case !slices.Contains(s.Worlds, scenarios.Live):
+	case !slices.Contains(s.Worlds, scenario.Live):
 		return "could run it, but its file says worlds: [sim]"
 	}
 	return "can run it"

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/live/cluster"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // upFlags say what runs.
@@ -61,12 +61,12 @@ func (a *app) up(ctx context.Context, f upFlags) error {
 	if err != nil {
 		return broken("finding the daemons beside this binary: %v", err)
 	}
-	if err := provision.EnsureInstalled(ctx, a.err); err != nil {
+	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
 		return broken("%v", err)
 	}
 	c, err := cluster.Up(ctx, cluster.Options{
 		Bin: filepath.Dir(self), Executors: f.executors, Workers: f.workers, ConfigFile: f.config,
-		Links: true, ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: provision.Options{Log: a.err, Management: true},
+		Links: true, ActionFiles: map[string]string{"echo.yaml": echoAction}, Servers: servers.Options{Log: a.err, Management: true},
 	})
 	if err != nil {
 		return broken("%v", err)

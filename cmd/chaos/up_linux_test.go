@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // However `chaos up` ends, no process and no port is left behind, and its directory is gone at once or, where
@@ -54,8 +54,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 // buildAll builds all three binaries, on a machine that has what they need, and returns their folder.
 func buildAll(t *testing.T) string {
 	t.Helper()
-	provision.Require(t, provision.EnsureInstalled(t.Context(), os.Stderr))
-	provision.Require(t, provision.Available(t.Context(), provision.Options{Postgres: true, RabbitMQ: true}))
+	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
+	servers.Require(t, servers.Available(t.Context(), servers.Options{Postgres: true, RabbitMQ: true}))
 	bin := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", bin+"/", "handoff/cmd/...").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)

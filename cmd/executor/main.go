@@ -32,7 +32,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	if len(args) > 0 && args[0] == "migrate" {
 		return migrate(ctx, args[1:], environ, stdout, stderr)
 	}
-	args, planted := takeFlaw(args)
+	args, planted := takeMutant(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
 		parsed.Found("executor.name", hostname(), "the machine's name")

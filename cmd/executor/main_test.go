@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // asDaemon makes the test binary the program itself, so that signals can be sent to a real process.
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asDaemon) != "" {
 		main()
 	}
-	provision.Main(m)
+	servers.Main(m)
 }
 
 // unreachable is a database that refuses connections, and a broker that does.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/migrations"
 )
 
@@ -65,7 +65,7 @@ func (c console) query(sql string, args ...any) (found []string) {
 }
 
 func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
-	c := console{t, provision.Database(t).URL}
+	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 
 // What migrate says that is lost is what the database loses.
 func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
-	c := console{t, provision.Database(t).URL}
+	c := console{t, servers.Database(t).URL}
 	c.does(exitStopped, "up")
 	conn, err := pgx.Connect(t.Context(), c.url)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 
 // An executor that may not migrate refuses a schema that is behind, and says what to do; one that may does it.
 func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
-	c := console{t, provision.Database(t).URL}
+	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {
 		t.Fatal(err)

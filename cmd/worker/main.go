@@ -38,7 +38,7 @@ func main() {
 
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
-	args, planted := takeFlaw(args)
+	args, planted := takeMutant(args)
 	parsed := command().Parse(args, environ)
 	if parsed.Help == "" {
 		complete(&parsed)

@@ -219,7 +219,7 @@ func (s *Server) dispatchAgain(r *http.Request, row *execution.Execution) *Probl
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	_, err := s.Store.Reclaim(ctx, []store.Reclaim{{
-		Key: row.Key(), Ground: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule,
+		Key: row.Key(), Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule,
 		Actor: actor(r),
 	}})
 	if err != nil {

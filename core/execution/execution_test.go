@@ -19,10 +19,10 @@ func TestNamesAreTheirOwnInverse(t *testing.T) {
 }
 
 func TestLaw(t *testing.T) {
-	law := NewLaw()
+	transitions := NewTransitionTable()
 	for from := None; from <= Abandoned; from++ {
 		for to := None; to <= Abandoned; to++ {
-			legal := law.Legal(from, to)
+			legal := transitions.Legal(from, to)
 			if from.Terminal() && legal {
 				t.Errorf("%v is terminal and may become %v", from, to)
 			}
@@ -36,13 +36,13 @@ func TestLaw(t *testing.T) {
 	}
 	for _, by := range []Part{API, Scheduler, DeadLetterHandler, RetryManager} {
 		for to := Completed; to <= Abandoned; to++ {
-			if law.May(by, Running, to) {
+			if transitions.May(by, Running, to) {
 				t.Errorf("the %v may end a running execution as %v", by, to)
 			}
 		}
 	}
 	for to := Requested; to <= Abandoned; to++ {
-		if law.May(Worker, Requested, to) || law.May(Worker, Scheduling, to) {
+		if transitions.May(Worker, Requested, to) || transitions.May(Worker, Scheduling, to) {
 			t.Errorf("a worker may write %v before the handoff", to)
 		}
 	}

@@ -31,7 +31,7 @@ func (h Health) String() string {
 }
 
 // BlamesWorker says that a failure for this reason is the worker's and not the action's. An action that
-// fails everywhere must not take every worker down with it (flaw D44), so a reason that an action can
+// fails everywhere must not take every worker down with it (mutant D44), so a reason that an action can
 // give, or earn by running too long, is never among them.
 func (r Reason) BlamesWorker() bool {
 	switch r {

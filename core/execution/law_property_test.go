@@ -9,7 +9,7 @@ import (
 // Any walk over lawful changes respects who owns the execution: nothing leaves a terminal status, only a worker
 // claims, and only the claimed one is ended by a worker.
 func TestWalksOverTheLaw(t *testing.T) {
-	law, all := NewLaw(), Transitions()
+	transitions, all := NewTransitionTable(), Transitions()
 	rapid.Check(t, func(t *rapid.T) {
 		at, claimed := None, false
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
@@ -26,7 +26,7 @@ func TestWalksOverTheLaw(t *testing.T) {
 				return
 			}
 			step := rapid.SampledFrom(open).Draw(t, "step")
-			if !law.May(step.By, step.From, step.To) || !law.Legal(step.From, step.To) {
+			if !transitions.May(step.By, step.From, step.To) || !transitions.Legal(step.From, step.To) {
 				t.Fatalf("the table denies %v, which it lists", step)
 			}
 			if step.To == Running && step.By != Worker {
@@ -43,7 +43,7 @@ func TestWalksOverTheLaw(t *testing.T) {
 
 // What the table does not list nobody may do.
 func TestTheLawAllowsNothingElse(t *testing.T) {
-	law := NewLaw()
+	transitions := NewTransitionTable()
 	listed := make(map[Transition]bool)
 	for _, known := range Transitions() {
 		listed[known] = true
@@ -53,7 +53,7 @@ func TestTheLawAllowsNothingElse(t *testing.T) {
 			From: Status(rapid.IntRange(0, Statuses-1).Draw(t, "from")), To: Status(rapid.IntRange(0, Statuses-1).Draw(t, "to")),
 			By: Part(rapid.IntRange(0, Parts-1).Draw(t, "by")),
 		}
-		if law.May(try.By, try.From, try.To) != listed[try] {
+		if transitions.May(try.By, try.From, try.To) != listed[try] {
 			t.Fatalf("May(%v, %v, %v) = %v, the table says %v", try.By, try.From, try.To, !listed[try], listed[try])
 		}
 	})

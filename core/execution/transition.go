@@ -57,14 +57,14 @@ func Transitions() []Transition {
 	}
 }
 
-// Law answers questions about Transitions in constant time.
-type Law struct {
+// TransitionTable answers questions about Transitions in constant time.
+type TransitionTable struct {
 	by [Statuses][Statuses][Parts]bool
 }
 
-// NewLaw builds the table.
-func NewLaw() *Law {
-	l := new(Law)
+// NewTransitionTable builds the table.
+func NewTransitionTable() *TransitionTable {
+	l := new(TransitionTable)
 	for _, t := range Transitions() {
 		l.by[t.From][t.To][t.By] = true
 	}
@@ -72,7 +72,7 @@ func NewLaw() *Law {
 }
 
 // Legal says that some part may make this change. Staying in a status is no change and not legal.
-func (l *Law) Legal(from, to Status) bool {
+func (l *TransitionTable) Legal(from, to Status) bool {
 	for _, ok := range l.by[from][to] {
 		if ok {
 			return true
@@ -82,4 +82,4 @@ func (l *Law) Legal(from, to Status) bool {
 }
 
 // May says that this part may make this change.
-func (l *Law) May(by Part, from, to Status) bool { return l.by[from][to][by] }
+func (l *TransitionTable) May(by Part, from, to Status) bool { return l.by[from][to][by] }

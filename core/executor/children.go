@@ -40,7 +40,7 @@ func (l *completionListener) settleWhatIsLeft(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		f := store.Finding{Ground: store.Unsettled, Age: interval}
+		f := store.Finding{Cause: store.Unsettled, Age: interval}
 		if woken {
 			f.Age = 0
 		}

@@ -19,7 +19,7 @@ import (
 // table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows are found on any ground, in their order, until they are handled.
+	// rows are found on any cause, in their order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
 	// children counts the waiting children of each row; settled lists those that no longer wait.
@@ -28,9 +28,9 @@ type table struct {
 	// bad are rows that can't be handled, each with its error; away says that the database does not answer at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that Find returned, on any ground, and found how many it returned on each.
+	// offered are the rows that Find returned, on any cause, and found how many it returned on each.
 	offered map[execution.ID]bool
-	found   map[store.Ground]int
+	found   map[store.ReclaimCause]int
 	freed   int
 	old     int
 	calls   int
@@ -44,17 +44,17 @@ func (t *table) Find(_ context.Context, f store.Finding) (found []execution.Exec
 	if t.away {
 		return nil, errAway
 	}
-	t.found[f.Ground] += 0 // asked for
+	t.found[f.Cause] += 0 // asked for
 	for i := range t.rows {
 		row := &t.rows[i]
 		open := t.handled[row.ID] == 0
-		if f.Ground == store.Unsettled {
+		if f.Cause == store.Unsettled {
 			open = !open && t.children[row.ID] > t.settled[row.ID]
 		}
 		if open && len(found) < f.Limit && !slices.Contains(f.Skip, row.ID) {
 			found = append(found, *row)
 			t.offered[row.ID] = true
-			t.found[f.Ground]++
+			t.found[f.Cause]++
 		}
 	}
 	return found, nil
@@ -185,7 +185,7 @@ const batch = 10
 // sweeping returns a service on a database with this many rows to handle.
 func sweeping(rows int) (*Service, *table) {
 	t := &table{
-		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool), found: make(map[store.Ground]int),
+		handled: make(map[execution.ID]int), children: make(map[execution.ID]int), settled: make(map[execution.ID]int), bad: make(map[execution.ID]error), offered: make(map[execution.ID]bool), found: make(map[store.ReclaimCause]int),
 	}
 	for id := range rows {
 		t.rows = append(t.rows, execution.Execution{ID: execution.ID(id + 1), Status: execution.Completed, Worker: 1, Epoch: 1})
@@ -267,7 +267,7 @@ func TestChildrenAreSettledInBatchesAndOneBadChainStopsNobody(t *testing.T) {
 				t.Fatal(err)
 			}
 			db.bad[2] = err
-			if err := s.completion.settleChildren(t.Context(), store.Finding{Ground: store.Unsettled}); err != nil {
+			if err := s.completion.settleChildren(t.Context(), store.Finding{Cause: store.Unsettled}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range db.rows {
@@ -289,7 +289,7 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 	for name, pass := range map[string]func(s *Service) error{
 		"claims": func(s *Service) error { return s.reconcileClaims(ctx) },
 		"owners": func(s *Service) error {
-			return s.sweep(ctx, store.Finding{Ground: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
+			return s.sweep(ctx, store.Finding{Cause: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
 		},
 		"terminal executions": func(s *Service) error { return s.reconcileTerminal(ctx) },
 	} {
@@ -315,7 +315,7 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
-	if err := s.sweep(t.Context(), store.Finding{Ground: store.Overrun}, func(row *execution.Execution) store.Reclaim {
+	if err := s.sweep(t.Context(), store.Finding{Cause: store.Overrun}, func(row *execution.Execution) store.Reclaim {
 		seen[row.ID]++
 		if row.ID <= 2*batch {
 			return store.Reclaim{}
@@ -328,7 +328,7 @@ func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 		t.Errorf("%d of %d rows were looked at, %d were left; only the %d that were passed over may be", len(seen), len(db.rows), len(db.missed()), 2*batch)
 	}
 	before := db.calls
-	if err := s.drain(t.Context(), store.Finding{Ground: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
+	if err := s.drain(t.Context(), store.Finding{Cause: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
 		db.calls += len(rows)
 		return idsOf(rows), nil
 	}); err != nil || db.calls-before != 2*batch {
@@ -368,11 +368,11 @@ func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 	}
 }
 
-// Every ground that rows are found on is worked off in one pass, however many batches that takes. The passes are those
-// that the executor runs; a new ground is missed here until some pass asks for it.
+// Every cause that rows are found on is worked off in one pass, however many batches that takes. The passes are those
+// that the executor runs; a new cause is missed here until some pass asks for it.
 func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 	const rows = 3*batch + 1
-	asked := make(map[store.Ground]bool)
+	asked := make(map[store.ReclaimCause]bool)
 	for name, pass := range map[string]func(s *Service, ctx context.Context) error{
 		"timeout monitor":                  (*Service).monitorTimeouts,
 		"reconciler of claims":             (*Service).reconcileClaims,
@@ -385,7 +385,7 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 			for i := range table.rows {
 				table.handled[table.rows[i].ID], table.children[table.rows[i].ID] = 1, 1
 			}
-			return s.completion.settleChildren(ctx, store.Finding{Ground: store.Unsettled})
+			return s.completion.settleChildren(ctx, store.Finding{Cause: store.Unsettled})
 		},
 	} {
 		s, db := sweeping(rows)
@@ -394,22 +394,22 @@ func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
 		if err := pass(s, t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		for ground, found := range db.found {
-			asked[ground] = true
+		for cause, found := range db.found {
+			asked[cause] = true
 			if found < rows && len(db.missed()) > 0 {
-				t.Errorf("%s: %d of %d rows were found on the ground %v, and %d were left", name, found, rows, ground, len(db.missed()))
+				t.Errorf("%s: %d of %d rows were found on the ground %v, and %d were left", name, found, rows, cause, len(db.missed()))
 			}
 		}
 	}
-	for ground := store.NoGround + 1; ground <= store.Unsettled; ground++ {
-		switch ground {
+	for cause := store.NoCause + 1; cause <= store.Unsettled; cause++ {
+		switch cause {
 		case store.DeadLettered, store.Undeliverable:
 			// A message tells of these, one by one.
 		case store.Unpublished:
 			// Only with a broker; it goes on behind what stays, like Unanswered.
 		default:
-			if !asked[ground] {
-				t.Errorf("no pass has asked for rows on the ground %v", ground)
+			if !asked[cause] {
+				t.Errorf("no pass has asked for rows on the ground %v", cause)
 			}
 		}
 	}

@@ -10,10 +10,10 @@ import (
 // pass and stored nowhere.
 type standing struct {
 	health execution.Health
-	// trial says that an unhealthy worker has been left alone for long enough: one execution may try
-	// whether it has recovered. This is the way back (flaw D43); without it a quarantine would feed on
+	// halfOpen says that an unhealthy worker has been left alone for long enough: one execution may try
+	// whether it has recovered. This is the way back (mutant D43); without it a quarantine would feed on
 	// itself, because a worker that gets nothing can't show that it is well.
-	trial bool
+	halfOpen bool
 }
 
 // judge derives a worker's standing. unreachable says that the last probes found nobody: that alone
@@ -21,7 +21,7 @@ type standing struct {
 func judge(w *store.WorkerRow, c config.Config, unreachable bool) standing {
 	f := w.Evidence(c.Health.Window)
 	s := standing{health: c.Health.Of(f, w.Queued)}
-	s.trial = c.Health.Failing(f) && f.LastFailure >= c.Executor.HealthCheckInterval && w.Queued < c.Health.QueueDepthUnhealthy
+	s.halfOpen = c.Health.Failing(f) && f.LastFailure >= c.Executor.HealthCheckInterval && w.Queued < c.Health.QueueDepthUnhealthy
 	if c.Health.Enabled && unreachable && s.health == execution.Healthy {
 		s.health = execution.Degraded
 	}

@@ -32,7 +32,7 @@ func (s *Service) observe(ctx context.Context, f store.Finding, decide func(*exe
 		var of []*execution.Execution
 		for i := range rows {
 			if r := decide(&rows[i]); r.Key.ID != 0 {
-				r.Ground, r.Age = f.Ground, f.Age
+				r.Cause, r.Age = f.Cause, f.Age
 				rs, of = append(rs, r), append(of, &rows[i])
 			}
 		}
@@ -63,7 +63,7 @@ func (s *Service) observed(ctx context.Context, r *store.Reclaim, row *execution
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
 	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
 	switch {
-	case r.Ground == store.Overrun:
+	case r.Cause == store.Overrun:
 		since, what = row.StartedAt, "execution has run past its deadline"
 	case would == execution.Requested:
 		then = "dispatch it again"

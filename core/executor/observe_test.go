@@ -99,7 +99,7 @@ func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes
 
 func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 	s, l, log, figures := observing(t, 2*batch+3, nil)
-	find := store.Finding{Ground: store.Unclaimed, Age: 5 * time.Minute}
+	find := store.Finding{Cause: store.Unclaimed, Age: 5 * time.Minute}
 	reclaim := func(row *execution.Execution) store.Reclaim {
 		return s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 	}

@@ -78,19 +78,19 @@ func (s *Service) takeOneByOne(rs []store.Reclaim, refusal error, tell func(*sto
 	return taken, nil
 }
 
-// sweep reclaims the rows that are found on a ground, batch by batch, until a batch is not full or ctx ends.
+// sweep reclaims the rows that are found on a cause, batch by batch, until a batch is not full or ctx ends.
 // decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the others: the pass
 // goes on and returns their errors at its end.
-func (s *Service) sweep(ctx context.Context, ground store.Finding, decide func(*execution.Execution) store.Reclaim) error {
+func (s *Service) sweep(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
-	err := s.drain(ctx, ground, func(rows []execution.Execution) (left []execution.ID, err error) {
+	err := s.drain(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
 		var rs []store.Reclaim
 		for i := range rows {
 			r := decide(&rows[i])
 			if r.Key.ID == 0 {
 				continue
 			}
-			r.Ground, r.Age = ground.Ground, ground.Age
+			r.Cause, r.Age = cause.Cause, cause.Age
 			rs = append(rs, r)
 		}
 		taken, err := s.take(rs, func(r *store.Reclaim, o *store.Outcome) {
@@ -137,7 +137,7 @@ const mostDoublings = 5
 // undeliverable is the reclaim of a row whose message the broker returned or refused.
 func (s *Service) undeliverable(row *execution.Execution, reason execution.Reason) store.Reclaim {
 	r := s.unclaimed(row, execution.Scheduler, reason, "Dispatch could not be delivered to the worker's queue")
-	r.Ground = store.Undeliverable
+	r.Cause = store.Undeliverable
 	return r
 }
 

@@ -17,9 +17,9 @@ import (
 // is what makes messages hints: each loop's question is about rows, and its answer is a guarded
 // write that is safe on every replica. Requested rows that are due are the scheduler's own poll.
 
-// reconcileClaims takes back what an executor claimed for scheduling and then died (flaw D8).
+// reconcileClaims takes back what an executor claimed for scheduling and then died (mutant D8).
 func (s *Service) reconcileClaims(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Ground: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
+	return s.sweep(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
 			Key: row.Key(), By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule,
 		}
@@ -28,7 +28,7 @@ func (s *Service) reconcileClaims(ctx context.Context) error {
 
 // reconcileOwners takes back what is scheduled at, or runs on, an incarnation that is gone.
 func (s *Service) reconcileOwners(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Ground: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return s.sweep(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.owners.over(row) {
 			return store.Reclaim{}
 		}
@@ -37,12 +37,12 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 }
 
 // reconcileUnpublished publishes again, at the same epoch, what the broker never confirmed: the
-// executor died between commit and publish, or the confirm was lost (flaws D7, D9). What is past
+// executor died between commit and publish, or the confirm was lost (mutants D7, D9). What is past
 // half of its own dispatch timeout is dispatched anew instead, and never failed for a message that nobody
 // sent: its worker would refuse what comes after the deadline, and that would count as left lying.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
-	err := s.sweep(ctx, store.Finding{Ground: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
+	err := s.sweep(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
@@ -50,7 +50,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	if err != nil || !s.client.Ready() {
 		return err
 	}
-	return s.drain(ctx, store.Finding{Ground: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drain(ctx, store.Finding{Cause: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
 		if !s.client.Ready() {
 			return nil, errDisconnected
 		}
@@ -69,7 +69,7 @@ var errDisconnected = errors.New("the connection to the broker has ended or is b
 
 // reconcileTerminal finds terminal executions that nobody has handled, because no message came.
 func (s *Service) reconcileTerminal(ctx context.Context) error {
-	f := store.Finding{Ground: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
+	f := store.Finding{Cause: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
 	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
 		return s.completion.orchestrate(rows)
@@ -79,7 +79,7 @@ func (s *Service) reconcileTerminal(ctx context.Context) error {
 // reconcileCancellations hints again at cancellations that no worker has answered. The heartbeat's reply
 // says the same; this is for a worker whose heartbeats take long.
 func (s *Service) reconcileCancellations(ctx context.Context) error {
-	f := store.Finding{Ground: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
+	f := store.Finding{Cause: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
 	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		for i := range rows {
 			s.notifier.Cancel(rows[i].Worker, rows[i].Key())

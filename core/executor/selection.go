@@ -67,14 +67,14 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 	return f
 }
 
-// quarantined says that a worker is left alone but for a trial. The last ones never are: where every
+// quarantined says that a worker is left alone but for a halfOpen. The last ones never are: where every
 // worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
-// at all (flaw D44).
+// at all (mutant D44).
 func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
 	return f.standings[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
 
-// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a trial. Dispatching
+// limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a halfOpen. Dispatching
 // ahead saves the latency of a message where slots come free all the time. Where none has come free for a quarter
 // of the dispatch timeout, most of what is dispatched ahead would come back unclaimed, so the limit is the
 // capacity alone.
@@ -86,7 +86,7 @@ func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
 		}
 		return w.Capacity + f.ahead
 	}
-	if f.standings[i].trial {
+	if f.standings[i].halfOpen {
 		return 1
 	}
 	return 0
@@ -97,9 +97,9 @@ func (f *fleet) room(i int, runtime string, pinned execution.WorkerID) int {
 	return max(0, f.limit(i, runtime, pinned)-f.workers[i].Load)
 }
 
-// rank orders by health. A trial comes with the healthy, or it would never come while others have room.
+// rank orders by health. A halfOpen comes with the healthy, or it would never come while others have room.
 func (f *fleet) rank(i int, runtime string) execution.Health {
-	if f.standings[i].trial && f.best(runtime) != execution.Unhealthy {
+	if f.standings[i].halfOpen && f.best(runtime) != execution.Unhealthy {
 		return execution.Healthy
 	}
 	return f.standings[i].health
@@ -250,7 +250,7 @@ func (f *fleet) fitting(row *execution.Execution) (n int) {
 }
 
 // choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
-// one with the smallest load by the database's own count (flaw D42), one of several by lot, and counts
+// one with the smallest load by the database's own count (mutant D42), one of several by lot, and counts
 // the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
 // how many rows the chosen one may hold; -1 for the worker says that nobody has room.
 func (f *fleet) choose(row *execution.Execution) (worker, limit int) {

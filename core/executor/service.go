@@ -63,7 +63,7 @@ type Options struct {
 	Recorder telemetry.Recorder
 	// Prober asks workers' health endpoints; nil for no probes.
 	Prober Prober
-	// Topology overrides what the configuration implies; nil for that. Planted flaws use it.
+	// Topology overrides what the configuration implies; nil for that. Planted mutants use it.
 	Topology *broker.Topology
 }
 

@@ -21,10 +21,10 @@ const (
 )
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
-// finds by the age of one step's own timestamp, and its writes repeat the ground in their guard, so
-// a claim that comes between is never overwritten (flaw D1). After this executor's start and after
+// finds by the age of one step's own timestamp, and its writes repeat the cause in their guard, so
+// a claim that comes between is never overwritten (mutant D1). After this executor's start and after
 // an outage of the database it waits for a lease: what workers could not write meanwhile comes first
-// (flaw D58).
+// (mutant D58).
 //
 // Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
 // ended has to be over, so its deadline and the grace after it must have passed on two clocks.
@@ -37,7 +37,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		return nil
 	}
 	sweep := s.timeoutSweep()
-	err := sweep(ctx, store.Finding{Ground: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
+	err := sweep(ctx, store.Finding{Cause: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
 		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
 		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
@@ -47,7 +47,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		}
 		return r
 	})
-	return errors.Join(err, sweep(ctx, store.Finding{Ground: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+	return errors.Join(err, sweep(ctx, store.Finding{Cause: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
 		if !s.overrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}
@@ -63,7 +63,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
 	message := "execution has been scheduled too long, marking failed"
 	switch {
-	case r.Ground == store.Overrun:
+	case r.Cause == store.Overrun:
 		message = "execution has run past its deadline, marking timeout"
 	case o.Row.Status == execution.Requested:
 		message = "execution has been scheduled too long, dispatching again"

@@ -129,7 +129,7 @@ type WorkerRow struct {
 	Unreadable string
 }
 
-// LeaseValid says that now ≤ lease_expires_at (flaw D34).
+// LeaseValid says that now ≤ lease_expires_at (mutant D34).
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
 // Evidence is everything that is known of the worker's failures within the window: what it reports, and
@@ -206,7 +206,7 @@ type Dispatch struct {
 	// Timeout is how long the dispatch may wait for its claim.
 	Timeout time.Duration
 	// Limit is how many rows the worker may hold with this one; 0 for any number. It is judged by the
-	// count in the database, so that two executors do not fill one worker twice (flaw D42). Where they
+	// count in the database, so that two executors do not fill one worker twice (mutant D42). Where they
 	// dispatch at the very same moment a real database may count before either.
 	Limit int
 }
@@ -260,12 +260,12 @@ type Park struct {
 	Result   execution.Result
 }
 
-// Ground is why rows need attention, and why a reclaim of them is lawful.
-type Ground uint8
+// Cause is why rows need attention, and why a reclaim of them is lawful.
+type ReclaimCause uint8
 
-// The grounds. Each names the statuses that it covers and when the database finds it given.
+// The causes. Each names the statuses that it covers and when the database finds it given.
 const (
-	NoGround Ground = iota
+	NoCause ReclaimCause = iota
 	// Unclaimed: scheduled for at least Age.
 	Unclaimed
 	// DeadLettered: scheduled, and its message died. Only for Reclaim: the dead letter is the
@@ -280,7 +280,7 @@ const (
 	UnpublishedLate
 	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
 	// scheduled at one that is draining. A running row needs in addition that the lease of that
-	// incarnation ended at least Age ago, so that its actions have ended (flaw D15).
+	// incarnation ended at least Age ago, so that its actions have ended (mutant D15).
 	OwnerGone
 	// Overrun: running, and its run deadline passed at least Age ago.
 	Overrun
@@ -295,8 +295,8 @@ const (
 	Unsettled
 )
 
-// String is the ground's name in logs and in the guard of PostgreSQL's statement.
-func (g Ground) String() string {
+// String is the cause's name in logs and in the guard of PostgreSQL's statement.
+func (g ReclaimCause) String() string {
 	names := [...]string{
 		"none", "unclaimed", "dead_lettered", "undeliverable", "unpublished", "unpublished_late", "owner_gone", "overrun",
 		"claim_expired", "unorchestrated", "unanswered", "unsettled",
@@ -307,11 +307,11 @@ func (g Ground) String() string {
 	return names[g]
 }
 
-// Finding asks for rows that need attention on one ground.
+// Finding asks for rows that need attention on one cause.
 type Finding struct {
-	Ground Ground
-	Age    time.Duration
-	Limit  int
+	Cause ReclaimCause
+	Age   time.Duration
+	Limit int
 	// Skip excludes rows: a pass names those that it could not handle, so that Find returns the rows behind them.
 	Skip []execution.ID
 }
@@ -319,9 +319,9 @@ type Finding struct {
 // Reclaim takes one epoch of one row back.
 type Reclaim struct {
 	// Key is one that was read: of an epoch that was committed before the call.
-	Key    execution.Key
-	Ground Ground
-	// Age is the Finding's, where the ground has one: it is judged again in the guard.
+	Key   execution.Key
+	Cause ReclaimCause
+	// Age is the Finding's, where the cause has one: it is judged again in the guard.
 	Age    time.Duration
 	By     execution.Part
 	Reason execution.Reason
@@ -329,7 +329,7 @@ type Reclaim struct {
 	Result execution.Result
 
 	// Policy, for rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up. What is
-	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (flaw D37).
+	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (mutant D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
 	// Counts says that this take-back counts as a used dispatch if the worker could have claimed the row: at the
@@ -421,7 +421,7 @@ type Beat struct {
 	Number uint64
 	Lease  time.Duration
 	// ConsumerAlive says that the worker would receive a dispatch (a deaf worker that heartbeats is
-	// the worst kind, flaw D32).
+	// the worst kind, mutant D32).
 	ConsumerAlive bool
 	// Held is the registry: everything from before its claim to after its end.
 	Held []execution.Key

@@ -12,7 +12,7 @@
 // gets one takes no row for undone, and asks again under the same epochs.
 //
 // Every moment is the database's clock. Callers give durations and get durations or verdicts back;
-// they never compare a database time with a clock of their own (flaw D35).
+// they never compare a database time with a clock of their own (mutant D35).
 //
 // # Why epochs fence
 //
@@ -20,7 +20,7 @@
 // claim, a result, a reclaim names the epoch it was decided on. So a decision takes effect only if
 // no dispatch and no take-back came between it and its write: a late worker's result finds another
 // epoch, a late dead letter finds another epoch, and a status that has come round to "scheduled"
-// again (the ABA of flaw D3) has a higher epoch. Terminal rows never change status, so a write that
+// again (the ABA of mutant D3) has a higher epoch. Terminal rows never change status, so a write that
 // finds its row terminal is refused whatever its epoch.
 package store
 
@@ -162,8 +162,8 @@ type Executor interface {
 	// Find returns at most f.Limit rows that need a part's attention, oldest first. What it finds
 	// is a candidate; the guard of the write that follows decides.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
-	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its ground, at this epoch; a
-	// ground that can pass away is judged again. A row that was never claimed is only failed or counted, and only
+	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its cause, at this epoch; a
+	// cause that can pass away is judged again. A row that was never claimed is only failed or counted, and only
 	// counted against its worker, if that worker could have taken it: see Reclaim.Counts.
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 	// ObserveReclaims records what reclaims would do, once for each dispatch and part, and changes no execution. Guard:
@@ -231,7 +231,7 @@ type Worker interface {
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
 	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes lost, so
-	// that its renewals no longer count and its work is reclaimed like that of any lost worker (flaw D14). Guard:
+	// that its renewals no longer count and its work is reclaimed like that of any lost worker (mutant D14). Guard:
 	// the name's latest incarnation is the predecessor that the registration names, or an earlier attempt of the
 	// same process; else ErrLost. So a late request of a dead process does not take the name from its successor.
 	Register(ctx context.Context, r Registration) (Registered, error)

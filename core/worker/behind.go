@@ -24,7 +24,7 @@ const (
 )
 
 // waste counts a message of the worker's queue that came to nothing.
-func (t *tenure) waste() {
+func (t *session) waste() {
 	t.mu.Lock()
 	t.wasted++
 	enough := t.wasted >= mostWasted
@@ -37,7 +37,7 @@ func (t *tenure) waste() {
 // lookBehind asks the database what is dispatched to this incarnation whenever enough messages have come to nothing,
 // until ctx ends. What it finds is claimed like what a message tells of; when its message comes, it is acknowledged as a
 // duplicate. It asks for as many rows as there are slots: some of them may be those whose claims are under way.
-func (t *tenure) lookBehind(ctx context.Context) {
+func (t *session) lookBehind(ctx context.Context) {
 	for {
 		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
 			return
@@ -63,7 +63,7 @@ func (t *tenure) lookBehind(ctx context.Context) {
 
 // wants begins a new count, and says whether the worker could begin something: a slot is free, nothing waits for one, and
 // the worker neither drains nor is at its end.
-func (t *tenure) wants() bool {
+func (t *session) wants() bool {
 	held, _ := t.held.counts()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (t *tenure) wants() bool {
 }
 
 // receiveRow takes a dispatch of which a row tells.
-func (t *tenure) receiveRow(row *execution.Execution) {
+func (t *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
 	d := delivery{noMessage{}, broker.Delivery{Envelope: broker.Envelope{
 		Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action},

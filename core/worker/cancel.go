@@ -19,7 +19,7 @@ const hintInterval = 200 * time.Millisecond
 // listenForCancel takes hints that an execution is to end, until ctx ends. Anybody who can publish can send one, so a hint
 // only makes the worker ask the database (S11). One about what the worker does not hold, or holds at another epoch, has no
 // effect: nothing is remembered of it (defect D60). Whatever is lost here, the reply to the next heartbeat says again.
-func (t *tenure) listenForCancel(ctx context.Context) {
+func (t *session) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(t.key.ID)
 	t.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
 		switch {
@@ -40,7 +40,7 @@ func (t *tenure) listenForCancel(ctx context.Context) {
 
 // checkHints asks the database about the executions that hints have named, all of them at once, until ctx ends. If it
 // does not answer, the next heartbeat's reply tells.
-func (t *tenure) checkHints(ctx context.Context) {
+func (t *session) checkHints(ctx context.Context) {
 	for {
 		if _, err := t.hinted.Wait(ctx, host.Forever); err != nil {
 			return
@@ -68,7 +68,7 @@ func (t *tenure) checkHints(ctx context.Context) {
 
 // cancel ends the action of an execution that was asked to end. Who asked has written so in the database
 // before: the worker only answers with how it ended.
-func (t *tenure) cancel(key execution.Key) {
+func (t *session) cancel(key execution.Key) {
 	if !t.held.holds(key) {
 		return
 	}

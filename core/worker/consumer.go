@@ -13,8 +13,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// consume takes deliveries until ctx ends or the tenure does.
-func (t *tenure) consume(ctx context.Context) {
+// consume takes deliveries until ctx ends or the session does.
+func (t *session) consume(ctx context.Context) {
 	t.client.Consume(ctx, broker.Subscription{
 		Queue: broker.WorkerQueue(t.key.ID), Prefetch: t.config.Worker.Concurrency, Alive: t.setConsuming, Cancelled: t.isDraining,
 		Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -23,19 +23,19 @@ func (t *tenure) consume(ctx context.Context) {
 	})
 }
 
-func (t *tenure) isDraining() bool {
+func (t *session) isDraining() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.draining
 }
 
 // receive takes one delivery: it gets a free run slot at once, or waits for one, unacknowledged. Nothing
-// expires it meanwhile, which is why a claim has a deadline of its own (flaw D20). It returns false when the
-// tenure is over.
+// expires it meanwhile, which is why a claim has a deadline of its own (mutant D20). It returns false when the
+// session is over.
 //
 // What is no dispatch is stored and acknowledged, never rejected: it may carry a header that ends the broker's dead
 // lettering (S5).
-func (t *tenure) receive(d delivery) bool {
+func (t *session) receive(d delivery) bool {
 	if why := unreadable(&d.Delivery); why != "" {
 		t.unread.Keep(d.consumer, d.Delivery, broker.WorkerQueue(t.key.ID), why)
 		t.waste()
@@ -76,7 +76,7 @@ func unreadable(d *broker.Delivery) string {
 }
 
 // execute takes one delivery from the claim to the end of its execution.
-func (t *tenure) execute(d waiting, e *entry) {
+func (t *session) execute(d waiting, e *entry) {
 	defer func() { t.held.remove(e, t.host.Monotonic()) }()
 	sent := t.host.Monotonic()
 	row, claimed := t.claim(d, e)
@@ -98,7 +98,7 @@ func (t *tenure) execute(d waiting, e *entry) {
 // measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by the
 // database's clock. If every slot was taken at any time since the dispatch, the execution may have waited for that and
 // not for its message, so nothing is reported. sent is when the claim was sent, on the monotonic clock.
-func (t *tenure) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
+func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
 	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
 		return
 	}
@@ -111,7 +111,7 @@ func (t *tenure) measureHandoff(e *entry, row *execution.Execution, sent time.Du
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an
 // unknown outcome it asks again, and recognises its own claim by epoch and incarnation.
-func (t *tenure) claim(d waiting, e *entry) (row *execution.Execution, claimed bool) {
+func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed bool) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
 	uncertain := false
 	for !t.lease.fence() && t.ended() == endNone {
@@ -148,7 +148,7 @@ func (t *tenure) claim(d waiting, e *entry) (row *execution.Execution, claimed b
 }
 
 // settle acknowledges or rejects the message of a claim that was answered.
-func (t *tenure) settle(d waiting, r *store.ClaimResult, uncertain bool) (claimed bool) {
+func (t *session) settle(d waiting, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
 	switch {

@@ -16,7 +16,7 @@ import (
 // run runs a claimed execution's action and returns what to write about its end. Its time counts from
 // sent, when the claim was first asked for: the database's run deadline counts from the claim's effect,
 // which is later, so that nobody takes the execution away while its action is still within its time.
-func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
+func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if t.lease.fence() || !t.held.begin(e) {
 		// The right ended between claim and start: nothing has run.
@@ -70,7 +70,7 @@ func (t *tenure) run(e *entry, row *execution.Execution, sent time.Duration) sto
 
 // verdict turns an exit into a terminal status. An action that ended by itself counts as it ended,
 // whatever was asked of it meanwhile.
-func (t *tenure) verdict(f store.Finish, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+func (t *session) verdict(f store.Finish, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
 		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
@@ -103,11 +103,11 @@ func cancelled(f store.Finish) store.Finish {
 }
 
 // finish writes the end of a run, as often as it takes to get an answer: until then the result is
-// nowhere else. It goes on after the tenure has ended, because the row may still be this
+// nowhere else. It goes on after the session has ended, because the row may still be this
 // incarnation's; if not, the write is refused, and the result is kept for inspection.
 //
 // What was written counts for the worker's health: a refused result is somebody else's verdict.
-func (t *tenure) finish(f store.Finish, took time.Duration) {
+func (t *session) finish(f store.Finish, took time.Duration) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
 	uncertain, refused := false, false
 	for {
@@ -154,7 +154,7 @@ func storable(f store.Finish, refusal error) store.Finish {
 
 // keepRefused keeps the result of an execution that was lost, for whoever wants to know what it
 // did. It is best effort: a few attempts.
-func (t *tenure) keepRefused(f store.Finish, row *execution.Execution) {
+func (t *session) keepRefused(f store.Finish, row *execution.Execution) {
 	t.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
 	t.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",
 		slog.Int64("execution", int64(f.Key.ID)), slog.Int64("epoch", int64(f.Key.Epoch)), slog.String("result", f.To.String()),

@@ -32,12 +32,12 @@ func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) 
 	return []store.Outcome{{Applied: true, Row: execution.Execution{ID: fs[0].Key.ID, Incarnation: w.Incarnation, Status: fs[0].To}}}, nil
 }
 
-func finishing(p *picky) *tenure {
+func finishing(p *picky) *session {
 	h := daemon.New(daemon.Options{Clock: clock.New()})
 	c := config.Default(config.Hardened)
 	log := slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
-	return newTenure(&Service{
+	return newSession(&Service{
 		host: h, store: p, config: c, log: log, recorder: telemetry.Discard{}, closing: context.Background(),
 		notifier: broker.NewNotifier(h, client, "w", log), topology: func(execution.WorkerID) broker.Topology { return broker.Topology{} },
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)

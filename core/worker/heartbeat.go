@@ -14,7 +14,7 @@ import (
 // beat renews the lease until ctx ends or the incarnation is gone. The interval counts from one request to the
 // next: the lease does, too. It is up to a tenth shorter each time, or a fleet that was started together would beat
 // together for ever. After a failure the next one comes sooner.
-func (t *tenure) beat(ctx context.Context) {
+func (t *session) beat(ctx context.Context) {
 	interval := t.config.Worker.HeartbeatInterval
 	active := false
 	loop := telemetry.NewLoop(t.recorder, t.host.Monotonic, "heartbeat")
@@ -51,7 +51,7 @@ func (t *tenure) beat(ctx context.Context) {
 	}
 }
 
-func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
+func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	sent := t.host.Monotonic()
 	number, held := t.held.nextBeat()
 	full, wasFull := t.held.lastFull(sent)
@@ -91,7 +91,7 @@ func (t *tenure) beatOnce(ctx context.Context, consuming bool) error {
 }
 
 // toldFull notes the latest moment at which the database knows the worker to have been full.
-func (t *tenure) toldFull(at time.Duration, was bool) {
+func (t *session) toldFull(at time.Duration, was bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if was {
@@ -102,7 +102,7 @@ func (t *tenure) toldFull(at time.Duration, was bool) {
 // tellFull tells the database, before a waiting delivery is rejected, that every slot was taken at some time since
 // that delivery came: the guard of the take-back asks for it. One extra heartbeat tells it for all waiting
 // deliveries. It is tried once: if the database does not answer, the dispatch counts once at worst.
-func (t *tenure) tellFull(since time.Duration) {
+func (t *session) tellFull(since time.Duration) {
 	full, ever := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()
 	known := t.told >= since
@@ -117,7 +117,7 @@ func (t *tenure) tellFull(since time.Duration) {
 
 // askToStop begins the drain that an operator wants. The word comes again with every heartbeat until
 // the worker drains; only the first counts.
-func (t *tenure) askToStop() {
+func (t *session) askToStop() {
 	t.mu.Lock()
 	first := !t.asked
 	t.asked = true
@@ -128,11 +128,11 @@ func (t *tenure) askToStop() {
 	}
 }
 
-func (t *tenure) setLifecycle(to execution.Lifecycle) error {
+func (t *session) setLifecycle(to execution.Lifecycle) error {
 	return t.db(func(ctx context.Context) error { return t.store.SetLifecycle(ctx, t.key, to) })
 }
 
-func (t *tenure) consuming() bool {
+func (t *session) consuming() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.consumer != nil
@@ -140,7 +140,7 @@ func (t *tenure) consuming() bool {
 
 // setConsuming tells the database, with a heartbeat out of turn, that dispatches would be received
 // or would not.
-func (t *tenure) setConsuming(c broker.Consumer) {
+func (t *session) setConsuming(c broker.Consumer) {
 	t.mu.Lock()
 	t.consumer = c
 	t.mu.Unlock()

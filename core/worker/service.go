@@ -1,14 +1,14 @@
 // Package worker is the worker: it registers, keeps its lease, claims what is dispatched to it, runs
 // it, and writes how it ended.
 //
-// A worker process lives through tenures, one for each incarnation that it registers. Within a
-// tenure it owns what it has claimed; when the tenure ends, because the worker could not renew its
+// A worker process lives through sessions, one for each incarnation that it registers. Within a
+// session it owns what it has claimed; when the session ends, because the worker could not renew its
 // lease or was marked lost, every action is ended before anything else happens, and the process
 // registers anew. A worker that was superseded by another process of its name exits.
 //
 // The order around one execution is: registry, claim, acknowledge, run, finish. From the claim on
 // the lease is the recovery record and not the message: an acknowledgement that waits for the end of
-// the run trips the broker's delivery timeout, and one before the claim loses work (flaw D30).
+// the run trips the broker's delivery timeout, and one before the claim loses work (mutant D30).
 package worker
 
 import (
@@ -43,7 +43,7 @@ type Service struct {
 
 	// process and attempt number the registrations.
 	process, attempt uint64
-	// notifier publishes over a connection of its own, which outlives the tenures. It is made with
+	// notifier publishes over a connection of its own, which outlives the sessions. It is made with
 	// the first registration, because the topology is the worker's.
 	notifier *broker.Notifier
 	// closing ends what must not outlive the process: its publishing, and results that no database
@@ -65,7 +65,7 @@ type Options struct {
 	Config    config.Config
 	Log       *slog.Logger
 	Recorder  telemetry.Recorder
-	// Topology overrides what the configuration implies; nil for that. Planted flaws use it.
+	// Topology overrides what the configuration implies; nil for that. Planted mutants use it.
 	Topology func(execution.WorkerID) broker.Topology
 }
 
@@ -104,7 +104,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil //nolint:nilerr // only a stop ends the attempts to register
 		}
 		s.startPublishing(key.ID)
-		t := newTenure(s, key, sent)
+		t := newSession(s, key, sent)
 		why := t.serve(ctx)
 		switch {
 		case why == endSuperseded:
@@ -175,7 +175,7 @@ func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx
 	return f(ctx)
 }
 
-// gone translates a store error that ends the tenure; endNone for any other.
+// gone translates a store error that ends the session; endNone for any other.
 func gone(err error) end {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):

@@ -13,8 +13,8 @@ import (
 // drain is the graceful stop: the database hears of it first, so that nothing new is dispatched
 // here; then the consumer ends; then what was dispatched and not claimed is given back, so that it
 // runs elsewhere at once. What runs may finish within the shutdown timeout, while the heartbeat goes
-// on: a worker that drains is alive (flaws D36 to D40). The rest is ended as worker_shutdown.
-func (t *tenure) drain() {
+// on: a worker that drains is alive (mutants D36 to D40). The rest is ended as worker_shutdown.
+func (t *session) drain() {
 	c := t.config.Worker
 	deadline := t.host.Monotonic() + c.ShutdownTimeout
 	t.mu.Lock()
@@ -50,7 +50,7 @@ func (t *tenure) drain() {
 
 // release gives unclaimed epochs back and then settles their messages; in this order, because a
 // message that is settled first would leave an epoch that nobody works on.
-func (t *tenure) release(deadline time.Duration) {
+func (t *session) release(deadline time.Duration) {
 	var keys []execution.Key
 	released := t.persist(deadline, func() error {
 		return t.db(func(ctx context.Context) (err error) {
@@ -69,7 +69,7 @@ func (t *tenure) release(deadline time.Duration) {
 
 // persist repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
 // The first attempt is always made.
-func (t *tenure) persist(deadline time.Duration, write func() error) bool {
+func (t *session) persist(deadline time.Duration, write func() error) bool {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, time.Second)
 	for {
 		err := write()

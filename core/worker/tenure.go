@@ -14,7 +14,7 @@ import (
 	"handoff/core/unread"
 )
 
-// end is why a tenure ended.
+// end is why a session ended.
 type end uint8
 
 const (
@@ -30,15 +30,15 @@ func (e end) String() string {
 	return [...]string{"not ended", "stopped", "superseded", "marked lost", "lease not renewed"}[e]
 }
 
-// tenure is the life of one incarnation.
-type tenure struct {
+// session is the life of one incarnation.
+type session struct {
 	*Service
 	key    store.WorkerKey
 	lease  *lease
 	held   *registry
 	record *record
 	client *broker.Client
-	// ending wakes serve when the tenure ends early or a stop is asked for, beatNow the heartbeat
+	// ending wakes serve when the session ends early or a stop is asked for, beatNow the heartbeat
 	// when it has something to tell.
 	ending  host.Signal
 	beatNow host.Signal
@@ -69,8 +69,8 @@ type delivery struct {
 	broker.Delivery
 }
 
-func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
-	t := &tenure{
+func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
+	t := &session{
 		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host, s.config.Worker.Concurrency),
 		record: newRecord(s.host, s.config.Health.Window),
 		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.limited),
@@ -82,8 +82,8 @@ func newTenure(s *Service, key store.WorkerKey, sent time.Duration) *tenure {
 	return t
 }
 
-// serve runs the tenure to its end. When it returns, no action of this incarnation is alive.
-func (t *tenure) serve(ctx context.Context) end {
+// serve runs the session to its end. When it returns, no action of this incarnation is alive.
+func (t *session) serve(ctx context.Context) end {
 	work, stopWork := t.host.WithCancel(context.Background())
 	watching, stopWatching := t.host.WithCancel(ctx)
 	tasks := []host.Task{
@@ -117,9 +117,9 @@ func (t *tenure) serve(ctx context.Context) end {
 	return why
 }
 
-// endEarly ends the tenure for a reason, and with it every action; the first reason stays. Past the
+// endEarly ends the session for a reason, and with it every action; the first reason stays. Past the
 // fence there is only as much grace as the margin has left.
-func (t *tenure) endEarly(why end) {
+func (t *session) endEarly(why end) {
 	t.mu.Lock()
 	first := t.over == endNone
 	if first {
@@ -138,21 +138,21 @@ func (t *tenure) endEarly(why end) {
 	t.ending.Set()
 }
 
-// askedToStop says that an operator asked for the drain with which the tenure ended.
-func (t *tenure) askedToStop() bool {
+// askedToStop says that an operator asked for the drain with which the session ended.
+func (t *session) askedToStop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.asked
 }
 
-func (t *tenure) ended() end {
+func (t *session) ended() end {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.over
 }
 
-// guard fences the worker: when its lease can't be trusted any longer, the tenure ends.
-func (t *tenure) guard(ctx context.Context) {
+// guard fences the worker: when its lease can't be trusted any longer, the session ends.
+func (t *session) guard(ctx context.Context) {
 	for !t.lease.fence() {
 		at, _ := t.lease.deadline()
 		if t.host.Sleep(ctx, at-t.host.Monotonic()) != nil {
@@ -164,8 +164,8 @@ func (t *tenure) guard(ctx context.Context) {
 	t.endEarly(endFenced)
 }
 
-// awaitResults waits until every result of the tenure was taken or refused by the database, or ctx ends.
-func (t *tenure) awaitResults(ctx context.Context) {
+// awaitResults waits until every result of the session was taken or refused by the database, or ctx ends.
+func (t *session) awaitResults(ctx context.Context) {
 	for {
 		if held, _ := t.held.counts(); held == 0 {
 			return
@@ -178,7 +178,7 @@ func (t *tenure) awaitResults(ctx context.Context) {
 
 // await waits until done, looked at whenever the registry changes, or until d has passed. It returns
 // whether it was done.
-func (t *tenure) await(d time.Duration, done func(held, alive int) bool) bool {
+func (t *session) await(d time.Duration, done func(held, alive int) bool) bool {
 	deadline := t.host.Monotonic() + min(d, host.Forever/2)
 	for !done(t.held.counts()) {
 		left := deadline - t.host.Monotonic()

@@ -19,7 +19,7 @@ type waiting struct {
 // queue makes a delivery wait for a run slot. A second delivery of an epoch that already waits replaces the first
 // one, which is acknowledged: after a reconnect only the new one can be settled, and within one session the old
 // one is a duplicate.
-func (t *tenure) queue(d delivery) {
+func (t *session) queue(d delivery) {
 	key, now := d.Envelope.Dispatch.Key, t.host.Monotonic()
 	t.mu.Lock()
 	var double *delivery
@@ -46,7 +46,7 @@ func (t *tenure) queue(d delivery) {
 // all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
 // executor dispatches the execution anew. Before that the worker tells the database that it was full, so the
 // dispatch counts for nobody.
-func (t *tenure) admitAll(ctx context.Context) {
+func (t *session) admitAll(ctx context.Context) {
 	for {
 		if _, err := t.held.freed.Wait(ctx, t.admit()); err != nil {
 			return
@@ -56,7 +56,7 @@ func (t *tenure) admitAll(ctx context.Context) {
 
 // admit gives free run slots to waiting deliveries, oldest first, and rejects those that have waited too long. It
 // returns how long there is nothing to do unless a slot comes free.
-func (t *tenure) admit() time.Duration {
+func (t *session) admit() time.Duration {
 	for {
 		d, e, left := t.nextWaiting()
 		switch {
@@ -80,7 +80,7 @@ func (t *tenure) admit() time.Duration {
 // nextWaiting removes the first waiting delivery in one of three cases: it gets a slot (e is set); its epoch
 // already has a slot, so it is a duplicate (left is host.Forever); or its time is over (left is 0). Otherwise it
 // removes none, and left is how long the first one may still wait.
-func (t *tenure) nextWaiting() (d waiting, e *entry, left time.Duration) {
+func (t *session) nextWaiting() (d waiting, e *entry, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *tenure) nextWaiting() (d waiting, e *entry, left time.Duration) {
 
 // patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or the configured
 // one.
-func (t *tenure) patience(action execution.Action) time.Duration {
+func (t *session) patience(action execution.Action) time.Duration {
 	if action.DispatchTimeout > 0 {
 		return action.DispatchTimeout
 	}
@@ -111,7 +111,7 @@ func (t *tenure) patience(action execution.Action) time.Duration {
 
 // unclaimed removes every delivery that was received and not claimed: those that came while the worker drains, and
 // those that wait.
-func (t *tenure) unclaimed() []delivery {
+func (t *session) unclaimed() []delivery {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.leftover

@@ -5,9 +5,9 @@ import (
 	"fmt"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
 	"handoff/chaos/verdict"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
 // Mismatch is a seed that had two histories.
@@ -22,8 +22,8 @@ type Mismatch struct {
 }
 
 // Double runs a seed twice and compares the histories; nil if they are the same.
-func Double(t Target, seed uint64, f *flaw.Flaw) *Mismatch {
-	o := sim.Options{Seed: seed, Flaw: f}
+func Double(t Target, seed uint64, f *mutant.Mutant) *Mismatch {
+	o := sim.Options{Seed: seed, Mutant: f}
 	return compareRuns(once, t, once(t, o), o)
 }
 
@@ -45,7 +45,7 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 		if r.Interrupted {
 			return nil
 		}
-		m.Records[i] = &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), Bands: r.Bands}
+		m.Records[i] = &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
 	}
 	m.Index = firstDifference(m.Records[0].Events, m.Records[1].Events)
 	for i, r := range m.Records {

@@ -9,9 +9,9 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/scenarios"
 )
 
 // badEnd is a bad end that a run reaches lawfully, and how to remove its cause from the history.
@@ -98,7 +98,7 @@ func badEnds() []badEnd {
 
 // scenario writes a run that leads to this end. Faults strike at 1 s, those marked # at 8 s; the work comes at 2
 // s.
-func (b *badEnd) scenario(t *testing.T) *scenarios.Scenario {
+func (b *badEnd) scenario(t *testing.T) *scenario.Scenario {
 	t.Helper()
 	var text strings.Builder
 	fmt.Fprintf(&text, "name: bad-end\nabout: A bad end.\nworlds: [sim]\nprofile: %s\n", b.of())
@@ -122,7 +122,7 @@ func (b *badEnd) scenario(t *testing.T) *scenarios.Scenario {
 		fmt.Fprintf(&text, "  - {when: {at: %s}, %s}\n", at, strings.Replace(fault, "#", "", 1))
 	}
 	text.WriteString("expect: {invariants: all, executions: {stuck: 0}}\n")
-	s, err := scenarios.Parse("bad-end.yaml", []byte(text.String()))
+	s, err := scenario.Parse("bad-end.yaml", []byte(text.String()))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text.String())
 	}

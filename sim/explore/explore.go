@@ -8,16 +8,17 @@ import (
 	"runtime/debug"
 	"strings"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
 // Target is one scenario under one profile.
 type Target struct {
-	Scenario *scenarios.Scenario
+	Scenario *scenario.Scenario
 	Profile  config.Profile
 }
 
@@ -25,7 +26,7 @@ type Target struct {
 func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
 
 // Targets lists every profile of every scenario, in their order.
-func Targets(list []*scenarios.Scenario) []Target {
+func Targets(list []*scenario.Scenario) []Target {
 	var targets []Target
 	for _, s := range list {
 		for _, p := range s.Profiles {
@@ -37,10 +38,10 @@ func Targets(list []*scenarios.Scenario) []Target {
 
 // Reproduce is the command that shows a run again, as it can be pasted into a shell. A scenario of
 // the library is known by its name, any other by its file.
-func (t Target) Reproduce(seed uint64, f *flaw.Flaw) string {
+func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	command := fmt.Sprintf("bin/chaos replay %s --profile %s --seed %d", t.Argument(), t.Profile, seed)
 	if f != nil && f.Name != "" {
-		command += " --flaw " + f.Name
+		command += " --mutant " + f.Name
 	}
 	return command
 }
@@ -74,8 +75,8 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 				Scenario: t.Scenario.Name, Profile: t.Profile, Seed: o.Seed,
 				GaveUp: fmt.Sprintf("the harness panicked: %v\n%s", p, debug.Stack()),
 			}}
-			if o.Flaw != nil {
-				r.Flaw = o.Flaw.Name
+			if o.Mutant != nil {
+				r.Mutant = o.Mutant.Name
 			}
 		}
 	}()

@@ -13,12 +13,13 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/store"
 	"handoff/reports"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // find is one scenario of the library, under both profiles.
@@ -28,13 +29,13 @@ func find(t *testing.T, name string) []Target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Targets([]*scenarios.Scenario{s})
+	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a flaw that is found in the first seed: nobody notices a lost worker in time.
-func deaf() *flaw.Flaw {
-	return &flaw.Flaw{
-		Name: "deaf", Killer: 12, Scenario: "worker-stops-mid-execution",
+// deaf is a mutant that is found in the first seed: nobody notices a lost worker in time.
+func deaf() *mutant.Mutant {
+	return &mutant.Mutant{
+		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
 		Config: func(c *config.Config) { c.Executor.ReapGrace = time.Hour },
 	}
 }
@@ -47,7 +48,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
-		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: seeds, Flaw: deaf()})
+		out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: seeds, Mutant: deaf()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 
 func TestAFailureIsToldInFull(t *testing.T) {
 	targets := find(t, "worker-stops-mid-execution")[:1]
-	out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 3, Flaw: deaf()})
+	out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 3, Mutant: deaf()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +78,8 @@ func TestAFailureIsToldInFull(t *testing.T) {
 		t.Fatalf("%d records, %d violations", len(out.Records), len(sc.Violations))
 	}
 	rec, v := out.Records[0], sc.Violations[0]
-	if rec.Seed != sc.FirstFailing || len(rec.Events) == 0 || len(rec.Workers) == 0 || len(rec.Bands) == 0 {
-		t.Errorf("record of seed %d: %d events, workers %v, %d bands", rec.Seed, len(rec.Events), rec.Workers, len(rec.Bands))
+	if rec.Seed != sc.FirstFailing || len(rec.Events) == 0 || len(rec.Workers) == 0 || len(rec.FaultIntervals) == 0 {
+		t.Errorf("record of seed %d: %d events, workers %v, %d bands", rec.Seed, len(rec.Events), rec.Workers, len(rec.FaultIntervals))
 	}
 	logged := false
 	for i := range rec.Events {
@@ -87,7 +88,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	if !logged {
 		t.Error("the record lacks the core's own log")
 	}
-	if want := "bin/chaos replay worker-stops-mid-execution --profile hardened --seed 2 --flaw deaf"; v.Reproduce != want {
+	if want := "bin/chaos replay worker-stops-mid-execution --profile hardened --seed 2 --mutant deaf"; v.Reproduce != want {
 		t.Errorf("reproduce by %q, want %q", v.Reproduce, want)
 	}
 	if len(v.Causes) == 0 || len(v.Causes) > causes {
@@ -109,11 +110,11 @@ func TestAFileOutsideOfTheLibraryIsReproducedByItsPath(t *testing.T) {
 	if err := os.WriteFile(path, append(data, "# changed\n"...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := scenarios.LoadFile(path)
+	s, err := scenario.LoadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := Targets([]*scenarios.Scenario{s})[1].Reproduce(5, nil)
+	got := Targets([]*scenario.Scenario{s})[1].Reproduce(5, nil)
 	if want := "bin/chaos replay '" + path + "' --profile documented --seed 5"; got != want {
 		t.Errorf("reproduce by %q, want %q", got, want)
 	}
@@ -151,7 +152,7 @@ func TestInterrupted(t *testing.T) {
 func TestProgressCountsEverything(t *testing.T) {
 	var last Progress
 	failed := 0
-	_, err := Sweep(t.Context(), find(t, "worker-stops-mid-execution"), Options{First: 7, Seeds: 4, Flaw: deaf(), Progress: func(p Progress) {
+	_, err := Sweep(t.Context(), find(t, "worker-stops-mid-execution"), Options{First: 7, Seeds: 4, Mutant: deaf(), Progress: func(p Progress) {
 		if p.Done != last.Done+1 || p.Virtual < last.Virtual {
 			t.Errorf("%+v after %+v", p, last)
 		}
@@ -168,19 +169,19 @@ func TestProgressCountsEverything(t *testing.T) {
 func TestAHangIsFoundAndNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	stuck := &flaw.Flaw{Name: "stuck", Store: func(p flaw.Process, c flaw.Database) store.Store {
+	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c mutant.Database) store.Store {
 		if !p.Client { // whose store is made before the run begins
 			<-release
 		}
 		return c
 	}}
-	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 3, Seeds: 1, Flaw: stuck, Patience: 100 * time.Millisecond})
+	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 3, Seeds: 1, Mutant: stuck, Patience: 100 * time.Millisecond})
 	var hung *Hung
 	if !errors.As(err, &hung) {
 		t.Fatalf("error %v", err)
 	}
 	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestAHangIsFoundAndNamed")) ||
-		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --flaw stuck") {
+		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --mutant stuck") {
 		t.Errorf("%v", err)
 	}
 	if !out.Sweep.Interrupted {
@@ -197,8 +198,8 @@ func (s tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 }
 
 func TestAPanicOfTheProductFails(t *testing.T) {
-	broken := &flaw.Flaw{Name: "broken", Store: func(_ flaw.Process, c flaw.Database) store.Store { return tooMany{c} }}
-	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Flaw: broken})
+	broken := &mutant.Mutant{Name: "broken", Store: func(_ mutant.Process, c mutant.Database) store.Store { return tooMany{c} }}
+	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: broken})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +210,11 @@ func TestAPanicOfTheProductFails(t *testing.T) {
 }
 
 func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
-	for name, f := range map[string]*flaw.Flaw{
-		"in a task":           {Name: "x", Store: func(flaw.Process, flaw.Database) store.Store { panic("harness") }},
+	for name, f := range map[string]*mutant.Mutant{
+		"in a task":           {Name: "x", Store: func(mutant.Process, mutant.Database) store.Store { panic("harness") }},
 		"outside of the task": {Name: "x", Config: func(*config.Config) { panic("harness") }},
 	} {
-		out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Flaw: f})
+		out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: f})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,10 +224,10 @@ func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
 	}
 }
 
-// drifting is a flaw that makes every run differ from the one before.
-func drifting() *flaw.Flaw {
+// drifting is a mutant that makes every run differ from the one before.
+func drifting() *mutant.Mutant {
 	var n atomic.Int64
-	return &flaw.Flaw{Name: "drifting", Config: func(c *config.Config) {
+	return &mutant.Mutant{Name: "drifting", Config: func(c *config.Config) {
 		c.Worker.HeartbeatInterval += time.Duration(n.Add(1)) * time.Millisecond
 	}}
 }
@@ -248,7 +249,7 @@ func TestDouble(t *testing.T) {
 
 func TestADoubledSweepFailsOnADifference(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "worker-stops-gracefully")[:1], Options{
-		First: 1, Seeds: 3, Double: 1, Workers: 1, Flaw: drifting(), Describe: reports.Describe,
+		First: 1, Seeds: 3, Double: 1, Workers: 1, Mutant: drifting(), Describe: reports.Describe,
 	})
 	if err != nil {
 		t.Fatal(err)

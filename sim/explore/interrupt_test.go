@@ -4,9 +4,10 @@ import (
 	"context"
 	"testing"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/core/config"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 // endsAfter is a ctx that ends when it has been asked so many times: in the middle of a run, and always at the same step.
@@ -40,10 +41,10 @@ func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
 	if err != nil || !out.Sweep.Interrupted || out.Sweep.Scenarios[0].Steps != 0 || len(out.Records) > 0 {
 		t.Errorf("a sweep that was interrupted in its first run: %v, %+v", err, out.Sweep.Scenarios[0])
 	}
-	if _, err := Shrink(&endsAfter{t.Context(), 5}, target, 158, flaw.Find("unguarded-monitor"), "x.yaml"); err == nil {
+	if _, err := Shrink(&endsAfter{t.Context(), 5}, target, 158, mutant.Find("unguarded-monitor"), "x.yaml"); err == nil {
 		t.Error("a failure that was not found was shrunk")
 	}
-	k := hunt(&endsAfter{t.Context(), 5}, flaw.Find("unguarded-monitor"), []*scenarios.Scenario{s}, FlawOptions{Seeds: 2}, newWatch(0, func(*Hung) {}))
+	k := hunt(&endsAfter{t.Context(), 5}, mutant.Find("unguarded-monitor"), []*scenario.Scenario{s}, MutantOptions{Seeds: 2}, newWatch(0, func(*Hung) {}))
 	if !k.Stopped || k.Runs != 0 {
 		t.Errorf("a hunt that was interrupted in its first run made %d, stopped: %v", k.Runs, k.Stopped)
 	}

@@ -5,18 +5,18 @@ import (
 	"runtime"
 	"sync"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
-// Cross runs every flaw through every scenario, up to the first run that kills it. When ctx ends, what was not
+// Cross runs every mutant through every scenario, up to the first run that kills it. When ctx ends, what was not
 // run counts as not killed.
-func Cross(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenario, seeds int) *verdict.Matrix {
-	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(flaws))}
-	for i, f := range flaws {
-		m.Flaws = append(m.Flaws, verdict.MatrixFlaw{Name: f.Name, Source: f.Source, About: f.About, Killer: f.Killer, Own: f.Scenario})
+func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int) *verdict.Matrix {
+	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(mutants))}
+	for i, f := range mutants {
+		m.Mutants = append(m.Mutants, verdict.MatrixMutant{Name: f.Name, Source: f.Source, About: f.About, Expected: f.Expected, Own: f.Scenario})
 		m.Runs[i] = make([]int, len(library))
 	}
 	for _, s := range library {
@@ -27,11 +27,11 @@ func Cross(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenari
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for pair := range pairs {
-				m.Runs[pair[0]][pair[1]] = killedAfter(ctx, flaws[pair[0]], library[pair[1]], seeds)
+				m.Runs[pair[0]][pair[1]] = killedAfter(ctx, mutants[pair[0]], library[pair[1]], seeds)
 			}
 		})
 	}
-	for i := range flaws {
+	for i := range mutants {
 		for j := range library {
 			pairs <- [2]int{i, j}
 		}
@@ -41,11 +41,11 @@ func Cross(ctx context.Context, flaws []*flaw.Flaw, library []*scenarios.Scenari
 	return m
 }
 
-func killedAfter(ctx context.Context, f *flaw.Flaw, s *scenarios.Scenario, seeds int) (runs int) {
+func killedAfter(ctx context.Context, f *mutant.Mutant, s *scenario.Scenario, seeds int) (runs int) {
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
-		for _, t := range Targets([]*scenarios.Scenario{s}) {
+		for _, t := range Targets([]*scenario.Scenario{s}) {
 			runs++
-			if broken(once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)}).Failures(), f.Killer) {
+			if broken(once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)}).Failures(), f.Expected) {
 				return runs
 			}
 		}

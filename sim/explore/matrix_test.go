@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
-	"handoff/sim/flaw"
 )
 
 func TestCrossSaysWhichScenarioKillsWhich(t *testing.T) {
-	var chosen []*scenarios.Scenario
+	var chosen []*scenario.Scenario
 	for _, name := range []string{"queue-unbound", "database-clock-steps", "slow-links"} {
 		s, err := scenarios.Find(name)
 		if err != nil {
@@ -18,7 +19,7 @@ func TestCrossSaysWhichScenarioKillsWhich(t *testing.T) {
 		}
 		chosen = append(chosen, s)
 	}
-	m := Cross(context.Background(), []*flaw.Flaw{flaw.Find("returned-is-confirmed"), flaw.Find("one-clock-lease")}, chosen, 2)
+	m := Cross(context.Background(), []*mutant.Mutant{mutant.Find("returned-is-confirmed"), mutant.Find("one-clock-lease")}, chosen, 2)
 	kills, killers := m.Kills()
 	if !slices.Equal(kills, []int{1, 1, 0}) || !slices.Equal(killers, []int{1, 1}) || m.Runs[0][0] != 1 || m.Runs[0][1] != 0 {
 		t.Errorf("%v: kills %v, killers %v", m.Runs, kills, killers)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 )
 
 // Every YAML example of the documentation is a scenario that runs and passes.
@@ -24,12 +24,12 @@ func TestExamplesOfTheDocumentationRun(t *testing.T) {
 		}
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
 			found++
-			s, err := scenarios.Parse(page, block[1])
+			s, err := scenario.Parse(page, block[1])
 			if err != nil {
 				t.Errorf("%v", err)
 				continue
 			}
-			out, err := Sweep(context.Background(), Targets([]*scenarios.Scenario{s}), Options{First: 1, Seeds: verdict.SweepSeeds})
+			out, err := Sweep(context.Background(), Targets([]*scenario.Scenario{s}), Options{First: 1, Seeds: verdict.SweepSeeds})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
 // events is a sink that keeps every event.
@@ -20,8 +20,8 @@ func (l *events) Observe(e *history.Event) { *l = append(*l, *e) }
 
 // Record runs one seed and keeps everything that happened, with the causes of its violations and
 // the command that repeats it. When ctx ends it breaks the run off, and the result says so.
-func Record(ctx context.Context, t Target, seed uint64, f *flaw.Flaw) (*verdict.Record, *sim.Result) {
-	return record(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)})
+func Record(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*verdict.Record, *sim.Result) {
+	return record(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
 }
 
 // ended is sim.Options.Interrupted of a ctx.
@@ -31,12 +31,12 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	var kept events
 	o.Record = &kept
 	r := once(t, o)
-	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), Bands: r.Bands}
+	rec := &verdict.Record{Run: r.Run, Events: kept, Workers: r.Workers(), FaultIntervals: r.FaultIntervals}
 	rec.Violations = slices.Clone(r.Failures())
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
 		v.Causes = Causes(rec, v)
-		v.Reproduce = t.Reproduce(o.Seed, o.Flaw)
+		v.Reproduce = t.Reproduce(o.Seed, o.Mutant)
 	}
 	return rec, r
 }

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
 // Shrunk is the smallest scenario that was found to fail as the original does.
@@ -46,21 +46,21 @@ var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing 
 // shrinker looks for smaller scenarios that fail in the same way.
 type shrinker struct {
 	ctx       context.Context
-	flaw      *flaw.Flaw
+	mutant    *mutant.Mutant
 	invariant int
 	name      string // of the violation, where it is no invariant
 	target    Target
 	file      string
 
-	doc  *scenarios.Document
+	doc  *scenario.Document
 	best *Shrunk
 }
 
 // Shrink takes faults, executions, workers and executors out of a failing run, and narrows what is left, as
-// long as the same invariant fails with the flaw and nothing fails without it. file is where the result will
+// long as the same invariant fails with the mutant and nothing fails without it. file is where the result will
 // stand, and what it is called after. The result depends on the arguments only; a ctx that ends gives the smallest one so far.
-func Shrink(ctx context.Context, t Target, seed uint64, f *flaw.Flaw, file string) (*Shrunk, error) {
-	r := once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(ctx)})
+func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
+	r := once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
 	if r.Interrupted {
 		return nil, ctx.Err()
 	}
@@ -70,15 +70,15 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *flaw.Flaw, file strin
 	}
 	v := failures[0]
 	for i := range failures {
-		if f != nil && failures[i].Invariant == f.Killer {
+		if f != nil && failures[i].Invariant == f.Expected {
 			v = failures[i]
 		}
 	}
-	doc, err := scenarios.Edit(t.Scenario)
+	doc, err := scenario.Edit(t.Scenario)
 	if err != nil {
 		return nil, err
 	}
-	s := &shrinker{ctx: ctx, flaw: f, invariant: v.Invariant, name: v.Name, target: t, file: file, doc: doc}
+	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, target: t, file: file, doc: doc}
 	about := fmt.Sprintf("What is left of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
 	doc.Keep(fileScenario(file), about, string(t.Profile))
 	s.best = &Shrunk{Seed: seed, Invariant: v.Invariant, Runs: 1, Steps: r.Steps}
@@ -124,7 +124,7 @@ func (s *shrinker) search() {
 
 // try keeps a document if it fails as the original does, in the seed of the best one so far or in one of the
 // first few.
-func (s *shrinker) try(d *scenarios.Document) bool {
+func (s *shrinker) try(d *scenario.Document) bool {
 	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
 	if err != nil {
 		return false
@@ -141,17 +141,17 @@ func (s *shrinker) try(d *scenarios.Document) bool {
 	return false
 }
 
-func (s *shrinker) keep(d *scenarios.Document, t Target, seed uint64) bool {
+func (s *shrinker) keep(d *scenario.Document, t Target, seed uint64) bool {
 	s.doc, s.best.Target, s.best.Seed = d, t, seed
 	return true
 }
 
-// fails says that the same thing is broken, and that it is the flaw that breaks it.
+// fails says that the same thing is broken, and that it is the mutant that breaks it.
 func (s *shrinker) fails(t Target, seed uint64) bool {
-	if !s.broken(t, seed, s.flaw) {
+	if !s.broken(t, seed, s.mutant) {
 		return false
 	}
-	if s.flaw == nil {
+	if s.mutant == nil {
 		return true
 	}
 	r := once(t, sim.Options{Seed: seed, Interrupted: ended(s.ctx)})
@@ -160,8 +160,8 @@ func (s *shrinker) fails(t Target, seed uint64) bool {
 	return len(r.Failures()) == 0 && r.GaveUp == ""
 }
 
-func (s *shrinker) broken(t Target, seed uint64, f *flaw.Flaw) bool {
-	r := once(t, sim.Options{Seed: seed, Flaw: f, Interrupted: ended(s.ctx)})
+func (s *shrinker) broken(t Target, seed uint64, f *mutant.Mutant) bool {
+	r := once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
 	for _, v := range r.Failures() {
@@ -172,10 +172,10 @@ func (s *shrinker) broken(t Target, seed uint64, f *flaw.Flaw) bool {
 	return false
 }
 
-func (s *shrinker) scenario() *scenarios.Scenario { return s.best.Target.Scenario }
+func (s *shrinker) scenario() *scenario.Scenario { return s.best.Target.Scenario }
 
 // edited is a copy of the best document after a change.
-func (s *shrinker) edited(change func(d *scenarios.Document)) *scenarios.Document {
+func (s *shrinker) edited(change func(d *scenario.Document)) *scenario.Document {
 	d := s.doc.Clone()
 	change(d)
 	return d
@@ -186,7 +186,7 @@ func (s *shrinker) dropFaults() (changed bool) {
 	for size := len(s.scenario().Faults); size >= 1; size /= 2 {
 		for i := 0; i < len(s.scenario().Faults) && !s.over(); {
 			n := min(size, len(s.scenario().Faults)-i)
-			if s.try(s.edited(func(d *scenarios.Document) { d.DropFaults(i, n) })) {
+			if s.try(s.edited(func(d *scenario.Document) { d.DropFaults(i, n) })) {
 				changed = true
 				continue
 			}
@@ -198,10 +198,10 @@ func (s *shrinker) dropFaults() (changed bool) {
 
 func (s *shrinker) dropLoads() (changed bool) {
 	for i := len(s.scenario().Cancels) - 1; i >= 0 && !s.over(); i-- {
-		changed = s.try(s.edited(func(d *scenarios.Document) { d.DropCancel(i) })) || changed
+		changed = s.try(s.edited(func(d *scenario.Document) { d.DropCancel(i) })) || changed
 	}
 	for i := len(s.scenario().Workload) - 1; i >= 0 && len(s.scenario().Workload) > 1 && !s.over(); i-- {
-		changed = s.try(s.edited(func(d *scenarios.Document) {
+		changed = s.try(s.edited(func(d *scenario.Document) {
 			d.DropLoad(i)
 			d.DropUnusedActions()
 		})) || changed
@@ -213,7 +213,7 @@ func (s *shrinker) dropLoads() (changed bool) {
 func (s *shrinker) evenRuns() (changed bool) {
 	for i := range s.scenario().Actions {
 		if a := &s.scenario().Actions[i]; a.TakesMin != a.TakesMax && !s.over() {
-			changed = s.try(s.edited(func(d *scenarios.Document) { d.SetTakes(a.Ref, a.TakesMax) })) || changed
+			changed = s.try(s.edited(func(d *scenario.Document) { d.SetTakes(a.Ref, a.TakesMax) })) || changed
 		}
 	}
 	return changed
@@ -246,14 +246,14 @@ func next(n int) int {
 // what strikes late has to strike work.
 func (s *shrinker) fewer(i, n int) bool {
 	load := s.scenario().Workload[i]
-	if s.try(s.edited(func(d *scenarios.Document) { d.SetCount(i, n) })) {
+	if s.try(s.edited(func(d *scenario.Document) { d.SetCount(i, n) })) {
 		return true
 	}
 	for _, from := range s.moments(load, n) {
 		if from <= 0 || from == load.From || s.over() {
 			continue
 		}
-		if s.try(s.edited(func(d *scenarios.Document) {
+		if s.try(s.edited(func(d *scenario.Document) {
 			d.SetCount(i, n)
 			d.SetFrom(i, from.Truncate(time.Millisecond))
 		})) {
@@ -265,7 +265,7 @@ func (s *shrinker) fewer(i, n int) bool {
 
 // moments are when n executions of a load could begin: with the last of them at the end of the load or in its
 // middle, right before a fault or after it has begun.
-func (s *shrinker) moments(load scenarios.Load, n int) []time.Duration {
+func (s *shrinker) moments(load scenario.Load, n int) []time.Duration {
 	rest := time.Duration(load.Count - n)
 	moments := []time.Duration{load.From + rest*load.Every, load.From + rest/2*load.Every}
 	for i := range s.scenario().Faults {
@@ -283,10 +283,10 @@ func (s *shrinker) dropProcesses() (changed bool) {
 		if s.over() {
 			return changed
 		}
-		changed = s.try(s.edited(func(d *scenarios.Document) { d.DropWorker(name) })) || changed
+		changed = s.try(s.edited(func(d *scenario.Document) { d.DropWorker(name) })) || changed
 	}
 	for n := 1; n < s.scenario().Cluster.Executors && !s.over(); n++ {
-		changed = s.try(s.edited(func(d *scenarios.Document) { d.SetExecutors(n) })) || changed
+		changed = s.try(s.edited(func(d *scenario.Document) { d.SetExecutors(n) })) || changed
 	}
 	return changed
 }
@@ -296,17 +296,17 @@ func (s *shrinker) narrow() (changed bool) {
 	for i := range s.scenario().Faults {
 		if f := s.scenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.over() {
 			at := s.struck(f.Name).Begin.Truncate(time.Millisecond)
-			changed = s.try(s.edited(func(d *scenarios.Document) { d.SetAt(i, at) })) || changed
+			changed = s.try(s.edited(func(d *scenario.Document) { d.SetAt(i, at) })) || changed
 		}
 		if f := s.scenario().Faults[i]; f.ForMin > 0 && !s.over() {
 			band := s.struck(f.Name)
 			if lasted := (band.End - band.Begin).Truncate(time.Millisecond); lasted > 0 {
-				changed = s.try(s.edited(func(d *scenarios.Document) { d.SetFor(i, lasted) })) || changed
+				changed = s.try(s.edited(func(d *scenario.Document) { d.SetFor(i, lasted) })) || changed
 			}
 		}
 		for f := s.scenario().Faults[i]; f.For > time.Second && !s.over(); f = s.scenario().Faults[i] {
 			half := (f.For / 2).Truncate(time.Millisecond)
-			if !s.try(s.edited(func(d *scenarios.Document) { d.SetFor(i, half) })) {
+			if !s.try(s.edited(func(d *scenario.Document) { d.SetFor(i, half) })) {
 				break
 			}
 			changed = true
@@ -316,28 +316,28 @@ func (s *shrinker) narrow() (changed bool) {
 }
 
 // struck is when each fault began and ended in the best run.
-func (s *shrinker) struck(name string) verdict.Band {
-	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Flaw: s.flaw, Interrupted: ended(s.ctx)})
+func (s *shrinker) struck(name string) verdict.FaultInterval {
+	r := once(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: ended(s.ctx)})
 	s.best.Runs++
 	s.best.Steps += r.Steps
-	for _, band := range r.Bands {
+	for _, band := range r.FaultIntervals {
 		if band.Fault == name {
 			return band
 		}
 	}
-	return verdict.Band{}
+	return verdict.FaultInterval{}
 }
 
 // finish writes the file.
 func (s *shrinker) finish() {
 	b := s.best
-	regression := scenarios.Regression{Seed: b.Seed, Invariant: b.Invariant}
-	if s.flaw != nil {
-		regression.Flaw = s.flaw.Name
+	regression := scenario.Regression{Seed: b.Seed, Invariant: b.Invariant}
+	if s.mutant != nil {
+		regression.Mutant = s.mutant.Name
 	}
 	s.doc.Regress(regression)
 	s.scenario().File = s.file
-	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.target, b.Target.Reproduce(b.Seed, s.flaw))
+	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.target, b.Target.Reproduce(b.Seed, s.mutant))
 	b.File = s.doc.Bytes(comment)
 	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
 	b.Executions = s.scenario().Submissions()

@@ -8,31 +8,32 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
-// sampled are the flaws that are shrunk on every run of the tests; all of them are when FLAWS_FULL is set, which
+// sampled are the mutants that are shrunk on every run of the tests; all of them are when MUTANTS_FULL is set, which
 // takes some minutes.
 func sampled() []string {
-	if os.Getenv("FLAWS_FULL") == "" {
+	if os.Getenv("MUTANTS_FULL") == "" {
 		return []string{"no-lease-monitor", "returned-is-confirmed", "claim-rolled-back", "one-clock-lease"}
 	}
 	var all []string
-	for _, f := range flaw.All() {
+	for _, f := range mutant.All() {
 		all = append(all, f.Name)
 	}
 	return all
 }
 
-// A shrunk file fails with the flaw, by the invariant that is named for it, and passes without; over all flaws
+// A shrunk file fails with the mutant, by the invariant that is named for it, and passes without; over all mutants
 // it is small, and small soon.
-func TestShrunkFilesReproduceTheirFlaw(t *testing.T) {
+func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
 	for _, kill := range kills(t) {
-		f := kill.Flaw
+		f := kill.Mutant
 		if !slices.Contains(chosen, f.Name) {
 			continue
 		}
@@ -52,14 +53,14 @@ func TestShrunkFilesReproduceTheirFlaw(t *testing.T) {
 		if took > 30*time.Second {
 			t.Errorf("%s: shrinking took %v", f.Name, took)
 		}
-		s, err := scenarios.Parse("shrunk.yaml", small.File)
+		s, err := scenario.Parse("shrunk.yaml", small.File)
 		if err != nil {
 			t.Errorf("%s: the shrunk file is refused: %v\n%s", f.Name, err, small.File)
 			continue
 		}
 		checkRegression(t, s)
-		if s.Regression.Invariant != f.Killer {
-			t.Errorf("%s: the shrunk file is about invariant %d, want %d", f.Name, s.Regression.Invariant, f.Killer)
+		if s.Regression.Invariant != f.Expected {
+			t.Errorf("%s: the shrunk file is about invariant %d, want %d", f.Name, s.Regression.Invariant, f.Expected)
 		}
 	}
 	if m := median(faults); m > 3 {
@@ -78,8 +79,8 @@ func median(list []int) int {
 	return list[len(list)/2]
 }
 
-// checkRegression demands that a file fails with its flaw and passes without.
-func checkRegression(t *testing.T, s *scenarios.Scenario) {
+// checkRegression demands that a file fails with its mutant and passes without.
+func checkRegression(t *testing.T, s *scenario.Scenario) {
 	t.Helper()
 	if s.Regression == nil {
 		t.Errorf("%s says no regression: it belongs into the library", s.File)
@@ -87,23 +88,23 @@ func checkRegression(t *testing.T, s *scenarios.Scenario) {
 	}
 	target := Target{s, s.Profiles[0]}
 	if r := once(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
-		t.Errorf("%s fails in seed %d with no flaw planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
+		t.Errorf("%s fails in seed %d with no mutant planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
 	}
-	if s.Regression.Flaw == "" {
+	if s.Regression.Mutant == "" {
 		return
 	}
-	planted := flaw.Find(s.Regression.Flaw)
+	planted := mutant.Find(s.Regression.Mutant)
 	if planted == nil {
-		t.Errorf("%s plants %q, which is no flaw", s.File, s.Regression.Flaw)
+		t.Errorf("%s plants %q, which is no mutant", s.File, s.Regression.Mutant)
 		return
 	}
-	r := once(target, sim.Options{Seed: s.Regression.Seed, Flaw: planted})
+	r := once(target, sim.Options{Seed: s.Regression.Seed, Mutant: planted})
 	for _, v := range r.Failures() {
 		if v.Invariant == s.Regression.Invariant {
 			return
 		}
 	}
-	t.Errorf("%s does not break invariant %d in seed %d with %s planted; it breaks %v", s.File, s.Regression.Invariant, s.Regression.Seed, s.Regression.Flaw, r.Failures())
+	t.Errorf("%s does not break invariant %d in seed %d with %s planted; it breaks %v", s.File, s.Regression.Invariant, s.Regression.Seed, s.Regression.Mutant, r.Failures())
 }
 
 // Every file of scenarios/regressions stays what it was written for.
@@ -127,7 +128,7 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, f := Target{s, s.Profiles[0]}, flaw.Find("returned-is-confirmed")
+	target, f := Target{s, s.Profiles[0]}, mutant.Find("returned-is-confirmed")
 	var files [2][]byte
 	for i := range files {
 		small, err := Shrink(context.Background(), target, 1, f, "twice.yaml")

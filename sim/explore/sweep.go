@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/mutant"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/sim"
-	"handoff/sim/flaw"
 	"handoff/sim/kernel"
 )
 
@@ -21,8 +21,8 @@ type Options struct {
 	// First is the first seed, Seeds how many there are for each target.
 	First uint64
 	Seeds int
-	// Flaw is planted into every run; nil for none.
-	Flaw *flaw.Flaw
+	// Mutant is planted into every run; nil for none.
+	Mutant *mutant.Mutant
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
 	Workers int
 	// Double is how many seeds of each target are run a second time, to compare the histories.
@@ -75,7 +75,7 @@ func (p Progress) Left() time.Duration {
 type Hung struct {
 	Target Target
 	Seed   uint64
-	Flaw   *flaw.Flaw
+	Mutant *mutant.Mutant
 	Stacks []byte
 	limit  time.Duration
 }
@@ -83,7 +83,7 @@ type Hung struct {
 // Error implements error.
 func (h *Hung) Error() string {
 	return fmt.Sprintf("%s hung in seed %d: no progress for %v; to see it again: %s",
-		h.Target, h.Seed, h.limit, h.Target.Reproduce(h.Seed, h.Flaw))
+		h.Target, h.Seed, h.limit, h.Target.Reproduce(h.Seed, h.Mutant))
 }
 
 // Outcome is what a sweep comes to.
@@ -112,7 +112,7 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	for i, t := range targets {
 		violations := s.out.Scenarios[i].Violations
 		for j := range violations {
-			violations[j].Reproduce = t.Reproduce(violations[j].Seed, o.Flaw)
+			violations[j].Reproduce = t.Reproduce(violations[j].Seed, o.Mutant)
 		}
 	}
 	out.Wall = time.Since(s.start)
@@ -157,8 +157,8 @@ func newScenario(t Target, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
 		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: "random", Profile: t.Profile, Digest: t.Scenario.Digest,
 	}
-	if o.Flaw != nil {
-		about.Flaw = o.Flaw.Name
+	if o.Mutant != nil {
+		about.Mutant = o.Mutant.Name
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
@@ -167,8 +167,8 @@ func newScenario(t Target, o Options) *verdict.Scenario {
 }
 
 // Judge is the result of one run alone, as a sweep of one seed has it.
-func Judge(t Target, r *verdict.Run, f *flaw.Flaw) *verdict.Scenario {
-	s := newScenario(t, Options{Seeds: 1, Flaw: f})
+func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
+	s := newScenario(t, Options{Seeds: 1, Mutant: f})
 	s.Add(r)
 	s.Judge()
 	return s
@@ -213,7 +213,7 @@ func (s *sweep) job() bool {
 	target, n := i%len(s.targets), i/len(s.targets)
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
-	o := sim.Options{Seed: seed, Flaw: s.o.Flaw, Watch: s.watch.of(t, seed, s.o.Flaw), Interrupted: s.interrupted}
+	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.of(t, seed, s.o.Mutant), Interrupted: s.interrupted}
 	r := s.o.run(t, o)
 	if r.Interrupted {
 		return false
@@ -266,7 +266,7 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 		if sc.Failing == 0 {
 			continue
 		}
-		rec, r := Record(late, t, sc.FirstFailing, s.o.Flaw)
+		rec, r := Record(late, t, sc.FirstFailing, s.o.Mutant)
 		if r.Interrupted {
 			sc.Why = append(sc.Why, fmt.Sprintf("seed %d was not recorded: the sweep was interrupted", sc.FirstFailing))
 			continue
@@ -308,10 +308,10 @@ func newWatch(patience time.Duration, stuck func(*Hung)) *watch {
 }
 
 // of is the sim.Options.Watch of one run.
-func (w *watch) of(t Target, seed uint64, f *flaw.Flaw) func(*kernel.Kernel) func() {
+func (w *watch) of(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel) func() {
 	return func(k *kernel.Kernel) func() {
 		w.mu.Lock()
-		w.runs[k] = Hung{Target: t, Seed: seed, Flaw: f}
+		w.runs[k] = Hung{Target: t, Seed: seed, Mutant: f}
 		w.mu.Unlock()
 		stop := w.dog.Watch(k)
 		return func() {

@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim"
-	"handoff/sim/flaw"
 )
 
 // A harness that can't go red proves nothing. These tests take one part of it away at a time, and
@@ -28,7 +29,7 @@ func skipShort(t *testing.T) {
 	}
 }
 
-func library(t *testing.T) []*scenarios.Scenario {
+func library(t *testing.T) []*scenario.Scenario {
 	t.Helper()
 	all, err := scenarios.Library()
 	if err != nil {
@@ -37,13 +38,13 @@ func library(t *testing.T) []*scenarios.Scenario {
 	return all
 }
 
-// hunted are all flaws and what became of them in the library, hunted once for all tests that need it.
+// hunted are all mutants and what became of them in the library, hunted once for all tests that need it.
 var hunted = sync.OnceValues(func() ([]*Kill, error) { //nolint:gochecknoglobals // what is hunted once is shared
 	all, err := scenarios.Library()
 	if err != nil {
 		return nil, err
 	}
-	return Flaws(context.Background(), flaw.All(), all, FlawOptions{Seeds: 500})
+	return Mutants(context.Background(), mutant.All(), all, MutantOptions{Seeds: 500})
 })
 
 func kills(t *testing.T) []*Kill {
@@ -56,32 +57,32 @@ func kills(t *testing.T) []*Kill {
 	return list
 }
 
-// Every flaw is killed within 500 seeds, half of them within 50, by the invariant that it names.
-func TestEveryFlawIsKilled(t *testing.T) {
+// Every mutant is killed within 500 seeds, half of them within 50, by the invariant that it names.
+func TestEveryMutantIsKilled(t *testing.T) {
 	var runs []int
 	for _, k := range kills(t) {
 		runs = append(runs, k.Runs)
 		switch {
 		case !k.Killed():
-			t.Errorf("%s: %s", k.Flaw.Name, k.Summary())
-		case k.Target.Scenario.Name != k.Flaw.Scenario:
-			t.Errorf("%s is killed by %s, and not by its own scenario %s", k.Flaw.Name, k.Target, k.Flaw.Scenario)
+			t.Errorf("%s: %s", k.Mutant.Name, k.Summary())
+		case k.Target.Scenario.Name != k.Mutant.Scenario:
+			t.Errorf("%s is killed by %s, and not by its own scenario %s", k.Mutant.Name, k.Target, k.Mutant.Scenario)
 		}
 	}
 	if m := median(runs); m > 50 {
-		t.Errorf("the median flaw takes %d runs, want at most 50", m)
+		t.Errorf("the median mutant takes %d runs, want at most 50", m)
 	}
 }
 
 // Without its injector, a fault does not strike, and no scenario that has one may pass. What an injector is
-// missed by does not depend on the seed, so one run stands for the sweep, except when FLAWS_FULL is set.
+// missed by does not depend on the seed, so one run stands for the sweep, except when MUTANTS_FULL is set.
 func TestEveryInjectorIsMissed(t *testing.T) {
 	skipShort(t)
 	all := library(t)
-	for _, kind := range scenarios.Faults() {
-		var affected []*scenarios.Scenario
+	for _, kind := range scenario.Faults() {
+		var affected []*scenario.Scenario
 		for _, s := range all {
-			if slices.ContainsFunc(s.Faults, func(f scenarios.Fault) bool { return f.Kind == kind.Kind }) {
+			if slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == kind.Kind }) {
 				affected = append(affected, s)
 			}
 		}
@@ -100,12 +101,12 @@ func TestEveryInjectorIsMissed(t *testing.T) {
 }
 
 // without runs scenarios without one injector; the first seed of each stands for all.
-func without(kind scenarios.FaultKind) func(Target, sim.Options) *sim.Result {
+func without(kind scenario.FaultKind) func(Target, sim.Options) *sim.Result {
 	var mu sync.Mutex
 	first := make(map[Target]*sim.Result)
 	return func(target Target, o sim.Options) *sim.Result {
-		o.Without = []scenarios.FaultKind{kind}
-		if os.Getenv("FLAWS_FULL") != "" {
+		o.Without = []scenario.FaultKind{kind}
+		if os.Getenv("MUTANTS_FULL") != "" {
 			return once(target, o)
 		}
 		mu.Lock()
@@ -119,7 +120,7 @@ func without(kind scenarios.FaultKind) func(Target, sim.Options) *sim.Result {
 	}
 }
 
-func checkMissed(t *testing.T, kind scenarios.FaultKind, s *scenarios.Scenario, result *verdict.Scenario) {
+func checkMissed(t *testing.T, kind scenario.FaultKind, s *scenario.Scenario, result *verdict.Scenario) {
 	t.Helper()
 	why := strings.Join(result.Why, "; ")
 	if result.Verdict == verdict.Pass {
@@ -132,32 +133,32 @@ func checkMissed(t *testing.T, kind scenarios.FaultKind, s *scenarios.Scenario, 
 	}
 }
 
-// Without one invariant, every flaw that names it loses its killer, in the very run in which it was killed; and
-// each invariant has such a flaw.
+// Without one invariant, every mutant that names it loses its killer, in the very run in which it was killed; and
+// each invariant has such a mutant.
 func TestEveryInvariantIsMissed(t *testing.T) {
 	named := make(map[int]int)
 	for _, k := range kills(t) {
 		if !k.Killed() {
-			continue // which TestEveryFlawIsKilled reports
+			continue // which TestEveryMutantIsKilled reports
 		}
-		named[k.Flaw.Killer]++
-		r := once(k.Target, sim.Options{Seed: k.Seed, Flaw: k.Flaw, WithoutInvariant: k.Flaw.Killer})
-		survivor := Kill{Flaw: k.Flaw, Violations: r.Failures()}
+		named[k.Mutant.Expected]++
+		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariant: k.Mutant.Expected})
+		survivor := Kill{Mutant: k.Mutant, Violations: r.Failures()}
 		if survivor.Killed() {
-			t.Errorf("%s still counts as killed by invariant %d, which was left out", k.Flaw.Name, k.Flaw.Killer)
+			t.Errorf("%s still counts as killed by invariant %d, which was left out", k.Mutant.Name, k.Mutant.Expected)
 		}
 	}
 	for _, i := range invariant.All() {
 		if named[i.Number] == 0 {
-			t.Errorf("no planted flaw is killed by invariant %d (%s)", i.Number, i.Name)
+			t.Errorf("no mutant is killed by invariant %d (%s)", i.Number, i.Name)
 		}
 	}
 }
 
-// vacuitySeeds is how many seeds a scenario gets to kill a flaw that it guards against.
+// vacuitySeeds is how many seeds a scenario gets to kill a mutant that it guards against.
 const vacuitySeeds = 25
 
-// Every scenario kills a flaw that it guards against: one that names it, or whose number its `about` names. A
+// Every scenario kills a mutant that it guards against: one that names it, or whose number its `about` names. A
 // scenario that kills none of those proves nothing of what it says.
 func TestNoScenarioIsVacuous(t *testing.T) {
 	done := make(map[string]bool)
@@ -174,14 +175,14 @@ func TestNoScenarioIsVacuous(t *testing.T) {
 		if killsOne(s, own, vacuitySeeds) {
 			continue
 		}
-		t.Errorf("%s kills none of the flaws that it guards against within %d seeds: %s", s.Name, vacuitySeeds, flawNames(own))
+		t.Errorf("%s kills none of the mutants that it guards against within %d seeds: %s", s.Name, vacuitySeeds, mutantNames(own))
 	}
 }
 
-// guarded are the flaws that a scenario is there for.
-func guarded(s *scenarios.Scenario) []*flaw.Flaw {
-	var list []*flaw.Flaw
-	for _, f := range flaw.All() {
+// guarded are the mutants that a scenario is there for.
+func guarded(s *scenario.Scenario) []*mutant.Mutant {
+	var list []*mutant.Mutant
+	for _, f := range mutant.All() {
 		if f.Scenario == s.Name || slices.Contains(sources(s), f.Source) {
 			list = append(list, f)
 		}
@@ -189,17 +190,17 @@ func guarded(s *scenarios.Scenario) []*flaw.Flaw {
 	return list
 }
 
-// sources are the numbers of known flaws that a scenario's `about` names.
-func sources(s *scenarios.Scenario) []string {
+// sources are the numbers of mutants that a scenario's `about` names.
+func sources(s *scenario.Scenario) []string {
 	return regexp.MustCompile(`\bD\d+\b`).FindAllString(s.About, -1)
 }
 
-// killsOne goes through the flaws seed by seed, so that the one that dies soonest is found soonest.
-func killsOne(s *scenarios.Scenario, flaws []*flaw.Flaw, seeds int) bool {
+// killsOne goes through the mutants seed by seed, so that the one that dies soonest is found soonest.
+func killsOne(s *scenario.Scenario, mutants []*mutant.Mutant, seeds int) bool {
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
-		for _, f := range flaws {
-			for _, target := range Targets([]*scenarios.Scenario{s}) {
-				if broken(once(target, sim.Options{Seed: seed, Flaw: f}).Failures(), f.Killer) {
+		for _, f := range mutants {
+			for _, target := range Targets([]*scenario.Scenario{s}) {
+				if broken(once(target, sim.Options{Seed: seed, Mutant: f}).Failures(), f.Expected) {
 					return true
 				}
 			}
@@ -208,9 +209,9 @@ func killsOne(s *scenarios.Scenario, flaws []*flaw.Flaw, seeds int) bool {
 	return false
 }
 
-func flawNames(flaws []*flaw.Flaw) string {
+func mutantNames(mutants []*mutant.Mutant) string {
 	var list []string
-	for _, f := range flaws {
+	for _, f := range mutants {
 		list = append(list, f.Name)
 	}
 	return strings.Join(list, ", ")

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/conformance/brokertest"
 	"handoff/core/broker"
-	"handoff/core/broker/brokertest"
 	"handoff/sim/simnet"
 )
 
@@ -83,7 +83,7 @@ func (w *world) restart(kill bool) {
 }
 
 func (w *world) malform(exchange, key string) {
-	w.b.SetFilter(1, func(broker.Type, string) Tamper { return Tamper{Corrupt: true, Fault: "malform"} })
+	w.b.SetFilter(1, func(broker.Type, string) Interception { return Interception{Corrupt: true, Fault: "malform"} })
 	s, err := w.b.Client(w.k.NewProcess("malformer"), heartbeat).Connect(background)
 	if err != nil {
 		w.t.Fatal(err)

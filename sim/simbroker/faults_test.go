@@ -373,23 +373,23 @@ func TestFilters(t *testing.T) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
 		c := w.consume(s, "q", 0)
-		with := func(tamper Tamper, id int, want broker.Outcome) []execution.ID {
-			tamper.Fault = "filter-under-test"
-			w.b.SetFilter(1, func(broker.Type, string) Tamper { return tamper })
+		with := func(interception Interception, id int, want broker.Outcome) []execution.ID {
+			interception.Fault = "filter-under-test"
+			w.b.SetFilter(1, func(broker.Type, string) Interception { return interception })
 			w.publish(s, want, dispatch("", "q", id))
 			w.b.SetFilter(1, nil)
 			return w.drain(c)
 		}
-		if got := with(Tamper{Drop: true}, 1, broker.Confirmed); len(got) != 0 {
+		if got := with(Interception{Drop: true}, 1, broker.Confirmed); len(got) != 0 {
 			t.Errorf("dropped, but got %v", got)
 		}
-		if got := with(Tamper{Duplicate: true}, 2, broker.Confirmed); !equalIDs(got, 2, 2) {
+		if got := with(Interception{Duplicate: true}, 2, broker.Confirmed); !equalIDs(got, 2, 2) {
 			t.Errorf("duplicated, but got %v", got)
 		}
-		if got := with(Tamper{Nack: true}, 3, broker.Nacked); len(got) != 0 {
+		if got := with(Interception{Nack: true}, 3, broker.Nacked); len(got) != 0 {
 			t.Errorf("nacked, but got %v", got)
 		}
-		if got := with(Tamper{Delay: 5 * time.Second}, 4, broker.Confirmed); len(got) != 0 || w.b.Idle() {
+		if got := with(Interception{Delay: 5 * time.Second}, 4, broker.Confirmed); len(got) != 0 || w.b.Idle() {
 			t.Errorf("delayed, but got %v, idle %v", got, w.b.Idle())
 		}
 		w.publish(s, broker.Confirmed, dispatch("", "q", 5))
@@ -397,8 +397,8 @@ func TestFilters(t *testing.T) {
 		if got := w.drain(c); !equalIDs(got, 5, 4) {
 			t.Errorf("delayed 4 behind 5, but got %v", got)
 		}
-		with(Tamper{Delay: 10 * time.Second}, 4, broker.Confirmed)
-		with(Tamper{Delay: 3 * time.Second}, 5, broker.Confirmed)
+		with(Interception{Delay: 10 * time.Second}, 4, broker.Confirmed)
+		with(Interception{Delay: 3 * time.Second}, 5, broker.Confirmed)
 		w.sleep(4 * time.Second)
 		if got := w.drain(c); !equalIDs(got, 5) {
 			t.Errorf("delayed by 3 s, but got %v", got)
@@ -407,8 +407,8 @@ func TestFilters(t *testing.T) {
 		if got := w.drain(c); !equalIDs(got, 4) {
 			t.Errorf("delayed by 10 s, but got %v", got)
 		}
-		w.b.SetFilter(2, func(broker.Type, string) Tamper { return Tamper{Duplicate: true, Fault: "two"} })
-		w.b.SetFilter(3, func(broker.Type, string) Tamper { return Tamper{Corrupt: true, Fault: "three"} })
+		w.b.SetFilter(2, func(broker.Type, string) Interception { return Interception{Duplicate: true, Fault: "two"} })
+		w.b.SetFilter(3, func(broker.Type, string) Interception { return Interception{Corrupt: true, Fault: "three"} })
 		w.publish(s, broker.Confirmed, dispatch("", "q", 6))
 		for range 2 {
 			d, ok := w.receive(c)
@@ -418,7 +418,7 @@ func TestFilters(t *testing.T) {
 			c.Ack(d)
 		}
 		w.b.SetFilter(2, nil)
-		w.b.SetFilter(3, func(broker.Type, string) Tamper { return Tamper{Silent: true, Fault: "three"} })
+		w.b.SetFilter(3, func(broker.Type, string) Interception { return Interception{Silent: true, Fault: "three"} })
 		w.within(time.Second, func(ctx context.Context) {
 			if got := s.Publish(ctx, dispatches("", "q", 7, 8)); got[0] != broker.Unknown {
 				t.Errorf("outcome %v without a confirm", got)

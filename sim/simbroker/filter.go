@@ -9,8 +9,8 @@ import (
 	"handoff/core/broker"
 )
 
-// Tamper is what a filter does to one publish. The zero value leaves it alone.
-type Tamper struct {
+// Interception is what a filter does to one publish. The zero value leaves it alone.
+type Interception struct {
 	// Drop: routed, confirmed and lost.
 	Drop bool
 	// Duplicate: put into each queue twice.
@@ -30,7 +30,7 @@ type Tamper struct {
 }
 
 // Filter looks at a publish and says what is done to it. It may draw.
-type Filter func(t broker.Type, routingKey string) Tamper
+type Filter func(t broker.Type, routingKey string) Interception
 
 type filter struct {
 	id int

@@ -120,9 +120,9 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
 		held := 0
-		w.b.SetFilter(1, func(broker.Type, string) Tamper {
+		w.b.SetFilter(1, func(broker.Type, string) Interception {
 			held++
-			return Tamper{Fault: "reorder", Delay: 30 * time.Second * time.Duration(held%2), Behind: true}
+			return Interception{Fault: "reorder", Delay: 30 * time.Second * time.Duration(held%2), Behind: true}
 		})
 		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
 		w.publish(s, broker.Confirmed, dispatch("", "q", 2))

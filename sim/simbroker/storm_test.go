@@ -128,8 +128,8 @@ func (w *weather) server() {
 		w.k.After(at+20*time.Second, func() { w.b.SetAlarm(true) })
 		w.k.After(at+25*time.Second, func() { w.b.SetAlarm(false) })
 	}
-	w.b.SetFilter(1, func(broker.Type, string) Tamper {
-		return Tamper{
+	w.b.SetFilter(1, func(broker.Type, string) Interception {
+		return Interception{
 			Drop: w.draw.Chance(50_000), Duplicate: w.draw.Chance(50_000), Corrupt: w.draw.Chance(50_000),
 			Delay: w.draw.Duration(0, 3*time.Second), Fault: "filter",
 		}

@@ -45,7 +45,7 @@ type Machine struct {
 	event     history.Event
 
 	// Shimless machines have no shim, so that nothing ends an action but itself and its worker.
-	// Planted flaws use it.
+	// Planted mutants use it.
 	Shimless bool
 	// Sick machines can't start actions; Asked is called when they are asked to.
 	Sick  bool

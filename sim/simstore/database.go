@@ -36,8 +36,8 @@ type Database struct {
 	start time.Time
 	event history.Event
 	// made counts the statements of each process, across its restarts.
-	made map[string]*uint64
-	law  *execution.Law
+	made        map[string]*uint64
+	transitions *execution.TransitionTable
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -126,7 +126,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), law: execution.NewLaw(),
+		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: execution.NewTransitionTable(),
 		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 	}
 }

@@ -13,12 +13,12 @@ import (
 
 // A database that is read-only answers readers, and refuses writers with nothing applied.
 func TestReadOnlyDatabaseStillReads(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		var touched []simnet.Touched
 		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
 		key := b.scheduled(b.worker("w"))
 		b.db.SetReadOnly("standby")
-		_, err := b.c.Reclaim(b.ctx, []store.Reclaim{{Key: key, Ground: store.DeadLettered, By: execution.DeadLetterHandler}})
+		_, err := b.c.Reclaim(b.ctx, []store.Reclaim{{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler}})
 		if !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a write gives %v, want ErrUnavailable", err)
 		}
@@ -33,7 +33,7 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 			t.Errorf("the evidence is %+v", touched)
 		}
 		b.db.SetReadOnly("")
-		if _, err := b.c.Reclaim(b.ctx, []store.Reclaim{{Key: key, Ground: store.DeadLettered, By: execution.DeadLetterHandler}}); err != nil {
+		if _, err := b.c.Reclaim(b.ctx, []store.Reclaim{{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler}}); err != nil {
 			t.Errorf("a write after the end gives %v", err)
 		}
 	})
@@ -41,7 +41,7 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 
 // What is rolled back was not applied, and about the share that was asked for is.
 func TestRolledBackWritesAreNotApplied(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
 		b.db.SetRollback(300_000, "storm")
 		created := 0
@@ -60,10 +60,10 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 
 // The clock decides anew what is due: a retry that was due before a step backwards waits again.
 func TestAStepBackwardsTakesDueRowsBack(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		key := b.scheduled(b.worker("w"))
 		_, err := b.c.Reclaim(b.ctx, []store.Reclaim{{
-			Key: key, Ground: store.DeadLettered, By: execution.DeadLetterHandler, Policy: "reschedule", Delay: 10 * time.Second, MaxDispatches: 3,
+			Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Policy: "reschedule", Delay: 10 * time.Second, MaxDispatches: 3,
 		}})
 		b.must(err)
 		b.sleep(11 * time.Second)

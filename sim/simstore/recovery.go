@@ -12,10 +12,10 @@ import (
 	"handoff/core/store"
 )
 
-// given says whether a ground is given for a row, judged now. It is the one place: Find selects by
+// given says whether a cause is given for a row, judged now. It is the one place: Find selects by
 // it, and Reclaim's guard asks it again.
-func (s *step) given(r *row, ground store.Ground, age time.Duration) bool {
-	switch ground {
+func (s *step) given(r *row, cause store.ReclaimCause, age time.Duration) bool {
+	switch cause {
 	case store.Unclaimed:
 		return r.Status == execution.Scheduled && s.old(r.ScheduledAt, age)
 	case store.DeadLettered, store.Undeliverable:
@@ -56,9 +56,9 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 	return false
 }
 
-// listsFor are the lists in which rows with a ground are found.
-func listsFor(ground store.Ground) []listName {
-	switch ground {
+// listsFor are the lists in which rows with a cause are found.
+func listsFor(cause store.ReclaimCause) []listName {
+	switch cause {
 	case store.Unclaimed, store.Unpublished, store.UnpublishedLate:
 		return []listName{listScheduled}
 	case store.OwnerGone:
@@ -77,34 +77,34 @@ func listsFor(ground store.Ground) []listName {
 // Find implements store.Executor.
 func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
 	return look(ctx, c, func(s *step) (found []execution.Execution) {
-		if f.Limit <= 0 || f.Ground == store.OwnerGone && !s.anyOwnerGone() {
+		if f.Limit <= 0 || f.Cause == store.OwnerGone && !s.anyOwnerGone() {
 			return nil
 		}
 		for _, id := range s.db.settling {
-			if f.Ground != store.Unsettled || len(found) == f.Limit {
+			if f.Cause != store.Unsettled || len(found) == f.Limit {
 				break
 			}
-			if r := s.db.row(id); s.given(r, f.Ground, f.Age) && !slices.Contains(f.Skip, id) {
+			if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) {
 				found = append(found, r.Execution)
 			}
 		}
-		for _, name := range listsFor(f.Ground) {
+		for _, name := range listsFor(f.Cause) {
 			s.db.each(name, func(r *row) bool {
 				// The list of the running is in the order of their starts, not of their deadlines.
-				if len(found) == f.Limit && f.Ground != store.Overrun {
+				if len(found) == f.Limit && f.Cause != store.Overrun {
 					return false
 				}
-				if s.given(r, f.Ground, f.Age) {
+				if s.given(r, f.Cause, f.Age) {
 					if !slices.Contains(f.Skip, r.ID) {
 						found = append(found, r.Execution)
 					}
 					return true
 				}
 				// What comes later in these lists is younger.
-				return f.Ground != store.Unclaimed && f.Ground != store.Unorchestrated
+				return f.Cause != store.Unclaimed && f.Cause != store.Unorchestrated
 			})
 		}
-		if f.Ground == store.Overrun {
+		if f.Cause == store.Overrun {
 			slices.SortFunc(found, func(a, b execution.Execution) int {
 				return cmp.Or(a.RunDeadline.Compare(b.RunDeadline), cmp.Compare(a.ID, b.ID))
 			})
@@ -161,7 +161,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 // judge says whether a reclaim of a row is lawful now, and what it makes of the row: its status, the reason, and how many
 // used dispatches it counts. The row is nil where there is none.
 func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
-	if r == nil || r.Epoch != rc.Key.Epoch || rc.Ground == store.Unorchestrated || rc.Ground == store.Unanswered || rc.Ground == store.Unsettled || !s.given(r, rc.Ground, rc.Age) {
+	if r == nil || r.Epoch != rc.Key.Epoch || rc.Cause == store.Unorchestrated || rc.Cause == store.Unanswered || rc.Cause == store.Unsettled || !s.given(r, rc.Cause, rc.Age) {
 		return to, reason, 0, false
 	}
 	behind := s.behind(r)
@@ -174,15 +174,15 @@ func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason exe
 		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
 	case r.Status.Claimed():
 		to, counts = rc.To, 0
-	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Ground) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
+	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Cause) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
 		to = execution.Failed
 	}
 	return to, reason, counts, true
 }
 
 // drains says that a row was only held up by a worker that was asked to stop.
-func (s *step) drains(r *row, ground store.Ground) bool {
-	return ground == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
+func (s *step) drains(r *row, cause store.ReclaimCause) bool {
+	return cause == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
 }
 
 // Reap implements store.Executor.

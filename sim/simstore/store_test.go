@@ -15,8 +15,8 @@ import (
 	"handoff/sim/simnet"
 )
 
-// bench is one database and one client on a network without delay, so that moments are exact.
-type bench struct {
+// fixture is one database and one client on a network without delay, so that moments are exact.
+type fixture struct {
 	t    *testing.T
 	k    *kernel.Kernel
 	net  *simnet.Network
@@ -28,13 +28,13 @@ type bench struct {
 }
 
 // within runs a test's body as a task of a process; a body that hangs fails the test.
-func within(t *testing.T, body func(b *bench)) {
+func within(t *testing.T, body func(b *fixture)) {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(1), MaxSteps: 1_000_000})
 	defer k.Close()
 	net := simnet.New(k)
 	net.SetLatency(0, 0)
-	b := &bench{t: t, k: k, net: net, ctx: context.Background()}
+	b := &fixture{t: t, k: k, net: net, ctx: context.Background()}
 	b.db = New(k, net, &b.seen)
 	p := k.NewProcess("test")
 	b.c, b.h = b.db.Client(p), simhost.New(k, p)
@@ -52,19 +52,19 @@ func within(t *testing.T, body func(b *bench)) {
 	}
 }
 
-func (b *bench) must(err error) {
+func (b *fixture) must(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *bench) sleep(d time.Duration) { b.must(b.h.Sleep(b.ctx, d)) }
+func (b *fixture) sleep(d time.Duration) { b.must(b.h.Sleep(b.ctx, d)) }
 
 const lease = 90 * time.Second
 
 // worker registers an active worker that consumes.
-func (b *bench) worker(name string) store.WorkerKey {
+func (b *fixture) worker(name string) store.WorkerKey {
 	b.t.Helper()
 	r, err := b.c.Register(b.ctx, store.Registration{Process: 7, Attempt: uint64(b.k.Now()) + 1, Name: name, Runtimes: []string{"shell"}, Capacity: 10, Lease: lease})
 	b.must(err)
@@ -75,7 +75,7 @@ func (b *bench) worker(name string) store.WorkerKey {
 }
 
 // scheduled creates an execution and dispatches it; dispatch deadline 20 s.
-func (b *bench) scheduled(w store.WorkerKey) execution.Key {
+func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
 	b.t.Helper()
 	b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: 10 * time.Second, MaxRetries: 1}}))
 	created, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
@@ -93,14 +93,14 @@ func (b *bench) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
-func (b *bench) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
 	b.t.Helper()
 	results, err := b.c.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
 	b.must(err)
 	return results[0]
 }
 
-// A worker is fresh up to and including the end of its lease (flaw D34; the source's cases with its
+// A worker is fresh up to and including the end of its lease (mutant D34; the source's cases with its
 // 90 s rule).
 func TestLeaseBoundary(t *testing.T) {
 	for _, c := range []struct {
@@ -113,7 +113,7 @@ func TestLeaseBoundary(t *testing.T) {
 		{90*time.Second + time.Microsecond, false},
 		{100 * time.Second, false},
 	} {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			w := b.worker("w")
 			b.sleep(c.age)
 			rows, err := b.c.Workers(b.ctx)
@@ -135,7 +135,7 @@ func TestClaimBoundary(t *testing.T) {
 	for age, claimed := range map[time.Duration]bool{
 		20*time.Second - time.Microsecond: true, 20 * time.Second: false, 21 * time.Second: false,
 	} {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			w := b.worker("w")
 			key := b.scheduled(w)
 			b.sleep(age)
@@ -149,7 +149,7 @@ func TestClaimBoundary(t *testing.T) {
 
 func TestGuards(t *testing.T) {
 	t.Run("a second claim of an epoch is refused", func(t *testing.T) {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			w := b.worker("w")
 			key := b.scheduled(w)
 			if !b.claim(w, key).Applied {
@@ -162,7 +162,7 @@ func TestGuards(t *testing.T) {
 		})
 	})
 	t.Run("a claim by another incarnation is refused", func(t *testing.T) {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			key := b.scheduled(b.worker("w"))
 			if b.claim(b.worker("v"), key).Applied {
 				t.Error("an execution was claimed by a worker that it was not dispatched to")
@@ -170,7 +170,7 @@ func TestGuards(t *testing.T) {
 		})
 	})
 	t.Run("a superseded incarnation can do nothing", func(t *testing.T) {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			old := b.worker("w")
 			key := b.scheduled(old)
 			r, err := b.c.Register(b.ctx, store.Registration{Process: 8, Attempt: 1, After: old.Incarnation, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease})
@@ -187,7 +187,7 @@ func TestGuards(t *testing.T) {
 		})
 	})
 	t.Run("a result at an old epoch is refused", func(t *testing.T) {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			w := b.worker("w")
 			key := b.scheduled(w)
 			b.claim(w, key)
@@ -200,7 +200,7 @@ func TestGuards(t *testing.T) {
 		})
 	})
 	t.Run("a dispatch needs a live, active, consuming worker", func(t *testing.T) {
-		within(t, func(b *bench) {
+		within(t, func(b *fixture) {
 			b.worker("w")
 			b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
 			_, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
@@ -221,11 +221,11 @@ func TestGuards(t *testing.T) {
 
 // A take-back raises the epoch, remembers the worker to avoid, and counts only where the worker stayed.
 func TestReclaimUnclaimed(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		w := b.worker("w")
 		key := b.scheduled(w)
 		reclaim := store.Reclaim{
-			Key: key, Ground: store.Unclaimed, Age: 30 * time.Second, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
+			Key: key, Cause: store.Unclaimed, Age: 30 * time.Second, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
 			Policy: config.Reschedule, MaxDispatches: 2, Counts: true, Delay: time.Second,
 		}
 		b.sleep(30*time.Second - time.Microsecond)
@@ -249,7 +249,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 
 // The terminal handling of a row is committed once, whoever asks.
 func TestOrchestrateOnce(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		w := b.worker("w")
 		key := b.scheduled(w)
 		b.claim(w, key)
@@ -272,7 +272,7 @@ func TestOrchestrateOnce(t *testing.T) {
 
 // A heartbeat ends what was claimed before it and is not held, and nothing else.
 func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		w := b.worker("w")
 		before, after := b.scheduled(w), b.scheduled(w)
 		b.claim(w, before)
@@ -294,7 +294,7 @@ func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
 
 // A registration that the network held back does not supersede the process that sent it.
 func TestLateRegistrationHasNoEffect(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		g := store.Registration{Process: 5, Attempt: 2, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: lease}
 		now, err := b.c.Register(b.ctx, g)
 		b.must(err)
@@ -310,7 +310,7 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 
 // The errors tell what the caller may conclude.
 func TestErrorsOfTheNetwork(t *testing.T) {
-	within(t, func(b *bench) {
+	within(t, func(b *fixture) {
 		b.db.Stop()
 		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("a database that is down: %v", err)

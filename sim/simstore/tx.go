@@ -8,10 +8,10 @@ import (
 )
 
 // Tx is raw access to the rows within one atomic step, past every guard. It exists for planted
-// flaws: a statement that lacks its guard is another statement, and this is how the model runs it.
+// mutants: a statement that lacks its guard is another statement, and this is how the model runs it.
 type Tx struct{ s step }
 
-// Named notes the epoch that the flawed statement's caller named, and Writer the incarnation that
+// Named notes the epoch that the mutated statement's caller named, and Writer the incarnation that
 // makes it.
 func (tx *Tx) Named(key execution.Key, writer execution.Incarnation) {
 	tx.s.naming(key)

@@ -49,7 +49,7 @@ func (s *step) malformed(document json.RawMessage) bool {
 
 // unlawful says that a part may not make a change of status, and notes it.
 func (s *step) unlawful(r *row, to execution.Status, by execution.Part) bool {
-	if s.db.law.May(by, r.Status, to) {
+	if s.db.transitions.May(by, r.Status, to) {
 		return false
 	}
 	s.wrong("execution %d may not go from %v to %v by %v", r.ID, r.Status, to, by)

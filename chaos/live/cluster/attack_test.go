@@ -78,7 +78,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 
 // garbage publishes messages to the first worker's queue. The first ones, which can't expire there, have headers that would
 // end the broker's dead lettering.
-func (b *bench) garbage(n int) {
+func (b *fixture) garbage(n int) {
 	b.t.Helper()
 	conn, err := amqp.Dial(b.c.Servers.RabbitMQ.URL)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 )
 
 // Options say what to run.
@@ -39,12 +39,12 @@ type Options struct {
 	// Links puts a proxy between every daemon and every server, so that links can be broken by hand.
 	Links bool
 	// Servers adds to what is asked of the servers; PostgreSQL and RabbitMQ are always private.
-	Servers provision.Options
+	Servers servers.Options
 }
 
 // Cluster is a running system.
 type Cluster struct {
-	Servers   *provision.Set
+	Servers   *servers.Set
 	Executors []*Daemon
 	Workers   []*Daemon
 	// Config is the path of the configuration that the daemons read; empty without Options.ConfigFile.
@@ -91,9 +91,9 @@ const readyWithin = 30 * time.Second
 
 // Up starts everything and returns when every daemon is ready.
 func Up(ctx context.Context, o Options) (*Cluster, error) {
-	servers := o.Servers
-	servers.Postgres, servers.RabbitMQ, servers.PrivateOnly = true, true, true
-	set, err := provision.Up(ctx, servers)
+	asked := o.Servers
+	asked.Postgres, asked.RabbitMQ, asked.PrivateOnly = true, true, true
+	set, err := servers.Up(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 
 // startDaemons starts the executors, the first of which migrates the schema, and then the workers.
 func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
-	ports, err := provision.FreePorts(o.Executors + o.Workers)
+	ports, err := servers.FreePorts(o.Executors + o.Workers)
 	if err != nil {
 		return err
 	}
@@ -193,20 +193,20 @@ func (c *Cluster) copyConfig(from string) error {
 }
 
 func (c *Cluster) daemon(o Options, name, program, address string, args []string) (*Daemon, error) {
-	env, err := c.environment(o, name)
+	env, err := c.variables(o, name)
 	if err != nil {
 		return nil, err
 	}
 	if c.Config != "" {
 		args = append(args, "--config", c.Config)
 	}
-	return NewDaemon(c.Servers, address, provision.Program{
+	return NewDaemon(c.Servers, address, servers.Program{
 		Name: name, Path: filepath.Join(o.Bin, program), Args: append([]string{"--name", name}, args...), Env: env,
 	}), nil
 }
 
 // NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
-func NewDaemon(servers *provision.Set, address string, program provision.Program) *Daemon {
+func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
 	return NewSupervised(program.Name, address, func() (Process, error) {
 		p, err := servers.Spawn(program)
 		if err != nil {
@@ -222,9 +222,9 @@ func NewSupervised(name, address string, launch func() (Process, error)) *Daemon
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
-// environment is what a daemon is started with: where the servers are, and what the caller adds. It is
+// variables is what a daemon is started with: where the servers are, and what the caller adds. It is
 // not this process's own, whose HANDOFF_ variables are somebody else's configuration.
-func (c *Cluster) environment(o Options, name string) ([]string, error) {
+func (c *Cluster) variables(o Options, name string) ([]string, error) {
 	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
 	if c.links != nil {
 		var err error

@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"handoff/chaos/audit"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/config"
 )
 
@@ -67,8 +67,8 @@ func quick() map[string]string {
 	}
 }
 
-// bench is a running cluster and what a test asks of it.
-type bench struct {
+// fixture is a running cluster and what a test asks of it.
+type fixture struct {
 	t       *testing.T
 	ctx     context.Context
 	c       *Cluster
@@ -96,7 +96,7 @@ runtime: shell
 entrypoint: sleep 30
 `
 
-func up(t *testing.T, executors, workers int) *bench {
+func up(t *testing.T, executors, workers int) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	t.Cleanup(cancel)
@@ -109,10 +109,10 @@ func up(t *testing.T, executors, workers int) *bench {
 	env := quick()
 	witness := filepath.Join(t.TempDir(), "witness")
 	env["HANDOFF_WITNESS"] = witness
-	provision.Require(t, provision.EnsureInstalled(ctx, io.Discard))
+	servers.Require(t, servers.EnsureInstalled(ctx, io.Discard))
 	c, err := Up(ctx, Options{Bin: binaries, Executors: executors, Workers: workers, Actions: dir, Env: env})
-	provision.Require(t, err)
-	b := &bench{t: t, ctx: ctx, c: c, witness: witness}
+	servers.Require(t, err)
+	b := &fixture{t: t, ctx: ctx, c: c, witness: witness}
 	t.Cleanup(func() {
 		if t.Failed() {
 			b.logs()
@@ -125,7 +125,7 @@ func up(t *testing.T, executors, workers int) *bench {
 	return b
 }
 
-func (b *bench) connect() {
+func (b *fixture) connect() {
 	b.t.Helper()
 	b.eventually("the database answers", 20*time.Second, func() error {
 		db, err := pgx.Connect(b.ctx, b.c.Servers.Postgres.URL)
@@ -135,7 +135,7 @@ func (b *bench) connect() {
 }
 
 // logs shows the end of every daemon's log.
-func (b *bench) logs() {
+func (b *fixture) logs() {
 	for _, d := range append(b.c.Executors, b.c.Workers...) {
 		if p := d.Process(); p != nil {
 			text, _ := os.ReadFile(p.Log())
@@ -145,7 +145,7 @@ func (b *bench) logs() {
 }
 
 // eventually polls a condition: it waits for what the outside world tells nobody.
-func (b *bench) eventually(what string, within time.Duration, condition func() error) {
+func (b *fixture) eventually(what string, within time.Duration, condition func() error) {
 	b.t.Helper()
 	deadline := time.Now().Add(within)
 	for {
@@ -161,7 +161,7 @@ func (b *bench) eventually(what string, within time.Duration, condition func() e
 }
 
 // submit creates n executions through an API, in batches with idempotency keys, as often as it takes.
-func (b *bench) submit(action string, n int) {
+func (b *fixture) submit(action string, n int) {
 	b.t.Helper()
 	for n > 0 {
 		size := min(n, 100)
@@ -202,7 +202,7 @@ func (b *bench) submit(action string, n int) {
 }
 
 // count is how many rows a condition holds for.
-func (b *bench) count(where string) (n int) {
+func (b *fixture) count(where string) (n int) {
 	b.t.Helper()
 	b.eventually("rows can be counted", 20*time.Second, func() error {
 		err := b.db.QueryRow(b.ctx, "select count(*) from execution where "+where).Scan(&n)
@@ -215,7 +215,7 @@ func (b *bench) count(where string) (n int) {
 }
 
 // settled waits until every execution is terminal and its end is handled.
-func (b *bench) settled(within time.Duration) {
+func (b *fixture) settled(within time.Duration) {
 	b.t.Helper()
 	b.eventually("every execution is finished and handled", within, func() error {
 		if open := b.count("orchestrated_at is null"); open > 0 {
@@ -227,7 +227,7 @@ func (b *bench) settled(within time.Duration) {
 
 // judge demands that nothing is lost and nothing ran twice: by the audit, by the chains, and by what the
 // actions themselves have witnessed.
-func (b *bench) judge(chains int) {
+func (b *fixture) judge(chains int) {
 	b.t.Helper()
 	c := config.Default(config.Hardened)
 	r, err := audit.Judge(b.ctx, b.c.Servers.Postgres.URL, audit.Options{Config: c})
@@ -254,7 +254,7 @@ type note struct {
 
 // witnessed reads what the shims wrote: each epoch has run at most once, and no two runs of one execution
 // overlapped. (A shim that was killed leaves no end; nothing here kills shims.)
-func (b *bench) witnessed() {
+func (b *fixture) witnessed() {
 	b.t.Helper()
 	text, err := os.ReadFile(b.witness)
 	if err != nil && !os.IsNotExist(err) {
@@ -451,7 +451,7 @@ func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 }
 
 // page is what a daemon answers at /metrics, empty while it does not.
-func (b *bench) page(d *Daemon) string {
+func (b *fixture) page(d *Daemon) string {
 	request, err := http.NewRequestWithContext(b.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {
 		b.t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 	"handoff/core/config"
 	"handoff/core/telemetry"
 )

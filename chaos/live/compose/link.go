@@ -9,7 +9,7 @@ import (
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
 
-	"handoff/chaos/live/wire"
+	"handoff/chaos/netproxy"
 )
 
 // firstProxyPort is below those of the proxies that a run makes, inside toxiproxy's container: above those of
@@ -110,7 +110,7 @@ func (l *Link) Close() error {
 }
 
 // Begin begins an effect; end ends it.
-func (l *Link) Begin(way wire.Direction, e wire.Effect) (end func()) {
+func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	if e.Break != nil {
 		return l.breakOff(e)
 	}
@@ -140,7 +140,7 @@ func (l *Link) Begin(way wire.Direction, e wire.Effect) (end func()) {
 
 // toxic is what toxiproxy has for an effect. A timeout of 0 lets nothing through, and closes the connections
 // when it is taken away, because bytes were lost. A slicer that cuts nothing off waits after every piece.
-func toxic(e wire.Effect) (kind string, attributes toxiproxy.Attributes) {
+func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	switch {
 	case e.Delay != nil:
 		return "latency", toxiproxy.Attributes{"latency": e.Delay().Milliseconds(), "jitter": 0}
@@ -155,7 +155,7 @@ func toxic(e wire.Effect) (kind string, attributes toxiproxy.Attributes) {
 const breakEvery = 50 * time.Millisecond
 
 // breakOff breaks the connections of the link off, whenever that is drawn.
-func (l *Link) breakOff(e wire.Effect) (end func()) {
+func (l *Link) breakOff(e netproxy.Effect) (end func()) {
 	over := make(chan struct{})
 	var drawing sync.WaitGroup
 	drawing.Go(func() {

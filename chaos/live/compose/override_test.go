@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/wire"
+	"handoff/chaos/netproxy"
+	"handoff/chaos/servers"
 )
 
 var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //nolint:gochecknoglobals // a constant
@@ -67,7 +67,7 @@ func TestTheFileIsTheBase(t *testing.T) {
 
 func TestToxics(t *testing.T) {
 	after := func() time.Duration { return 1500 * time.Millisecond }
-	for want, e := range map[string]wire.Effect{
+	for want, e := range map[string]netproxy.Effect{
 		"latency map[jitter:0 latency:1500]":                                 {Delay: after},
 		"slicer map[average_size:1073741824 delay:1500000 size_variation:0]": {Each: after},
 		"timeout map[timeout:0]":                                             {Hold: true},
@@ -81,7 +81,7 @@ func TestToxics(t *testing.T) {
 func TestWithoutAnEngine(t *testing.T) {
 	t.Setenv("HANDOFF_WITHOUT", "docker")
 	_, err := Open(t.Context(), "../../../docker-compose.chaos.yaml", nil)
-	if !errors.Is(err, provision.ErrEnvironment) || !strings.Contains(err.Error(), "HANDOFF_WITHOUT names docker") {
+	if !errors.Is(err, servers.ErrEnvironment) || !strings.Contains(err.Error(), "HANDOFF_WITHOUT names docker") {
 		t.Errorf("got %v", err)
 	}
 }

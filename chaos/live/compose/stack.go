@@ -19,8 +19,8 @@ import (
 	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
 
 	"handoff/chaos/live/cluster"
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/provision/containers"
+	"handoff/chaos/servers"
+	"handoff/chaos/servers/containers"
 )
 
 // The services of the file that every process stands behind.
@@ -33,7 +33,7 @@ const (
 // Stack is a project that is up.
 type Stack struct {
 	// Servers are its PostgreSQL and RabbitMQ.
-	Servers *provision.Set
+	Servers *servers.Set
 
 	file  string // the base
 	over  string // what is changed in it for the servers
@@ -61,7 +61,7 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 	if log == nil {
 		log = io.Discard
 	}
-	set, err := provision.OpenProject(ctx, engine, log)
+	set, err := servers.OpenProject(ctx, engine, log)
 	if err != nil {
 		return nil, errors.Join(err, engine.Close())
 	}
@@ -78,7 +78,7 @@ func (s *Stack) Close() error { return s.Servers.Down() }
 // up makes the containers, and starts one after the other what it takes.
 func (s *Stack) up(ctx context.Context) error {
 	began := time.Now()
-	ports, err := provision.FreePorts(3)
+	ports, err := servers.FreePorts(3)
 	if err != nil {
 		return err
 	}
@@ -140,15 +140,15 @@ func (s *Stack) make(ctx context.Context, files, env []string, services ...strin
 	}
 	args = append(args, "up", "--no-start", "--no-deps")
 	if _, err := s.tool.Run(ctx, append(s.env[:len(s.env):len(s.env)], env...), append(args, services...)...); err != nil {
-		return nil, &provision.StartError{Component: "a container of " + s.file, Err: err}
+		return nil, &servers.StartError{Component: "a container of " + s.file, Err: err}
 	}
 	all, err := s.engine.Project(ctx, s.Servers.Project())
 	if err != nil {
-		return nil, &provision.StartError{Component: "a container of " + s.file, Err: err}
+		return nil, &servers.StartError{Component: "a container of " + s.file, Err: err}
 	}
 	for _, name := range services {
 		if all[name] == nil {
-			return nil, &provision.StartError{Component: "a container of " + s.file, Err: fmt.Errorf("docker compose has made none for the service %s", name)}
+			return nil, &servers.StartError{Component: "a container of " + s.file, Err: fmt.Errorf("docker compose has made none for the service %s", name)}
 		}
 		s.Servers.Adopt(all[name])
 	}

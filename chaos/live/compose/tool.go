@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"handoff/chaos/live/provision"
-	"handoff/chaos/live/provision/containers"
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers"
+	"handoff/chaos/servers/containers"
+	"handoff/chaos/servers/without"
 )
 
 // Tool is how docker compose is called: "docker compose" or, for its first version, "docker-compose".
@@ -29,7 +29,7 @@ func FindTool() (Tool, error) {
 	return nil, errors.New("neither `docker compose` nor `docker-compose` is installed")
 }
 
-// Run runs it to its end and returns what it printed. env is added to this process's environment.
+// Run runs it to its end and returns what it printed. env is added to this process's variables.
 func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, error) {
 	line := slices.Concat(t[1:], args)
 	cmd := exec.CommandContext(ctx, t[0], line...)
@@ -43,7 +43,7 @@ func (t Tool) Run(ctx context.Context, env []string, args ...string) (string, er
 }
 
 // UnavailableError says that containers are not to be had, and where was looked for what they need. It matches
-// provision.ErrEnvironment.
+// servers.ErrEnvironment.
 type UnavailableError struct {
 	Looked []string
 }
@@ -55,17 +55,17 @@ func (e *UnavailableError) Error() string {
 		"or leave --target compose out: then the daemons run as processes of this machine"
 }
 
-// Is makes the error match provision.ErrEnvironment.
-func (e *UnavailableError) Is(target error) bool { return target == provision.ErrEnvironment }
+// Is makes the error match servers.ErrEnvironment.
+func (e *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
 // find finds an engine and docker compose, or says where it looked for both.
 func find(ctx context.Context) (*containers.Engine, Tool, error) {
-	declared, err := provision.WithoutList()
+	declared, err := servers.WithoutList()
 	if err != nil {
 		return nil, nil, err
 	}
 	if declared[without.Docker] {
-		return nil, nil, &UnavailableError{Looked: []string{fmt.Sprintf("nothing: %s names docker", provision.Without)}}
+		return nil, nil, &UnavailableError{Looked: []string{fmt.Sprintf("nothing: %s names docker", servers.Without)}}
 	}
 	var looked []string
 	tool, err := FindTool()
@@ -100,7 +100,7 @@ func Prepare(ctx context.Context, file string, log io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
 	if _, err := tool.Run(ctx, nil, "-f", file, "build", fileExecutor); err != nil {
-		return &provision.StartError{Component: "the daemons' image", Err: err}
+		return &servers.StartError{Component: "the daemons' image", Err: err}
 	}
 	return nil
 }

@@ -41,19 +41,19 @@ type Firehose struct {
 type message struct {
 	kind  broker.Type
 	key   execution.Key
-	what  Tampering
+	what  Interception
 	fault string
 	// held counts the publishes that are late: each comes a second time.
 	held int
 }
 
-// Tampering is what a fault does to a message.
-type Tampering uint8
+// Interception is what a fault does to a message.
+type Interception uint8
 
 // What the harness does to messages.
 const (
 	// Corrupted: its body can't be read any more.
-	Corrupted Tampering = iota + 1
+	Corrupted Interception = iota + 1
 	// Lost: it goes to the queue that keeps nothing.
 	Lost
 	// Late: it goes there too, and is published once more later.
@@ -126,8 +126,8 @@ func (f *Firehose) Deaf(g Gap) {
 	f.gaps = append(f.gaps, g)
 }
 
-// Tampered notes what a fault is about to do to a message. body is what it was.
-func (f *Firehose) Tampered(id string, body []byte, what Tampering, fault string) {
+// Intercepted notes what a fault is about to do to a message. body is what it was.
+func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.number(id)

@@ -22,15 +22,15 @@ type Sources struct {
 	Messages []Item
 	Gaps     []Gap
 	Witness  []Item
-	// Testimony is what the daemons say, of which no invariant is told.
-	Testimony []Item
+	// DaemonLog is what the daemons say, of which no invariant is told.
+	DaemonLog []Item
 	// Depths are how many messages each queue still holds; nil if nobody could count.
 	Depths map[string]int
 	// FailReason is why an action fails when it does.
 	FailReason func(execution.ID) execution.Reason
 }
 
-// placed is an event with its place in the order: by moment, then by source, then as its source had it.
+// placed is an event with its endpoint in the order: by moment, then by source, then as its source had it.
 type placed struct {
 	Item
 	source, index int
@@ -43,7 +43,7 @@ func Order(s Sources) []history.Event {
 	causes(messages, s.Database)
 	owners := incarnations(s.Database)
 	var all []placed
-	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.Testimony} {
+	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.DaemonLog} {
 		for i := range list {
 			all = append(all, placed{list[i], source, i})
 		}
@@ -95,14 +95,14 @@ func together(database []Item) []Item {
 		chain       execution.ID
 	}
 	last := make(map[int64]time.Time)
-	place := make(map[handling]int)
+	endpoint := make(map[handling]int)
 	for i := range database {
 		item := &database[i]
 		if item.Wall.After(last[item.Transaction]) {
 			last[item.Transaction] = item.Wall
 		}
 		if e := &item.Event; e.Kind == history.Orchestrated {
-			place[handling{item.Transaction, e.Chain}] = i + 1
+			endpoint[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
 	// 0 for an event that is no handling.
@@ -110,7 +110,7 @@ func together(database []Item) []Item {
 		if item.Event.Kind != history.Orchestrated {
 			return 0
 		}
-		return place[handling{item.Transaction, item.Event.Chain}]
+		return endpoint[handling{item.Transaction, item.Event.Chain}]
 	}
 	out := slices.Clone(database)
 	for i := range out {

@@ -20,9 +20,9 @@ const (
 	staleWrite   = "stale write rejected"
 )
 
-// Testimony reads a daemon's log, in slog's JSON. What is no such line, a panic's stack for instance, is
+// DaemonLog reads a daemon's log, in slog's JSON. What is no such line, a panic's stack for instance, is
 // taken as a line without a time of its own.
-func Testimony(path, process string, start time.Time) []Item {
+func DaemonLog(path, process string, start time.Time) []Item {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil // the log is for readers; nothing is judged by it

@@ -1,5 +1,5 @@
 // Package scrape reads what a daemon answers at /metrics back into the figures that it was written from, and
-// hands them to the board that judges the alert rules, as a Prometheus beside the daemons would.
+// hands them to the evaluator that judges the alert rules, as a Prometheus beside the daemons would.
 package scrape
 
 import (
@@ -17,9 +17,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Reader feeds a board. It is for one task at a time.
+// Reader feeds a evaluator. It is for one task at a time.
 type Reader struct {
-	board *alert.Board
+	evaluator *alert.Evaluator
 	// scale is how long a second of a scenario takes, in seconds.
 	scale   float64
 	table   []telemetry.Info
@@ -44,9 +44,9 @@ const prefix = "handoff_"
 
 // New returns a reader for processes whose durations are those of the scenario times scale: what they export
 // in seconds is divided by it, since rules are in the scenario's time.
-func New(board *alert.Board, scale float64) *Reader {
+func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
-		board: board, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
+		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
 	}
 	for f, info := range r.table {
 		r.figures[info.Name] = telemetry.Figure(f)
@@ -73,7 +73,7 @@ func (r *Reader) Take(process string, text io.Reader) error {
 	if err != nil {
 		return err
 	}
-	recorder := r.board.Process(process)
+	recorder := r.evaluator.Process(process)
 	r.Gone(process)
 	for _, s := range samples {
 		if r.table[s.figure].Kind == telemetry.Gauge {
@@ -83,7 +83,7 @@ func (r *Reader) Take(process string, text io.Reader) error {
 		grown := r.grown(counter{process, s.figure, s.labels, false}, s.value)
 		if r.table[s.figure].Kind == telemetry.Histogram {
 			times := r.grown(counter{process, s.figure, s.labels, true}, s.measured)
-			r.board.Measured(s.figure, times, grown, s.labels)
+			r.evaluator.Measured(s.figure, times, grown, s.labels)
 			continue
 		}
 		if grown > 0 {
@@ -104,7 +104,7 @@ func (r *Reader) grown(c counter, value int64) int64 {
 }
 
 // Gone says that a process did not answer: nobody exports its gauges.
-func (r *Reader) Gone(process string) { r.board.Ended(process) }
+func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
 // read parses an answer.
 func (r *Reader) read(text io.Reader) (samples []sample, err error) {

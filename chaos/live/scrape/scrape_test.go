@@ -21,7 +21,7 @@ func page(e *exporter.Exporter) io.Reader {
 	return w.Body
 }
 
-// both records a figure twice: at an exporter that is scraped, and at a board of its own.
+// both records a figure twice: at an exporter that is scraped, and at a evaluator of its own.
 type both []telemetry.Recorder
 
 func (b both) Listens() bool { return true }
@@ -99,11 +99,11 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	}
 }
 
-// Of every rule: what fires and what resolves is the same whether the board is told of the figures by the core or
+// Of every rule: what fires and what resolves is the same whether the evaluator is told of the figures by the core or
 // reads them from a page, whatever they are called there.
 func TestARuleSeesTheSameOnAPage(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
-		e, told, scraped := exporter.New(), alert.NewBoard(), alert.NewBoard()
+		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
 		core, reader := both{e, told.Process("executor-1")}, scrape.New(scraped, 1)
 		var stories [2]string
 		for i := range 80 {
@@ -113,7 +113,7 @@ func TestARuleSeesTheSameOnAPage(t *testing.T) {
 			if err := reader.Take("executor-1", page(e)); err != nil {
 				t.Fatalf("%s: %v", rule.Name, err)
 			}
-			for n, b := range []*alert.Board{told, scraped} {
+			for n, b := range []*alert.Evaluator{told, scraped} {
 				for _, c := range b.Look(time.Duration(i) * telemetry.SampleInterval) {
 					stories[n] += map[bool]string{true: "+", false: "-"}[c.Firing] + c.Alert + " "
 				}
@@ -126,7 +126,7 @@ func TestARuleSeesTheSameOnAPage(t *testing.T) {
 }
 
 // fired looks once and says which alerts fire from now on.
-func fired(b *alert.Board, at time.Duration) (names []string) {
+func fired(b *alert.Evaluator, at time.Duration) (names []string) {
 	for _, c := range b.Look(at) {
 		if c.Firing {
 			names = append(names, c.Alert)
@@ -137,7 +137,7 @@ func fired(b *alert.Board, at time.Duration) (names []string) {
 
 func TestSecondsAreThoseOfTheScenario(t *testing.T) {
 	for seconds, fires := range map[int]bool{11: false, 13: true} {
-		e, b := exporter.New(), alert.NewBoard()
+		e, b := exporter.New(), alert.NewEvaluator()
 		e.Set(telemetry.OrchestrationLag, int64(time.Duration(seconds)*time.Second), telemetry.Labels{})
 		if err := scrape.New(b, 0.2).Take("executor-1", page(e)); err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func TestSecondsAreThoseOfTheScenario(t *testing.T) {
 }
 
 func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
-	b := alert.NewBoard()
+	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	take := func(dead int64) {
 		e := exporter.New()
@@ -176,7 +176,7 @@ func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
 }
 
 func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
-	b := alert.NewBoard()
+	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	e := exporter.New()
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
@@ -199,7 +199,7 @@ func TestWhatIsNoPageIsRefused(t *testing.T) {
 		"# TYPE handoff_reaper_brake counter\nhandoff_reaper_brake 1\n":                                                        true,
 		"# TYPE handoff_reaper_brake gauge\nhandoff_reaper_brake 1\n# TYPE handoff_workers gauge\nhandoff_workers{a=\"\"} 1\n": true,
 	} {
-		b := alert.NewBoard()
+		b := alert.NewEvaluator()
 		err := scrape.New(b, 1).Take("executor-1", strings.NewReader(text))
 		if err == nil || errors.Is(err, scrape.ErrForeign) != foreign {
 			t.Errorf("%q: %v", text, err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/host"
@@ -115,7 +115,7 @@ func TestClientSurvivesTheBroker(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a broker of its own")
 	}
-	set := provision.Own(t, provision.Options{RabbitMQ: true})
+	set := servers.Own(t, servers.Options{RabbitMQ: true})
 	w := newClientWorld(t, func(*world) string { return set.RabbitMQ.URL })
 	w.roundTrip("at first")
 	for _, how := range []struct {

@@ -13,9 +13,9 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"handoff/chaos/conformance"
-	"handoff/chaos/live/provision"
+	"handoff/chaos/conformance/brokertest"
+	"handoff/chaos/servers"
 	"handoff/core/broker"
-	"handoff/core/broker/brokertest"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
 	"handoff/sim/simnet"
@@ -52,12 +52,12 @@ func TestContract(t *testing.T) {
 }
 
 // nodeFor returns a node to do everything to, or the one that was given.
-func nodeFor(t *testing.T) (mq *provision.MQ, given bool) {
+func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	t.Helper()
-	if os.Getenv(provision.AddressRabbitMQ) != "" {
-		return provision.Broker(t), true
+	if os.Getenv(servers.AddressRabbitMQ) != "" {
+		return servers.Broker(t), true
 	}
-	mq, err := provision.Own(t, provision.Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
+	mq, err := servers.Own(t, servers.Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}

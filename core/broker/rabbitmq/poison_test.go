@@ -9,7 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/host/daemon"
@@ -26,7 +26,7 @@ func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
 	if os.Getenv(poisonVariable) == "" {
 		t.Skipf("%s is not set", poisonVariable)
 	}
-	servers := provision.Own(t, provision.Options{RabbitMQ: true})
+	servers := servers.Own(t, servers.Options{RabbitMQ: true})
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	h, mq := daemon.New(daemon.Options{}), New(Options{URL: servers.RabbitMQ.URL})
 	session := func() broker.Session {

@@ -12,12 +12,12 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
-func TestMain(m *testing.M) { provision.Main(m) }
+func TestMain(m *testing.M) { servers.Main(m) }
 
 // patience bounds every wait that is expected to end.
 const patience = 20 * time.Second
@@ -25,14 +25,14 @@ const patience = 20 * time.Second
 // world is an empty virtual host on a real broker.
 type world struct {
 	t      testing.TB
-	mq     *provision.MQ
+	mq     *servers.MQ
 	raw    *amqp.Channel
 	number atomic.Int64
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, mq: provision.Broker(t)}
+	w := &world{t: t, mq: servers.Broker(t)}
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func (d *database) MarkPublished(_ context.Context, keys []execution.Key) error 
 func (d *database) Find(_ context.Context, f store.Finding) ([]execution.Execution, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if f.Ground == store.Unclaimed && d.unclaimed(f.Age) {
+	if f.Cause == store.Unclaimed && d.unclaimed(f.Age) {
 		return []execution.Execution{d.row}, nil
 	}
 	return nil, nil
@@ -95,7 +95,7 @@ func (d *database) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outco
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r := rs[0]
-	if d.row.Key() != r.Key || r.Ground != store.Unclaimed || !d.unclaimed(r.Age) || r.Policy != config.Fail {
+	if d.row.Key() != r.Key || r.Cause != store.Unclaimed || !d.unclaimed(r.Age) || r.Policy != config.Fail {
 		return []store.Outcome{{Row: d.row}}, nil
 	}
 	d.row.Status, d.row.FailureReason, d.row.Result, d.row.Ended = execution.Failed, r.Reason, r.Result, d.host.Now()

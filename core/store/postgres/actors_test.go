@@ -26,7 +26,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 		done, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: lease}})
 		b.must(err)
 		out := b.reclaim(store.Reclaim{
-			Key: done[0].Row.Key(), Ground: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule, Actor: actor,
+			Key: done[0].Row.Key(), Cause: store.DeadLettered, By: execution.DeadLetterHandler, Reason: execution.QueueTimeout, Policy: config.Reschedule, Actor: actor,
 		})
 		if out.Row.ID != one || !out.Applied {
 			t.Fatalf("the replay: %+v", out)

@@ -13,7 +13,7 @@ import (
 )
 
 // changes reads a page.
-func (b *bench) changes(q store.ChangeQuery) store.ChangePage {
+func (b *fixture) changes(q store.ChangeQuery) store.ChangePage {
 	b.Helper()
 	page, err := b.Changes(b.ctx, q)
 	b.must(err)
@@ -28,7 +28,7 @@ func told(p store.ChangePage) (all []string) {
 	return all
 }
 
-func (b *bench) tells(what string, p store.ChangePage, want ...string) {
+func (b *fixture) tells(what string, p store.ChangePage, want ...string) {
 	b.Helper()
 	if got := told(p); !slices.Equal(got, want) {
 		b.Errorf("%s: %q, want %q", what, got, want)

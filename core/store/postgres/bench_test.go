@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
@@ -16,7 +16,7 @@ import (
 // BenchmarkHandoff takes executions from their creation to their end and reports rows a second of
 // each stage: in calls of 100 by a few callers, and in single calls by many, put together on the way.
 //
-//	go test -run '^$' -bench Handoff -benchtime 20000x ./core/store/postgres
+//	go test -run '^$' -fixture Handoff -benchtime 20000x ./core/store/postgres
 func BenchmarkHandoff(b *testing.B) {
 	for _, audit := range []bool{true, false} {
 		for _, shape := range []struct{ callers, rows int }{{2, 100}, {4, 100}, {256, 1}} {
@@ -29,7 +29,7 @@ func BenchmarkHandoff(b *testing.B) {
 
 // active opens a store with one worker that takes everything.
 func active(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, store.WorkerKey) {
-	s, err := postgres.Open(ctx, provision.Database(b).URL, postgres.Options{Migrate: true})
+	s, err := postgres.Open(ctx, servers.Database(b).URL, postgres.Options{Migrate: true})
 	fatal(b, err)
 	b.Cleanup(s.Close)
 	if !audit {

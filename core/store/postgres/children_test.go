@@ -58,7 +58,7 @@ func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) 
 }
 
 // completed creates an execution that has completed, with so many children that wait.
-func (b *bench) completedWithChildren(waiting int) execution.ID {
+func (b *fixture) completedWithChildren(waiting int) execution.ID {
 	b.Helper()
 	w := b.worker("w")
 	key := b.running(w)

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"handoff/chaos/conformance"
-	"handoff/core/store/storetest"
+	"handoff/chaos/conformance/storetest"
 )
 
 // The contract that the model of the simulated world keeps too. All cases share a database, emptied
@@ -20,7 +20,7 @@ func TestContract(t *testing.T) {
 }
 
 // agreed records what this version of PostgreSQL agreed with the model on.
-func (b *bench) agreed(r conformance.Result) {
+func (b *fixture) agreed(r conformance.Result) {
 	if b.Failed() {
 		return
 	}

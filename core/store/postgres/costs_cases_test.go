@@ -59,11 +59,11 @@ func number(n int) store.WorkerKey {
 
 func costCases() []costCase {
 	all := append(clientCosts(), executorCosts()...)
-	for _, ground := range []store.Ground{
+	for _, cause := range []store.ReclaimCause{
 		store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
 		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled,
 	} {
-		all = append(all, findCost(ground))
+		all = append(all, findCost(cause))
 	}
 	all = append(append(all, reclaimCosts()...), observationCosts()...)
 	return append(all, workerCosts()...)
@@ -373,9 +373,9 @@ func integers(ids []execution.ID) []int64 {
 	return all
 }
 
-// findCost finds b rows on a ground.
-func findCost(ground store.Ground) costCase {
-	of := map[store.Ground]fillOf{
+// findCost finds b rows on a cause.
+func findCost(cause store.ReclaimCause) costCase {
+	of := map[store.ReclaimCause]fillOf{
 		store.Unclaimed:       {status: "scheduled"},
 		store.Unpublished:     {status: "scheduled"},
 		store.UnpublishedLate: {status: "scheduled", more: map[string]string{"dispatch_deadline": "now() - interval '1 hour'"}},
@@ -386,16 +386,16 @@ func findCost(ground store.Ground) costCase {
 		store.Unanswered:      {status: "canceling"},
 		store.Unsettled:       {status: "completed", handled: true, more: map[string]string{"settling_at": "now() - interval '1 hour'"}},
 	}
-	names := map[store.Ground]string{
+	names := map[store.ReclaimCause]string{
 		store.Unclaimed: "unclaimed", store.Unpublished: "unpublished", store.UnpublishedLate: "unpublished late", store.OwnerGone: "owner gone",
 		store.Overrun: "overrun", store.ClaimExpired: "claim expired", store.Unorchestrated: "unorchestrated", store.Unanswered: "unanswered",
 		store.Unsettled: "unsettled",
 	}
-	return costCase{"Find", names[ground], true, func(c *costs, b int) func() error {
-		f := of[ground]
+	return costCase{"Find", names[cause], true, func(c *costs, b int) func() error {
+		f := of[cause]
 		f.count, f.ago = b, 2*time.Hour
 		c.fill(f)
-		return func() error { return done(c.Find(c.ctx, store.Finding{Ground: ground, Age: time.Minute, Limit: b})) }
+		return func() error { return done(c.Find(c.ctx, store.Finding{Cause: cause, Age: time.Minute, Limit: b})) }
 	}}
 }
 
@@ -410,7 +410,7 @@ func reclaimCosts() []costCase {
 	return []costCase{
 		{"Reclaim", "unclaimed", true, func(c *costs, b int) func() error {
 			rs := reclaimed(c.fill(fillOf{status: "scheduled", count: b, ago: time.Hour}), store.Reclaim{
-				Ground: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
+				Cause: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
 				Policy: config.Reschedule, MaxDispatches: 5, Counts: true, Delay: time.Second,
 			})
 			return func() error { return done(c.Reclaim(c.ctx, rs)) }
@@ -418,7 +418,7 @@ func reclaimCosts() []costCase {
 		{"Reclaim", "owner gone", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "running", count: b / 2, owner: gone}), c.fill(fillOf{status: "scheduled", count: b - b/2, owner: gone})...)
 			rs := reclaimed(ids, store.Reclaim{
-				Ground: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost,
+				Cause: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost,
 				Policy: config.Reschedule, MaxDispatches: 5, To: execution.Abandoned,
 			})
 			return func() error { return done(c.Reclaim(c.ctx, rs)) }

@@ -16,7 +16,7 @@ func observationCosts() []costCase {
 		{"ObserveReclaims", "", true, func(c *costs, b int) func() error {
 			rs := mapped(c.fill(fillOf{status: "scheduled", count: b, ago: time.Hour}), func(id execution.ID, _ int) store.Reclaim {
 				return store.Reclaim{
-					Key: execution.Key{ID: id, Epoch: 1}, Ground: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
+					Key: execution.Key{ID: id, Epoch: 1}, Cause: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
 					Policy: config.Reschedule, MaxDispatches: 5, Counts: true,
 				}
 			})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
@@ -48,7 +48,7 @@ type costs struct {
 func newCosts(t testing.TB) *costs {
 	t.Helper()
 	c := &costs{TB: t, ctx: t.Context()}
-	url := provision.Database(t).URL
+	url := servers.Database(t).URL
 	config, err := pgx.ParseConfig(url)
 	c.must(err)
 	// Whole scripts, and statements of which no two are alike.

@@ -222,7 +222,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	w := b.worker("w")
 	key := b.scheduled(w)
 	r := store.Reclaim{
-		Key: key, Ground: store.Unclaimed, Age: 30 * time.Second, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
+		Key: key, Cause: store.Unclaimed, Age: 30 * time.Second, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
 		Policy: config.Reschedule, MaxDispatches: 2, Counts: true, Delay: time.Second, Result: execution.Result{Error: "late", FailedBy: execution.TimeoutMonitor},
 	}
 	b.sleep(30*time.Second - time.Microsecond)
@@ -249,7 +249,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	b.must(err)
 	_, err = b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: time.Second}})
 	b.must(err)
-	r.Key, r.Ground = execution.Key{ID: key.ID, Epoch: 3}, store.DeadLettered
+	r.Key, r.Cause = execution.Key{ID: key.ID, Epoch: 3}, store.DeadLettered
 	out = b.reclaim(r)
 	if got := out.Row; got.Status != execution.Failed || got.Dispatches != 2 || got.FailureReason != execution.DispatchTimeout || got.Result.Error != "late" ||
 		got.Worker != w.ID || got.Epoch != 3 || !got.Ended.Equal(b.now) {
@@ -264,7 +264,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	}
 	failing := b.scheduling()
 	b.sleep(15 * time.Second)
-	r = store.Reclaim{Key: failing.Key(), Ground: store.ClaimExpired, By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule}
+	r = store.Reclaim{Key: failing.Key(), Cause: store.ClaimExpired, By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule}
 	if out := b.reclaim(r); out.Applied {
 		t.Errorf("a claim that just expires: %+v", out)
 	}
@@ -280,7 +280,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 func TestReclaimPolicyFail(t *testing.T) {
 	b := setup(t)
 	key := b.scheduled(b.worker("w"))
-	out := b.reclaim(store.Reclaim{Key: key, Ground: store.Undeliverable, By: execution.Scheduler, Reason: execution.Unroutable, Policy: config.Fail, MaxDispatches: 9})
+	out := b.reclaim(store.Reclaim{Key: key, Cause: store.Undeliverable, By: execution.Scheduler, Reason: execution.Unroutable, Policy: config.Fail, MaxDispatches: 9})
 	if !out.Applied || out.Row.Status != execution.Failed || out.Row.Dispatches != 0 || out.Row.FailureReason != execution.Unroutable {
 		t.Errorf("%+v", out)
 	}
@@ -295,7 +295,7 @@ func TestUnpublished(t *testing.T) {
 	if got := b.found(store.Unpublished, 5*time.Second); !slices.Equal(got, []execution.ID{second.ID}) {
 		t.Errorf("unpublished: %v", got)
 	}
-	r := store.Reclaim{Key: first, Ground: store.Unpublished, Age: 5 * time.Second, By: execution.Reconciler, Policy: config.Reschedule}
+	r := store.Reclaim{Key: first, Cause: store.Unpublished, Age: 5 * time.Second, By: execution.Reconciler, Policy: config.Reschedule}
 	if out := b.reclaim(r); out.Applied {
 		t.Errorf("published and taken back as unpublished: %+v", out)
 	}
@@ -326,13 +326,13 @@ func TestOwnerGone(t *testing.T) {
 		if got := b.found(store.OwnerGone, grace); !slices.Equal(got, c.want) {
 			t.Errorf("found %v, want %v", got, c.want)
 		}
-		early := b.reclaim(store.Reclaim{Key: execution.Key{ID: runs.ID, Epoch: runs.Epoch + 1}, Ground: store.OwnerGone, Age: grace, By: execution.Reconciler, To: execution.Abandoned})
+		early := b.reclaim(store.Reclaim{Key: execution.Key{ID: runs.ID, Epoch: runs.Epoch + 1}, Cause: store.OwnerGone, Age: grace, By: execution.Reconciler, To: execution.Abandoned})
 		if early.Applied {
 			t.Error("taken away at another epoch")
 		}
 	}
 	r := store.Reclaim{
-		Key: runs, Ground: store.OwnerGone, Age: grace + time.Microsecond, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
+		Key: runs, Cause: store.OwnerGone, Age: grace + time.Microsecond, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
 		Policy: config.Reschedule, Result: execution.Result{Error: "Worker lost"},
 	}
 	if out := b.reclaim(r); out.Applied {
@@ -352,7 +352,7 @@ func TestOwnerGone(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	b := setup(t)
 	key := b.running(b.worker("w"))
-	r := store.Reclaim{Key: key, Ground: store.Overrun, Age: 5 * time.Second, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout}
+	r := store.Reclaim{Key: key, Cause: store.Overrun, Age: 5 * time.Second, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout}
 	b.sleep(15*time.Second - time.Microsecond)
 	if out := b.reclaim(r); out.Applied || len(b.found(store.Overrun, r.Age)) != 0 {
 		t.Errorf("a microsecond early: %+v", out)

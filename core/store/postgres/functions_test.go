@@ -116,7 +116,7 @@ func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues
 }
 
 // generate gives a worker some executions in several statuses.
-func (b *bench) generate(w store.WorkerKey, draw *rand.Rand) {
+func (b *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
 	b.Helper()
 	b.exec("set session_replication_role = replica")
 	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,

@@ -8,11 +8,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"handoff/chaos/conformance"
+	"handoff/chaos/conformance/storetest"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
-	"handoff/core/store/storetest"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -23,8 +23,8 @@ func state(db *simstore.Database) storetest.State {
 	return storetest.State{Store: db.Detached(), Clone: func() storetest.State { return state(db.Clone()) }}
 }
 
-// model returns an empty model whose clock stands where the bench's does.
-func (b *bench) model() storetest.State {
+// model returns an empty model whose clock stands where the fixture's does.
+func (b *fixture) model() storetest.State {
 	k := kernel.New(kernel.Options{Start: b.now})
 	b.Cleanup(k.Close)
 	return state(simstore.New(k, simnet.New(k), history.Tee{}))
@@ -51,7 +51,7 @@ func TestLinearizable(t *testing.T) {
 // unguarded claims in two statements: it reads the row, and writes it without asking again.
 type unguarded struct {
 	*postgres.Store
-	b    *bench
+	b    *fixture
 	pool *pgxpool.Pool
 }
 

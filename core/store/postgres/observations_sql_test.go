@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -22,7 +22,7 @@ func TestQueryOfObservationsCountsByHourAndPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, ctx := provision.Database(t).URL, t.Context()
+	url, ctx := servers.Database(t).URL, t.Context()
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)
@@ -49,14 +49,14 @@ func TestQueryOfObservationsCountsByHourAndPart(t *testing.T) {
 		sent, err := s.Dispatch(ctx, "e", []store.Dispatch{{Key: rows[i].Key(), Worker: w.WorkerKey, Timeout: time.Minute}})
 		must(err)
 		reclaims = append(reclaims, store.Reclaim{
-			Key: sent[0].Row.Key(), Ground: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout, Policy: config.Reschedule,
+			Key: sent[0].Row.Key(), Cause: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout, Policy: config.Reschedule,
 		})
 	}
 	_, err = s.ObserveReclaims(ctx, reclaims)
 	must(err)
 	_, err = s.ObserveWorkers(ctx, []store.ProbedWorker{{WorkerKey: w.WorkerKey, Reason: "refused"}})
 	must(err)
-	reclaims[0].Ground, reclaims[0].By = store.DeadLettered, execution.DeadLetterHandler
+	reclaims[0].Cause, reclaims[0].By = store.DeadLettered, execution.DeadLetterHandler
 	_, err = s.Reclaim(ctx, reclaims[:1])
 	must(err)
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/store/postgres"
 )
 
@@ -20,7 +20,7 @@ var (
 
 // Whoever pastes SQL from a page into psql gets an answer: the schema has the tables, columns and functions that it names.
 func TestThePagesSQLFitsTheSchema(t *testing.T) {
-	ctx, url := t.Context(), provision.Database(t).URL
+	ctx, url := t.Context(), servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)

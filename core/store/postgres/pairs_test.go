@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"handoff/chaos/conformance/storetest"
 	"handoff/core/store/postgres"
-	"handoff/core/store/storetest"
 )
 
 // PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between its statements: all

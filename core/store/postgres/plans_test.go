@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/store"
 )
 
@@ -112,8 +112,8 @@ func hotStatements() []hot {
 		{"FreeSlots", freeStaleSlots, []any{now, batch}, batch},
 		{"ForgetKeys", forgetKeys, []any{now, time.Duration(0), batch}, 600},
 	}
-	for ground, sql := range finders {
-		all = append(all, hot{fmt.Sprintf("Find %d", ground), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
+	for cause, sql := range finders {
+		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
 	}
 	return all
 }
@@ -145,7 +145,7 @@ func TestPlans(t *testing.T) {
 		t.Skip("fills 200,000 rows")
 	}
 	ctx := t.Context()
-	s, err := Open(ctx, provision.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
+	s, err := Open(ctx, servers.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

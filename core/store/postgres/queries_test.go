@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/store/postgres"
 )
 
@@ -121,7 +121,7 @@ func queries(t *testing.T) map[string]string {
 
 func queryDatabase(t *testing.T) *pgx.Conn {
 	t.Helper()
-	url := provision.Database(t).URL
+	url := servers.Database(t).URL
 	db, err := postgres.Open(t.Context(), url, postgres.Options{Migrate: true})
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ func TestClaimAgainstReclaim(t *testing.T) {
 		var taken store.Outcome
 		wg.Go(func() { claimed = b.claim(w, key) })
 		wg.Go(func() {
-			taken = b.reclaim(store.Reclaim{Key: key, Ground: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Fail})
+			taken = b.reclaim(store.Reclaim{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Fail})
 		})
 		wg.Wait()
 		if claimed.Applied == taken.Applied {
@@ -179,7 +179,7 @@ func TestDispatchAgainstReap(t *testing.T) {
 			t.Fatalf("dispatched: %+v, found %v", results[0], gone)
 		}
 		if results[0].Applied {
-			b.reclaim(store.Reclaim{Key: results[0].Row.Key(), Ground: store.OwnerGone, By: execution.Reconciler, Policy: config.Fail})
+			b.reclaim(store.Reclaim{Key: results[0].Row.Key(), Cause: store.OwnerGone, By: execution.Reconciler, Policy: config.Fail})
 		} else {
 			_, err := b.Park(b.ctx, "e", []store.Park{{Key: row.Key(), Unschedulable: true}})
 			b.must(err)

@@ -11,9 +11,9 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the questions by ground. Each reads one partial index in its order and stops at the
+// finders are the questions by cause. Each reads one partial index in its order and stops at the
 // limit. $1 is the clock, $2 the age, $3 the limit, $4 the rows that are not wanted.
-var finders = map[store.Ground]string{
+var finders = map[store.ReclaimCause]string{
 	store.Unclaimed: find(`
 		from execution e
 		where e.status = 'scheduled' and e.scheduled_at <= (select now from clock) - $2::interval
@@ -83,7 +83,7 @@ func find(from string, lists ...string) string {
 
 // Find implements store.Executor.
 func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
-	question, known := finders[f.Ground]
+	question, known := finders[f.Cause]
 	if !known || f.Limit <= 0 {
 		return nil, nil
 	}
@@ -209,7 +209,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 // reclaims are the arguments of judgedReclaims.
 func (s *Store) reclaims(rs []store.Reclaim) []any {
 	var ids, epochs []int64
-	var by, ground []string
+	var by, cause []string
 	var reasons, texts, to, actors []*string
 	var ages, delays []time.Duration
 	var fail, counts []bool
@@ -217,13 +217,13 @@ func (s *Store) reclaims(rs []store.Reclaim) []any {
 	for i := range rs {
 		r := &rs[i]
 		ids, epochs = append(ids, int64(r.Key.ID)), append(epochs, int64(r.Key.Epoch))
-		ground, by, ages = append(ground, r.Ground.String()), append(by, r.By.String()), append(ages, r.Age)
+		cause, by, ages = append(cause, r.Cause.String()), append(by, r.By.String()), append(ages, r.Age)
 		reasons, texts = append(reasons, reasonOrNull(r.Reason)), append(texts, encodeResult(&r.Result))
 		fail, most = append(fail, r.Policy == config.Fail), append(most, int32(r.MaxDispatches))
 		counts, delays, to = append(counts, r.Counts), append(delays, r.Delay), append(to, statusOrNull(r.To))
 		actors = append(actors, orNull(r.Actor))
 	}
-	return []any{s.now(), ids, epochs, ground, ages, by, reasons, texts, fail, most, counts, delays, to, actors}
+	return []any{s.now(), ids, epochs, cause, ages, by, reasons, texts, fail, most, counts, delays, to, actors}
 }
 
 func statusOrNull(status execution.Status) *string {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/store/postgres"
 	"handoff/migrations"
 )
@@ -15,7 +15,7 @@ import (
 // the migrations has been applied.
 func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 	ctx := t.Context()
-	url := provision.Database(t).URL
+	url := servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/migrations"
@@ -47,7 +47,7 @@ func TestMigrationsUpAndDown(t *testing.T) {
 
 // Of four that start at once one migrates and the others wait for it.
 func TestMigrationsTogether(t *testing.T) {
-	url := provision.Database(t).URL
+	url := servers.Database(t).URL
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
 	for i := range errs {
@@ -72,7 +72,7 @@ func TestMigrationsTogether(t *testing.T) {
 // The trigger accepts the lawful transitions of the domain and no others.
 func TestLawOfTheDatabase(t *testing.T) {
 	b := setup(t)
-	law := execution.NewLaw()
+	transitions := execution.NewTransitionTable()
 	id := b.requested()
 	// The constraints on the other columns are another matter, and in the role of a replica a session
 	// fires no triggers.
@@ -88,7 +88,7 @@ func TestLawOfTheDatabase(t *testing.T) {
 					update execution set status = '%v' where id = %d;
 					set session_replication_role = origin`, from, id))
 				_, err := b.conn.Exec(b.ctx, fmt.Sprintf("update execution set status = '%v', written_by = '%v' where id = %d", to, by, id))
-				if lawful := err == nil; lawful != law.May(by, from, to) {
+				if lawful := err == nil; lawful != transitions.May(by, from, to) {
 					t.Errorf("%v to %v by %v: the database says %v, the domain %v (%v)", from, to, by, lawful, !lawful, err)
 				}
 			}

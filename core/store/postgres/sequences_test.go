@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"handoff/chaos/conformance"
+	"handoff/chaos/conformance/storetest"
 	"handoff/chaos/history"
 	"handoff/core/execution"
-	"handoff/core/store/storetest"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -23,7 +23,7 @@ const lanes = 4
 // HANDOFF_CONFORMANCE_STEPS=100000 HANDOFF_CONFORMANCE_SEED=2 go test ./core/store/postgres -run TestSequences -timeout 1h
 func TestSequences(t *testing.T) {
 	t.Parallel()
-	free := make(chan *bench, lanes)
+	free := make(chan *fixture, lanes)
 	for range lanes {
 		free <- setup(t)
 	}
@@ -38,7 +38,7 @@ func TestSequences(t *testing.T) {
 
 // empty begins again with nothing in the database. It rarely truncates: each time makes some forty new files, which
 // the server has to remove before the database can be dropped.
-func (b *bench) empty() {
+func (b *fixture) empty() {
 	b.emptied++
 	if b.emptied%100 == 0 {
 		b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution, dead_letter, observation, refused_result, execution_transition restart identity`)
@@ -56,7 +56,7 @@ select setval(pg_get_serial_sequence(t.name, t.key), 1, false)
   from (values ('action', 'id'), ('worker', 'id'), ('worker_incarnation', 'incarnation'), ('execution', 'id'), ('dead_letter', 'id'), ('observation', 'id'),
                ('refused_result', 'id'), ('execution_transition', 'id')) t (name, key)`
 
-func (b *bench) subject() storetest.Subject {
+func (b *fixture) subject() storetest.Subject {
 	return storetest.Subject{
 		Store: b.Store, Advance: b.sleep,
 		Kept: func() (letters, refused int) {
@@ -68,7 +68,7 @@ func (b *bench) subject() storetest.Subject {
 }
 
 // audit reads the audit table.
-func (b *bench) audit(after int) (changes []storetest.Change) {
+func (b *fixture) audit(after int) (changes []storetest.Change) {
 	rows, err := b.conn.Query(b.ctx, `
 		select execution, coalesce("from"::text, 'none'), "to"::text, epoch, old_epoch, named_epoch, coalesce(worker, 0), coalesce(incarnation, 0),
 		       writer::text, coalesce(writer_incarnation, 0), coalesce(reason::text, '')

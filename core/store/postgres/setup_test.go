@@ -8,17 +8,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
 )
 
-func TestMain(m *testing.M) { provision.Main(m) }
+func TestMain(m *testing.M) { servers.Main(m) }
 
-// bench is a store on a database of its own whose clock stands still until the test moves it, so
+// fixture is a store on a database of its own whose clock stands still until the test moves it, so
 // that moments are exact. Statements by hand go through conn.
-type bench struct {
+type fixture struct {
 	*testing.T
 	*postgres.Store
 	ctx  context.Context
@@ -35,9 +35,9 @@ type bench struct {
 
 const lease = 90 * time.Second
 
-func setup(t *testing.T) *bench {
+func setup(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{T: t, ctx: t.Context(), url: provision.Database(t).URL, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b := &fixture{T: t, ctx: t.Context(), url: servers.Database(t).URL, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
 	b.Store = b.open(postgres.Options{Migrate: true, Now: b.clock})
 	conn, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)
@@ -47,7 +47,7 @@ func setup(t *testing.T) *bench {
 }
 
 // open opens another store on the same database.
-func (b *bench) open(o postgres.Options) *postgres.Store {
+func (b *fixture) open(o postgres.Options) *postgres.Store {
 	b.Helper()
 	s, err := postgres.Open(b.ctx, b.url, o)
 	b.must(err)
@@ -55,19 +55,19 @@ func (b *bench) open(o postgres.Options) *postgres.Store {
 	return s
 }
 
-func (b *bench) clock() (time.Time, bool) {
+func (b *fixture) clock() (time.Time, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.now, true
 }
 
-func (b *bench) sleep(d time.Duration) {
+func (b *fixture) sleep(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.now = b.now.Add(d)
 }
 
-func (b *bench) must(err error) {
+func (b *fixture) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)
@@ -75,20 +75,20 @@ func (b *bench) must(err error) {
 }
 
 // exec executes SQL by hand.
-func (b *bench) exec(sql string, args ...any) {
+func (b *fixture) exec(sql string, args ...any) {
 	b.Helper()
 	_, err := b.conn.Exec(b.ctx, sql, args...)
 	b.must(err)
 }
 
 // scan reads one line by hand.
-func (b *bench) scan(sql string, args []any, into ...any) {
+func (b *fixture) scan(sql string, args []any, into ...any) {
 	b.Helper()
 	b.must(b.conn.QueryRow(b.ctx, sql, args...).Scan(into...))
 }
 
 // register registers a worker, and worker makes it active and consuming as well.
-func (b *bench) register(name string, process uint64) store.WorkerKey {
+func (b *fixture) register(name string, process uint64) store.WorkerKey {
 	b.Helper()
 	b.attempt++
 	newest, err := b.Newest(b.ctx, name)
@@ -100,7 +100,7 @@ func (b *bench) register(name string, process uint64) store.WorkerKey {
 	return r.WorkerKey
 }
 
-func (b *bench) worker(name string) store.WorkerKey {
+func (b *fixture) worker(name string) store.WorkerKey {
 	b.Helper()
 	w := b.register(name, 7)
 	b.beat(w, 1)
@@ -108,7 +108,7 @@ func (b *bench) worker(name string) store.WorkerKey {
 	return w
 }
 
-func (b *bench) beat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
+func (b *fixture) beat(w store.WorkerKey, number uint64, held ...execution.Key) []execution.Key {
 	b.Helper()
 	reply, err := b.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: lease, ConsumerAlive: true, Held: held})
 	b.must(err)
@@ -118,7 +118,7 @@ func (b *bench) beat(w store.WorkerKey, number uint64, held ...execution.Key) []
 var action = execution.Action{Ref: "a", Runtime: "shell", Entrypoint: "/bin/a", Timeout: 10 * time.Second, MaxRetries: 1}
 
 // requested creates an execution.
-func (b *bench) requested() execution.ID {
+func (b *fixture) requested() execution.ID {
 	b.Helper()
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
@@ -127,7 +127,7 @@ func (b *bench) requested() execution.ID {
 }
 
 // scheduling creates an execution and claims it for executor "e".
-func (b *bench) scheduling() execution.Execution {
+func (b *fixture) scheduling() execution.Execution {
 	b.Helper()
 	id := b.requested()
 	rows, err := b.ClaimForScheduling(b.ctx, store.SchedulingClaim{
@@ -141,7 +141,7 @@ func (b *bench) scheduling() execution.Execution {
 }
 
 // scheduled creates an execution and dispatches it; dispatch deadline 20 s.
-func (b *bench) scheduled(w store.WorkerKey) execution.Key {
+func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
 	b.Helper()
 	row := b.scheduling()
 	results, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: 20 * time.Second}})
@@ -152,7 +152,7 @@ func (b *bench) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
-func (b *bench) running(w store.WorkerKey) execution.Key {
+func (b *fixture) running(w store.WorkerKey) execution.Key {
 	b.Helper()
 	key := b.scheduled(w)
 	if r := b.claim(w, key); !r.Applied {
@@ -161,28 +161,28 @@ func (b *bench) running(w store.WorkerKey) execution.Key {
 	return key
 }
 
-func (b *bench) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
+func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult {
 	b.Helper()
 	results, err := b.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
 	b.must(err)
 	return results[0]
 }
 
-func (b *bench) finish(w store.WorkerKey, f store.Finish) store.Outcome {
+func (b *fixture) finish(w store.WorkerKey, f store.Finish) store.Outcome {
 	b.Helper()
 	results, err := b.Finish(b.ctx, w, []store.Finish{f})
 	b.must(err)
 	return results[0]
 }
 
-func (b *bench) reclaim(r store.Reclaim) store.Outcome {
+func (b *fixture) reclaim(r store.Reclaim) store.Outcome {
 	b.Helper()
 	results, err := b.Reclaim(b.ctx, []store.Reclaim{r})
 	b.must(err)
 	return results[0]
 }
 
-func (b *bench) row(id execution.ID) execution.Execution {
+func (b *fixture) row(id execution.ID) execution.Execution {
 	b.Helper()
 	rows, err := b.Executions(b.ctx, []execution.ID{id})
 	b.must(err)
@@ -192,10 +192,10 @@ func (b *bench) row(id execution.ID) execution.Execution {
 	return rows[0]
 }
 
-// found lists the ids that a ground finds.
-func (b *bench) found(ground store.Ground, age time.Duration) []execution.ID {
+// found lists the ids that a cause finds.
+func (b *fixture) found(cause store.ReclaimCause, age time.Duration) []execution.ID {
 	b.Helper()
-	rows, err := b.Find(b.ctx, store.Finding{Ground: ground, Age: age, Limit: 100})
+	rows, err := b.Find(b.ctx, store.Finding{Cause: cause, Age: age, Limit: 100})
 	b.must(err)
 	ids := []execution.ID{}
 	for i := range rows {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"handoff/chaos/conformance/storetest"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 	"handoff/core/store/postgres"
-	"handoff/core/store/storetest"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -21,7 +21,7 @@ import (
 
 // stage is a situation on a database of its own, kept so that it can be restored, and the same on the model.
 type stage struct {
-	*bench
+	*fixture
 	*storetest.Stage
 	modelStage *storetest.Stage
 	model      storetest.State
@@ -60,7 +60,7 @@ var kept = []struct {
 func newStage(t *testing.T, situation storetest.Situation) *stage {
 	b := setup(t)
 	begin := b.now
-	s := &stage{bench: b, met: make(map[string]bool)}
+	s := &stage{fixture: b, met: make(map[string]bool)}
 	k := kernel.New(kernel.Options{Start: b.now})
 	t.Cleanup(k.Close)
 	db := simstore.New(k, simnet.New(k), history.Tee{})

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/provision"
+	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -67,7 +67,7 @@ func TestPlansOfWhatWaits(t *testing.T) {
 		t.Skip("fills 180,000 rows")
 	}
 	ctx := t.Context()
-	s, err := Open(ctx, provision.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
+	s, err := Open(ctx, servers.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

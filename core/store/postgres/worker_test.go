@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// A worker is fresh up to and including the end of its lease (flaw D34).
+// A worker is fresh up to and including the end of its lease (mutant D34).
 func TestLeaseBoundary(t *testing.T) {
 	b := setup(t)
 	for _, c := range []struct {
@@ -350,7 +350,7 @@ func TestRelease(t *testing.T) {
 	if b.claim(w, second).Applied {
 		t.Error("claimed after its release")
 	}
-	if out := b.reclaim(store.Reclaim{Key: first, Ground: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Reschedule}); out.Applied {
+	if out := b.reclaim(store.Reclaim{Key: first, Cause: store.DeadLettered, By: execution.DeadLetterHandler, Policy: config.Reschedule}); out.Applied {
 		t.Errorf("reclaimed at the old epoch: %+v", out)
 	}
 }

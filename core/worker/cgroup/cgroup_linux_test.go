@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 )
 
 func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 	"handoff/core/execution"
 )
 
@@ -27,7 +27,7 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 			t.Errorf("no process ends with %d (%s) here", c.Code, c.Name)
 		}
 	}
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	for code, reason := range want {
 		exit := b.wait(b.shell(fmt.Sprintf("echo why >&2; exit %d", code)))
 		if exit.Killed || exit.Reason != reason {
@@ -41,7 +41,7 @@ func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
 
 // A program that passes on the number of a connection error says so, whichever it met.
 func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	var lack error
 	if !slices.Contains(Runtimes(), Python) {
 		lack = fmt.Errorf("no %s on this machine, so no program of that runtime meets a connection error", Python)
@@ -90,7 +90,7 @@ except OSError as e:
 
 // What an action says in words goes before its exit code.
 func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	exit := b.wait(b.shell(`echo '{"error":{"type":"validation","message":"no such order"}}'; exit 69`))
 	if exit.Reason != execution.Validation || exit.Message != "no such order" {
 		t.Errorf("%+v", exit)

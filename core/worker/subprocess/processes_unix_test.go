@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/live/without"
+	"handoff/chaos/servers/without"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
 	"handoff/core/worker"
@@ -26,28 +26,28 @@ import (
 // patience bounds every wait for something that has to happen.
 const patience = 30 * time.Second
 
-// bench is a runner with a directory of its own, which is where its actions start.
-type bench struct {
+// fixture is a runner with a directory of its own, which is where its actions start.
+type fixture struct {
 	t    *testing.T
 	dir  string
 	host *daemon.Host
 	*Runner
 }
 
-func newBench(t *testing.T, limit int) *bench {
+func newFixture(t *testing.T, limit int) *fixture {
 	t.Parallel()
-	return newLoneBench(t, limit)
+	return newLoneFixture(t, limit)
 }
 
-// newLoneBench is for tests that run alone, because they measure how long something takes.
-func newLoneBench(t *testing.T, limit int) *bench {
-	b := &bench{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
+// newLoneFixture is for tests that run alone, because they measure how long something takes.
+func newLoneFixture(t *testing.T, limit int) *fixture {
+	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
 	return b
 }
 
 // start starts an action whose fence and limit are far away unless given.
-func (b *bench) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
+func (b *fixture) start(a execution.Action, parameters string, fence ...time.Duration) worker.Run {
 	b.t.Helper()
 	now := b.host.Monotonic()
 	s := worker.Spec{
@@ -67,12 +67,12 @@ func (b *bench) start(a execution.Action, parameters string, fence ...time.Durat
 	return run
 }
 
-func (b *bench) shell(line string, fence ...time.Duration) worker.Run {
+func (b *fixture) shell(line string, fence ...time.Duration) worker.Run {
 	b.t.Helper()
 	return b.start(execution.Action{Ref: "test", Runtime: Shell, Entrypoint: line}, "", fence...)
 }
 
-func (b *bench) wait(run worker.Run) worker.Exit {
+func (b *fixture) wait(run worker.Run) worker.Exit {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -83,7 +83,7 @@ func (b *bench) wait(run worker.Run) worker.Exit {
 	return exit
 }
 
-func (b *bench) read(name string) string {
+func (b *fixture) read(name string) string {
 	b.t.Helper()
 	text, err := os.ReadFile(filepath.Join(b.dir, name))
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *bench) read(name string) string {
 }
 
 // pid waits for an action to write a number to a file, by moving it there.
-func (b *bench) pid(name string) int {
+func (b *fixture) pid(name string) int {
 	b.t.Helper()
 	pid := 0
 	eventually(b.t, "a number in "+name, patience, func() bool {
@@ -125,7 +125,7 @@ func put(word, name string) string {
 }
 
 func TestSuccess(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(`echo working; echo "{\"id\":\"$HANDOFF_EXECUTION_ID\",\"epoch\":\"$HANDOFF_EPOCH\"}"`)
 	exit := b.wait(run)
 	if exit.Killed || exit.Reason != execution.NoReason || string(exit.Output) != `{"epoch":"3","id":"41"}` {
@@ -139,7 +139,7 @@ func TestSuccess(t *testing.T) {
 }
 
 func TestScripts(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	for runtime, script := range map[string]string{
 		Shell:  "read -r line\necho \"$line\"\n",
 		Python: "import sys\nprint(sys.stdin.read())\n",
@@ -166,7 +166,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestParametersAreNotInterpreted(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	parameters := `{ "a": "$(touch pwned) ` + "`touch pwned`" + ` \"x\" 'y' ; touch pwned \\ \n", "b" :"é😀%s" }` + "\n"
 	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; printf %s "$HANDOFF_PARAMETERS" > variable`}, parameters)
 	if exit := b.wait(run); exit.Reason != execution.NoReason {
@@ -181,7 +181,7 @@ func TestParametersAreNotInterpreted(t *testing.T) {
 }
 
 func TestLongParameters(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	long := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
 	run := b.start(execution.Action{Runtime: Shell, Entrypoint: `cat > input; echo "${HANDOFF_PARAMETERS-unset}"`}, long)
 	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
@@ -197,7 +197,7 @@ func TestLongParameters(t *testing.T) {
 }
 
 func TestSecretsOfTheWorkerStayThere(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	exit := b.wait(b.shell("env"))
 	if s := string(exit.Output); strings.Contains(s, "secret") || !strings.Contains(s, "PATH=") {
 		t.Errorf("environment %s", s)
@@ -205,7 +205,7 @@ func TestSecretsOfTheWorkerStayThere(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	for _, c := range []struct {
 		line, message string
 		want          execution.Reason
@@ -222,7 +222,7 @@ func TestFailures(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	now := b.host.Monotonic()
 	spec := worker.Spec{Action: execution.Action{Runtime: Shell, Entrypoint: "true"}, Fence: now + time.Hour, Limit: now + time.Hour}
 	late := spec
@@ -242,7 +242,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestOutputIsLimited(t *testing.T) {
-	b := newBench(t, 1000)
+	b := newFixture(t, 1000)
 	exit := b.wait(b.shell(`head -c 20000000 /dev/zero | tr '\0' x; echo; echo '{"n":1}'`))
 	if string(exit.Output) != `{"n":1}` {
 		t.Errorf("output %.100s", exit.Output)
@@ -254,7 +254,7 @@ func TestOutputIsLimited(t *testing.T) {
 }
 
 func TestKillAnActionThatObeys(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 600 & wait`)
 	pid := b.pid("pid")
 	run.Kill(time.Hour)
@@ -267,7 +267,7 @@ func TestKillAnActionThatObeys(t *testing.T) {
 }
 
 func TestKillAnActionThatIgnoresIt(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 600; done`)
 	pid := b.pid("pid")
 	began := time.Now()
@@ -287,7 +287,7 @@ func TestKillAnActionThatIgnoresIt(t *testing.T) {
 }
 
 func TestGrandchildrenDie(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(`sh -c '` + put("$$", "child") + `sleep 600 & wait' & ` + put("$$", "pid") + `wait`)
 	pid, child := b.pid("pid"), b.pid("child")
 	run.Kill(0)
@@ -302,7 +302,7 @@ func TestGrandchildrenDie(t *testing.T) {
 }
 
 func TestFence(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	began := time.Now()
 	run := b.shell(put("$$", "pid")+"sleep 600", 2*time.Second)
 	exit := b.wait(run)
@@ -315,7 +315,7 @@ func TestFence(t *testing.T) {
 }
 
 func TestExtension(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	began := time.Now()
 	run := b.shell("sleep 600", 2*time.Second)
 	run.Extend(b.host.Monotonic() + 4*time.Second)
@@ -327,7 +327,7 @@ func TestExtension(t *testing.T) {
 }
 
 func TestLimit(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell("sleep 600", 2*time.Second, 2*time.Second)
 	run.Extend(b.host.Monotonic() + time.Hour)
 	if exit := b.wait(run); !exit.Killed || !strings.Contains(exit.Message, "run timeout") {
@@ -336,7 +336,7 @@ func TestLimit(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell("sleep 600")
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
@@ -346,7 +346,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestManyAtOnce(t *testing.T) {
-	b := newLoneBench(t, 0)
+	b := newLoneFixture(t, 0)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var wrong bytes.Buffer

@@ -88,7 +88,7 @@ func leftovers() bool {
 
 // startWorker starts another process as the worker of one action, and waits until that has started. When the
 // action has ended, the worker prints why.
-func (b *bench) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
+func (b *fixture) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio.Reader) {
 	b.t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+line, "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE="+fence.String())
@@ -112,7 +112,7 @@ func (b *bench) startWorker(line string, fence time.Duration) (*exec.Cmd, *bufio
 const family3 = `trap '' TERM; sh -c 'trap "" TERM; echo $$ > child.new; mv child.new child; while :; do sleep 600; done' & `
 
 func TestActionsEndWithAKilledWorker(t *testing.T) {
-	b := newLoneBench(t, 0)
+	b := newLoneFixture(t, 0)
 	w, _ := b.startWorker(family3+`setsid sh -c 'echo $$ > away.new; mv away.new away; sleep 600' & `+put("$$", "pid")+`wait`, time.Hour)
 	pids := []int{b.pid("pid"), b.pid("child"), b.pid("away")}
 	if err := w.Process.Kill(); err != nil {
@@ -126,7 +126,7 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 }
 
 func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
-	b := newLoneBench(t, 0)
+	b := newLoneFixture(t, 0)
 	began := time.Now()
 	w, lines := b.startWorker(family3+put("$$", "pid")+`wait`, 2*time.Second)
 	pid, child := b.pid("pid"), b.pid("child")
@@ -167,7 +167,7 @@ func shimOf(t *testing.T, pid int) int {
 }
 
 func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	if err := syscall.Mkfifo(filepath.Join(b.dir, "go"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func sessionOf(pid int) (int, error) {
 
 // Descendants that left the group, and those whose parents are gone, belong to the action as well.
 func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 600" & ` + put("$$", "outer") + `wait' & `
 	run := b.shell(away + put("$$", "pid") + `wait`)
 	pids := []int{b.pid("pid"), b.pid("outer"), b.pid("inner")}
@@ -224,7 +224,7 @@ func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
 }
 
 func TestOrphansAreReapedWhileTheActionRuns(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	b.shell(`i=0; while test $i -lt 20; do (sleep 0.01 &); i=$((i+1)); done; ` + put("$$", "pid") + `sleep 600`)
 	shim := shimOf(t, b.pid("pid"))
 	eventually(t, "twenty orphans are reaped", patience, func() bool {
@@ -234,7 +234,7 @@ func TestOrphansAreReapedWhileTheActionRuns(t *testing.T) {
 }
 
 func TestActionEndsWithItsShim(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(family3 + put("$$", "pid") + `wait`)
 	pid, child := b.pid("pid"), b.pid("child")
 	if err := syscall.Kill(shimOf(t, pid), syscall.SIGKILL); err != nil {
@@ -249,7 +249,7 @@ func TestActionEndsWithItsShim(t *testing.T) {
 }
 
 func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	run := b.shell(put("$$", "pid") + "sleep 600")
 	pid := b.pid("pid")
 	shim := shimOf(t, pid)
@@ -263,7 +263,7 @@ func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
 }
 
 func TestRunsLeaveNothingInTheWorker(t *testing.T) {
-	b := newLoneBench(t, 0)
+	b := newLoneFixture(t, 0)
 	count := func() (files, goroutines int) {
 		fds, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
@@ -285,7 +285,7 @@ func TestRunsLeaveNothingInTheWorker(t *testing.T) {
 }
 
 func TestWitness(t *testing.T) {
-	b := newBench(t, 0)
+	b := newFixture(t, 0)
 	file := filepath.Join(b.dir, "witness")
 	w := exec.Command(os.Args[0])
 	w.Env = append(os.Environ(), "HANDOFF_TEST_WORKER="+put("$$", "pid")+"exit 0", "HANDOFF_TEST_DIR="+b.dir, "HANDOFF_TEST_FENCE=1h", "HANDOFF_WITNESS="+file)

@@ -1,0 +1,258 @@
+// Package brokertest is the contract of broker.Broker: one body of cases and of random command
+// sequences that runs on the model and on RabbitMQ. The cases carry the numbers of the list of rules
+// that were reproduced on the real broker. What they pin is what clients observe; where the two
+// differ, the model is wrong until shown otherwise; chaos/conformance lists what may differ.
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+)
+
+// The queue types.
+const (
+	Classic = "classic"
+	Quorum  = "quorum"
+)
+
+// Subject is a broker under test and what the suite can do to it. A function that is nil is
+// something the subject can't do: cases that need it are skipped.
+type Subject struct {
+	// Connect opens a session that shares nothing with the others, as those of several processes.
+	Connect func() (broker.Session, error)
+	// Sleep lets time pass, Now reads it, and Within calls do under a context of d.
+	Sleep  func(d time.Duration)
+	Now    func() time.Duration
+	Within func(d time.Duration, do func(ctx context.Context))
+
+	// Prefix is what every name begins with.
+	Prefix string
+	// Quiet is how long nothing has to come before the suite believes that nothing will.
+	Quiet time.Duration
+	// Pause is how long what the broker does without an answer takes at most.
+	Pause time.Duration
+	// Late bounds how late an expired message may be seen to die.
+	Late time.Duration
+	// Slot is the smallest step of sequences in which messages expire.
+	Slot time.Duration
+	// Heartbeat is that of the sessions.
+	Heartbeat time.Duration
+	// Slow permits cases that wait for minutes.
+	Slow bool
+
+	// Restart takes the broker down in order and up again; Kill takes it down without warning.
+	Restart, Kill func()
+	// DeleteQueue deletes a queue behind everybody's back.
+	DeleteQueue func(queue string)
+	// Malform publishes a body that is no envelope.
+	Malform func(exchange, key string)
+	// Alarm raises or clears the memory alarm.
+	Alarm func(on bool)
+	// Cut breaks a session's connection after a while: both ends learn it, what was under way is
+	// lost or not. Silence stops all its traffic, and no end is told.
+	Cut     func(s broker.Session, after time.Duration)
+	Silence func(s broker.Session)
+	// Total is how many messages a queue answers for: ready, unsettled, and held dead letters.
+	Total func(queue string) int
+}
+
+// Features are what the two queue types differ in.
+type Features struct {
+	// HoldsDeadLetters: a dead letter without a route stays and is tried again (rule 41); otherwise
+	// it is gone (rule 17).
+	HoldsDeadLetters bool
+	// MarksRecovered: after a kill every message is redelivered, seen or not.
+	MarksRecovered bool
+	// RequeuesLast: what a consumer requeues goes to the end of the queue, and what the end of a
+	// session returns comes first, in the order of delivery; otherwise all of it returns to its old
+	// place (rule 28).
+	RequeuesLast bool
+}
+
+// TypeFeatures returns the features of a queue type.
+func TypeFeatures(queueType string) Features {
+	if queueType == Quorum {
+		return Features{HoldsDeadLetters: true, RequeuesLast: true}
+	}
+	return Features{MarksRecovered: true}
+}
+
+// World runs a body on a subject. Names begin with a prefix of each case's own, so the subject need
+// not be empty. The model's runs the body as a task of a kernel, so a body must not fail the test
+// from another goroutine, and must not start any.
+type World func(t *testing.T, body func(s Subject))
+
+// Case is one named rule of the contract.
+type Case struct {
+	// Name says the rule, with its number where it has one.
+	Name string
+	// Types are the queue types that the case runs for, nil being both.
+	Types []string
+	// Alone: the case disturbs the whole broker.
+	Alone bool
+	needs need
+	body  func(b *fixture)
+}
+
+// need says what a case needs of its subject.
+type need func(s *Subject) bool
+
+func needsDelete(s *Subject) bool  { return s.DeleteQueue != nil }
+func needsMalform(s *Subject) bool { return s.Malform != nil }
+func needsAlarm(s *Subject) bool   { return s.Alarm != nil }
+func needsCut(s *Subject) bool     { return s.Cut != nil }
+func needsSilence(s *Subject) bool { return s.Silence != nil && s.Heartbeat > 0 }
+func needsTotal(s *Subject) bool   { return s.Total != nil }
+func needsSlow(s *Subject) bool    { return s.Slow }
+
+// Cases lists every case that leaves the broker running.
+func Cases() []Case {
+	var all []Case
+	for _, group := range [][]Case{
+		routingCases(), publishCases(), declareCases(), missingCases(), expiryCases(), heldExpiryCases(),
+		requeueExpiryCases(), deadLetterCases(), copyCases(), deathCases(), routelessCases(),
+		prefetchCases(), settleCases(), requeueCases(), endCases(), returnCases(), orderCases(),
+		deletionCases(), stateCases(), faultCases(),
+	} {
+		all = append(all, group...)
+	}
+	return all
+}
+
+// Types returns the queue types that a case runs for.
+func (c *Case) types() []string {
+	if c.Types == nil {
+		return []string{Classic, Quorum}
+	}
+	return c.Types
+}
+
+// Run runs every case, so many at a time, and after them what has to outlast a restart. It returns how
+// many cases were run, and how many this subject can't be asked.
+func Run(t *testing.T, world World, atOnce int) (ran, skipped int) {
+	var together, alone []func(t *testing.T)
+	var asked, passedOver atomic.Int64
+	for i, c := range Cases() {
+		for _, queueType := range c.types() {
+			run := func(t *testing.T) {
+				t.Run(queueType+"/"+c.Name, func(t *testing.T) {
+					if c.run(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
+						asked.Add(1)
+						return
+					}
+					passedOver.Add(1)
+					t.Skip("this subject can't do that")
+				})
+			}
+			if c.Alone {
+				alone = append(alone, run)
+			} else {
+				together = append(together, run)
+			}
+		}
+	}
+	t.Run("cases", func(t *testing.T) {
+		atATime(atOnce, len(together), func(i int) { together[i](t) })
+		for _, run := range alone {
+			run(t)
+		}
+	})
+	for _, name := range []string{"restart", "kill"} {
+		t.Run(name, func(t *testing.T) {
+			n := runRestarts(t, world, name == "kill")
+			if asked.Add(int64(n)); n == 0 {
+				passedOver.Add(restartCases())
+				t.Skip("this subject can't do that")
+			}
+		})
+	}
+	return int(asked.Load()), int(passedOver.Load())
+}
+
+// restartCases is how many cases outlast a restart.
+func restartCases() (n int64) {
+	for _, c := range outlastingCases() {
+		n += int64(len(c.types()))
+	}
+	return n
+}
+
+// atATime calls do for 0 to n-1. Parallel tests would be as many as there are processors, but cases
+// mostly wait.
+func atATime(atOnce, n int, do func(i int)) {
+	var workers sync.WaitGroup
+	next := make(chan int)
+	for range max(1, min(atOnce, n)) {
+		workers.Go(func() {
+			for i := range next {
+				do(i)
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+}
+
+// run runs the case and returns true, or false where the subject can't do what it needs.
+func (c *Case) run(t *testing.T, world World, queueType, prefix string) (asked bool) {
+	world(t, func(s Subject) {
+		if asked = c.needs == nil || c.needs(&s); asked {
+			b := newFixture(t, &s, queueType, prefix)
+			c.body(b)
+			b.clear()
+		}
+	})
+	return asked
+}
+
+// runRestarts prepares every case that outlasts a restart, restarts once, and then looks at them all. It
+// returns how many they were, none if the subject can't restart.
+func runRestarts(t *testing.T, world World, kill bool) int {
+	var benches []*fixture
+	world(t, func(s Subject) {
+		restart := s.Restart
+		if kill {
+			restart = s.Kill
+		}
+		if restart == nil {
+			return
+		}
+		var after []func()
+		for i, c := range outlastingCases() {
+			for _, queueType := range c.types() {
+				b := newFixture(t, &s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
+				b.later = &[]string{}
+				b.name = queueType + "/" + c.Name
+				benches = append(benches, b)
+				after = append(after, c.before(b))
+			}
+		}
+		// RabbitMQ 3.10 writes the names of its quorum queues every half second: one that was declared
+		// later than that before a kill has no leader afterwards, and consuming from it hangs.
+		s.Sleep(time.Second)
+		restart()
+		for i, b := range benches {
+			b.sessions, b.back, b.killed = nil, s.Now(), kill
+			after[i]()
+			b.clear()
+		}
+	})
+	for _, b := range benches {
+		t.Run(b.name, func(t *testing.T) {
+			for _, failure := range slices.Compact(*b.later) {
+				t.Error(failure)
+			}
+		})
+	}
+	return len(benches)
+}

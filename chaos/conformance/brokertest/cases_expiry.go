@@ -1,0 +1,233 @@
+package brokertest
+
+import (
+	"time"
+
+	"handoff/core/broker"
+)
+
+// Times to live of the cases: long enough that a busy machine does what has to be done before, short
+// enough that waiting for them is cheap.
+const (
+	soon = 250 * time.Millisecond
+	ttl  = 600 * time.Millisecond
+)
+
+// died receives a dead letter and expects that it died no earlier than ttl after begin, and not much
+// later than that after end.
+func (b *fixture) died(c broker.Consumer, message int, after, begin, end time.Duration) broker.Delivery {
+	b.t.Helper()
+	d := b.receive(c)
+	now := b.Now()
+	b.expect("the dead letter", id(d), message)
+	if now-begin < after {
+		b.errorf("message %d died after %v at most, the contract says never before %v", message, now-begin, after)
+	}
+	if now-end > after+b.Late {
+		b.errorf("message %d died after %v at least, the contract says after %v and at most %v late", message, now-end, after, b.Late)
+	}
+	return d
+}
+
+func expiryCases() []Case {
+	return []Case{
+		{Name: "rule 43 expiry is never early and hardly late", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			dead := b.consume(s, "dead", 0)
+			begin := b.Now()
+			b.put(s, 1, 2, 3)
+			end := b.Now()
+			for i := range 3 {
+				b.died(dead, i+1, soon, begin, end)
+			}
+		}},
+		{Name: "rule 10 an expired message is never delivered", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			b.put(s, 1, 2)
+			b.Sleep(soon + b.Late)
+			b.nothing("after the expiry", b.consume(s, "q", 1))
+			b.holds("dead", 1, 2)
+		}},
+		{Name: "rule 9 without a dead letter exchange an expired message is gone", body: func(b *fixture) {
+			s := b.session()
+			b.declare(s, broker.Topology{Queues: []broker.Queue{b.mortal("q", soon, "")}})
+			b.put(s, 1)
+			b.Sleep(soon + b.Late)
+			b.put(s, 2)
+			b.holds("q", 2)
+		}},
+		{Name: "rule 9 a queue without a time to live keeps everything", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, 0)
+			b.put(s, 1)
+			b.Sleep(soon + b.Late)
+			b.holds("q", 1)
+			b.holds("dead")
+		}},
+		{Name: "rule 9 every message has its own time", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, ttl)
+			dead := b.consume(s, "dead", 0)
+			first := b.Now()
+			b.put(s, 1)
+			firstEnd := b.Now()
+			b.Sleep(ttl / 2)
+			second := b.Now()
+			b.put(s, 2)
+			secondEnd := b.Now()
+			b.died(dead, 1, ttl, first, firstEnd)
+			b.died(dead, 2, ttl, second, secondEnd)
+		}},
+	}
+}
+
+func heldExpiryCases() []Case {
+	return []Case{
+		{Name: "rule 11 a prefetched message does not expire, and can be settled late", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			c := b.consume(s, "q", 1)
+			b.put(s, 1)
+			d := b.receive(c)
+			b.Sleep(soon + b.Late)
+			c.Ack(d)
+			b.settled()
+			s.Close()
+			b.holds("q")
+			b.holds("dead")
+		}},
+		{Name: "rule 11 what is ready behind a prefetched message dies in time", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+			begin := b.Now()
+			b.put(s, 1, 2)
+			end := b.Now()
+			b.receive(c)
+			b.died(dead, 2, soon, begin, end)
+			b.nothing("the one that is held", dead)
+			s.Close()
+			b.settled()
+			b.holds("dead", 2, 1)
+		}},
+		{Name: "rule 11 what waits in a client's buffer does not expire either", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			c := b.consume(s, "q", 2)
+			b.put(s, 1, 2, 3)
+			b.Sleep(soon + b.Late)
+			b.expect("received late", ids(b.hold(c, 2)), []int{1, 2})
+			b.holds("dead", 3)
+		}},
+		{Name: "rule 9 a dead letter's own queue counts from its arrival there", body: func(b *fixture) {
+			s := b.session()
+			b.declare(s, broker.Topology{
+				Exchanges: []broker.Exchange{b.exchange("dlx", broker.Topic), b.exchange("end", broker.Topic)},
+				Queues:    []broker.Queue{b.mortal("q", soon, "dlx"), b.mortal("mid", soon, "end"), b.queue("dead")},
+				Bindings:  []broker.Binding{b.bind("dlx", "#", "mid"), b.bind("end", "#", "dead")},
+			})
+			dead := b.consume(s, "dead", 0)
+			begin := b.Now()
+			b.put(s, 1)
+			d := b.died(dead, 1, 2*soon, begin, b.Now())
+			b.expect("its deaths", b.deaths(d), "mid expired 1, q expired 1")
+		}},
+	}
+}
+
+func requeueExpiryCases() []Case {
+	return []Case{
+		{Name: "rule 12 requeueing keeps the expiry", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, ttl)
+			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+			begin := b.Now()
+			b.put(s, 1)
+			end := b.Now()
+			d := b.receive(c)
+			b.cancel(c)
+			b.Sleep(ttl / 2)
+			c.Reject(d, true)
+			b.died(dead, 1, ttl, begin, end)
+		}},
+		{Name: "rule 12 what is requeued past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+			pastExpiry(b, func(_ broker.Session, c broker.Consumer, d broker.Delivery) { c.Reject(d, true) })
+		}},
+		{Name: "rule 12 what a closed session returns past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+			pastExpiry(b, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { s.Close() })
+		}},
+		{Name: "rule 12 what a lost session returns past its expiry dies at once, though a second consumer waits", needs: needsCut, body: func(b *fixture) {
+			pastExpiry(b, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { b.Cut(s, 0) })
+		}},
+		{Name: "rule 12 what is rejected past its expiry was rejected, not expired", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, soon)
+			c := b.consume(s, "q", 1)
+			b.put(s, 1)
+			d := b.receive(c)
+			b.Sleep(soon + b.Late)
+			c.Reject(d, false)
+			b.expect("its deaths", b.deaths(b.receive(b.consume(s, "dead", 1))), "q rejected 1")
+		}},
+		{Name: "rule 12 what is requeued in time can be delivered again until it expires", body: func(b *fixture) {
+			s := b.session()
+			b.path(s, ttl)
+			c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+			begin := b.Now()
+			b.put(s, 1)
+			end := b.Now()
+			c.Reject(b.receive(c), true)
+			d := b.receive(c)
+			b.expect("it is redelivered", d.Redelivered, true)
+			b.cancel(c)
+			c.Reject(d, true)
+			died := b.died(dead, 1, ttl, begin, end)
+			b.expect("its deaths", b.deaths(died), "q expired 1")
+		}},
+		{Name: "rule 10 what was requeued dies when it comes to the head", body: requeuedHead},
+	}
+}
+
+// pastExpiry gives a message back after its expiry while a second consumer waits for one.
+func pastExpiry(b *fixture, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
+	owner, second := b.session(), b.session()
+	b.path(owner, soon)
+	c := b.consume(owner, "q", 1)
+	b.put(owner, 1)
+	d := b.receive(c)
+	waiting, dead := b.consume(second, "q", 5), b.consume(second, "dead", 0)
+	b.Sleep(soon + b.Late)
+	b.nothing("while it is held", dead)
+	giveBack(owner, c, d)
+	died := b.receive(dead)
+	b.expect("its deaths", b.deaths(died), "q expired 1")
+	b.expect("it is redelivered", died.Redelivered, false)
+	b.nothing("the consumer that waited", waiting)
+}
+
+// requeuedHead requeues the older of two messages. In a queue that puts it last the younger one is at
+// the head then, and the older one can't die before it comes there.
+func requeuedHead(b *fixture) {
+	s := b.session()
+	b.path(s, ttl)
+	c, dead := b.consume(s, "q", 1), b.consume(s, "dead", 0)
+	older := b.Now()
+	b.put(s, 1)
+	olderEnd := b.Now()
+	b.Sleep(ttl / 2)
+	younger := b.Now()
+	b.put(s, 2)
+	youngerEnd := b.Now()
+	d := b.receive(c)
+	b.cancel(c)
+	c.Reject(d, true)
+	if b.RequeuesLast {
+		b.died(dead, 2, ttl, younger, youngerEnd)
+		b.died(dead, 1, ttl, older, youngerEnd)
+		return
+	}
+	b.died(dead, 1, ttl, older, olderEnd)
+	b.died(dead, 2, ttl, younger, youngerEnd)
+}

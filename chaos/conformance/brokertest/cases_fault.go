@@ -1,0 +1,143 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+)
+
+func faultCases() []Case {
+	return []Case{
+		{Name: "rule 8 a session that breaks leaves outcomes unknown, and what was confirmed is stored once", needs: needsCut, body: unknownOutcomes},
+		{Name: "rule 28 a session that breaks requeues what it held, in order, redelivered", needs: needsCut, body: func(b *fixture) {
+			s, other := b.session(), b.session()
+			b.plain(s)
+			c := b.consume(s, "q", 3)
+			b.put(s, upTo(1, 5)...)
+			b.hold(c, 3)
+			b.Cut(s, 0)
+			_, err := b.next(c, patience)
+			b.refused("receiving afterwards", err, broker.ErrClosed)
+			b.expect("the session is closed", s.Closed(), true)
+			b.expect("another is closed", other.Closed(), false)
+			b.to(s, broker.NotSent, "", b.called("q"), 6)
+			b.settled()
+			left := b.left("q")
+			b.expect("what is left", ids(left), upTo(1, 5))
+			b.expect("redelivered", flags(left), "rrr--")
+		}},
+		{Name: "rule 34 a silent session is given up by both ends, and not before three heartbeats are over", needs: needsSilence, body: silence},
+		{Name: "rule 35 an alarm holds publishers and not consumers", Alone: true, needs: needsAlarm, body: alarm},
+	}
+}
+
+func unknownOutcomes(b *fixture) {
+	s := b.session()
+	b.plain(s)
+	next := 1
+	outcomes := map[int]broker.Outcome{}
+	for _, after := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond} {
+		victim := b.session()
+		b.Cut(victim, after)
+		for range 50 {
+			var ms []broker.Message
+			for range 20 {
+				ms = append(ms, message("", b.called("q"), next+len(ms)))
+			}
+			for i, o := range victim.Publish(b.ctx, ms) {
+				outcomes[next+i] = o
+			}
+			next += len(ms)
+			if victim.Closed() {
+				break
+			}
+		}
+		if _, err := victim.Consume(b.ctx, b.called("q"), 1); err == nil {
+			b.errorf("the session outlived its connection")
+		}
+	}
+	b.settled()
+	stored := map[int]int{}
+	for _, d := range b.left("q") {
+		stored[id(d)]++
+	}
+	for id, o := range outcomes {
+		switch n := stored[id]; {
+		case n > 1:
+			b.errorf("message %d is there %d times", id, n)
+		case o == broker.Confirmed && n != 1:
+			b.errorf("message %d was confirmed and is not there", id)
+		case o == broker.NotSent && n != 0:
+			b.errorf("message %d was not sent and is there", id)
+		case o == broker.Returned || o == broker.Nacked:
+			b.errorf("message %d: %v", id, o)
+		}
+	}
+}
+
+func silence(b *fixture) {
+	s, other := b.session(), b.session()
+	b.plain(s)
+	c := b.consume(s, "q", 1)
+	b.put(s, 1)
+	b.hold(c, 1)
+	waiting := b.consume(other, "q", 1)
+	begin := b.Now()
+	b.Silence(s)
+	_, err := b.next(c, 10*b.Heartbeat)
+	b.refused("the silent session", err, broker.ErrClosed)
+	if noticed := b.Now() - begin; noticed < b.Heartbeat/2 || noticed > 4*b.Heartbeat {
+		b.errorf("the client noticed after %v of silence, with a heartbeat of %v", noticed, b.Heartbeat)
+	}
+	d, err := b.next(waiting, 10*b.Heartbeat)
+	b.must(err)
+	b.expect("it came back", show(d), "message 1 (redelivered true)")
+	if waited := b.Now() - begin; waited < b.Heartbeat || waited > 5*b.Heartbeat {
+		b.errorf("the broker gave the message back after %v of silence, with a heartbeat of %v", waited, b.Heartbeat)
+	}
+}
+
+func alarm(b *fixture) {
+	publisher, consumer := b.session(), b.session()
+	b.plain(publisher)
+	b.put(publisher, 1, 2)
+	b.Alarm(true)
+	raised := true
+	defer func() {
+		if raised {
+			b.Alarm(false)
+		}
+	}()
+	b.Within(2*time.Second, func(ctx context.Context) {
+		for i, o := range publisher.Publish(ctx, []broker.Message{message("", b.called("q"), 3), message("", b.called("q"), 4)}) {
+			if o != broker.Unknown && o != broker.NotSent {
+				b.errorf("the outcome of message %d during the alarm: %v", i+3, o)
+			}
+		}
+	})
+	b.expect("the publisher is blocked and closed", []bool{publisher.Blocked(), publisher.Closed()}, []bool{true, false})
+	c := b.consume(consumer, "q", 1)
+	for i := range 2 {
+		d := b.receive(c)
+		b.expect("received during the alarm", id(d), i+1)
+		c.Ack(d)
+	}
+	b.nothing("of what was published during the alarm", c)
+	b.expect("received over a session of the alarm's time", len(b.left("q")), 0)
+	raised = false
+	b.Alarm(false)
+	b.Sleep(b.Quiet)
+	b.expect("the publisher is blocked", publisher.Blocked(), false)
+	b.put(publisher, 5)
+	seen := map[int]int{}
+	for id := 0; id != 5; {
+		d := b.receive(c)
+		c.Ack(d)
+		id = int(d.Envelope.Dispatch.Key.ID)
+		seen[id]++
+	}
+	if seen[3] > 1 || seen[4] > 1 || len(seen)-seen[3]-seen[4] != 1 {
+		b.errorf("received after the alarm, by message: %v", seen)
+	}
+}

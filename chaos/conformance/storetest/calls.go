@@ -1,0 +1,206 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// calls are what clients of a concurrent history do, each by its name.
+func (c *cell) calls(r *rand.Rand) []call {
+	return slices.Concat(c.executorCalls(r), c.workerCalls(r), c.endings(r), c.userCalls(r))
+}
+
+// draw draws one call, its arguments fixed, so that the model can be asked the same.
+func (c *cell) draw(r *rand.Rand, only []string) call {
+	all := c.calls(r)
+	for {
+		one := all[r.IntN(len(all))]
+		if only == nil || slices.Contains(only, one.name) {
+			return one
+		}
+	}
+}
+
+// over is a duration that has passed already: the clock of a history stands still.
+func over(r *rand.Rand, otherwise time.Duration) time.Duration {
+	if r.IntN(3) == 0 {
+		return -time.Second
+	}
+	return otherwise
+}
+
+func (c *cell) executorCalls(r *rand.Rand) []call {
+	keys, executor, runtime := c.keys(r), fmt.Sprint("e", r.IntN(2)), c.runtime(r.IntN(2))
+	expiry, timeout, grace := over(r, time.Minute), over(r, DispatchTimeout), over(r, time.Minute)
+	unschedulable := r.IntN(2) == 0
+	claim := step("ClaimForScheduling", func(s store.Store) string {
+		rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: executor, Expiry: expiry, Demands: []store.Demand{{Runtime: runtime, Limit: 1}}})
+		c.saw(rows...)
+		if err == nil && len(rows) == 0 {
+			return nothing
+		}
+		var all []string
+		for i := range rows {
+			all = append(all, c.row(&rows[i]))
+		}
+		return c.answer(err, all...)
+	})
+	dispatch := perRow(c, "Dispatch", asked(keys, func(key execution.Key) store.Dispatch {
+		return store.Dispatch{Key: key, Worker: c.worker, Timeout: timeout}
+	}), func(s store.Store, ds []store.Dispatch) (all []string, err error) {
+		results, err := s.Dispatch(c.ctx, executor, ds)
+		for _, d := range results {
+			all = append(all, fmt.Sprint(c.outcome(d.Outcome), " unfit ", d.WorkerUnfit))
+		}
+		return all, err
+	})
+	park := perRow(c, "Park", asked(keys, func(key execution.Key) store.Park {
+		return store.Park{Key: key, Unschedulable: unschedulable, Grace: grace}
+	}), func(s store.Store, ps []store.Park) ([]string, error) {
+		return c.outcomes(s.Park(c.ctx, executor, ps))
+	})
+	return []call{claim, claim, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
+		return nil, s.MarkPublished(c.ctx, keys)
+	})}
+}
+
+// asked makes a request for each key.
+func asked[K, R any](keys []K, request func(K) R) []R {
+	all := make([]R, len(keys))
+	for i, key := range keys {
+		all[i] = request(key)
+	}
+	return all
+}
+
+func (c *cell) outcomes(outcomes []store.Outcome, err error) ([]string, error) {
+	var all []string
+	for _, o := range outcomes {
+		all = append(all, c.outcome(o))
+	}
+	return all, err
+}
+
+func (c *cell) workerCalls(r *rand.Rand) []call {
+	keys, lease, lives := c.keys(r), over(r, Lease), r.IntN(4) > 0
+	beat, process := c.number(&c.beat), c.number(&c.process)+1
+	to := []execution.Lifecycle{execution.Active, execution.Active, execution.Draining}[r.IntN(3)]
+	var held []execution.Key
+	if lives {
+		held = c.current()
+	}
+	claim := perRow(c, "Claim", asked(keys, func(key execution.Key) store.Claim {
+		return store.Claim{Key: key, Beat: beat}
+	}), func(s store.Store, cs []store.Claim) (all []string, err error) {
+		results, err := s.Claim(c.ctx, c.worker, cs)
+		for _, o := range results {
+			all = append(all, fmt.Sprint(c.outcome(o.Outcome), " late ", o.DeadlinePassed))
+		}
+		return all, err
+	})
+	all := []call{claim, claim, claim, withReply("Heartbeat", func(s store.Store) (done, seen string) {
+		reply, err := s.Heartbeat(c.ctx, store.Beat{WorkerKey: c.worker, Number: beat, Lease: lease, ConsumerAlive: lives, Held: held})
+		return c.answer(err), c.answer(err, fmt.Sprint(reply.Lost))
+	}), step("SetLifecycle", func(s store.Store) string { return c.answer(s.SetLifecycle(c.ctx, c.worker, to)) }), step("Release", func(s store.Store) string {
+		released, err := s.Release(c.ctx, c.worker)
+		return c.answer(err, fmt.Sprint(released))
+	}), step("Workers", c.workers)}
+	if r.IntN(4) > 0 {
+		return all
+	}
+	return append(all, step("Register", func(s store.Store) string {
+		_, err := s.Register(c.ctx, store.Registration{Process: process, Attempt: 1, After: c.worker.Incarnation, Name: c.name, Capacity: 1, Lease: lease})
+		return c.answer(err)
+	}))
+}
+
+func (c *cell) current() []execution.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []execution.Key
+	for _, id := range c.ids {
+		keys = append(keys, execution.Key{ID: id, Epoch: c.seen[id].Epoch})
+	}
+	return keys
+}
+
+func (c *cell) userCalls(r *rand.Rand) []call {
+	id, on := c.ids[r.IntN(len(c.ids))], r.IntN(3) == 0
+	return []call{step("Cancel", func(s store.Store) string {
+		answers, err := s.Cancel(c.ctx, []execution.ID{id}, "ci")
+		var all []string
+		for _, a := range answers {
+			if a.Row.ID != id {
+				// A retry's number is another one in the model.
+				all = append(all, fmt.Sprint(a.Applied, " ", a.Row.Status, " from ", a.From))
+				continue
+			}
+			all = append(all, c.outcome(a.Outcome))
+		}
+		return c.answer(err, all...)
+	}), step("Create", func(s store.Store) string {
+		created, err := s.Create(c.ctx, []store.NewExecution{{ActionRef: c.keyed(), IdempotencyKey: c.keyed()}})
+		var all []string
+		for _, one := range created {
+			all = append(all, fmt.Sprint("existed ", one.Existed))
+		}
+		return c.answer(err, all...)
+	}), step(fmt.Sprint("SetCordon ", on), func(s store.Store) string {
+		found, err := s.SetCordon(c.ctx, store.Cordon{Worker: c.worker.ID, On: on})
+		return c.answer(err, fmt.Sprint(found))
+	})}
+}
+
+func (c *cell) endings(r *rand.Rand) []call {
+	keys, fail := c.keys(r), r.IntN(4) == 0
+	c.mu.Lock()
+	beat := c.beat
+	read := slices.Clone(keys)
+	for i := range read {
+		read[i].Epoch = min(read[i].Epoch, c.seen[read[i].ID].Epoch)
+	}
+	c.mu.Unlock()
+	cause := []store.ReclaimCause{store.DeadLettered, store.OwnerGone, store.ClaimExpired, store.Unclaimed}[r.IntN(4)]
+	to := []execution.Status{execution.Completed, execution.Failed}[r.IntN(2)]
+	retry := r.IntN(2) == 0
+	finish := perRow(c, "Finish", asked(keys, func(key execution.Key) store.Finish {
+		return store.Finish{Key: key, To: to}
+	}), func(s store.Store, fs []store.Finish) ([]string, error) {
+		return c.outcomes(s.Finish(c.ctx, c.worker, fs))
+	})
+	reclaim := perRow(c, "Reclaim", asked(read, func(key execution.Key) store.Reclaim {
+		return takeBack(key, cause, fail)
+	}), func(s store.Store, rs []store.Reclaim) ([]string, error) {
+		return c.outcomes(s.Reclaim(c.ctx, rs))
+	})
+	orchestrate := perRow(c, "Orchestrate", asked(keys, func(key execution.Key) store.Orchestration {
+		o := store.Orchestration{ID: key.ID}
+		if retry {
+			// Never due: which number it has depends on the other cells.
+			o.Retry = &store.Retry{Count: 1, Reason: execution.Connection, Delay: time.Hour}
+		}
+		return o
+	}), func(s store.Store, os []store.Orchestration) (all []string, err error) {
+		done, err := s.Orchestrate(c.ctx, os)
+		for _, o := range done {
+			all = append(all, fmt.Sprint(o.Applied, o.Retry != 0))
+		}
+		return all, err
+	})
+	return []call{finish, finish, reclaim, reclaim, orchestrate, step("Reap", func(s store.Store) string {
+		marked, err := s.Reap(c.ctx, []store.Reap{{WorkerKey: c.worker, Beat: beat}})
+		return c.answer(err, fmt.Sprint(marked))
+	}), perRow(c, "Executions", c.ids, func(s store.Store, ids []execution.ID) (all []string, err error) {
+		rows, err := s.Executions(c.ctx, ids)
+		c.saw(rows...)
+		for i := range rows {
+			all = append(all, c.row(&rows[i]))
+		}
+		return all, err
+	})}
+}

@@ -1,0 +1,105 @@
+package storetest
+
+import (
+	"fmt"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// actorCases are about who asked for what a request changes.
+func actorCases() []Case {
+	return []Case{
+		{"an execution keeps who asked for it, and so do its retries, but not its children", func(b *fixture) {
+			w := b.active("w")
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{
+				{ActionRef: "shell.echo", Actor: "ci", IdempotencyKey: "k"}, {ActionRef: "python.run"}, {ActionRef: "python.run", Actor: "ops"},
+			})
+			b.must(err)
+			first := created[0].ID
+			child := b.child(first, "").ID
+			own, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Actor: "child", Parent: first}})
+			b.must(err)
+			again, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Actor: "ops", IdempotencyKey: "k"}})
+			b.must(err)
+			b.expect("that the key was used", again[0].Existed, true)
+			row := b.claimed("executor")
+			results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+			b.must(err)
+			ran := b.claim(w, results[0].Row.Key()).Row
+			b.finish(w, store.Finish{Key: ran.Key(), To: execution.Failed, Reason: execution.Connection})
+			retry := b.orchestrate(first, 1, 0).Retry
+			names := func(ids ...execution.ID) (all []string) {
+				for _, id := range ids {
+					all = append(all, fmt.Sprintf("%q", b.row(id).SubmittedBy))
+				}
+				return all
+			}
+			b.expect("who asked", fmt.Sprint(names(first, created[1].ID, created[2].ID, child, own[0].ID, retry)), `["ci" "" "ops" "" "child" "ci"]`)
+		}},
+		{"a chain keeps who asked first for its cancellation", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			for _, actor := range []string{"ci", "ops"} {
+				answers, err := b.Store.Cancel(b.ctx, []execution.ID{key.ID}, actor)
+				b.must(err)
+				b.expect("accepted", answers[0].Applied, true)
+				b.expect("who asked, in the answer", answers[0].Row.CancelRequestedBy, "ci")
+			}
+			b.expect("who asked", b.row(key.ID).CancelRequestedBy, "ci")
+			id := b.create("shell.echo", 1)[0]
+			b.expect("who asked before anybody did", b.row(id).CancelRequestedBy, "")
+			_, err := b.Store.Cancel(b.ctx, []execution.ID{id}, "")
+			b.must(err)
+			b.expect("who asked without a token", b.row(id).CancelRequestedBy, "")
+		}},
+		{"dead letters keep who settled them", func(b *fixture) {
+			for range 4 {
+				b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
+			}
+			letters, err := b.Store.DeadLetters(b.ctx, store.DeadLetterQuery{Limit: 10})
+			b.must(err)
+			for _, actor := range []string{"ops", "late"} {
+				_, err = b.Store.SettleDeadLetter(b.ctx, letters[0].ID, "discarded", actor)
+				b.must(err)
+			}
+			_, err = b.Store.SettleDeadLetter(b.ctx, letters[1].ID, "discarded", "")
+			b.must(err)
+			_, err = b.Store.DiscardDeadLetters(b.ctx, store.DeadLetterDiscard{IDs: []int64{letters[0].ID, letters[2].ID}, Limit: 10, Actor: "bulk"}, "discarded")
+			b.must(err)
+			letters, err = b.Store.DeadLetters(b.ctx, store.DeadLetterQuery{Limit: 10})
+			b.must(err)
+			var by []string
+			for _, d := range letters {
+				by = append(by, fmt.Sprintf("%q", d.HandledBy))
+			}
+			b.expect("who settled them", fmt.Sprint(by), `["ops" "" "bulk" ""]`)
+		}},
+		{"a worker keeps who cordoned it last, or lifted the cordon", func(b *fixture) {
+			w := b.active("w")
+			b.expect("before", b.worker(w).CordonChangedBy, "")
+			b.cordon(store.Cordon{Worker: w.ID, On: true, Actor: "ops"})
+			b.expect("after a cordon", b.worker(w).CordonChangedBy, "ops")
+			b.cordon(store.Cordon{Worker: w.ID, On: true, Drain: true, Actor: "night"})
+			b.expect("after a drain", b.worker(w).CordonChangedBy, "night")
+			w = b.active("w")
+			b.expect("at the next incarnation", b.worker(w).CordonChangedBy, "night")
+			b.cordon(store.Cordon{Worker: w.ID, Actor: "ops"})
+			b.expect("after it was lifted", b.worker(w).CordonChangedBy, "ops")
+			b.cordon(store.Cordon{Worker: w.ID, On: true})
+			b.expect("after a cordon without a token", b.worker(w).CordonChangedBy, "")
+		}},
+		{"an action keeps who put it last, and its executions have no such name", func(b *fixture) {
+			put := func(actor string) string {
+				a := Actions()[0]
+				a.PutBy = actor
+				b.must(b.Store.PutActions(b.ctx, []execution.Action{a}))
+				found, err := b.Store.Actions(b.ctx, store.ActionQuery{Ref: a.Ref, Limit: 1})
+				b.must(err)
+				return found[0].PutBy
+			}
+			b.expect("who put it", fmt.Sprintf("%q %q %q", put("ops"), put(""), put("ci")), `"ops" "" "ci"`)
+			b.expect("the action of an execution", b.row(b.create("shell.echo", 1)[0]).Action, Actions()[0])
+		}},
+	}
+}

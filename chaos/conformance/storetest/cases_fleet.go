@@ -1,0 +1,179 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// fleetCases are about who may be given work: what workers and operators say of workers, and pins.
+func fleetCases() []Case {
+	return []Case{
+		{"a dispatch fills a worker up to its limit and not beyond", func(b *fixture) {
+			w := b.active("w")
+			ids := b.create("shell.echo", 4)
+			var ds []store.Dispatch
+			for range ids {
+				row := b.claimed("e")
+				ds = append(ds, store.Dispatch{Key: row.Key(), Worker: w, Timeout: DispatchTimeout, Limit: 2})
+			}
+			results, err := b.Store.Dispatch(b.ctx, "e", ds[:3])
+			b.must(err)
+			for i, want := range []string{"true false", "true false", "false true"} {
+				b.expect(fmt.Sprintf("dispatch %d of 3: applied, unfit", i+1), fmt.Sprint(results[i].Applied, results[i].WorkerUnfit), want)
+			}
+			b.expect("load and queue", fmt.Sprint(b.worker(w).Load, b.worker(w).Queued), "2 2")
+			ds[3].Limit = 0
+			results, err = b.Store.Dispatch(b.ctx, "e", ds[3:])
+			b.must(err)
+			b.expect("a dispatch without a limit", results[0].Applied, true)
+			b.claim(w, execution.Key{ID: ids[0], Epoch: 1})
+			b.expect("load and queue after a claim", fmt.Sprint(b.worker(w).Load, b.worker(w).Queued), "3 2")
+		}},
+		{"a row that the caller does not hold takes nobody's place", func(b *fixture) {
+			w := b.active("w")
+			b.create("shell.echo", 1)
+			row := b.claimed("e")
+			results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{
+				{Key: execution.Key{ID: 999}, Worker: w, Timeout: DispatchTimeout, Limit: 1},
+				{Key: row.Key(), Worker: w, Timeout: DispatchTimeout, Limit: 1},
+			})
+			b.must(err)
+			b.expect("the second one", results[1].Applied, true)
+		}},
+		{"a cordoned worker gets nothing new, keeps what it has, and stays cordoned when it registers again", func(b *fixture) {
+			w := b.active("w")
+			held := b.scheduled(w)
+			b.cordon(store.Cordon{Worker: w.ID, On: true, Reason: "disk"})
+			row := b.worker(w)
+			b.expect("cordoned, why", fmt.Sprint(row.Cordoned, " ", row.CordonReason), "true disk")
+			b.expect("a claim of what it has", b.claim(w, held).Applied, true)
+			b.create("shell.echo", 1)
+			next := b.claimed("e")
+			dispatch := func(w store.WorkerKey) store.DispatchResult {
+				results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: next.Key(), Worker: w, Timeout: time.Minute}})
+				b.must(err)
+				return results[0]
+			}
+			r := dispatch(w)
+			b.expect("a dispatch: applied, unfit", fmt.Sprint(r.Applied, r.WorkerUnfit), "false true")
+			w = b.active("w")
+			b.expect("the next incarnation is cordoned", b.worker(w).Cordoned, true)
+			b.expect("a dispatch to it", dispatch(w).WorkerUnfit, true)
+			b.cordon(store.Cordon{Worker: w.ID})
+			b.expect("cordoned, why, after it was lifted", fmt.Sprint(b.worker(w).Cordoned, b.worker(w).CordonReason == ""), "false true")
+			b.expect("a dispatch after that", dispatch(w).Applied, true)
+		}},
+		{"an unknown worker can't be cordoned", func(b *fixture) {
+			found, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: 99, On: true, Drain: true})
+			b.must(err)
+			b.expect("found", found, false)
+		}},
+		{"a drain is told by the heartbeat, to that incarnation, until it drains", func(b *fixture) {
+			w := b.active("w")
+			number := uint64(1)
+			told := func(w store.WorkerKey) bool {
+				number++
+				reply, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true})
+				b.must(err)
+				return reply.Drain
+			}
+			b.expect("told before", told(w), false)
+			b.cordon(store.Cordon{Worker: w.ID, On: true, Drain: true})
+			b.expect("told, cordoned", fmt.Sprint(told(w), b.worker(w).Cordoned), "true true")
+			b.expect("told again", told(w), true)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
+			b.expect("told while draining", told(w), false)
+			b.expect("the next incarnation is told", told(b.active("w")), false)
+		}},
+		{"a worker's age is that of its newest beat, or of its registration before the first", func(b *fixture) {
+			w, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: 1, Lease: Lease})
+			b.must(err)
+			b.Advance(2 * time.Second)
+			b.expect("without a beat", b.worker(w.WorkerKey).SinceBeat, 2*time.Second)
+			b.expect("when it was", b.worker(w.WorkerKey).LastBeat.IsZero(), true)
+			beat := func(number uint64) time.Duration {
+				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w.WorkerKey, Number: number, Lease: Lease})
+				b.must(err)
+				return b.worker(w.WorkerKey).SinceBeat
+			}
+			b.expect("with its beat", beat(2), time.Duration(0))
+			b.Advance(time.Second)
+			at := b.worker(w.WorkerKey).LastBeat
+			b.expect("with one that came late", beat(1), time.Second)
+			now, err := b.Store.Clock(b.ctx)
+			b.must(err)
+			b.expect("how long ago its moment is", now.Sub(at), time.Second)
+		}},
+		{"figures are kept as reported and grow old", func(b *fixture) {
+			w := b.active("w")
+			f := execution.Figures{Total: 9, Failed: 4, Consecutive: 2, LastFailure: 3 * time.Second, Average: 1500 * time.Microsecond}
+			beat := store.Beat{WorkerKey: w, Number: 5, Lease: Lease, ConsumerAlive: true, Figures: f, Health: execution.Degraded}
+			_, err := b.Store.Heartbeat(b.ctx, beat)
+			b.must(err)
+			b.Advance(2 * time.Second)
+			f.LastFailure = 5 * time.Second
+			b.expect("the figures two seconds later", b.worker(w).Figures, f)
+			late := beat
+			late.Number, late.Figures = 4, execution.Figures{Total: 1}
+			_, err = b.Store.Heartbeat(b.ctx, late)
+			b.must(err)
+			b.expect("the figures after a beat that came late", b.worker(w).Figures, f)
+			b.expect("the figures of the next incarnation", b.worker(b.active("w")).Figures, execution.Figures{})
+		}},
+		{"a dispatch that stays unclaimed at an active worker counts against its incarnation, by whomever it is found", func(b *fixture) {
+			w := b.active("w")
+			first, second := b.scheduled(w), b.scheduled(w)
+			dead := unclaimed(first, store.DeadLettered, 0)
+			dead.Counts, dead.MaxDispatches = true, 9
+			b.expect("taken back", b.reclaim(dead).Applied, true)
+			b.expect("taken back again", b.reclaim(dead).Applied, false)
+			b.Advance(time.Second)
+			b.expect("taken back, and not the worker's fault", b.reclaim(unclaimed(second, store.Undeliverable, 0)).Applied, true)
+			b.expect("expiries", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{time.Second}))
+			third := b.scheduled(w)
+			dead.Key, dead.Cause = third, store.Unclaimed
+			b.expect("taken back", b.reclaim(dead).Applied, true)
+			b.expect("expiries, the latest first", fmt.Sprint(b.worker(w).Expired), fmt.Sprint([]time.Duration{0, time.Second}))
+			b.expect("expiries of the next incarnation", len(b.worker(b.active("w")).Expired), 0)
+		}},
+		{"a pin is kept by the row and by its retries, and an unknown worker is refused", func(b *fixture) {
+			w := b.active("w")
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{
+				{ActionRef: "shell.echo", Pinned: 99, IdempotencyKey: "k"}, {ActionRef: "shell.echo", Pinned: w.ID}, {ActionRef: "no.such", Pinned: 99},
+			})
+			b.must(err)
+			b.expect("unknown worker: worker, action", fmt.Sprint(created[0].UnknownWorker, created[0].UnknownAction), "true false")
+			b.expect("unknown action: worker, action", fmt.Sprint(created[2].UnknownWorker, created[2].UnknownAction), "false true")
+			b.expect("the pin", b.row(created[1].ID).Pinned, w.ID)
+			b.expect("claimed", b.claimedFor(0, store.Demand{Runtime: "shell", Pinned: w.ID, Limit: 1}), list(created[1].ID))
+			results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: execution.Key{ID: created[1].ID}, Worker: w, Timeout: time.Minute}})
+			b.must(err)
+			key := results[0].Row.Key()
+			b.claim(w, key)
+			b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+			handled, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID, Retry: &store.Retry{Count: 1, Reason: execution.Connection}}})
+			b.must(err)
+			b.expect("the pin of the retry", b.row(handled[0].Retry).Pinned, w.ID)
+			again, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "k"}})
+			b.must(err)
+			b.expect("a refused request has used its key", again[0].Existed, false)
+		}},
+		{"the health endpoint is the incarnation's", func(b *fixture) {
+			g := store.Registration{Process: 7, Attempt: 1, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: Lease, HealthURL: "http://w:9/healthz"}
+			r, err := b.Store.Register(b.ctx, g)
+			b.must(err)
+			b.expect("the endpoint", b.worker(r.WorkerKey).HealthURL, g.HealthURL)
+			b.expect("the endpoint of the next one", b.worker(b.register("w")).HealthURL, "")
+		}},
+	}
+}
+
+func (b *fixture) cordon(c store.Cordon) {
+	b.t.Helper()
+	found, err := b.Store.SetCordon(b.ctx, c)
+	b.must(err)
+	b.expect("the worker was found", found, true)
+}

@@ -1,0 +1,196 @@
+package storetest
+
+import (
+	"fmt"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// pinned creates executions of an action that only one worker may run.
+func (b *fixture) pinned(ref string, w store.WorkerKey, n int) []execution.ID {
+	b.t.Helper()
+	items := make([]store.NewExecution, n)
+	for i := range items {
+		items[i] = store.NewExecution{ActionRef: ref, Pinned: w.ID}
+	}
+	created, err := b.Store.Create(b.ctx, items)
+	b.must(err)
+	ids := make([]execution.ID, n)
+	for i, c := range created {
+		ids[i] = c.ID
+	}
+	return ids
+}
+
+// claimedIn claims for scheduling with pools.
+func (b *fixture) claimedIn(pools []int, demands ...store.Demand) string {
+	b.t.Helper()
+	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: DispatchTimeout, Demands: demands, Pools: pools})
+	b.must(err)
+	var ids []execution.ID
+	for i := range rows {
+		ids = append(ids, rows[i].ID)
+	}
+	return list(ids...)
+}
+
+func (b *fixture) slotsHeld() string {
+	b.t.Helper()
+	found, err := b.Store.Survey(b.ctx)
+	b.must(err)
+	return fmt.Sprint(found.Slots)
+}
+
+func shell(limit int) store.Demand { return store.Demand{Runtime: "shell", Limit: limit} }
+
+func shellAt(w store.WorkerKey, limit int) store.Demand {
+	return store.Demand{Runtime: "shell", Pinned: w.ID, Limit: limit}
+}
+
+// laneCases are about rows of one runtime that wait for different workers.
+func laneCases() []Case {
+	return []Case{
+		{"a pinned row is claimed for its worker, and no other demand gets it", func(b *fixture) {
+			w, other := b.active("w"), b.active("other")
+			ids := b.pinned("shell.echo", w, 2)
+			b.expect("unpinned, and for another worker", b.claimedFor(0, shell(5), shellAt(other, 5)), list())
+			b.expect("of another runtime", b.claimedFor(0, store.Demand{Runtime: "python", Pinned: w.ID, Limit: 5}), list())
+			b.expect("for its worker", b.claimedFor(0, shellAt(w, 1)), list(ids[0]))
+			b.expect("the next one", b.claimedFor(0, shellAt(w, 5)), list(ids[1]))
+		}},
+		{"a demand for unpinned rows skips pinned rows", func(b *fixture) {
+			w := b.active("w")
+			b.pinned("shell.echo", w, 3)
+			free := b.create("shell.echo", 1)[0]
+			b.expect("claimed", b.claimedFor(0, shell(1)), list(free))
+		}},
+		{"rows pinned to a full worker are not claimed, not even as others", func(b *fixture) {
+			w := b.active("w")
+			b.pinned("shell.echo", w, 3)
+			before := b.row(1)
+			b.expect("claimed", b.claimedFor(10, shell(5), shellAt(w, 0)), list())
+			b.expect("claimed with a limit below zero", b.claimedFor(10, shell(5), shellAt(w, -1)), list())
+			b.expect("the epoch", b.row(1).Epoch, before.Epoch)
+		}},
+		{"rows pinned to a worker that is not named come with the others", func(b *fixture) {
+			w, gone := b.active("w"), b.active("gone")
+			b.pinned("shell.echo", w, 1)
+			lost := b.pinned("shell.echo", gone, 2)
+			b.expect("claimed", b.claimedFor(1, shell(5), shellAt(w, 0)), list(lost[0]))
+			b.expect("the next one", b.claimedFor(5, shell(5), shellAt(w, 0)), list(lost[1]))
+		}},
+		{"rows pinned to a worker that lacks the runtime come with the others", func(b *fixture) {
+			w := b.active("w")
+			node := b.pinned("node.run", w, 1)[0]
+			b.expect("claimed, where another worker has the runtime", b.claimedFor(5, shell(5), shellAt(w, 5), store.Demand{Runtime: "node", Limit: 5}), list(node))
+		}},
+		{"named rows come oldest first, whichever lane they are in, and the others after them", func(b *fixture) {
+			w, gone := b.active("w"), b.active("gone")
+			lost := b.pinned("shell.echo", gone, 1)[0]
+			b.Advance(tick)
+			first := b.create("shell.echo", 1)[0]
+			b.Advance(tick)
+			second := b.pinned("shell.echo", w, 1)[0]
+			b.Advance(tick)
+			third := b.create("python.run", 1)[0]
+			b.Advance(tick)
+			fourth := b.create("shell.echo", 1)[0]
+			b.expect("the order", b.claimedFor(5, store.Demand{Runtime: "python", Limit: 5}, shellAt(w, 5), shell(5)), list(first, second, third, fourth, lost))
+		}},
+		{"others come by runtime, then by the worker that they are pinned to", func(b *fixture) {
+			w, v := b.active("w"), b.active("v")
+			forV := b.pinned("shell.echo", v, 1)[0]
+			forW := b.pinned("shell.echo", w, 2)
+			free := b.create("shell.echo", 1)[0]
+			node := b.create("node.run", 1)[0]
+			b.expect("the first three", b.claimedFor(3), list(node, free, forW[0]))
+			b.expect("the rest", b.claimedFor(3), list(forW[1], forV))
+		}},
+		{"a pool gets the oldest rows of all its lanes, and no more than its room", func(b *fixture) {
+			w := b.active("w")
+			var all []execution.ID
+			for range 3 {
+				all = append(all, b.pinned("shell.echo", w, 1)[0], b.create("shell.echo", 1)[0])
+				b.Advance(tick)
+			}
+			b.expect("with room for three", b.claimedIn([]int{3}, shell(3), shellAt(w, 3)), list(all[:3]...))
+			b.expect("with room for two", b.claimedIn([]int{2}, shell(2), shellAt(w, 2)), list(all[3:5]...))
+			b.expect("with room for none", b.claimedIn([]int{0}, shell(2), shellAt(w, 2)), list())
+			b.expect("without a bound", b.claimedIn(nil, shell(2), shellAt(w, 2)), list(all[5]))
+		}},
+		{"a pool takes nothing from another one", func(b *fixture) {
+			older, younger := b.create("shell.echo", 2), b.create("python.run", 2)
+			python := store.Demand{Runtime: "python", Limit: 2, Pool: 1}
+			b.expect("claimed", b.claimedIn([]int{1, 2}, shell(2), python), list(older[0], younger[0], younger[1]))
+		}},
+		{"rows pinned to one worker share its room, whatever their runtime", func(b *fixture) {
+			w := b.active("w")
+			first, second := b.pinned("shell.echo", w, 2), b.pinned("python.run", w, 2)
+			python := store.Demand{Runtime: "python", Pinned: w.ID, Limit: 3}
+			b.expect("with room for three", b.claimedFor(0, shellAt(w, 3), python), list(first[0], first[1], second[0]))
+			b.expect("the rest", b.claimedFor(0, shellAt(w, 3), python), list(second[1]))
+		}},
+		{"a lane that is named twice gets both limits", func(b *fixture) {
+			w := b.active("w")
+			ids := b.pinned("shell.echo", w, 4)
+			b.expect("claimed", b.claimedFor(0, shellAt(w, 1), shellAt(w, 2)), list(ids[:3]...))
+		}},
+		{"rows that wait for a full worker take no slot from rows that can be placed", func(b *fixture) {
+			b.limited(1)
+			w := b.active("w")
+			b.pinned("shell.echo", w, 3)
+			b.Advance(tick)
+			free := b.create("shell.echo", 2)
+			b.expect("claimed", b.claimedFor(5, shell(5), shellAt(w, 0)), list(free[0]))
+			b.expect("the slots that are held", b.slotsHeld(), "[{shell.echo 1}]")
+		}},
+		{"a slot goes to the oldest row of its action, in whichever lane", func(b *fixture) {
+			b.limited(2)
+			w := b.active("w")
+			first := b.pinned("shell.echo", w, 1)[0]
+			b.Advance(tick)
+			second := b.create("shell.echo", 2)
+			b.expect("claimed", b.claimedFor(0, shell(5), shellAt(w, 5)), list(first, second[0]))
+			b.expect("claimed without a free slot", b.claimedFor(0, shell(5), shellAt(w, 5)), list())
+			b.cancel(second[0])
+			b.orchestrate(second[0], 0, noRetry)
+			b.expect("claimed when one is free", b.claimedFor(0, shell(5), shellAt(w, 5)), list(second[1]))
+		}},
+		{"others get only slots that named rows leave, however old they are", func(b *fixture) {
+			b.limited(2)
+			gone := b.active("gone")
+			lost := b.pinned("shell.echo", gone, 3)
+			b.Advance(tick)
+			free := b.create("shell.echo", 1)[0]
+			b.expect("claimed", b.claimedFor(5, shell(5)), list(free, lost[0]))
+		}},
+		{"a limit of the demand leaves slots free", func(b *fixture) {
+			b.limited(5)
+			w := b.active("w")
+			b.pinned("shell.echo", w, 5)
+			b.claimedFor(0, shellAt(w, 2))
+			b.expect("the slots that are held", b.slotsHeld(), "[{shell.echo 2}]")
+			b.claimedIn([]int{1}, shellAt(w, 2))
+			b.expect("the slots that are held with a pool's bound", b.slotsHeld(), "[{shell.echo 3}]")
+		}},
+		{"pinned rows that were created under a limit need no slot when it is lifted", func(b *fixture) {
+			b.limited(1)
+			w := b.active("w")
+			ids := b.pinned("shell.echo", w, 4)
+			b.limited(0)
+			b.expect("claimed", b.claimedFor(0, shellAt(w, 3)), list(ids[:3]...))
+			b.expect("as others", b.claimedFor(5), list(ids[3]))
+		}},
+		{"a pinned row that is given back waits in its lane", func(b *fixture) {
+			w := b.active("w")
+			id := b.pinned("shell.echo", w, 1)[0]
+			b.claimedFor(0, shellAt(w, 1))
+			out, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: execution.Key{ID: id}}})
+			b.must(err)
+			b.expect("applied", out[0].Applied, true)
+			b.expect("unpinned", b.claimedFor(0, shell(5)), list())
+			b.expect("for its worker", b.claimedFor(0, shellAt(w, 5)), list(id))
+		}},
+	}
+}

@@ -1,0 +1,200 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// claimedFor claims for scheduling and lists what was claimed, in the order of the answer.
+func (b *fixture) claimedFor(others int, demands ...store.Demand) string {
+	b.t.Helper()
+	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others})
+	b.must(err)
+	var ids []execution.ID
+	for i := range rows {
+		ids = append(ids, rows[i].ID)
+	}
+	return list(ids...)
+}
+
+// orderCases are about who comes first.
+func orderCases() []Case {
+	return []Case{
+		{"a row that has ripened comes before one that was due later", func(b *fixture) {
+			waits := b.create("shell.echo", 1)[0]
+			row := b.claimed("e")
+			_, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: row.Key(), Delay: 5 * time.Second}})
+			b.must(err)
+			b.Advance(5*time.Second + tick)
+			younger := b.create("shell.echo", 1)[0]
+			b.expect("the order", b.claimedFor(0, store.Demand{Runtime: "shell", Limit: 2}), list(waits, younger))
+		}},
+		{"a row is due by the clock of the database, also when that is set back", func(b *fixture) {
+			id := b.create("shell.echo", 1)[0]
+			b.Advance(-time.Second)
+			b.expect("claimed a second before it was created", b.claimedFor(1), list())
+			b.Advance(time.Second)
+			b.expect("claimed then", b.claimedFor(1), list(id))
+		}},
+		{"others come in the order of their runtimes' names", func(b *fixture) {
+			shell, node := b.create("shell.echo", 1)[0], b.create("node.run", 1)[0]
+			b.expect("the order", b.claimedFor(2), list(node, shell))
+		}},
+		{"others come in that order with a limit of concurrency as without", func(b *fixture) {
+			b.limited(1)
+			shell, node, python := b.create("shell.echo", 1)[0], b.create("node.run", 1)[0], b.create("python.run", 1)[0]
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{{Ref: "b.limited", Runtime: "b", Entrypoint: "e", Timeout: RunTimeout, Concurrency: 1}}))
+			limited := b.create("b.limited", 1)[0]
+			b.expect("the order", b.claimedFor(4), list(limited, node, python, shell))
+		}},
+		{"a runtime that is demanded twice is served once, where it stands first, with both limits", func(b *fixture) {
+			shell, python := b.create("shell.echo", 3), b.create("python.run", 1)
+			got := b.claimedFor(0, store.Demand{Runtime: "shell", Limit: 1}, store.Demand{Runtime: "python", Limit: 1}, store.Demand{Runtime: "shell", Limit: 1})
+			b.expect("the order", got, list(shell[0], shell[1], python[0]))
+		}},
+		{"a limit of zero or less asks for nothing", func(b *fixture) {
+			b.scheduled(b.active("w"))
+			b.create("shell.echo", 2)
+			b.create("node.run", 1)
+			b.expect("claimed", b.claimedFor(-1, store.Demand{Runtime: "shell", Limit: -1}, store.Demand{Runtime: "shell", Limit: 0}), list())
+			for _, limit := range []int{0, -1} {
+				rows, err := b.Store.Find(b.ctx, store.Finding{Cause: store.Unclaimed, Limit: limit})
+				b.must(err)
+				b.expect(fmt.Sprint("found with a limit of ", limit), len(rows), 0)
+			}
+		}},
+		{"what became urgent at the same moment is found in the order of its ids", func(b *fixture) {
+			w := b.active("w")
+			b.create("shell.echo", 2)
+			rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 2}}})
+			b.must(err)
+			_, err = b.Store.Dispatch(b.ctx, "e", []store.Dispatch{
+				{Key: rows[1].Key(), Worker: w, Timeout: DispatchTimeout}, {Key: rows[0].Key(), Worker: w, Timeout: DispatchTimeout},
+			})
+			b.must(err)
+			b.expect("found", list(b.find(store.Finding{Cause: store.Unclaimed, Limit: 5})...), list(rows[0].ID, rows[1].ID))
+		}},
+		{"overruns are found by their deadlines, not by their starts", func(b *fixture) {
+			w := b.active("w")
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{{Ref: "shell.echo", Runtime: "shell", Timeout: time.Minute}}))
+			long := b.running(w)
+			b.must(b.Store.PutActions(b.ctx, Actions()))
+			short := b.running(w)
+			b.Advance(time.Hour)
+			b.expect("found", list(b.find(store.Finding{Cause: store.Overrun, Limit: 1})...), list(short.ID))
+			b.expect("all", list(b.find(store.Finding{Cause: store.Overrun, Limit: 2})...), list(short.ID, long.ID))
+		}},
+		{"durations count in whole microseconds", func(b *fixture) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			r := unclaimed(key, store.DeadLettered, 0)
+			r.Delay = time.Second + 900*time.Nanosecond
+			before := b.reclaim(r).Row
+			b.Advance(time.Second)
+			b.expect("claimed a second later", b.claimedFor(1), list(before.ID))
+		}},
+		{"a row that was parked for no time and then forgotten starts its grace anew", func(b *fixture) {
+			b.create("node.run", 1)
+			park := func() execution.Status {
+				rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
+				b.must(err)
+				out, err := b.Store.Park(b.ctx, "e", []store.Park{{Key: rows[0].Key(), Unschedulable: true, Grace: 30 * time.Second, Patience: 10 * time.Second}})
+				b.must(err)
+				return out[0].Row.Status
+			}
+			b.expect("the first time", park(), execution.Requested)
+			b.Advance(31 * time.Second)
+			b.expect("after nobody looked for longer than the patience", park(), execution.Requested)
+		}},
+	}
+}
+
+// wrongCases are about what is wrong in itself: an error of its item, which the others don't share.
+func wrongCases() []Case {
+	return []Case{
+		{"a result that is no end is an error, and the call's other results count", func(b *fixture) {
+			w := b.active("w")
+			first, second := b.running(w), b.running(w)
+			out, err := b.Store.Finish(b.ctx, w, []store.Finish{{Key: first, To: execution.Running}, {Key: second, To: execution.Completed}})
+			b.expect("an error", failed(err), "the request was wrong")
+			b.expect("applied", fmt.Sprint(out[0].Applied, out[1].Applied), "false true")
+			b.expect("the first", b.row(first.ID).Status, execution.Running)
+		}},
+		{"a take-back that its part may not make is an error", func(b *fixture) {
+			r := unclaimed(b.scheduled(b.active("w")), store.DeadLettered, 0)
+			r.By = execution.API
+			_, err := b.Store.Reclaim(b.ctx, []store.Reclaim{r})
+			b.expect("an error", failed(err), "the request was wrong")
+			b.expect("the status", b.row(r.Key.ID).Status, execution.Scheduled)
+		}},
+		{"an expired scheduling claim is given back and never failed", func(b *fixture) {
+			b.create("shell.echo", 1)
+			row := b.claimed("e")
+			b.Advance(time.Minute)
+			r := unclaimed(row.Key(), store.ClaimExpired, 0)
+			r.Policy = config.Fail
+			_, err := b.Store.Reclaim(b.ctx, []store.Reclaim{r})
+			b.expect("an error", failed(err), "the request was wrong")
+			b.expect("the status", b.row(row.ID).Status, execution.Scheduling)
+		}},
+		{"what has ended is taken back on no ground", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			for cause := store.NoCause; cause <= store.Unorchestrated; cause++ {
+				out := b.reclaim(unclaimed(key, cause, 0))
+				b.expect(fmt.Sprint("on ground ", cause, ": applied, status"), fmt.Sprint(out.Applied, out.Row.Status), "false completed")
+			}
+		}},
+		{"a retry without a number is an error, and nothing is handled", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+			_, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID, Retry: &store.Retry{}}})
+			b.expect("an error", failed(err), "the request was wrong")
+			b.expect("handled", b.row(key.ID).OrchestratedAt.IsZero(), true)
+		}},
+		{"parameters that are not JSON, and texts that are not UTF-8, are errors of their item", func(b *fixture) {
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{
+				{ActionRef: "shell.echo", Parameters: []byte(`{`)}, {ActionRef: "shell.echo"}, {ActionRef: "shell.\xffecho"}, {ActionRef: "shell.echo", IdempotencyKey: "\x00"},
+			})
+			b.expect("an error", failed(err), "the request was wrong")
+			b.expect("created", fmt.Sprint(created[0].ID, created[1].ID != 0, created[2].ID, created[3].ID), "0 true 0 0")
+		}},
+		{"an action with a negative timeout, number of retries or limit of concurrency is an error of that action", func(b *fixture) {
+			err := b.Store.PutActions(b.ctx, []execution.Action{
+				{Ref: "a", Runtime: "shell", Timeout: -time.Second},
+				{Ref: "b", Runtime: "shell", MaxRetries: -1},
+				{Ref: "c", Runtime: "shell"},
+				{Ref: "d", Runtime: "shell", Concurrency: -1},
+			})
+			b.expect("an error", failed(err), "the request was wrong")
+			created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "b"}, {ActionRef: "c"}, {ActionRef: "d"}})
+			b.must(err)
+			b.expect("unknown", fmt.Sprint(created[0].UnknownAction, created[1].UnknownAction, created[2].UnknownAction, created[3].UnknownAction), "true true false true")
+		}},
+		{"a worker of a negative capacity is an error", func(b *fixture) {
+			_, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: -1, Lease: Lease})
+			b.expect("an error", failed(err), "the request was wrong")
+			rows, err := b.Store.Workers(b.ctx)
+			b.must(err)
+			b.expect("workers", len(rows), 0)
+		}},
+		{"an incarnation is only its own worker's", func(b *fixture) {
+			w, other := b.active("w"), b.active("other")
+			mixed := store.WorkerKey{ID: other.ID, Incarnation: w.Incarnation}
+			b.refused("its lifecycle, even repeated", b.Store.SetLifecycle(b.ctx, mixed, execution.Active), store.ErrLost)
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: mixed, Number: 9, Lease: Lease})
+			b.refused("its heartbeat", err, store.ErrLost)
+		}},
+		{"a refused result without a status is an error", func(b *fixture) {
+			w := b.active("w")
+			err := b.Store.KeepRefusedResult(b.ctx, w, store.Finish{Key: b.running(w)})
+			b.expect("an error", failed(err), "the request was wrong")
+		}},
+	}
+}

@@ -1,0 +1,356 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+func recoveryCases() []Case {
+	return []Case{
+		{"unclaimed work is found and taken back from its age on", func(b *fixture) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			age := 30 * time.Second
+			b.Advance(age - tick)
+			b.expect("found before", list(b.find(store.Finding{Cause: store.Unclaimed, Age: age})...), list())
+			b.expect("taken back before", b.reclaim(unclaimed(key, store.Unclaimed, age)).Applied, false)
+			b.Advance(tick)
+			b.expect("found", list(b.find(store.Finding{Cause: store.Unclaimed, Age: age})...), list(key.ID))
+			out := b.reclaim(unclaimed(key, store.Unclaimed, age))
+			b.expect("applied, status, epoch, avoided", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch, out.Row.Avoid), fmt.Sprint(true, execution.Requested, key.Epoch+1, w.ID))
+			b.expect("the owner", fmt.Sprint(out.Row.Worker, out.Row.Incarnation), "0 0")
+			b.expect("taken back again", b.reclaim(unclaimed(key, store.Unclaimed, age)).Applied, false)
+		}},
+		{"running work is not taken back as unclaimed", func(b *fixture) {
+			key := b.running(b.active("w"))
+			b.Advance(time.Hour)
+			out := b.reclaim(unclaimed(key, store.Unclaimed, time.Second))
+			b.expect("applied, status", fmt.Sprint(out.Applied, out.Row.Status), "false running")
+		}},
+		{"a take-back counts only while the worker stays active", func(b *fixture) {
+			stays, leaves := b.active("stays"), b.active("leaves")
+			counted, uncounted := b.scheduled(stays), b.scheduled(leaves)
+			b.must(b.Store.SetLifecycle(b.ctx, leaves, execution.Draining))
+			for _, key := range []execution.Key{counted, uncounted} {
+				r := unclaimed(key, store.DeadLettered, 0)
+				r.Counts = true
+				b.reclaim(r)
+			}
+			b.expect("dispatches at the worker that stays", b.row(counted.ID).Dispatches, 1)
+			b.expect("dispatches at the worker that leaves", b.row(uncounted.ID).Dispatches, 0)
+		}},
+		{"a dispatch that waits at a full worker counts for nobody and is not failed", func(b *fixture) {
+			w := b.active("w")
+			keys := []execution.Key{b.scheduled(w), b.scheduled(w)}
+			var runs []execution.Key
+			for range Capacity {
+				runs = append(runs, b.running(w))
+			}
+			b.expectBehind(w, keys[0])
+			// Now a slot is free again, and only a heartbeat could tell that the row waited.
+			b.finish(w, store.Finish{Key: runs[0], To: execution.Completed})
+			r := unclaimed(keys[1], store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches at a worker with a free slot", b.reclaim(r).Row.Dispatches, 1)
+			b.expect("expiries held against it", len(b.worker(w).Expired), 1)
+		}},
+		{"a dispatch counts for nobody if the worker says that it was full since then", func(b *fixture) {
+			w := b.active("w")
+			before := b.scheduled(w)
+			b.Advance(5 * time.Second)
+			after := b.scheduled(w)
+			b.Advance(3 * time.Second)
+			// The worker was full until five seconds ago: after the first dispatch, and before the second.
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: 5 * time.Second})
+			b.must(err)
+			b.expectBehind(w, before)
+			r := unclaimed(after, store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches of the later one", b.reclaim(r).Row.Dispatches, 1)
+		}},
+		{"a worker that was full at the very moment of a dispatch was full since then", func(b *fixture) {
+			w := b.active("w")
+			b.Advance(time.Second)
+			at, early := b.scheduled(w), b.scheduled(w)
+			b.Advance(2 * time.Second)
+			beat := func(number uint64, ago time.Duration) {
+				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true, WasFull: true, FullAgo: ago})
+				b.must(err)
+			}
+			beat(2, 2*time.Second)
+			b.expectBehind(w, at)
+			beat(3, 2*time.Second+tick)
+			r := unclaimed(early, store.DeadLettered, 0)
+			r.Counts = true
+			b.expect("dispatches a tick later", b.reclaim(r).Row.Dispatches, 1)
+		}},
+		{"a worker that was full and is gone protects no dispatch", func(b *fixture) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease, ConsumerAlive: true, WasFull: true})
+			b.must(err)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Stopped))
+			r := unclaimed(key, store.OwnerGone, 0)
+			r.Policy = config.Fail
+			b.expect("the status", b.reclaim(r).Row.Status, execution.Failed)
+		}},
+		{"the last dispatch that counts fails the execution", func(b *fixture) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			r := unclaimed(key, store.DeadLettered, 0)
+			r.Counts, r.MaxDispatches, r.Reason = true, 1, execution.QueueTimeout
+			out := b.reclaim(r)
+			b.expect("status, reason, dispatches, epoch", fmt.Sprint(out.Row.Status, out.Row.FailureReason, out.Row.Dispatches, out.Row.Epoch), fmt.Sprint(execution.Failed, execution.QueueTimeout, 1, key.Epoch))
+			b.expect("the text", out.Row.Result.Error, "taken back")
+		}},
+		{"the policy fail fails what was never claimed", func(b *fixture) {
+			r := unclaimed(b.scheduled(b.active("w")), store.Undeliverable, 0)
+			r.Policy = config.Fail
+			b.expect("the status", b.reclaim(r).Row.Status, execution.Failed)
+		}},
+		{"what is taken back waits for its delay", func(b *fixture) {
+			w := b.active("w")
+			r := unclaimed(b.scheduled(w), store.DeadLettered, 0)
+			r.Delay = 3 * time.Second
+			b.reclaim(r)
+			claim := store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1}
+			b.Advance(3*time.Second - tick)
+			early, err := b.Store.ClaimForScheduling(b.ctx, claim)
+			b.must(err)
+			b.Advance(tick)
+			due, err := b.Store.ClaimForScheduling(b.ctx, claim)
+			b.must(err)
+			b.expect("claimed before and when it is due", fmt.Sprint(len(early), len(due)), "0 1")
+		}},
+		{"a dead letter of an older epoch takes nothing back", func(b *fixture) {
+			w := b.active("w")
+			old := b.scheduled(w)
+			b.reclaim(unclaimed(old, store.DeadLettered, 0))
+			row := b.claimed("e")
+			_, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+			b.must(err)
+			out := b.reclaim(unclaimed(old, store.DeadLettered, 0))
+			b.expect("applied, status, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(false, execution.Scheduled, old.Epoch+2))
+		}},
+		{"unpublished work is found until the confirm is recorded", func(b *fixture) {
+			w := b.active("w")
+			key, published := b.scheduled(w), b.scheduled(w)
+			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{published}))
+			b.Advance(10*time.Second - tick)
+			b.expect("found before its age", list(b.find(store.Finding{Cause: store.Unpublished, Age: 10 * time.Second, Limit: 5})...), list())
+			b.Advance(tick)
+			b.expect("found", list(b.find(store.Finding{Cause: store.Unpublished, Age: 10 * time.Second, Limit: 5})...), list(key.ID))
+		}},
+		{"unpublished work is late from half of its own dispatch timeout on, and of the age", func(b *fixture) {
+			w := b.active("w")
+			late := func(age time.Duration) string {
+				return list(b.find(store.Finding{Cause: store.UnpublishedLate, Age: age, Limit: 5})...)
+			}
+			key, published := b.scheduled(w), b.scheduled(w)
+			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{published}))
+			b.Advance(DispatchTimeout/2 - tick)
+			b.expect("found before half of its time", late(time.Second), list())
+			b.expect("taken back before half of its time", b.reclaim(unclaimed(key, store.UnpublishedLate, time.Second)).Applied, false)
+			b.Advance(tick)
+			b.expect("found at half of its time", late(time.Second), list(key.ID))
+			b.expect("found before its age", late(DispatchTimeout/2+tick), list())
+			b.expect("taken back before its age", b.reclaim(unclaimed(key, store.UnpublishedLate, DispatchTimeout/2+tick)).Applied, false)
+			b.expect("taken back although published", b.reclaim(unclaimed(published, store.UnpublishedLate, time.Second)).Applied, false)
+			out := b.reclaim(unclaimed(key, store.UnpublishedLate, time.Second))
+			b.expect("applied, status, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, key.Epoch+1))
+		}},
+		{"an expired scheduling claim is found and taken back", func(b *fixture) {
+			b.create("shell.echo", 1)
+			row := b.claimed("e")
+			b.Advance(15 * time.Second)
+			b.expect("found at its end", list(b.find(store.Finding{Cause: store.ClaimExpired})...), list())
+			b.Advance(tick)
+			b.expect("found after it", list(b.find(store.Finding{Cause: store.ClaimExpired})...), list(row.ID))
+			r := unclaimed(row.Key(), store.ClaimExpired, 0)
+			out := b.reclaim(r)
+			b.expect("applied, status, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, row.Epoch+1))
+		}},
+		{"a worker is marked lost only after its lease and at the beat that was watched", func(b *fixture) {
+			w := b.active("w")
+			reap := func(beat uint64) bool {
+				done, err := b.Store.Reap(b.ctx, []store.Reap{{WorkerKey: w, Beat: beat}})
+				b.must(err)
+				return done[0]
+			}
+			b.Advance(Lease)
+			b.expect("at the end of its lease", reap(1), false)
+			b.Advance(tick)
+			b.expect("at another beat", reap(2), false)
+			b.expect("after its lease", reap(1), true)
+			b.expect("a second time", reap(1), false)
+			b.expect("the lifecycle", b.worker(w).Lifecycle, execution.Lost)
+			_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: Lease})
+			b.refused("its next heartbeat", err, store.ErrLost)
+		}},
+		{"work of a worker that is gone: the unclaimed at once, the running after lease and grace", func(b *fixture) {
+			w := b.active("w")
+			run, wait := b.running(w), b.scheduled(w)
+			b.Advance(Lease + tick)
+			_, err := b.Store.Reap(b.ctx, []store.Reap{{WorkerKey: w, Beat: 1}})
+			b.must(err)
+			f := store.Finding{Cause: store.OwnerGone, Age: 10 * time.Second, Limit: 5}
+			b.expect("found at once", list(b.find(f)...), list(wait.ID))
+			abandon := store.Reclaim{
+				Key: run, Cause: store.OwnerGone, Age: f.Age, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
+				Result: execution.Result{Error: "Worker lost", FailedBy: execution.Reconciler},
+			}
+			b.expect("the running one taken at once", b.reclaim(abandon).Applied, false)
+			b.Advance(10*time.Second - tick)
+			b.expect("found after the grace", list(b.find(f)...), list(wait.ID, run.ID))
+			out := b.reclaim(abandon)
+			b.expect("applied, status, reason, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.FailureReason, out.Row.Epoch), fmt.Sprint(true, execution.Abandoned, execution.WorkerLost, run.Epoch))
+		}},
+		{"a restart under the same name does not hide what the old incarnation held", func(b *fixture) {
+			old := b.active("w")
+			run, wait := b.running(old), b.scheduled(old)
+			b.active("w")
+			f := store.Finding{Cause: store.OwnerGone, Age: 10 * time.Second, Limit: 5}
+			b.expect("the unclaimed is found at once", list(b.find(f)...), list(wait.ID))
+			b.Advance(Lease + 10*time.Second)
+			b.expect("the running one after the old lease and grace", list(b.find(f)...), list(wait.ID, run.ID))
+		}},
+		{"a draining worker keeps what it runs and not what it has not claimed", func(b *fixture) {
+			w := b.active("w")
+			b.running(w)
+			wait := b.scheduled(w)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
+			b.expect("found", list(b.find(store.Finding{Cause: store.OwnerGone, Limit: 5})...), list(wait.ID))
+			out := b.reclaim(store.Reclaim{
+				Key: wait, Cause: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerUnavailable, Policy: config.Fail, Counts: true,
+			})
+			b.expect("taken back, though what is unclaimed shall fail", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, wait.Epoch+1))
+		}},
+		{"an overrun is found and ended from its deadline and grace on", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			f := store.Finding{Cause: store.Overrun, Age: 10 * time.Second}
+			b.Advance(RunTimeout + 10*time.Second - tick)
+			b.expect("found before", list(b.find(f)...), list())
+			b.Advance(tick)
+			b.expect("found", list(b.find(f)...), list(key.ID))
+			out := b.reclaim(store.Reclaim{Key: key, Cause: store.Overrun, Age: f.Age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout})
+			b.expect("applied, status", fmt.Sprint(out.Applied, out.Row.Status), "true timeout")
+		}},
+		{"a search returns at most its limit, oldest first", func(b *fixture) {
+			w := b.active("w")
+			first := b.scheduled(w)
+			b.Advance(time.Second)
+			second := b.scheduled(w)
+			b.Advance(time.Second)
+			b.scheduled(w)
+			b.Advance(time.Minute)
+			b.expect("found", list(b.find(store.Finding{Cause: store.Unclaimed, Age: time.Second, Limit: 2})...), list(first.ID, second.ID))
+		}},
+		{"a batch with one row that can't be taken back takes the others", func(b *fixture) {
+			w := b.active("w")
+			run, wait := b.running(w), b.scheduled(w)
+			out, err := b.Store.Reclaim(b.ctx, []store.Reclaim{
+				unclaimed(run, store.DeadLettered, 0), unclaimed(execution.Key{ID: 999, Epoch: 1}, store.DeadLettered, 0), unclaimed(wait, store.DeadLettered, 0),
+			})
+			b.must(err)
+			b.expect("applied", fmt.Sprint(out[0].Applied, out[1].Applied, out[2].Applied), "false false true")
+		}},
+	}
+}
+
+func terminalCases() []Case {
+	return []Case{
+		{"the end of an execution is handled once", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			unhandled := func() string { return list(b.find(store.Finding{Cause: store.Unorchestrated, Limit: 5})...) }
+			os := []store.Orchestration{{ID: key.ID, Retry: &store.Retry{Count: 1, Reason: execution.Connection, Delay: 3 * time.Second}}}
+			early, err := b.Store.Orchestrate(b.ctx, os)
+			b.must(err)
+			b.expect("handled while it runs", early[0].Applied, false)
+			b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+			b.expect("found", unhandled(), list(key.ID))
+			first, err := b.Store.Orchestrate(b.ctx, os)
+			b.must(err)
+			second, err := b.Store.Orchestrate(b.ctx, os)
+			b.must(err)
+			b.expect("handled, and again", fmt.Sprint(first[0].Applied, first[0].Retry != 0, second[0].Applied), "true true false")
+			b.expect("found afterwards", unhandled(), list())
+			retry := b.row(first[0].Retry)
+			b.expect("the retry", fmt.Sprint(retry.Status, retry.Original, retry.RetryCount, retry.RetryReason, retry.Avoid, retry.Epoch),
+				fmt.Sprint(execution.Requested, key.ID, 1, execution.Connection, w.ID, 0))
+			b.expect("its parameters", string(retry.Parameters), `{"n": 1}`)
+		}},
+		{"the retries of one call are numbered in the order of its items", func(b *fixture) {
+			w := b.active("w")
+			first, second := b.failed(w), b.failed(w)
+			retry := &store.Retry{Count: 1, Reason: execution.Connection}
+			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: second.ID, Retry: retry}, {ID: first.ID, Retry: retry}})
+			b.must(err)
+			b.expect("the first item's retry has the smaller number", done[0].Retry < done[1].Retry, true)
+			b.expect("claimed, as both are due at one moment", b.claimedFor(2), list(done[0].Retry, done[1].Retry))
+		}},
+		{"a retry is due after its backoff", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+			_, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID, Retry: &store.Retry{Count: 1, Reason: execution.Connection, Delay: 3 * time.Second}}})
+			b.must(err)
+			claim := store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1}
+			b.Advance(3*time.Second - tick)
+			early, err := b.Store.ClaimForScheduling(b.ctx, claim)
+			b.must(err)
+			b.Advance(tick)
+			due, err := b.Store.ClaimForScheduling(b.ctx, claim)
+			b.must(err)
+			b.expect("claimed before and when it is due", fmt.Sprint(len(early), len(due)), "0 1")
+		}},
+		{"a chain names its first row", func(b *fixture) {
+			w := b.active("w")
+			id := execution.ID(0)
+			for count := 1; count <= 2; count++ {
+				key := execution.Key{}
+				if count == 1 {
+					key = b.running(w)
+					id = key.ID
+				} else {
+					row := b.claimed("e")
+					results, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+					b.must(err)
+					key = results[0].Row.Key()
+					b.claim(w, key)
+				}
+				b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Transient})
+				done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID, Retry: &store.Retry{Count: count, Reason: execution.Transient}}})
+				b.must(err)
+				row := b.row(done[0].Retry)
+				b.expect("original and count", fmt.Sprint(row.Original, row.RetryCount), fmt.Sprint(id, count))
+			}
+		}},
+		{"without a retry only the mark is set", func(b *fixture) {
+			w := b.active("w")
+			key := b.running(w)
+			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}})
+			b.must(err)
+			b.expect("applied, retry", fmt.Sprint(done[0].Applied, done[0].Retry), "true 0")
+			b.expect("handled", b.row(key.ID).OrchestratedAt.IsZero(), false)
+		}},
+	}
+}
+
+// expectBehind takes a row back on a cause that would count and fail, and expects neither, because the row waited
+// behind others.
+func (b *fixture) expectBehind(w store.WorkerKey, key execution.Key) {
+	b.t.Helper()
+	blamed := len(b.worker(w).Expired)
+	r := unclaimed(key, store.DeadLettered, 0)
+	r.Counts, r.MaxDispatches, r.Policy = true, 1, config.Fail
+	out := b.reclaim(r)
+	b.expect("applied, status, dispatches of a row that waited behind others", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Dispatches), "true requested 0")
+	b.expect("expiries held against its worker", len(b.worker(w).Expired), blamed)
+}

@@ -1,0 +1,155 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// limited gives the shell action a limit of concurrency.
+func (b *fixture) limited(limit int) {
+	b.t.Helper()
+	a := Actions()[0]
+	a.Concurrency = limit
+	b.must(b.Store.PutActions(b.ctx, []execution.Action{a}))
+}
+
+// claimAll claims due rows of the shell runtime, as many as there are.
+func (b *fixture) claimAll() []execution.ID {
+	b.t.Helper()
+	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+		Executor: "executor", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 10}},
+	})
+	b.must(err)
+	var ids []execution.ID
+	for i := range rows {
+		ids = append(ids, rows[i].ID)
+	}
+	return ids
+}
+
+func slotCases() []Case {
+	return []Case{
+		{"no more are claimed than their action has slots, and others pass by", func(b *fixture) {
+			b.limited(2)
+			ids := b.create("shell.echo", 3)
+			free := execution.Action{Ref: "shell.free", Runtime: "shell", Entrypoint: "free", Timeout: RunTimeout}
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
+			other := b.create("shell.free", 1)[0]
+			b.expect("the action's limit", b.row(ids[0]).Action.Concurrency, 2)
+			b.expect("claimed", list(b.claimAll()...), list(ids[0], ids[1], other))
+			b.expect("claimed again", list(b.claimAll()...), list())
+		}},
+		{"the survey counts the slots that are held, also of an action whose limit was lifted since", func(b *fixture) {
+			held := func() string {
+				found, err := b.Store.Survey(b.ctx)
+				b.must(err)
+				return fmt.Sprint(found.Slots)
+			}
+			b.expect("without a limit", held(), "[]")
+			b.limited(2)
+			b.must(b.Store.PutActions(b.ctx, []execution.Action{{Ref: "a.limited", Runtime: "a", Entrypoint: "e", Concurrency: 1}}))
+			b.expect("with nothing to do", held(), "[{a.limited 0} {shell.echo 0}]")
+			b.create("shell.echo", 3)
+			b.claimAll()
+			b.expect("when some are claimed", held(), "[{a.limited 0} {shell.echo 2}]")
+			b.limited(0)
+			b.expect("when the limit is lifted", held(), "[{a.limited 0} {shell.echo 2}]")
+		}},
+		{"the demand bounds what takes slots", func(b *fixture) {
+			b.limited(3)
+			b.create("shell.echo", 3)
+			b.claimed("e")
+			b.expect("claimed afterwards", len(b.claimAll()), 2)
+		}},
+		{"a slot is kept until the end is handled", func(b *fixture) {
+			b.limited(1)
+			w := b.active("w")
+			key := b.running(w)
+			next := b.create("shell.echo", 1)[0]
+			b.expect("while it runs", list(b.claimAll()...), list())
+			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			b.expect("when it has ended", list(b.claimAll()...), list())
+			b.orchestrate(key.ID, 0, noRetry)
+			b.expect("when its end was handled", list(b.claimAll()...), list(next))
+			b.orchestrate(key.ID, 0, noRetry)
+			b.create("shell.echo", 1)
+			b.expect("when it is handled again", list(b.claimAll()...), list())
+		}},
+		{"what becomes requested again gives its slot back", func(b *fixture) {
+			b.limited(1)
+			w := b.active("w")
+			id := b.create("shell.echo", 1)[0]
+			row := b.claimed("executor")
+			_, err := b.Store.Park(b.ctx, "executor", []store.Park{{Key: row.Key(), Delay: time.Hour}})
+			b.must(err)
+			key := b.scheduled(w)
+			b.expect("another one was scheduled", key.ID != id, true)
+			b.expect("taken back", b.reclaim(unclaimed(key, store.DeadLettered, 0)).Row.Status, execution.Requested)
+			b.expect("claimed again", list(b.claimAll()...), list(key.ID))
+			b.Advance(16 * time.Second)
+			b.reclaim(unclaimed(execution.Key{ID: key.ID, Epoch: key.Epoch + 1}, store.ClaimExpired, 0))
+			again := b.claimAll()
+			b.expect("claimed after its claim has expired", list(again...), list(key.ID))
+			d, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: execution.Key{ID: key.ID, Epoch: key.Epoch + 2}, Worker: w, Timeout: DispatchTimeout}})
+			b.must(err)
+			b.expect("dispatched", d[0].Applied, true)
+			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
+			_, err = b.Store.Release(b.ctx, w)
+			b.must(err)
+			b.expect("claimed after its release", list(b.claimAll()...), list(key.ID))
+		}},
+		{"what is cancelled gives its slot back when its end is handled", func(b *fixture) {
+			b.limited(1)
+			ids := b.create("shell.echo", 2)
+			b.claimAll()
+			b.cancel(ids[0])
+			b.expect("before", list(b.claimAll()...), list())
+			b.orchestrate(ids[0], 0, noRetry)
+			b.expect("after", list(b.claimAll()...), list(ids[1]))
+			freed, err := b.Store.FreeSlots(b.ctx, 10)
+			b.must(err)
+			b.expect("slots that nobody may hold", list(freed...), list())
+		}},
+		{"a limit can be raised, and lowered below what is held", func(b *fixture) {
+			b.limited(1)
+			ids := b.create("shell.echo", 4)
+			b.claimAll()
+			b.limited(3)
+			b.expect("after it was raised", list(b.claimAll()...), list(ids[1], ids[2]))
+			b.limited(1)
+			for _, id := range ids[:2] {
+				b.cancel(id)
+				b.orchestrate(id, 0, noRetry)
+			}
+			b.expect("the first slot is free again", list(b.claimAll()...), list(ids[3]))
+			b.create("shell.echo", 1)
+			b.expect("no other is given out", fmt.Sprint(len(b.claimAll())), "0")
+		}},
+		{"what was created under a limit goes on without slots when the limit is lifted", func(b *fixture) {
+			b.limited(1)
+			ids := b.create("shell.echo", 4)
+			b.expect("under the limit", list(b.claimAll()...), list(ids[0]))
+			b.limited(0)
+			b.expect("bounded by the demand", list(b.claimed("e").ID), list(ids[1]))
+			b.expect("all others", list(b.claimAll()...), list(ids[2], ids[3]))
+			for _, id := range ids[:2] {
+				b.cancel(id)
+				b.orchestrate(id, 0, noRetry)
+			}
+			b.limited(1)
+			late := b.create("shell.echo", 2)
+			b.expect("under a new limit", list(b.claimAll()...), list(late[0]))
+		}},
+		{"an idempotent look finds no slot to free", func(b *fixture) {
+			b.limited(2)
+			b.running(b.active("w"))
+			b.Advance(time.Hour)
+			freed, err := b.Store.FreeSlots(b.ctx, 10)
+			b.must(err)
+			b.expect("freed", list(freed...), list())
+		}},
+	}
+}

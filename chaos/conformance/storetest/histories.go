@@ -1,0 +1,381 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// State is a store that can be copied as it stands: the model against which concurrent histories are
+// judged. Its clock must show the subject's time and stand still, as the subject's must.
+type State struct {
+	Store store.Store
+	Clone func() State
+}
+
+// Shape says how large concurrent histories are.
+type Shape struct {
+	// Cells run at once on one store. Each has two executions and a worker of its own, so that each is a
+	// history for itself: no call of one can be told from another's.
+	Cells int
+	// Clients are how many call at once within a cell, and Calls how often each.
+	Clients, Calls int
+	// Only are the calls that are made, nil for all.
+	Only []string
+}
+
+// Linearizable makes calls from many clients at once, drawn by the seed, and judges whether what each
+// answers about one row could have been given at one moment between its call and its return: whether the
+// calls, in some order that respects who was over before whom, are answered alike by the model. The rows
+// of one call have each a moment of their own, because a statement that fails is repeated row by row. It
+// returns the first cell's history that can't be explained, or "", and how many calls were made. Both
+// stores are empty.
+func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
+	t.Helper()
+	cells := make([]*cell, shape.Cells)
+	for i := range cells {
+		cells[i] = newCell(i)
+		for _, s := range []store.Store{subject, model.Store} {
+			if err := cells[i].prepare(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	begin := time.Now()
+	var under sync.WaitGroup
+	for i, c := range cells {
+		for client := range shape.Clients {
+			under.Go(func() {
+				r := rand.New(rand.NewPCG(seed, uint64(i*shape.Clients+client))) //nolint:gosec // not negative
+				for range shape.Calls {
+					call := c.draw(r, shape.Only)
+					o := porcupine.Operation{ClientId: client, Call: time.Since(begin).Nanoseconds()}
+					answers := call.do(subject, 0, call.rows)
+					o.Return = time.Since(begin).Nanoseconds()
+					for n, answer := range answers {
+						o.Input, o.Output = row{call, n}, answer
+						c.record(o)
+					}
+				}
+			})
+		}
+	}
+	under.Wait()
+	for _, c := range cells {
+		calls += len(c.history)
+		switch porcupine.CheckOperationsTimeout(c.specification(model), c.history, judgeFor) {
+		case porcupine.Illegal:
+			return c.unexplained(model), calls
+		case porcupine.Unknown:
+			t.Errorf("a history of %d calls could not be judged within %v", len(c.history), judgeFor)
+		}
+	}
+	return "", calls
+}
+
+// judgeFor bounds the search for an explanation.
+const judgeFor = 20 * time.Second
+
+// call is one call of a client.
+type call struct {
+	name string
+	// rows are how many rows it is about; 1 for a call that is one step whatever it touches.
+	rows int
+	// do makes the call for some of its rows, and shows what is answered about each. An answer that says
+	// that nothing was done or promised explains itself at any moment.
+	do func(s store.Store, from, to int) []string
+	// reply says that what it did is the first row and what it saw the second, each at a moment of its own.
+	reply bool
+}
+
+// step is a call that is one step.
+func step(name string, do func(s store.Store) string) call {
+	return call{name: name, rows: 1, do: func(s store.Store, _, _ int) []string { return []string{do(s)} }}
+}
+
+// withReply is a call whose reply is only information: by the time it is read it may be old.
+func withReply(name string, do func(s store.Store) (done, seen string)) call {
+	return call{name: name, rows: 2, reply: true, do: func(s store.Store, from, to int) []string {
+		done, seen := do(s)
+		return []string{done, seen}[from:to]
+	}}
+}
+
+// perRow is a call that is one step for each of its rows; an error is the answer about every row.
+func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs []R) ([]string, error)) call {
+	return call{name: name, rows: len(requests), do: func(s store.Store, from, to int) []string {
+		answers, err := do(s, requests[from:to])
+		all := make([]string, to-from)
+		for i := range all {
+			if all[i] = c.answer(err); err == nil && len(answers) > 0 {
+				all[i] = c.answer(nil, answers[i])
+			}
+		}
+		return all
+	}}
+}
+
+// row is what a call does to one of its rows.
+type row struct {
+	call
+	n int
+}
+
+// nothing is the answer of a call that had no effect and makes no statement: the store was not
+// available, or a claim for scheduling passed over a row that another call had locked.
+const nothing = "nothing"
+
+// cell is two executions and their worker.
+type cell struct {
+	name   string
+	ids    []execution.ID
+	worker store.WorkerKey
+	ctx    context.Context //nolint:containedctx // a test's
+
+	mu      sync.Mutex
+	history []porcupine.Operation
+	seen    map[execution.ID]execution.Execution
+	process uint64
+	beat    uint64
+}
+
+func newCell(n int) *cell {
+	return &cell{name: fmt.Sprint("cell", n), ctx: context.Background(), seen: make(map[execution.ID]execution.Execution), beat: 1}
+}
+
+// keyed is the action of which clients create one execution, under a key of the same name.
+func (c *cell) keyed() string { return c.name + "-keyed" }
+
+func (c *cell) runtime(n int) string { return fmt.Sprint(c.name, "-", n) }
+
+// prepare makes the cell in a store: one execution is dispatched and one requested.
+func (c *cell) prepare(s store.Store) error {
+	r, err := s.Register(c.ctx, store.Registration{Process: 1, Attempt: 1, Name: c.name, Runtimes: []string{"any"}, Capacity: 9, Lease: Lease})
+	if err != nil {
+		return err
+	}
+	c.worker, c.ids = r.WorkerKey, nil
+	if _, err := s.Heartbeat(c.ctx, store.Beat{WorkerKey: c.worker, Number: 1, Lease: Lease, ConsumerAlive: true}); err != nil {
+		return err
+	}
+	if err := s.SetLifecycle(c.ctx, c.worker, execution.Active); err != nil {
+		return err
+	}
+	one := execution.Action{Ref: c.keyed(), Runtime: c.keyed(), Entrypoint: "e"}
+	if err := s.PutActions(c.ctx, []execution.Action{one}); err != nil {
+		return err
+	}
+	for n := range 2 {
+		action := execution.Action{Ref: c.runtime(n), Runtime: c.runtime(n), Entrypoint: "e", Timeout: RunTimeout}
+		if err := s.PutActions(c.ctx, []execution.Action{action}); err != nil {
+			return err
+		}
+		created, err := s.Create(c.ctx, []store.NewExecution{{ActionRef: action.Ref}})
+		if err != nil {
+			return err
+		}
+		c.ids = append(c.ids, created[0].ID)
+	}
+	rows, err := s.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: c.runtime(0), Limit: 1}}})
+	if err != nil {
+		return err
+	}
+	_, err = s.Dispatch(c.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: c.worker, Timeout: DispatchTimeout}})
+	c.seen[c.ids[0]] = execution.Execution{ID: c.ids[0], Epoch: 1}
+	c.seen[c.ids[1]] = execution.Execution{ID: c.ids[1]}
+	return err
+}
+
+func (c *cell) record(o porcupine.Operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.history = append(c.history, o)
+}
+
+// saw remembers an execution as it was answered last, which is what the next calls are about.
+func (c *cell) saw(rows ...execution.Execution) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range rows {
+		if e.ID != 0 && e.Epoch >= c.seen[e.ID].Epoch {
+			c.seen[e.ID] = e
+		}
+	}
+}
+
+// keys chooses one or both executions, mostly at the epoch that was seen last.
+func (c *cell) keys(r *rand.Rand) []execution.Key {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var keys []execution.Key
+	for _, id := range c.ids {
+		key := execution.Key{ID: id, Epoch: c.seen[id].Epoch}
+		if r.IntN(8) == 0 {
+			key.Epoch++
+		}
+		keys = append(keys, key)
+	}
+	if r.IntN(3) > 0 {
+		n := r.IntN(len(keys))
+		keys = keys[n : n+1]
+	}
+	return keys
+}
+
+// number counts up from what was used.
+func (c *cell) number(n *uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*n++
+	return *n
+}
+
+// answer shows an answer: rows in full, errors by their kind.
+func (c *cell) answer(err error, rows ...string) string {
+	if errors.Is(err, store.ErrUnavailable) {
+		return nothing
+	}
+	return fmt.Sprint(failed(err), " ", strings.Join(rows, "; "))
+}
+
+func (c *cell) outcome(o store.Outcome) string {
+	c.saw(o.Row)
+	return fmt.Sprintf("applied %v from %v %s", o.Applied, o.From, c.row(&o.Row))
+}
+
+// row shows a row without what stands in it for good.
+func (c *cell) row(e *execution.Execution) string {
+	return fmt.Sprintf("%d@%d %v worker %d/%d dispatches %d avoid %d %v beat %d published %v ended %v handled %v cancel requested %v",
+		e.ID, e.Epoch, e.Status, e.Worker, e.Incarnation, e.Dispatches, e.Avoid, e.FailureReason, e.ClaimBeat,
+		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero(), !e.CancelRequestedAt.IsZero())
+}
+
+// specification is the model as porcupine asks it.
+func (c *cell) specification(model State) porcupine.Model {
+	type state struct {
+		State
+		shown string
+	}
+	show := func(s State) state { return state{s, c.everything(s.Store)} }
+	open := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{show(model.Clone())} },
+		Step: func(before, input, output any) []any {
+			r, answer := input.(row), output.(string)
+			if answer == nothing {
+				return []any{before}
+			}
+			next := before.(state).Clone()
+			switch same := r.do(next.Store, r.n, r.n+1)[0] == answer; {
+			case r.open(answer):
+				return []any{before, show(next)}
+			case !same:
+				return nil
+			case r.reply && r.n > 0:
+				return []any{before}
+			default:
+				return []any{show(next)}
+			}
+		},
+		Equal: func(a, b any) bool { return a.(state).shown == b.(state).shown },
+	}
+	return open.ToModel()
+}
+
+// open says that an answer leaves it open whether this row's step was made: its outcome is unknown, or an
+// error ended the call after some of its rows.
+func (r row) open(answer string) bool {
+	return answer != nothing && (strings.HasPrefix(answer, failed(store.ErrUnknownOutcome)) ||
+		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, failed(nil)))
+}
+
+// everything shows all that later answers can depend on: every call registers as a process of its own,
+// so it does not matter which process registered last.
+func (c *cell) everything(s store.Store) string {
+	rows, err := s.Executions(c.ctx, c.ids)
+	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyed(), Limit: 9})
+	all := []string{failed(err), c.workers(s), fmt.Sprint(len(created), " under the key")}
+	for i := range rows {
+		all = append(all, c.row(&rows[i]), fmt.Sprint(rows[i].SchedulingBy, rows[i].SchedulingExpiresAt, rows[i].DispatchDeadline))
+	}
+	for _, id := range c.ids {
+		// Whether a row was retried, and what became of the retry, is asked by who cancels it.
+		chain, err := s.Chain(c.ctx, id)
+		all = append(all, failed(err))
+		for i := 1; i < len(chain); i++ {
+			all = append(all, fmt.Sprint("retried as ", chain[i].RetryCount, " ", chain[i].Status, " ", !chain[i].OrchestratedAt.IsZero()))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// workers shows the cell's worker. Which number a newer incarnation has is open.
+func (c *cell) workers(s store.Store) string {
+	rows, err := s.Workers(c.ctx)
+	for i := range rows {
+		if w := &rows[i]; w.Name == c.name {
+			return c.answer(err, fmt.Sprintf("the first %v, %v beat %d consumes %v over %v load %d cordoned %v",
+				w.Incarnation == c.worker.Incarnation, w.Lifecycle, w.Beat, w.ConsumerAlive, w.LeaseOverFor, w.Load, w.Cordoned))
+		}
+	}
+	return c.answer(err)
+}
+
+// unexplained shows the history, which of its calls could be put in an order at most, and how the model
+// answers each of the others after those.
+func (c *cell) unexplained(model State) string {
+	spec := c.specification(model)
+	_, info := porcupine.CheckOperationsVerbose(spec, c.history, judgeFor)
+	var longest []int
+	for _, partial := range info.PartialLinearizations()[0] {
+		if len(partial) > len(longest) {
+			longest = partial
+		}
+	}
+	place, last := make(map[int]int), model.Clone()
+	for n, at := range longest {
+		place[at] = n + 1
+		if r := c.history[at].Input.(row); c.history[at].Output != nothing {
+			r.do(last.Store, r.n, r.n+1)
+		}
+	}
+	order := make([]int, len(c.history))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return int(c.history[a].Call - c.history[b].Call) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "the history of %s, executions %v, has no explanation. The longest order of its calls ends with\n%s", c.name, c.ids, c.everything(last.Store))
+	for _, at := range order {
+		o := c.history[at]
+		fmt.Fprintf(&b, "\n%8d to %8d µs, client %d, %3d: %s: %s", o.Call/1000, o.Return/1000, o.ClientId, place[at], o.Input.(row).name, o.Output)
+		if place[at] == 0 {
+			r := o.Input.(row)
+			fmt.Fprintf(&b, "\n    the model: %s", r.do(last.Clone().Store, r.n, r.n+1)[0])
+		}
+	}
+	return b.String()
+}
+
+// takeBack is a reclaim on a cause that needs no moment.
+func takeBack(key execution.Key, cause store.ReclaimCause, fail bool) store.Reclaim {
+	r := store.Reclaim{
+		Key: key, Cause: cause, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,
+		Policy: config.Reschedule, MaxDispatches: 2, Counts: true,
+	}
+	if fail {
+		r.Policy = config.Fail
+	}
+	return r
+}

@@ -1,0 +1,179 @@
+package storetest
+
+import (
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// free is an action without a concurrency limit. It has a runtime of its own, so that a claim for scheduling finds
+// the intended row or none.
+var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "free", Timeout: RunTimeout, MaxRetries: 1}
+
+// keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
+const keyAge = time.Second
+
+// Situations returns the states in which calls are made to meet. Each has two rows in one status: one of an action
+// with a single concurrency slot, created under the idempotency key "old", and one without a limit.
+func Situations() []Situation {
+	at := func(s execution.Status, then func(b *fixture, st *Stage)) func(b *fixture, st *Stage) {
+		return func(b *fixture, st *Stage) {
+			st.lead(b, s)
+			if then != nil {
+				then(b, st)
+			}
+		}
+	}
+	later := func(d time.Duration) func(b *fixture, st *Stage) { return func(b *fixture, _ *Stage) { b.Advance(d) } }
+	return []Situation{
+		{"requested", at(execution.Requested, nil)},
+		{"scheduling, and the claim has expired", at(execution.Scheduling, later(time.Minute))},
+		{"scheduled half of the dispatch timeout ago", at(execution.Scheduled, later(DispatchTimeout/2+time.Second))},
+		{"scheduled at a worker that drains", at(execution.Scheduled, func(b *fixture, st *Stage) {
+			b.must(b.Store.SetLifecycle(b.ctx, st.worker, execution.Draining))
+		})},
+		{"one is scheduled and one runs", at(execution.Scheduled, func(b *fixture, st *Stage) {
+			b.claim(st.worker, st.second)
+			b.Advance(RunTimeout + time.Second)
+		})},
+		{"running past the deadline", at(execution.Running, later(RunTimeout+time.Second))},
+		{"running at a worker whose lease is over", at(execution.Running, later(Lease+time.Second))},
+		{"scheduled at a worker whose lease is over", at(execution.Scheduled, later(Lease+time.Second))},
+		{"running at an incarnation that is gone", at(execution.Running, func(b *fixture, st *Stage) {
+			b.Advance(Lease + time.Second)
+			st.knows(b.active("w"), "w")
+		})},
+		{"canceling", at(execution.Running, func(b *fixture, st *Stage) { b.cancel(st.key.ID) })},
+		{"failed, to be retried, with a child", at(execution.Running, func(b *fixture, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			b.create("shell.echo", 1) // waits for the slot
+			st.ended(b, execution.Failed)
+		})},
+		{"completed, with a child", at(execution.Running, func(b *fixture, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			b.create("shell.echo", 1)
+			st.ended(b, execution.Completed)
+		})},
+		{"failed, without a child", at(execution.Running, func(b *fixture, st *Stage) { st.ended(b, execution.Failed) })},
+		{"failed after it was cancelled", at(execution.Running, func(b *fixture, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			b.cancel(st.key.ID)
+			st.ended(b, execution.Failed)
+		})},
+		{"a retry that is scheduled, and a child", at(execution.Running, func(b *fixture, st *Stage) { st.retried(b) })},
+		{"a retry that has failed, and a child", at(execution.Running, func(b *fixture, st *Stage) {
+			st.retried(b)
+			b.claim(st.worker, st.key)
+			b.finish(st.worker, store.Finish{Key: st.key, To: execution.Failed, Reason: execution.Connection})
+		})},
+		{"completed and handled", at(execution.Running, func(b *fixture, st *Stage) {
+			st.ended(b, execution.Completed)
+			b.orchestrate(st.key.ID, 0, noRetry)
+		})},
+		{"completed and handled, and a child waits", at(execution.Running, func(b *fixture, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			st.ended(b, execution.Completed)
+			b.orchestrate(st.key.ID, 0, noRetry)
+		})},
+		{"failed and handled, and a child waits", at(execution.Running, func(b *fixture, st *Stage) {
+			st.child = b.child(st.key.ID, "").ID
+			st.ended(b, execution.Failed)
+			b.orchestrate(st.key.ID, 0, noRetry)
+		})},
+		{"completed, and its slot was left behind", at(execution.Running, func(b *fixture, st *Stage) {
+			st.ended(b, execution.Completed)
+			b.LeaveSlot(st.key.ID)
+			b.create("shell.echo", 1)
+			b.Advance(2 * time.Minute)
+		})},
+		{"a worker asked to drain", at(execution.Scheduling, func(b *fixture, st *Stage) {
+			_, err := b.Store.SetCordon(b.ctx, store.Cordon{Worker: st.worker.ID, On: true, Reason: "why", Drain: true})
+			b.must(err)
+		})},
+		{"an outage of a worker's health endpoint", at(execution.Requested, func(b *fixture, st *Stage) {
+			_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: st.worker, Reason: "timed out"}})
+			b.must(err)
+		})},
+		{"a dead letter", at(execution.Requested, func(b *fixture, st *Stage) {
+			b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
+			st.letter = 1
+		})},
+	}
+}
+
+func (st *Stage) knows(w store.WorkerKey, name string) {
+	st.known = append(st.known, w)
+	st.names[w.ID] = name
+}
+
+// lead brings the two rows into a status.
+func (st *Stage) lead(b *fixture, to execution.Status) {
+	b.limited(1)
+	b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
+	st.worker = b.small("w")
+	st.knows(st.worker, "w")
+	created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "old"}})
+	b.must(err)
+	st.key = execution.Key{ID: created[0].ID}
+	st.second = execution.Key{ID: b.create(free.Ref, 1)[0]}
+	st.chain = st.key.ID
+	b.Advance(keyAge)
+	if to == execution.Requested {
+		return
+	}
+	rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+		Executor: "executor", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}, {Runtime: "python", Limit: 1}},
+	})
+	b.must(err)
+	b.expect("claimed for scheduling", len(rows), 2)
+	if to == execution.Scheduling {
+		return
+	}
+	st.key, st.second = b.dispatched(st.worker, st.key), b.dispatched(st.worker, st.second)
+	if to == execution.Running {
+		b.claim(st.worker, st.key)
+		b.claim(st.worker, st.second)
+	}
+}
+
+// small registers an active worker that can run one execution at a time.
+func (b *fixture) small(name string) store.WorkerKey {
+	b.t.Helper()
+	b.process++
+	r, err := b.Store.Register(b.ctx, store.Registration{
+		Process: b.process, Attempt: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 1, Lease: Lease,
+	})
+	b.must(err)
+	_, err = b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: Lease, ConsumerAlive: true})
+	b.must(err)
+	b.must(b.Store.SetLifecycle(b.ctx, r.WorkerKey, execution.Active))
+	return r.WorkerKey
+}
+
+func (b *fixture) dispatched(w store.WorkerKey, key execution.Key) execution.Key {
+	b.t.Helper()
+	results, err := b.Store.Dispatch(b.ctx, "executor", []store.Dispatch{{Key: key, Worker: w, Timeout: DispatchTimeout}})
+	b.must(err)
+	b.expect("dispatched", results[0].Applied, true)
+	return results[0].Row.Key()
+}
+
+// ended ends the first row.
+func (st *Stage) ended(b *fixture, to execution.Status) {
+	f := store.Finish{Key: st.key, To: to}
+	if to == execution.Failed {
+		f.Reason = execution.Connection
+	}
+	b.finish(st.worker, f)
+}
+
+// retried ends the first row and dispatches its retry, which becomes the row that the writes are about.
+func (st *Stage) retried(b *fixture) {
+	st.child = b.child(st.key.ID, "").ID
+	st.ended(b, execution.Failed)
+	st.retries = 1
+	st.key = execution.Key{ID: b.orchestrate(st.key.ID, 1, 0).Retry}
+	b.expect("claimed for scheduling", b.claimed("executor").ID, st.key.ID)
+	st.key = b.dispatched(st.worker, st.key)
+}

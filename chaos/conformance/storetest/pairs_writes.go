@@ -1,0 +1,366 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Writes returns the calls that are made to meet: every writing method, about the rows and the worker of the
+// stage, whether or not it has an effect there.
+func (st *Stage) Writes() []Write {
+	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites())
+}
+
+// simple is a call whose answer is one line.
+func simple(method, name string, do func(ctx context.Context, s store.Store) (string, error)) Write {
+	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
+		text, err := do(ctx, s)
+		return Answer{head: fmt.Sprint(method, ": ", failed(err), " ", text), tell: func(*player) {}}
+	}}
+}
+
+// guarded is a call that answers with outcomes.
+func guarded(method, name string, do func(ctx context.Context, s store.Store) ([]store.Outcome, error)) Write {
+	return Write{Method: method, Name: name, do: func(ctx context.Context, s store.Store) Answer {
+		outcomes, err := do(ctx, s)
+		return Answer{head: fmt.Sprint(method, ": ", failed(err)), tell: func(p *player) {
+			for _, o := range outcomes {
+				p.saw("  %s", p.outcome(o))
+			}
+		}}
+	}}
+}
+
+// batch returns a call about the first row, and one about both rows in descending order.
+func (st *Stage) batch(call func(name string, keys []execution.Key) Write) []Write {
+	one, two := call("of one row", []execution.Key{st.key}), call("of two rows", []execution.Key{st.second, st.key})
+	two.parts = []Write{call("of the other row", []execution.Key{st.second}), one}
+	return []Write{one, two}
+}
+
+func creating(name string, item store.NewExecution, meets ...string) Write {
+	return Write{Method: "Create", Name: name, Meets: meets, do: func(ctx context.Context, s store.Store) Answer {
+		created, err := s.Create(ctx, []store.NewExecution{item})
+		var a Answer
+		for _, c := range created {
+			if !c.Existed && c.ID != 0 {
+				a.made = append(a.made, c.ID)
+			}
+		}
+		a.tell = func(p *player) {
+			p.saw("Create: %s", failed(err))
+			for _, c := range created {
+				id := p.id(c.ID)
+				c.ID = 0
+				p.saw("  %s %+v", id, c)
+			}
+		}
+		return a
+	}}
+}
+
+func cancelling(name string, id execution.ID) Write {
+	return guarded("Cancel", name, func(ctx context.Context, s store.Store) (all []store.Outcome, err error) {
+		answers, err := s.Cancel(ctx, []execution.ID{id}, "ci")
+		for _, a := range answers {
+			all = append(all, a.Outcome)
+		}
+		return all, err
+	})
+}
+
+func (st *Stage) userWrites() []Write {
+	put := func(name string, limit int) Write {
+		return simple("PutActions", name, func(ctx context.Context, s store.Store) (string, error) {
+			a := Actions()[0]
+			a.Concurrency = limit
+			return "", s.PutActions(ctx, []execution.Action{free, a})
+		})
+	}
+	cordon := func(name string, c store.Cordon) Write {
+		c.Worker = st.worker.ID
+		return simple("SetCordon", name, func(ctx context.Context, s store.Store) (string, error) {
+			found, err := s.SetCordon(ctx, c)
+			return fmt.Sprint(found), err
+		})
+	}
+	all := []Write{
+		put("with a limit of two", 2), put("without a limit", 0),
+		creating("without a key", store.NewExecution{ActionRef: free.Ref}),
+		creating("under a new key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "new"}, "key new"),
+		creating("under an old key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "old"}),
+		creating("of a child", store.NewExecution{ActionRef: free.Ref, Parent: st.key.ID}),
+		creating("of a child under a new key", store.NewExecution{ActionRef: free.Ref, Parent: st.chain, IdempotencyKey: "new"}, "key new"),
+		cancelling("of the chain", st.chain),
+		cordon("on", store.Cordon{On: true, Reason: "why"}), cordon("on and drain", store.Cordon{On: true, Reason: "drain", Drain: true}), cordon("off", store.Cordon{}),
+		simple("SettleDeadLetter", "", func(ctx context.Context, s store.Store) (string, error) {
+			done, err := s.SettleDeadLetter(ctx, st.letter, "discarded", "ops")
+			return fmt.Sprint(done), err
+		}),
+		{Method: "DiscardDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			done, err := s.DiscardDeadLetters(ctx, store.DeadLetterDiscard{Limit: many}, "discarded in bulk")
+			if err == nil && done.Closed == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("DiscardDeadLetters: %s %d", failed(err), done.Closed) }}
+		}},
+	}
+	if st.child != 0 {
+		all = append(all, cancelling("of the child", st.child), creating("of a grandchild", store.NewExecution{ActionRef: free.Ref, Parent: st.child}))
+	}
+	return all
+}
+
+func (st *Stage) schedulingWrites() []Write {
+	claim := func(name string, c store.SchedulingClaim) Write {
+		c.Executor, c.Expiry = "another", time.Minute
+		return Write{Method: "ClaimForScheduling", Name: name, Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			rows, err := s.ClaimForScheduling(ctx, c)
+			if err == nil && len(rows) == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("ClaimForScheduling: %s [%s]", failed(err), p.keys(rows)) }}
+		}}
+	}
+	dispatch := func(limit int, meets ...string) func(name string, keys []execution.Key) Write {
+		return func(name string, keys []execution.Key) Write {
+			name = fmt.Sprint(name, ", at most ", limit)
+			w := guarded("Dispatch", name, func(ctx context.Context, s store.Store) (all []store.Outcome, err error) {
+				results, err := s.Dispatch(ctx, "executor", asked(keys, func(key execution.Key) store.Dispatch {
+					return store.Dispatch{Key: key, Worker: st.worker, Timeout: DispatchTimeout, Limit: limit}
+				}))
+				for _, r := range results {
+					all = append(all, r.Outcome)
+				}
+				return all, err
+			})
+			w.Meets = meets
+			return w
+		}
+	}
+	park := func(unschedulable bool) func(name string, keys []execution.Key) Write {
+		return func(name string, keys []execution.Key) Write {
+			return guarded("Park", fmt.Sprint(name, ", unschedulable ", unschedulable), func(ctx context.Context, s store.Store) ([]store.Outcome, error) {
+				return s.Park(ctx, "executor", asked(keys, func(key execution.Key) store.Park {
+					return store.Park{Key: key, Unschedulable: unschedulable, Delay: time.Second, Result: execution.Result{Error: "no worker"}}
+				}))
+			})
+		}
+	}
+	return slices.Concat(
+		[]Write{
+			claim("of one of a runtime", store.SchedulingClaim{Demands: []store.Demand{{Runtime: "shell", Limit: 1}}}),
+			claim("of one of another runtime", store.SchedulingClaim{Demands: []store.Demand{{Runtime: "python", Limit: 1}}}),
+		},
+		st.batch(dispatch(0)), st.batch(dispatch(1, "turn")), st.batch(park(false)), st.batch(park(true)),
+		st.batch(func(name string, keys []execution.Key) Write {
+			return simple("MarkPublished", name, func(ctx context.Context, s store.Store) (string, error) {
+				return "", s.MarkPublished(ctx, keys)
+			})
+		}),
+	)
+}
+
+func (st *Stage) recoveryWrites() []Write {
+	var all []Write
+	for cause := store.Unclaimed; cause <= store.ClaimExpired; cause++ {
+		r := store.Reclaim{
+			Cause: cause, By: execution.Reconciler, Reason: execution.WorkerLost, Result: execution.Result{Error: "taken back"},
+			Policy: config.Reschedule, MaxDispatches: 2, Counts: cause == store.DeadLettered, To: execution.Abandoned,
+		}
+		if cause == store.Undeliverable {
+			r.Policy = config.Fail
+		}
+		writes := st.batch(func(name string, keys []execution.Key) Write {
+			return guarded("Reclaim", fmt.Sprint(name, " on ground ", cause), func(ctx context.Context, s store.Store) ([]store.Outcome, error) {
+				return s.Reclaim(ctx, asked(keys, func(key execution.Key) store.Reclaim {
+					r := r
+					r.Key = key
+					return r
+				}))
+			})
+		})
+		if cause != store.OwnerGone && cause != store.DeadLettered {
+			writes = writes[:1]
+		}
+		all = append(all, writes...)
+	}
+	all = append(all, st.observationWrites()...)
+	orchestrate := func(name string, retry *store.Retry, ids ...execution.ID) Write {
+		return Write{Method: "Orchestrate", Name: name, do: func(ctx context.Context, s store.Store) Answer {
+			done, err := s.Orchestrate(ctx, asked(ids, func(id execution.ID) store.Orchestration {
+				return store.Orchestration{ID: id, Retry: retry}
+			}))
+			var a Answer
+			for _, o := range done {
+				if o.Retry != 0 {
+					a.made = append(a.made, o.Retry)
+				}
+			}
+			a.head = fmt.Sprint("Orchestrate: ", failed(err))
+			a.tell = func(p *player) {
+				for _, o := range done {
+					p.saw("  applied %v, %s, children %v", o.Applied, p.id(o.Retry), o.Children)
+				}
+			}
+			return a
+		}}
+	}
+	both := orchestrate("of two rows", nil, st.second.ID, st.key.ID)
+	both.parts = []Write{orchestrate("of the other row", nil, st.second.ID), orchestrate("without a retry", nil, st.key.ID)}
+	retry := &store.Retry{Count: st.retries + 1, Reason: execution.Connection, Delay: time.Second}
+	return append(all,
+		orchestrate("without a retry", nil, st.key.ID), orchestrate("with a retry", retry, st.key.ID), both,
+		Write{Method: "SettleChildren", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			settled, err := s.SettleChildren(ctx, []execution.ID{st.chain}, many)
+			if err == nil && len(settled) == 1 && len(settled[0].Started)+len(settled[0].Skipped) == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) {
+				for _, x := range settled {
+					p.saw("SettleChildren: %s, started %s, skipped %s, more %v", failed(err), p.listed(x.Started), p.listed(x.Skipped), x.More)
+				}
+			}}
+		}},
+		Write{Method: "FreeSlots", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			freed, err := s.FreeSlots(ctx, many)
+			if err == nil && len(freed) == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("FreeSlots: %s %s", failed(err), p.listed(freed)) }}
+		}},
+		Write{Method: "ForgetKeys", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+			n, err := s.ForgetKeys(ctx, keyAge, many)
+			if err == nil && n == 0 {
+				return passed
+			}
+			return Answer{tell: func(p *player) { p.saw("ForgetKeys: %s %d", failed(err), n) }}
+		}},
+	)
+}
+
+// observationWrites record what others would do.
+func (st *Stage) observationWrites() []Write {
+	observing := func(cause store.ReclaimCause) func(name string, keys []execution.Key) Write {
+		return func(name string, keys []execution.Key) Write {
+			return Write{Method: "ObserveReclaims", Name: fmt.Sprint(name, " on ground ", cause), do: func(ctx context.Context, s store.Store) Answer {
+				all, err := s.ObserveReclaims(ctx, asked(keys, func(key execution.Key) store.Reclaim { return observed(key, cause, time.Second) }))
+				return Answer{head: fmt.Sprint("ObserveReclaims: ", failed(err)), tell: func(p *player) {
+					for _, o := range all {
+						p.saw("  new %v, would %v", o.New, o.Would)
+					}
+				}}
+			}}
+		}
+	}
+	probed := func(name string, ready bool) Write {
+		return simple("ObserveWorkers", name, func(ctx context.Context, s store.Store) (string, error) {
+			changed, err := s.ObserveWorkers(ctx, []store.ProbedWorker{{WorkerKey: st.worker, Ready: ready, Reason: "refused"}})
+			return fmt.Sprint(changed), err
+		})
+	}
+	purge := Write{Method: "PurgeObservations", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+		n, err := s.PurgeObservations(ctx, 0, many)
+		if err == nil && n == 0 {
+			return passed
+		}
+		return Answer{tell: func(p *player) { p.saw("PurgeObservations: %s %d", failed(err), n) }}
+	}}
+	return append(append(st.batch(observing(store.Unclaimed)), st.batch(observing(store.Overrun))[0]),
+		probed("not ready", false), probed("ready", true), purge)
+}
+
+func (st *Stage) fleetWrites() []Write {
+	reap := simple("Reap", "", func(ctx context.Context, s store.Store) (string, error) {
+		marked, err := s.Reap(ctx, []store.Reap{{WorkerKey: st.worker, Beat: 1}})
+		return fmt.Sprint(marked), err
+	})
+	letter := simple("StoreDeadLetters", "", func(ctx context.Context, s store.Store) (string, error) {
+		return "", s.StoreDeadLetters(ctx, store.DeadLetter{Queue: "q", Reason: "rejected", Outcome: "new", Open: true})
+	})
+	purge := Write{Method: "PurgeDeadLetters", Passes: true, do: func(ctx context.Context, s store.Store) Answer {
+		n, err := s.PurgeDeadLetters(ctx, 0, many)
+		if err == nil && n == 0 {
+			return passed
+		}
+		return Answer{tell: func(p *player) { p.saw("PurgeDeadLetters: %s %d", failed(err), n) }}
+	}}
+	return []Write{reap, letter, purge}
+}
+
+func registering(name string, g store.Registration, meets ...string) Write {
+	return Write{Method: "Register", Name: name, Meets: meets, do: func(ctx context.Context, s store.Store) Answer {
+		r, err := s.Register(ctx, g)
+		return Answer{registered: r.WorkerKey, tell: func(p *player) {
+			p.saw("Register: %s, %s of %s", failed(err), p.incarnation(r.Incarnation), p.worker(r.ID))
+		}}
+	}}
+}
+
+func (st *Stage) lifecycle(to execution.Lifecycle) Write {
+	return simple("SetLifecycle", to.String(), func(ctx context.Context, s store.Store) (string, error) {
+		return "", s.SetLifecycle(ctx, st.worker, to)
+	})
+}
+
+func (st *Stage) heartbeat(name string, held ...execution.Key) Write {
+	return Write{Method: "Heartbeat", Name: name, do: func(ctx context.Context, s store.Store) Answer {
+		reply, err := s.Heartbeat(ctx, store.Beat{WorkerKey: st.worker, Number: 2, Lease: Lease, ConsumerAlive: true, Held: held})
+		return Answer{tell: func(p *player) {
+			p.saw("Heartbeat: %s, lost %v, to be ended %v, drain %v", failed(err), reply.Lost, reply.Cancel, reply.Drain)
+			for _, o := range reply.Ended {
+				p.saw("  ended %s", p.outcome(o))
+			}
+		}}
+	}}
+}
+
+func (st *Stage) workerWrites() []Write {
+	finish := func(to execution.Status, reason execution.Reason) func(name string, keys []execution.Key) Write {
+		return func(name string, keys []execution.Key) Write {
+			return guarded("Finish", fmt.Sprint(name, " as ", to), func(ctx context.Context, s store.Store) ([]store.Outcome, error) {
+				return s.Finish(ctx, st.worker, asked(keys, func(key execution.Key) store.Finish {
+					return store.Finish{Key: key, To: to, Reason: reason}
+				}))
+			})
+		}
+	}
+	claim := func(name string, keys []execution.Key) Write {
+		return guarded("Claim", name, func(ctx context.Context, s store.Store) (all []store.Outcome, err error) {
+			results, err := s.Claim(ctx, st.worker, asked(keys, func(key execution.Key) store.Claim { return store.Claim{Key: key, Beat: 1} }))
+			for _, r := range results {
+				all = append(all, r.Outcome)
+			}
+			return all, err
+		})
+	}
+	again := store.Registration{Process: 901, Attempt: 1, After: st.worker.Incarnation, Name: "w", Runtimes: []string{"shell"}, Capacity: 4, Lease: Lease}
+	third, other := again, again
+	third.Process, other.Name, other.After = 902, "new", 0
+	return slices.Concat(
+		st.batch(claim), st.batch(finish(execution.Completed, execution.NoReason)), st.batch(finish(execution.Failed, execution.Connection))[:1],
+		[]Write{
+			registering("of the same name", again), registering("of the same name by a third process", third), registering("of a new name", other, "name new"),
+			st.lifecycle(execution.Active), st.lifecycle(execution.Draining), st.lifecycle(execution.Stopped),
+			st.heartbeat("holding both rows", st.key, st.second), st.heartbeat("holding nothing"),
+			{Method: "Release", do: func(ctx context.Context, s store.Store) Answer {
+				keys, err := s.Release(ctx, st.worker)
+				return Answer{tell: func(p *player) {
+					p.saw("Release: %s", failed(err))
+					for _, key := range keys {
+						p.saw("  %s", p.key(key))
+					}
+				}}
+			}},
+			simple("KeepRefusedResult", "", func(ctx context.Context, s store.Store) (string, error) {
+				return "", s.KeepRefusedResult(ctx, st.worker, store.Finish{Key: st.key, To: execution.Completed})
+			}),
+		},
+	)
+}

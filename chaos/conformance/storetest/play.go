@@ -1,0 +1,358 @@
+package storetest
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// Values that commands choose from; what is lawful and common comes first.
+
+func pick[T any](n int, of ...T) T { return of[n%len(of)] }
+
+func executorNamed(n int) string { return pick(n, "e1", "e1", "e2") }
+
+func age(n int) time.Duration {
+	return pick(n, 0, 0, 5*time.Second, 10*time.Second, time.Microsecond, 1500*time.Nanosecond, -time.Second)
+}
+
+// delay is another one for every place of a batch: what is due first is open among those that one
+// call makes due at the same moment.
+func delay(n, place int) time.Duration {
+	d := pick(n, 0, 0, 3*time.Second, 1500*time.Nanosecond, 5*time.Second, -time.Second)
+	if d > 0 {
+		d += time.Duration(place) * time.Millisecond
+	}
+	return d
+}
+
+func document(n int) []byte {
+	return pick(n, []byte(`{"n": 1}`), nil, []byte(`[1,  2]`), []byte(`null`), []byte(`"<ü>"`), []byte(`{`), []byte("\"\xff\""), []byte("1\x00"))
+}
+
+// sound is a document that every database takes.
+func sound(n int) []byte { return document(n % 5) }
+
+// limits are those that a request sets; one that may be wrong sets negative ones, too.
+func limits(n int, wrong bool) execution.Limits {
+	all := []execution.Limits{
+		{},
+		{},
+		{Timeout: 1500 * time.Millisecond},
+		{DispatchTimeout: 7 * time.Second},
+		{OwnRetries: true},
+		{Timeout: time.Hour, DispatchTimeout: time.Second, MaxRetries: 3, OwnRetries: true},
+		{MaxRetries: 3},
+	}
+	if wrong {
+		all = append(all, execution.Limits{Timeout: -time.Second}, execution.Limits{DispatchTimeout: -1}, execution.Limits{MaxRetries: -1, OwnRetries: true})
+	}
+	return pick(n, all...)
+}
+
+func result(n int) execution.Result {
+	return pick(n,
+		execution.Result{Error: "it failed", FailedBy: execution.Reconciler},
+		execution.Result{},
+		execution.Result{Error: "it <failed>", Message: "line\nand \x01", FailedBy: execution.Worker, Output: []byte(`{"code": 3}`)},
+		execution.Result{Output: []byte(`[ ]`)},
+		execution.Result{Error: "x", Output: []byte(`{"a"`)},
+	)
+}
+
+func reason(n int) execution.Reason {
+	return pick(n, execution.WorkerLost, execution.Connection, execution.NoReason, execution.Validation, execution.RunTimeout)
+}
+
+// prepare gives a sequence something to begin with.
+func (p *player) prepare() {
+	err := p.Store.PutActions(p.ctx, Actions())
+	if err != nil {
+		p.saw("putting actions: %s", failed(err))
+		return
+	}
+	p.create([]store.NewExecution{{ActionRef: "shell.echo"}, {ActionRef: "python.run"}, {ActionRef: "shell.echo"}})
+	if rows, err := p.Store.Executions(p.ctx, p.ids); err == nil && len(rows) > 0 {
+		p.begin = rows[0].Created
+	}
+	for _, name := range []string{"w0", "w1"} {
+		p.ready(p.register(registration{Registration: store.Registration{Process: 1, Name: name, Runtimes: []string{"shell", "python"}, Capacity: 4, Lease: Lease}}))
+	}
+}
+
+// ready makes a worker one that fits.
+func (p *player) ready(w store.WorkerKey) {
+	_, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
+	p.saw("heartbeat: %s, active: %s", failed(err), failed(p.Store.SetLifecycle(p.ctx, w, execution.Active)))
+}
+
+func (p *player) create(items []store.NewExecution) {
+	created, err := p.Store.Create(p.ctx, items)
+	p.saw("Create: %s", failed(err))
+	for _, c := range created {
+		p.learn(c.ID)
+		p.saw("  %s existed %v skipped %v unknown action %v, parent %v", p.id(c.ID), c.Existed, c.Skipped, c.UnknownAction, c.UnknownParent)
+	}
+}
+
+// registration returns a registration, which names the latest incarnation as its predecessor unless it is stale.
+type registration struct {
+	store.Registration
+	stale bool
+}
+
+func (p *player) register(g registration) store.WorkerKey {
+	if g.Attempt == 0 {
+		p.attempt++
+		g.Attempt = p.attempt
+	}
+	newest, err := p.Store.Newest(p.ctx, g.Name)
+	p.saw("Newest %s: %s, %s", g.Name, failed(err), p.incarnation(newest))
+	if !g.stale {
+		g.After = newest
+	}
+	r, err := p.Store.Register(p.ctx, g.Registration)
+	if err == nil {
+		p.known = append(p.known, r.WorkerKey)
+		p.names[r.ID] = g.Name
+	}
+	p.saw("Register %s: %s, %s of %s", g.Name, failed(err), p.incarnation(r.Incarnation), p.worker(r.ID))
+	return r.WorkerKey
+}
+
+// about chooses a row, mostly among those in some statuses, and mostly its present epoch.
+func (p *player) about(it item, statuses ...execution.Status) (execution.Key, execution.Execution) {
+	var fit []execution.Execution
+	for i := range p.rows {
+		if slices.Contains(statuses, p.rows[i].Status) {
+			fit = append(fit, p.rows[i])
+		}
+	}
+	if it.twist == 14 || len(fit) == 0 {
+		fit = p.rows
+	}
+	if it.twist == 15 || len(fit) == 0 {
+		return execution.Key{ID: 1 << 40, Epoch: 1}, execution.Execution{}
+	}
+	e := fit[it.row%len(fit)]
+	key := e.Key()
+	switch it.twist {
+	case 12:
+		key.Epoch--
+	case 13:
+		key.Epoch++
+	}
+	return key, e
+}
+
+// incarnationOf chooses an incarnation: mostly the wanted one or else a current one.
+func (p *player) incarnationOf(n int, wanted store.WorkerKey) store.WorkerKey {
+	switch {
+	case n < 12 && wanted.Incarnation != 0:
+		return wanted
+	case n < 13 && len(p.workers) > 0:
+		return p.workers[n%len(p.workers)].WorkerKey
+	case n == 13 && len(p.known) > 0:
+		w := p.known[0]
+		w.ID = p.known[len(p.known)-1].ID // another worker's incarnation
+		return w
+	case n == 14:
+		return store.WorkerKey{ID: 1 << 40, Incarnation: 1 << 40}
+	}
+	return p.known[n%len(p.known)]
+}
+
+// fit is a worker that may be given something, if there is one.
+func (p *player) fit(n int) store.WorkerKey {
+	var fit []store.WorkerKey
+	for i := range p.workers {
+		if w := &p.workers[i]; w.Lifecycle == execution.Active && w.LeaseValid() && w.ConsumerAlive {
+			fit = append(fit, w.WorkerKey)
+		}
+	}
+	if len(fit) == 0 {
+		return store.WorkerKey{}
+	}
+	return fit[n%len(fit)]
+}
+
+func (p *player) beatOf(w store.WorkerKey) uint64 {
+	for i := range p.workers {
+		if p.workers[i].WorkerKey == w {
+			return p.workers[i].Beat
+		}
+	}
+	return 1
+}
+
+func owner(e *execution.Execution) store.WorkerKey {
+	return store.WorkerKey{ID: e.Worker, Incarnation: e.Incarnation}
+}
+
+// leading are the statuses that a command is about, and the command that leads to them.
+type leading struct {
+	statuses []execution.Status
+	by       op
+}
+
+// lead returns the command, or the one that leads to what it is about where there is nothing of that
+// kind: by chance alone few sequences would come to a running execution.
+func (p *player) lead(c command) command {
+	to := map[op]leading{
+		opOrchestrate:        {[]execution.Status{execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled}, opFinish},
+		opFinish:             {[]execution.Status{execution.Running, execution.Canceling}, opClaim},
+		opReclaim:            {[]execution.Status{execution.Scheduled, execution.Running}, opClaim},
+		opClaim:              {[]execution.Status{execution.Scheduled}, opDispatch},
+		opDispatch:           {[]execution.Status{execution.Scheduling}, opClaimForScheduling},
+		opPark:               {[]execution.Status{execution.Scheduling}, opClaimForScheduling},
+		opClaimForScheduling: {[]execution.Status{execution.Requested}, opCreate},
+	}
+	for c.a != 15 {
+		l, leads := to[c.op]
+		if !leads || slices.ContainsFunc(p.rows, func(e execution.Execution) bool {
+			return slices.Contains(l.statuses, e.Status) && (c.op != opOrchestrate || e.OrchestratedAt.IsZero())
+		}) {
+			break
+		}
+		c.op = l.by
+	}
+	return c
+}
+
+// do does one command.
+func (p *player) do(c command) {
+	c = p.lead(c)
+	switch c.op {
+	case opCreate:
+		p.create(p.newExecutions(c))
+	case opAdvance:
+		p.advance(c)
+	case opExecutions:
+		p.executions(c)
+	case opPutActions:
+		p.putActions(c)
+	case opStoreDeadLetter:
+		err := p.Store.StoreDeadLetters(p.ctx, store.DeadLetter{
+			Key: execution.Key{ID: execution.ID(c.a % 2)}, Queue: "q", Reason: pick(c.b, "expired", "rejected", "\x00"), Body: []byte{0, 0xff}, Outcome: "kept",
+		})
+		p.saw("StoreDeadLetters: %s", failed(err))
+	case opFind:
+		f := store.Finding{Cause: store.ReclaimCause(c.a % (int(store.Unsettled) + 2)), Age: age(c.b), Limit: pick(c.items[0].a, 5, 1, 2, 50, 0, -1)} //nolint:gosec // a cause
+		if c.items[0].b%3 == 0 {
+			key, _ := p.about(c.items[0])
+			f.Skip = []execution.ID{key.ID}
+		}
+		rows, err := p.Store.Find(p.ctx, f)
+		p.saw("Find %d of age %v, at most %d, without %s: %s [%s]", f.Cause, f.Age, f.Limit, p.listed(f.Skip), failed(err), p.keys(rows))
+	case opCancel, opChain, opList, opForgetKeys, opFreeSlots, opSetCordon, opClock:
+		p.asUser(c)
+	case opClaimForScheduling, opDispatch, opPark, opMarkPublished, opReclaim, opReap, opOrchestrate, opSettle:
+		p.asExecutor(c)
+	default:
+		p.asWorker(c)
+	}
+}
+
+// newExecutions keeps requests that are refused and those with keys out of one call: which row of it
+// gets which number is open then.
+func (p *player) newExecutions(c command) []store.NewExecution {
+	var items []store.NewExecution
+	for _, it := range c.items {
+		e := store.NewExecution{ActionRef: pick(it.row, "shell.echo", "python.run", "node.run"), Parameters: sound(it.a)}
+		if len(c.items) == 1 {
+			e.ActionRef = pick(it.row, "shell.echo", "python.run", "node.run", "no.such", "no\x00")
+			e.Parameters = document(it.a)
+		}
+		if len(c.items) == 1 && it.twist < 6 {
+			key, _ := p.about(item{row: it.worker, twist: it.twist})
+			e.Parent = key.ID
+			p.parents[p.chainOf(key.ID)] = true
+		}
+		e.Pinned, e.Actor = p.pin(it.worker), pick(it.a, "", "ci", "ops")
+		e.Limits = limits(it.a+it.b, len(c.items) == 1)
+		if it.b >= 10 {
+			e.IdempotencyKey = pick(it.b, "k1", "k2", "k3")
+		}
+		items = append(items, e)
+	}
+	return items
+}
+
+// pin returns mostly no worker, else a registered one.
+func (p *player) pin(n int) execution.WorkerID {
+	if n < 9 || len(p.known) == 0 {
+		return 0
+	}
+	return p.known[n%min(2, len(p.known))].ID
+}
+
+func (p *player) executions(c command) {
+	var ids []execution.ID
+	for _, it := range c.items {
+		key, _ := p.about(it)
+		ids = append(ids, key.ID, key.ID)
+	}
+	rows, err := p.Store.Executions(p.ctx, ids)
+	p.saw("Executions: %s [%s]", failed(err), p.keys(rows))
+}
+
+func (p *player) putActions(c command) {
+	var actions []execution.Action
+	for _, it := range c.items {
+		a := pick(it.row, Actions()...)
+		a.MaxRetries = pick(it.a, 3, 0, -1)
+		a.Timeout = pick(it.b, time.Second, 0, 1500*time.Millisecond, -time.Second)
+		a.DispatchTimeout = pick(it.worker, 0, 7*time.Second, -time.Second)
+		a.Concurrency = pick(it.twist, 1, 2, 0, 3, 0, 1, 2, -1)
+		actions = append(actions, a)
+	}
+	p.saw("PutActions: %s", failed(p.Store.PutActions(p.ctx, actions)))
+}
+
+// moments are those at which something changes by itself, on the clock of the sequence.
+func (p *player) moments() []time.Duration {
+	var all []time.Duration
+	add := func(t time.Time, after ...time.Duration) {
+		for _, d := range after {
+			if at := t.Add(d).Sub(p.begin); !t.IsZero() && at > p.passed {
+				all = append(all, at)
+			}
+		}
+	}
+	for i := range p.rows {
+		switch e := &p.rows[i]; e.Status {
+		case execution.Requested:
+			add(e.NotBefore, 0)
+		case execution.Scheduling:
+			add(e.SchedulingExpiresAt, 0)
+			add(e.UnschedulableSince, 30*time.Second)
+		case execution.Scheduled:
+			add(e.DispatchDeadline, 0)
+			add(e.ScheduledAt, 5*time.Second, 10*time.Second)
+		case execution.Running:
+			add(e.RunDeadline, 0, 5*time.Second, 10*time.Second)
+		default:
+			add(e.Ended, 5*time.Second, 10*time.Second)
+		}
+	}
+	for i := range p.workers {
+		add(p.begin.Add(p.passed-p.workers[i].LeaseOverFor), 0, 10*time.Second)
+	}
+	slices.SortFunc(all, cmp.Compare[time.Duration])
+	return slices.Compact(all)
+}
+
+// advance moves the clock to just before, onto or just after such a moment, or by a plain step. The
+// clock of a server can also be set back.
+func (p *player) advance(c command) {
+	d := pick(c.b, time.Microsecond, time.Second, 4*time.Second, 30*time.Second, -time.Second, -time.Microsecond)
+	if all := p.moments(); len(all) > 0 && c.a >= 6 {
+		d = all[(c.a-6)%len(all)] - p.passed + pick(c.b, 0, time.Microsecond, -time.Microsecond)
+	}
+	p.passed += d
+	p.Advance(d)
+	p.saw("the clock moves by %v to %v", d, p.passed)
+}

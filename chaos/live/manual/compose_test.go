@@ -1,0 +1,74 @@
+package manual_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Every link of the compose file passes a proxy of its own, called as chaos inject looks for it.
+func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {
+	var file struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Command     []string
+		}
+	}
+	text, err := os.ReadFile("../../../docker-compose.chaos.yaml")
+	if err == nil {
+		err = yaml.Unmarshal(text, &file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var proxies []struct {
+		Name, Listen, Upstream string
+		Enabled                bool
+	}
+	text, err = os.ReadFile("../compose/toxiproxy.json")
+	if err == nil {
+		err = json.Unmarshal(text, &proxies)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(map[string]string)
+	for _, p := range proxies {
+		left[p.Name] = strings.TrimPrefix(p.Listen, "0.0.0.0:") + " " + p.Upstream
+		if !p.Enabled {
+			t.Errorf("%s is not enabled", p.Name)
+		}
+	}
+	links := 0
+	for name, service := range file.Services {
+		worker := strings.HasPrefix(name, "worker-")
+		if !worker && !strings.HasPrefix(name, "executor-") {
+			continue
+		}
+		wanted := map[string]string{"HANDOFF_DATABASE_URL": "database postgres:5432", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL": "broker rabbitmq:5672"}
+		if worker {
+			wanted["HANDOFF_WORKER_HEALTH_URL"] = "executors " + name + ":8081"
+		}
+		for variable, want := range wanted {
+			links++
+			server, upstream, _ := strings.Cut(want, " ")
+			u, err := url.Parse(service.Environment[variable])
+			if err != nil || u.Hostname() != "toxiproxy" {
+				t.Errorf("%s: %s does not lead through toxiproxy: %q, %v", name, variable, service.Environment[variable], err)
+				continue
+			}
+			link := name + "." + server
+			if want := fmt.Sprintf("%s %s", u.Port(), upstream); left[link] != want {
+				t.Errorf("%s: the proxy is %q, and %q is wanted", link, left[link], want)
+			}
+		}
+	}
+	if links != len(proxies) || links == 0 {
+		t.Errorf("%d links and %d proxies", links, len(proxies))
+	}
+}

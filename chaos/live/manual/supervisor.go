@@ -1,0 +1,97 @@
+package manual
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/live/compose"
+)
+
+// Control is the supervisor of a running `chaos up`, by the address of its control interface.
+type Control string
+
+var _ Supervisor = Control("")
+
+// Processes implements Supervisor.
+func (c Control) Processes(ctx context.Context) (all []cluster.Named, err error) {
+	body, err := c.ask(ctx, http.MethodGet, cluster.ProcessesPath)
+	if err == nil {
+		err = json.Unmarshal(body, &all)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking %s, which should be the control address that chaos up has printed: %w", string(c), err)
+	}
+	return all, nil
+}
+
+// Do implements Supervisor.
+func (c Control) Do(ctx context.Context, process string, act cluster.Act) error {
+	_, err := c.ask(ctx, http.MethodPost, cluster.ProcessesPath+"/"+url.PathEscape(process)+"/"+string(act))
+	return err
+}
+
+func (c Control) ask(ctx context.Context, method, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, string(c)+path, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1<<20))
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, err
+}
+
+// Compose is the supervisor of a system that docker compose runs, by its file. Its services are called as the
+// processes are.
+type Compose struct {
+	File string
+	Tool compose.Tool
+}
+
+var _ Supervisor = Compose{}
+
+// Processes implements Supervisor.
+func (c Compose) Processes(ctx context.Context) ([]cluster.Named, error) {
+	out, err := c.Tool.Run(ctx, nil, "-f", c.File, "config", "--services")
+	if err != nil {
+		return nil, err
+	}
+	var all []cluster.Named
+	for _, name := range strings.Fields(out) {
+		worker := strings.HasPrefix(name, "worker-")
+		if worker || strings.HasPrefix(name, "executor-") {
+			all = append(all, cluster.Named{Name: name, Worker: worker})
+		}
+	}
+	return all, nil
+}
+
+// Do implements Supervisor.
+func (c Compose) Do(ctx context.Context, process string, act cluster.Act) error {
+	_, err := c.Tool.Run(ctx, nil, "-f", c.File, verb(act), process)
+	return err
+}
+
+// verb is what compose calls an act. A stop takes as long as the service's grace period.
+func verb(act cluster.Act) string {
+	switch act {
+	case cluster.Crash:
+		return "kill"
+	case cluster.Resume:
+		return "unpause"
+	default:
+		return string(act)
+	}
+}

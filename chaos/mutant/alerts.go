@@ -1,0 +1,201 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/telemetry"
+)
+
+// This file plants alerts that look at the wrong thing.
+
+// rowsForDepth tells of stored rows where the depth of the broker's queue is asked for.
+type rowsForDepth struct{ telemetry.Recorder }
+
+// Set implements telemetry.Recorder.
+func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	switch f {
+	case telemetry.DeadLetterQueueMessages:
+		return
+	case telemetry.DeadLettersOpen:
+		r.Recorder.Set(telemetry.DeadLetterQueueMessages, v, l)
+	default:
+	}
+	r.Recorder.Set(f, v, l)
+}
+
+func depthCountsRows() *Mutant {
+	return &Mutant{
+		Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
+		About:    "stored dead letters are reported as the depth of the dead letter queue, so nobody is told of what its handler never stored",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{r} },
+	}
+}
+
+func unattendedUntold() *Mutant {
+	return &Mutant{
+		Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
+		About: "the dead letter handler counts as alive because its task runs; nobody asks the broker who consumes the queue",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.DeadLetterQueueConsumers {
+				v = max(v, 1)
+			}
+			return v, true
+		}),
+	}
+}
+
+func canariesCounted() *Mutant {
+	return &Mutant{
+		Name: "canaries-counted", Source: "D26", Expected: 15, Scenario: "executors-start-often",
+		About: "the dead letter handler does not tell canaries from messages that died: each start of an executor leaves dead letters that nobody can do anything about",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, change: func(d *broker.Delivery) {
+					if d.Envelope.Type == broker.DeadLetterCanary {
+						d.Envelope.Type = broker.ExecutionRequested
+					}
+				}}
+			}}
+		},
+	}
+}
+
+func canaryAtStartOnly() *Mutant {
+	return &Mutant{
+		Name: "canary-at-start-only", Source: "D17", Expected: 15, Scenario: "dead-letter-path-broken",
+		About: "the dead letter path is tested when an executor starts and never again",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			flown := false
+			return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, &flown} }}
+		},
+	}
+}
+
+// oneCanary makes believe that the dead letter exchange took a message, after the first.
+type oneCanary struct {
+	broker.Session
+	flown *bool
+}
+
+// Publish implements broker.Session.
+func (s *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i := range ms {
+		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *s.flown {
+			outcomes[i] = broker.Confirmed
+		}
+		*s.flown = *s.flown || ms[i].Envelope.Type == broker.DeadLetterCanary
+	}
+	return outcomes
+}
+
+// relabelled reports changes of a status with another reason.
+type relabelled struct{ telemetry.Recorder }
+
+// Add implements telemetry.Recorder.
+func (r *relabelled) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if f == telemetry.Transitions && l[1] == "failed" {
+		l[3] = "worker_unavailable"
+	}
+	r.Recorder.Add(f, n, l)
+}
+
+func everyFailureIsTheWorkers() *Mutant {
+	return &Mutant{
+		Name: "every-failure-is-the-workers", Source: "D59", Expected: 15, Scenario: "retries-exhausted",
+		About:    "failures are counted without their own reasons, so one user's broken action looks like a platform that loses work",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r} },
+	}
+}
+
+// waiters reports all of the time in scheduled as the handoff's.
+type waiters struct{ telemetry.Recorder }
+
+// Observe implements telemetry.Recorder.
+func (r *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.StageSeconds {
+		switch l[0] {
+		case telemetry.StageHandoff:
+			return
+		case "scheduled":
+			r.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
+		}
+	}
+	r.Recorder.Observe(f, d, l)
+}
+
+func waitingIsHandoff() *Mutant {
+	return &Mutant{
+		Name: "waiting-is-handoff", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
+		About:    "a dispatch that waits behind a full worker counts as a slow handoff, so a long queue raises the alarm of a broken message path",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r} },
+	}
+}
+
+// lively lets workers report what only executors know.
+type lively struct{ telemetry.Recorder }
+
+// Add implements telemetry.Recorder.
+func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	r.Recorder.Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
+	r.Recorder.Add(f, n, l)
+}
+
+func workersReportForExecutors() *Mutant {
+	return &Mutant{
+		Name: "workers-report-for-executors", Source: "D59", Expected: 15, Scenario: "no-executors",
+		About: "workers report a lag of 0, so nobody misses the executors whose figure it is",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			if !p.Worker {
+				return r
+			}
+			return &lively{r}
+		},
+	}
+}
+
+// fromDelivery times handoffs from the delivery on.
+type fromDelivery struct{ telemetry.Recorder }
+
+// Observe implements telemetry.Recorder.
+func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff {
+		d = min(d, time.Millisecond)
+	}
+	r.Recorder.Observe(f, d, l)
+}
+
+func timedFromDelivery() *Mutant {
+	return &Mutant{
+		Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
+		About:    "a worker times the handoff from the delivery of the message on, so nobody is told that messages are slow",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r} },
+	}
+}
+
+// unexplained reports failures without their reasons.
+type unexplained struct{ telemetry.Recorder }
+
+// Add implements telemetry.Recorder.
+func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if f == telemetry.Transitions {
+		l[3] = ""
+	}
+	r.Recorder.Add(f, n, l)
+}
+
+func failuresWithoutReasons() *Mutant {
+	return &Mutant{
+		Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
+		About:    "failures are counted without their reasons, so nobody is told when the platform loses work",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r} },
+	}
+}

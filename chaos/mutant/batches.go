@@ -1,0 +1,179 @@
+package mutant
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants mutants that do not work in bounded batches, or do too few of them.
+
+// errTooLong is the error of a statement that exceeded the statement timeout.
+var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
+
+func oneStatementForAllChildren() *Mutant {
+	return &Mutant{
+		Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children", Raw: true,
+		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout where there are many",
+		Store: func(p Process, c Database) store.Store {
+			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
+				var refused error
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					done = make([]store.Orchestrated, len(os))
+					touched := 0
+					for _, o := range os {
+						if row := tx.Row(o.ID); ends(tx, row, o.Retry) {
+							touched += tx.Children(o.ID)
+						}
+					}
+					if touched > p.Config.Executor.BatchSize {
+						refused = errTooLong
+						return
+					}
+					for i, o := range os {
+						row := tx.Row(o.ID)
+						if !unhandled(row) {
+							continue
+						}
+						settles := ends(tx, row, o.Retry)
+						done[i] = store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, allowed(tx, row, o.Retry))}
+						if settles {
+							tx.SettleChildren(o.ID)
+						}
+					}
+				})
+				if err == nil {
+					err = refused
+				}
+				return done, err
+			}}
+		},
+	}
+}
+
+// unhandled says that the end of a row is still to be handled.
+func unhandled(row *execution.Execution) bool {
+	return row != nil && row.Status.Terminal() && row.OrchestratedAt.IsZero()
+}
+
+// ends says that a row's end is the end of its chain.
+func ends(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) bool {
+	return unhandled(row) && allowed(tx, row, retry) == nil
+}
+
+// slowParents is a database in which handling a chain with children takes too long for a while. After each such
+// attempt it does not answer the next call either, so that it seems to be away.
+type slowParents struct {
+	handler
+	c     Database
+	p     Process
+	tried map[execution.ID]time.Duration
+	away  bool
+}
+
+// slowFor is how long handling takes too long, from the first attempt on; it is less than the bound for an
+// unhandled end.
+const slowFor = 10 * time.Second
+
+// Orchestrate implements store.Store.
+func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	slow := false
+	now := s.p.Host.Monotonic()
+	err := s.c.Step(ctx, func(tx *simstore.Tx) {
+		for _, o := range os {
+			if !ends(tx, tx.Row(o.ID), o.Retry) || tx.Children(o.ID) == 0 {
+				continue
+			}
+			first, known := s.tried[o.ID]
+			if !known {
+				first = now
+				s.tried[o.ID] = first
+			}
+			slow = slow || now-first < slowFor
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if slow {
+		s.away = true
+		return nil, errTooLong
+	}
+	return s.handler.Orchestrate(ctx, os)
+}
+
+// Clock implements store.Store.
+func (s *slowParents) Clock(ctx context.Context) (time.Time, error) {
+	if s.away {
+		s.away = false
+		return time.Time{}, errTooLong
+	}
+	return s.c.Clock(ctx)
+}
+
+func badChainEndsThePass() *Mutant {
+	return &Mutant{
+		Name: "bad-chain-ends-the-pass", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages", Raw: true,
+		About: "when handling one end takes too long for a while, the executor concludes that the database is away and handles no other end either",
+		Store: func(p Process, c Database) store.Store {
+			return &slowParents{handler: handler{Store: c}, c: c, p: p, tried: make(map[execution.ID]time.Duration)}
+		},
+	}
+}
+
+func oneBatchAPass() *Mutant {
+	return &Mutant{
+		Name: "one-batch-a-pass", Source: "D22", Expected: 12, Scenario: "many-children",
+		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind where more than a batch becomes due between two",
+		Store: func(p Process, c Database) store.Store {
+			full := make(map[store.ReclaimCause]time.Duration)
+			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				now := p.Host.Monotonic()
+				if at, seen := full[f.Cause]; seen && now-at < p.Config.Executor.ReconcileInterval-time.Second {
+					return nil
+				}
+				if len(found) == f.Limit {
+					full[f.Cause] = now
+				}
+				return found
+			}}
+		},
+	}
+}
+
+// keeper is a store whose idempotency keys stay taken until they are forgotten, one batch a minute.
+type keeper struct {
+	requests
+	c Database
+	p Process
+	// forgot is when a batch was last forgotten.
+	forgot time.Duration
+}
+
+// ForgetKeys implements store.Store.
+func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	now := s.p.Host.Monotonic()
+	if s.forgot > 0 && now-s.forgot < time.Minute {
+		return 0, nil
+	}
+	s.forgot = now
+	return s.c.ForgetKeys(ctx, age, limit)
+}
+
+func keysForgottenTooLate() *Mutant {
+	return &Mutant{
+		Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again", Raw: true,
+		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys come of age",
+		Store: func(p Process, c Database) store.Store {
+			return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				err = c.Step(ctx, func(tx *simstore.Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
+				created.Existed = created.ID != 0
+				return created, created.Existed, err
+			}}}
+		},
+	}
+}

@@ -1,0 +1,107 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// sessions is a broker whose sessions are wrapped.
+type sessions struct {
+	broker.Broker
+	wrap func(broker.Session) broker.Session
+}
+
+// Connect implements broker.Broker.
+func (b *sessions) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.wrap(s), nil
+}
+
+// optimist reads an unknown outcome as another one.
+type optimist struct {
+	broker.Session
+	unknownIs broker.Outcome
+}
+
+// Publish implements broker.Session.
+func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i := range outcomes {
+		if outcomes[i] == broker.Unknown {
+			outcomes[i] = s.unknownIs
+		}
+	}
+	return outcomes
+}
+
+func unknownIsRefused() *Mutant {
+	return &Mutant{
+		Name: "unknown-is-refused", Source: "D9", Expected: 2, Scenario: "network-partition",
+		About: "a publish whose confirm never came is taken for one that the broker refused",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, broker.Nacked} }}
+		},
+	}
+}
+
+// hoarder never acknowledges what it consumes from one queue.
+type hoarder struct {
+	broker.Session
+	queue string
+}
+
+// Consume implements broker.Session.
+func (s *hoarder) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil || queue != s.queue {
+		return c, err
+	}
+	return &silent{c}, nil
+}
+
+type silent struct{ broker.Consumer }
+
+// Ack implements broker.Consumer.
+func (*silent) Ack(broker.Delivery) {}
+
+func hoardedDeadLetters() *Mutant {
+	return &Mutant{
+		Name: "hoarded-dead-letters", Source: "D26", Expected: 14, Scenario: "message-expires-in-queue",
+		About: "the dead letter handler keeps its messages for forensics by never acknowledging them",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			queue := broker.DeadLetterQueue(p.Config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
+			return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, queue} }}
+		},
+	}
+}
+
+func directDLX() *Mutant {
+	direct := func(c config.RabbitMQ, t broker.Topology) broker.Topology {
+		for i := range t.Exchanges {
+			if t.Exchanges[i].Name == c.DeadLetter.Exchange {
+				t.Exchanges[i].Kind = broker.Direct
+			}
+		}
+		return t
+	}
+	return &Mutant{
+		Name: "direct-dlx", Source: "D17", Expected: 6, Scenario: "message-expires-in-queue",
+		About:  `the dead letter exchange is direct and its queue is bound with "#", on the source design's classic queues`,
+		Config: func(c *config.Config) { c.MessageQueue.RabbitMQ.QueueType = "classic" },
+		Executors: func(c config.RabbitMQ) broker.Topology {
+			return direct(c, broker.ExecutorTopology(c))
+		},
+		Workers: func(c config.RabbitMQ, id execution.WorkerID) broker.Topology {
+			return direct(c, broker.WorkerTopology(c, id))
+		},
+	}
+}

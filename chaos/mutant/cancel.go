@@ -1,0 +1,43 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// canceller is a store in which a cancellation ends at once what a worker was to be asked to end.
+type canceller struct {
+	store.Store
+	client Database
+}
+
+// Cancel implements store.Store.
+func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	done, err := s.Store.Cancel(ctx, ids, actor)
+	if err != nil {
+		return done, err
+	}
+	return done, s.client.Step(ctx, func(tx *simstore.Tx) {
+		for i := range done {
+			row := tx.Row(done[i].Row.ID)
+			if row == nil || row.Status != execution.Canceling {
+				continue
+			}
+			tx.Named(row.Key(), 0)
+			tx.Move(row.ID, execution.Cancelled, execution.API, execution.CancelRequested, func(e *execution.Execution) {
+				e.FailureReason, e.Result = execution.CancelRequested, store.CancelledResult()
+			})
+		}
+	})
+}
+
+func cancelOverwrites() *Mutant {
+	return &Mutant{
+		Name: "cancel-overwrites", Source: "D6", Expected: 2, Scenario: "cancel-at-every-stage", Raw: true,
+		About: "who cancels an execution ends it at once, also one that a worker has claimed and runs",
+		Store: func(_ Process, c Database) store.Store { return &canceller{Store: c, client: c} },
+	}
+}

@@ -1,0 +1,147 @@
+package mutant
+
+import (
+	"context"
+	"sync"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants dead letter handlers and consumers that misread, lose, or send round in a circle.
+
+// translator changes deliveries on their way to the core.
+type translator struct {
+	broker.Session
+	change func(*broker.Delivery)
+	// settle replaces the acknowledgement of a delivery; false leaves it to the broker's.
+	settle func(c broker.Consumer, d broker.Delivery) bool
+}
+
+// Consume implements broker.Session.
+func (s *translator) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &translated{c, s}, nil
+}
+
+type translated struct {
+	broker.Consumer
+	s *translator
+}
+
+// Receive implements broker.Consumer.
+func (c *translated) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	if err == nil && c.s.change != nil {
+		c.s.change(&d)
+	}
+	return d, err
+}
+
+// Ack implements broker.Consumer.
+func (c *translated) Ack(d broker.Delivery) {
+	if c.s.settle == nil || !c.s.settle(c.Consumer, d) {
+		c.Consumer.Ack(d)
+	}
+}
+
+func deathReasonIgnored() *Mutant {
+	return &Mutant{
+		Name: "death-reason-ignored", Source: "D19", Expected: 2, Scenario: "ttl-race",
+		About: "the dead letter handler takes every death for the end of the message's time, also a rejection by its worker",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, change: func(d *broker.Delivery) {
+					if len(d.Deaths) > 0 {
+						deaths := append([]broker.Death(nil), d.Deaths...)
+						deaths[0].Reason = broker.DeathExpired
+						d.Deaths = deaths
+					}
+				}}
+			}}
+		},
+	}
+}
+
+func deadLetterGivenUp() *Mutant {
+	return &Mutant{
+		Name: "dead-letter-given-up", Source: "D25", Expected: 12, Scenario: "message-expires-in-queue",
+		About: "the dead letter handler acknowledges first and reclaims at most once: what the database refuses then is lost",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &impatient{Store: c, seen: make(map[execution.Key]bool)}
+		},
+	}
+}
+
+// impatient makes believe that a reclaim by the dead letter handler was made, the first time.
+type impatient struct {
+	store.Store
+	mu   sync.Mutex
+	seen map[execution.Key]bool
+}
+
+// Reclaim implements store.Store.
+func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if len(rs) == 1 && rs[0].Cause == store.DeadLettered {
+		s.mu.Lock()
+		again := s.seen[rs[0].Key]
+		s.seen[rs[0].Key] = true
+		s.mu.Unlock()
+		if !again {
+			return make([]store.Outcome, 1), nil
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+// shredder makes believe that a dead letter was stored.
+type shredder struct{ store.Store }
+
+// StoreDeadLetters implements store.Store.
+func (shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error { return nil }
+
+func poisonDropped() *Mutant {
+	return &Mutant{
+		Name: "poison-dropped", Source: "D25", Expected: 6, Scenario: "poison-cancels",
+		About: "a worker acknowledges a cancellation that it can't read and stores it nowhere",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return shredder{c}
+		},
+	}
+}
+
+func poisonRequeued() *Mutant {
+	return &Mutant{
+		Name: "poison-requeued", Source: "D25", Expected: 6, Scenario: "poison-messages",
+		About: "a message that can't be read is given back to its queue, and comes again at once, a hundred times over",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				rounds := make(map[string]int)
+				return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+					// For ever would be a run without an end.
+					if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
+						return false
+					}
+					c.Reject(d, true)
+					return true
+				}}
+			}}
+		},
+	}
+}

@@ -1,0 +1,306 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/sim/simhost"
+)
+
+// This file plants what only a server or a clock that misbehaves brings to light.
+
+// oneClock reaps whatever the database's clock calls over, without watching it.
+type oneClock struct{ store.Store }
+
+// Workers implements store.Store.
+func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var over []store.Reap
+	for i := range workers {
+		if w := &workers[i]; !w.LeaseValid() && !w.Lifecycle.Gone() {
+			over = append(over, store.Reap{WorkerKey: w.WorkerKey, Beat: w.Beat})
+		}
+	}
+	if len(over) > 0 {
+		_, err = s.Reap(ctx, over)
+	}
+	return workers, err
+}
+
+func oneClockLease() *Mutant {
+	return &Mutant{
+		Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
+		About: "a lease is over as soon as the database's clock says so, and nobody has watched it",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &oneClock{c}
+		},
+	}
+}
+
+// unread is a database whose clock can't be compared with another one.
+type unread struct{ store.Store }
+
+// Clock implements store.Store.
+func (unread) Clock(context.Context) (time.Time, error) {
+	// Later than every start of a run, so that none has been watched.
+	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
+}
+
+func oneClockDeadline() *Mutant {
+	return &Mutant{
+		Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
+		About: "a run is over its time as soon as the database's clock says so, and nobody has watched that clock",
+		Store: func(_ Process, c Database) store.Store { return &unread{c} },
+	}
+}
+
+// hurriedClock has the second clock call a run over sooner than it is.
+type hurriedClock struct {
+	store.Store
+	by time.Duration
+}
+
+// Clock implements store.Store.
+func (s *hurriedClock) Clock(ctx context.Context) (time.Time, error) {
+	// A clock that was always so much ahead has every run start so much sooner.
+	now, err := s.Store.Clock(ctx)
+	return now.Add(s.by), err
+}
+
+func deadlineWithoutGrace() *Mutant {
+	return &Mutant{
+		Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
+		About: "of the second clock only the run deadline is asked, so that a step of the first one ends what its worker is still ending",
+		Store: func(p Process, c Database) store.Store { return &hurriedClock{c, p.Config.Executor.ReapGrace} },
+	}
+}
+
+// wallClock is a host whose monotonic clock is the wall clock.
+type wallClock struct {
+	host.Host
+	wall      time.Time
+	monotonic time.Duration
+}
+
+// Monotonic implements host.Host.
+func (h *wallClock) Monotonic() time.Duration { return h.monotonic + h.Now().Sub(h.wall) }
+
+func wallClockFence() *Mutant {
+	return &Mutant{
+		Name: "wall-clock-fence", Source: "D35", Expected: 4, Scenario: "clock-skew-and-drift",
+		About: "a worker counts its lease on its wall clock, which somebody sets, and its actions have no shim",
+		Host: func(p Process, h host.Host) host.Host {
+			if !p.Worker {
+				return h
+			}
+			return &wallClock{Host: h, wall: h.Now(), monotonic: h.Monotonic()}
+		},
+		Machine: func(m *simhost.Machine) { m.Shimless = true },
+	}
+}
+
+func marginWithoutDrift() *Mutant {
+	return &Mutant{
+		Name: "margin-without-drift", Source: "D15", Expected: 4, Scenario: "clock-skew-and-drift",
+		About:  "the margin before the end of a lease is the kill grace and nothing for a clock that runs too slow",
+		Config: func(c *config.Config) { c.Worker.FenceMargin = c.Worker.KillGrace },
+	}
+}
+
+// deaf is a consumer that takes the end of its subscription for silence.
+type deaf struct {
+	broker.Consumer
+	never host.Signal
+}
+
+// Receive implements broker.Consumer.
+func (c *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	if errors.Is(err, broker.ErrCancelled) {
+		_, err = c.never.Wait(ctx, host.Forever)
+	}
+	return d, err
+}
+
+type deafSession struct {
+	broker.Session
+	host host.Host
+}
+
+// Consume implements broker.Session.
+func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &deaf{c, s.host.NewSignal()}, nil
+}
+
+func deafAfterCancel() *Mutant {
+	return &Mutant{
+		Name: "deaf-after-cancel", Source: "D32", Expected: 14, Scenario: "consumers-cancelled",
+		About: "an executor whose consumer the broker has cancelled waits for deliveries for ever, because its connection is fine",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p.Host} }}
+		},
+	}
+}
+
+// declaredOnce is a session that does not declare what its process has declared before.
+type declaredOnce struct {
+	broker.Session
+	done *bool
+}
+
+// Declare implements broker.Session.
+func (s *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
+	if *s.done {
+		return nil
+	}
+	err := s.Session.Declare(ctx, t)
+	*s.done = err == nil
+	return err
+}
+
+func topologyDeclaredOnce() *Mutant {
+	return &Mutant{
+		Name: "topology-declared-once", Source: "D28", Expected: 5, Scenario: "queues-deleted",
+		About: "a process declares its queues at its start and never again, so that one that was deleted stays away",
+		Broker: func(_ Process, b broker.Broker) broker.Broker {
+			done := false
+			return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, &done} }}
+		},
+	}
+}
+
+func returnedIsConfirmed() *Mutant {
+	return &Mutant{
+		Name: "returned-is-confirmed", Source: "D10", Expected: 12, Scenario: "queue-unbound",
+		About: "dispatches are published without the mandatory flag, so one that no queue takes counts as handed over",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &careless{s} }}
+		},
+	}
+}
+
+type careless struct{ broker.Session }
+
+// Publish implements broker.Session.
+func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i := range outcomes {
+		if outcomes[i] == broker.Returned {
+			outcomes[i] = broker.Confirmed
+		}
+	}
+	return outcomes
+}
+
+// forgiving takes a write that the database has refused for one that was done.
+type forgiving struct {
+	store.Store
+	claims, finishes, deadLetters bool
+}
+
+func refused(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) && !errors.Is(err, store.ErrUnknownOutcome)
+}
+
+// Claim implements store.Store.
+func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if !s.claims || !refused(err) {
+		return results, err
+	}
+	rows, readErr := s.Executions(ctx, []execution.ID{cs[0].Key.ID})
+	if readErr != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return []store.ClaimResult{{Outcome: store.Outcome{Applied: true, Row: rows[0]}}}, nil
+}
+
+// Finish implements store.Store.
+func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	if s.finishes && refused(err) {
+		return make([]store.Outcome, len(fs)), nil
+	}
+	return outcomes, err
+}
+
+// Reclaim implements store.Store.
+func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Reclaim(ctx, rs)
+	if s.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		return make([]store.Outcome, len(rs)), nil
+	}
+	return outcomes, err
+}
+
+func claimRolledBack() *Mutant {
+	return &Mutant{
+		Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
+		About: "a worker runs what it has claimed in a transaction that was rolled back",
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, claims: true} },
+	}
+}
+
+func resultRolledBack() *Mutant {
+	return &Mutant{
+		Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
+		About: "a worker does not look whether the transaction with its result was rolled back",
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, finishes: true} },
+	}
+}
+
+func deadLetterDropped() *Mutant {
+	return &Mutant{
+		Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
+		About: "the dead letter handler acknowledges what the database has refused to take back",
+		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, deadLetters: true} },
+	}
+}
+
+// shared is a store in which a worker is its name: whoever registers under it gets the incarnation that
+// lives.
+type shared struct{ store.Store }
+
+// Register implements store.Store.
+func (s *shared) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return store.Registered{}, err
+	}
+	for i := range workers {
+		if w := &workers[i]; w.Name == r.Name && w.Lifecycle == execution.Active && w.LeaseValid() {
+			return store.Registered{WorkerKey: w.WorkerKey}, nil
+		}
+	}
+	return s.Store.Register(ctx, r)
+}
+
+func twinsShareAnIncarnation() *Mutant {
+	return &Mutant{
+		Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
+		About: "a worker row belongs to a host name, so that two processes of one name are one worker",
+		Store: func(_ Process, c Database) store.Store { return &shared{c} },
+	}
+}

@@ -1,0 +1,107 @@
+package mutant
+
+import (
+	"handoff/core/execution"
+	"handoff/core/telemetry"
+)
+
+// This file plants figures that are not reported, so that an alert lies.
+
+// reporter changes what is reported.
+type reporter struct {
+	telemetry.Recorder
+	set func(f telemetry.Figure, v int64) (int64, bool)
+}
+
+// Set implements telemetry.Recorder.
+func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if v, report := r.set(f, v); report {
+		r.Recorder.Set(f, v, l)
+	}
+}
+
+func reporting(set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
+	return func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &reporter{r, set} }
+}
+
+func silentBrake() *Mutant {
+	return &Mutant{
+		Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
+		About: "the reaper's brake holds and tells nobody",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			return v, f != telemetry.ReaperBrake
+		}),
+	}
+}
+
+func alertForEver() *Mutant {
+	return &Mutant{
+		Name: "alert-for-ever", Source: "D59", Expected: 15, Scenario: "half-the-workers-die",
+		About: "the alarm of the reaper's brake is raised and never taken back",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			return v, f != telemetry.ReaperBrake || v > 0
+		}),
+	}
+}
+
+func emptyArchive() *Mutant {
+	return &Mutant{
+		Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
+		About: "the depth of the dead letter queue is reported as the dead letters that wait; it is empty as long as its handler lives",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.DeadLettersOpen {
+				v = 0
+			}
+			return v, true
+		}),
+	}
+}
+
+func neverOld() *Mutant {
+	return &Mutant{
+		Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
+		About: "the age of what waits begins anew with every look at it, so nothing ever waits for long",
+		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+			if f == telemetry.OldestExecution {
+				v = min(v, int64(telemetry.SampleInterval))
+			}
+			return v, true
+		}),
+	}
+}
+
+// healthy reports no worker as unhealthy.
+type healthy struct{ telemetry.Recorder }
+
+// Set implements telemetry.Recorder.
+func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() {
+		v = 0
+	}
+	r.Recorder.Set(f, v, l)
+}
+
+func sickLookHealthy() *Mutant {
+	return &Mutant{
+		Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
+		About:    "health is no part of the figures, so nobody is told of workers that can't run anything",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r} },
+	}
+}
+
+func goneWorkersCount() *Mutant {
+	return &Mutant{
+		Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
+		About: "the number of live workers is the largest that was ever seen, so nobody is told when all are gone",
+		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder {
+			most := int64(0)
+			return &reporter{r, func(f telemetry.Figure, v int64) (int64, bool) {
+				if f == telemetry.Workers {
+					most = max(most, v)
+					return most, true
+				}
+				return v, true
+			}}
+		},
+	}
+}

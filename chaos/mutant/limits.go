@@ -1,0 +1,88 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants mutants of the limits that a request sets for its own execution.
+
+func limitsDropped() *Mutant {
+	return &Mutant{
+		Name: "limits-dropped", Source: "D29", Expected: 19, Scenario: "per-execution-limits", Raw: true,
+		About: "the statement that creates an execution takes every limit from the action and drops those of the request",
+		Store: func(_ Process, c Database) store.Store {
+			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					if created.ID = tx.Keyed(item.IdempotencyKey); created.ID != 0 {
+						created.Existed = true
+						return
+					}
+					item.Limits = execution.Limits{}
+					created = tx.Create(item)
+				})
+				return created, true, err
+			}}
+		},
+	}
+}
+
+func retryForgetsLimits() *Mutant {
+	return &Mutant{
+		Name: "retry-forgets-limits", Source: "D29", Expected: 19, Scenario: "per-execution-limits", Raw: true,
+		About: "a retry is created from the action as it is, without the limits that the request of its chain had set",
+		Store: func(_ Process, c Database) store.Store {
+			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+				actions, err := c.Actions(ctx, store.ActionQuery{Limit: 100})
+				if err != nil {
+					return nil, err
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					for _, o := range os {
+						row := tx.Row(o.ID)
+						for i := range actions {
+							if row != nil && row.Status.Terminal() && actions[i].Ref == row.Action.Ref {
+								row.Action, row.Limits = actions[i], execution.Limits{}
+							}
+						}
+					}
+				})
+				if err != nil {
+					return nil, err
+				}
+				return c.Orchestrate(ctx, os)
+			}}
+		},
+	}
+}
+
+// lookedUp is a store that tells workers the action as it is defined.
+type lookedUp struct{ store.Store }
+
+// Claim implements store.Store.
+func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	for i := range results {
+		row := &results[i].Row
+		if found, failed := s.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
+			row.Action = found[0]
+		}
+	}
+	return results, err
+}
+
+func runsByItsAction() *Mutant {
+	return &Mutant{
+		Name: "runs-by-its-action", Source: "D29", Expected: 17, Scenario: "per-execution-limits",
+		About: "a worker looks the action up by its name and ends the run at the action's timeout, although the execution has a longer one of its own",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &lookedUp{c}
+		},
+	}
+}

@@ -1,0 +1,144 @@
+package mutant
+
+import (
+	"context"
+	"sync"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+func malformedRejected() *Mutant {
+	return &Mutant{
+		Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
+		About: "a worker rejects what it can't read, so that a hostile header ends the broker's dead lettering (S5)",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, settle: func(c broker.Consumer, d broker.Delivery) bool {
+					if d.Malformed == nil {
+						return false
+					}
+					c.Reject(d, false)
+					return true
+				}}
+			}}
+		},
+	}
+}
+
+// believer makes a worker believe that whatever a hint made it ask about is to be cancelled.
+type believer struct{ store.Store }
+
+// Executions implements store.Store.
+func (s believer) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := s.Store.Executions(ctx, ids)
+	for i := range rows {
+		if rows[i].Status == execution.Running {
+			rows[i].Status = execution.Canceling
+		}
+	}
+	return rows, err
+}
+
+func hintObeyedUnasked() *Mutant {
+	return &Mutant{
+		Name: "hint-obeyed-unasked", Source: "D60", Expected: 17, Scenario: "forged-cancels",
+		About: "a worker ends an action because a message says that it is to be cancelled, whatever the database says (S11)",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return believer{c}
+		},
+	}
+}
+
+// wholeBodies stores bodies as long as they were.
+type wholeBodies struct{ store.Store }
+
+// StoreDeadLetters implements store.Store.
+func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	whole := append([]store.DeadLetter(nil), ds...)
+	for i := range whole {
+		if d := &whole[i]; d.BodyBytes > len(d.Body) {
+			d.Body = append(append([]byte(nil), d.Body...), make([]byte, d.BodyBytes-len(d.Body))...)
+		}
+	}
+	return s.Store.StoreDeadLetters(ctx, whole...)
+}
+
+func bodiesStoredWhole() *Mutant {
+	return &Mutant{
+		Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
+		About: "a message that can't be read is to be stored with all of its body, which the database refuses, and is kept nowhere then (S2)",
+		Store: func(_ Process, c Database) store.Store { return wholeBodies{c} },
+	}
+}
+
+// blinkered finds nothing dispatched to a worker.
+type blinkered struct{ store.Store }
+
+// Dispatched implements store.Store.
+func (blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
+	return nil, nil
+}
+
+func looksAtItsQueueOnly() *Mutant {
+	return &Mutant{
+		Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
+		About: "a worker begins only what its queue tells of, so that whatever stands behind garbage waits for all of it (S12)",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return blinkered{c}
+		},
+	}
+}
+
+// oneSession hands out the session that is open instead of another one.
+type oneSession struct {
+	broker.Broker
+	mu   sync.Mutex
+	open broker.Session
+}
+
+// Connect implements broker.Broker.
+func (b *oneSession) Connect(ctx context.Context) (broker.Session, error) {
+	b.mu.Lock()
+	open := b.open
+	b.mu.Unlock()
+	if open != nil && !open.Closed() {
+		return lent{open}, nil
+	}
+	s, err := b.Broker.Connect(ctx)
+	if err == nil {
+		b.mu.Lock()
+		b.open = s
+		b.mu.Unlock()
+	}
+	return s, err
+}
+
+// lent is a session that belongs to somebody else.
+type lent struct{ broker.Session }
+
+// Close implements broker.Session.
+func (lent) Close() {}
+
+func canaryOnTheOwnConnection() *Mutant {
+	return &Mutant{
+		Name: "canary-on-the-own-connection", Source: "D17", Expected: 15, Scenario: "poisoned-broker",
+		About: "an executor tests the dead letter path over the connection on which it works: a broker that ends it because of the test looks like one that is away",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &oneSession{Broker: b}
+		},
+	}
+}

@@ -1,0 +1,101 @@
+package mutant
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/store"
+)
+
+// This file plants parts that are told to observe only, and act, keep silent, repeat themselves or misjudge.
+
+// forEver is more observations than a run makes.
+const forEver = 1_000_000
+
+// observing is a store in which observations are recorded in another way.
+type observing struct {
+	store.Store
+	// silent records none of the monitor's; forgetful forgets all before it records one.
+	silent, forgetful bool
+	// alive lets executors ask whether the process is up.
+	alive bool
+}
+
+func recording(s observing) func(Process, Database) store.Store {
+	return func(_ Process, c Database) store.Store {
+		own := s
+		own.Store = c
+		return &own
+	}
+}
+
+// ObserveReclaims implements store.Store.
+func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	switch {
+	case s.silent:
+		return make([]store.Observed, len(rs)), nil
+	case s.forgetful:
+		if _, err := s.PurgeObservations(ctx, 0, forEver); err != nil {
+			return nil, err
+		}
+	}
+	return s.Store.ObserveReclaims(ctx, rs)
+}
+
+// Register implements store.Store.
+func (s *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	if s.alive {
+		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
+	}
+	return s.Store.Register(ctx, g)
+}
+
+func observesAndActs() *Mutant {
+	return &Mutant{
+		Name: "observes-and-acts", Source: "D1", Expected: 2, Scenario: "monitor-and-probes-observe",
+		About:  "a timeout monitor that is told to observe only takes back what it finds",
+		Config: func(c *config.Config) { c.Executor.TimeoutMonitor = config.Act },
+	}
+}
+
+func observesInSilence() *Mutant {
+	return &Mutant{
+		Name: "observes-in-silence", Source: "D28", Expected: 12, Scenario: "monitor-and-probes-observe",
+		About: "a timeout monitor that is told to observe only records nothing, so nobody learns what it would do",
+		Store: recording(observing{silent: true}),
+	}
+}
+
+func observesAgain() *Mutant {
+	return &Mutant{
+		Name: "observes-again", Source: "D57", Expected: 2, Scenario: "monitor-and-probes-observe",
+		About: "nothing remembers what was recorded, so each pass and each executor records it again",
+		Store: recording(observing{forgetful: true}),
+	}
+}
+
+func observesEarly() *Mutant {
+	return &Mutant{
+		Name: "observes-early", Source: "D21", Expected: 2, Scenario: "monitor-and-probes-observe",
+		About:  "a timeout monitor that is told to observe only records what it would not do yet",
+		Config: func(c *config.Config) { c.Executor.ScheduledTimeout -= 10 * time.Second },
+	}
+}
+
+func probesDecide() *Mutant {
+	return &Mutant{
+		Name: "probes-decide", Source: "D46", Expected: 12, Scenario: "up-but-not-ready",
+		About:  "probes that are told to observe only let selection avoid workers, and record nothing",
+		Config: func(c *config.Config) { c.Executor.HealthProbes = config.Act },
+	}
+}
+
+func probesAskForLife() *Mutant {
+	return &Mutant{
+		Name: "probes-ask-for-life", Source: "D32", Expected: 12, Scenario: "up-but-not-ready",
+		About: "executors ask a worker's health endpoint whether its process is up, which says nothing of its work",
+		Store: recording(observing{alive: true}),
+	}
+}

@@ -1,0 +1,108 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// handler is a store whose terminal handling is replaced.
+type handler struct {
+	store.Store
+	// change alters what the core has decided; rows what it has read, and read acts on it.
+	change func(*store.Orchestration)
+	rows   func([]execution.Execution)
+	read   func(ctx context.Context, rows []execution.Execution)
+	// commit replaces the guarded step.
+	commit func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error)
+}
+
+// Executions implements store.Store.
+func (s *handler) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := s.Store.Executions(ctx, ids)
+	if err == nil && s.rows != nil {
+		s.rows(rows)
+	}
+	if err == nil && s.read != nil {
+		s.read(ctx, rows)
+	}
+	return rows, err
+}
+
+// Find implements store.Store.
+func (s *handler) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := s.Store.Find(ctx, f)
+	if err == nil && s.rows != nil {
+		s.rows(rows)
+	}
+	return rows, err
+}
+
+// Orchestrate implements store.Store.
+func (s *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	if s.change != nil {
+		for i := range os {
+			s.change(&os[i])
+		}
+	}
+	if s.commit != nil {
+		return s.commit(ctx, os)
+	}
+	return s.Store.Orchestrate(ctx, os)
+}
+
+func handledTwice() *Mutant {
+	return &Mutant{
+		Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages", Raw: true,
+		About: "every message of completion handles the end of the execution anew",
+		Store: func(_ Process, c Database) store.Store {
+			return &handler{
+				Store: c,
+				rows: func(rows []execution.Execution) {
+					for i := range rows {
+						rows[i].OrchestratedAt = time.Time{}
+					}
+				},
+				commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
+					err = c.Step(ctx, func(tx *simstore.Tx) {
+						for _, o := range os {
+							done = append(done, store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, o.Retry)})
+						}
+					})
+					return done, err
+				},
+			}
+		},
+	}
+}
+
+func retryAtOnce() *Mutant {
+	return &Mutant{
+		Name: "retry-at-once", Source: "D51", Expected: 8, Scenario: "dropped-status-messages",
+		About: "a retry is created with the present moment for its retry_at",
+		Store: func(_ Process, c Database) store.Store {
+			return &handler{Store: c, change: func(o *store.Orchestration) {
+				if o.Retry != nil {
+					o.Retry.Delay = 0
+				}
+			}}
+		},
+	}
+}
+
+func retryUnbounded() *Mutant {
+	return &Mutant{
+		Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
+		About: "whatever fails for a retriable reason is retried, whether or not its action allows it",
+		Store: func(_ Process, c Database) store.Store {
+			return &handler{Store: c, rows: func(rows []execution.Execution) {
+				for i := range rows {
+					rows[i].Action.MaxRetries = rows[i].RetryCount + 1
+				}
+			}}
+		},
+	}
+}

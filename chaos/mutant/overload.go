@@ -1,0 +1,185 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants mutants that mistake a long queue, a long run or a clock step for a failure.
+
+func countsAtAFullWorker() *Mutant {
+	return &Mutant{
+		Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs", Raw: true,
+		About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
+		Store: func(_ Process, c Database) store.Store {
+			s := &statements{Store: c, client: c}
+			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
+				if !r.Counts {
+					return outcome, false, nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) { outcome, replaced = countAlways(tx, &r) })
+				return outcome, replaced, err
+			}
+			return s
+		},
+	}
+}
+
+// countAlways makes a take-back count whatever the worker was doing.
+func countAlways(tx *simstore.Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
+	row := tx.Row(r.Key.ID)
+	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Cause == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {
+		return outcome, false
+	}
+	tx.Named(r.Key, 0)
+	to := execution.Requested
+	if row.Dispatches+1 >= r.MaxDispatches {
+		to = execution.Failed
+	}
+	tx.Move(r.Key.ID, to, r.By, r.Reason, func(e *execution.Execution) {
+		e.Dispatches++
+		if to == execution.Failed {
+			e.FailureReason, e.Result = r.Reason, r.Result
+			return
+		}
+		e.Epoch++
+		e.Avoid, e.Worker, e.Incarnation = e.Worker, 0, 0
+		e.DispatchDeadline, e.ScheduledAt, e.PublishedAt = time.Time{}, time.Time{}, time.Time{}
+		e.SchedulingAt, e.SchedulingBy, e.SchedulingExpiresAt = time.Time{}, "", time.Time{}
+		e.NotBefore = tx.Now().Add(r.Delay)
+	})
+	return store.Outcome{Applied: true, From: execution.Scheduled, Row: *tx.Row(r.Key.ID)}, true
+}
+
+func blamesAFullWorker() *Mutant {
+	return &Mutant{
+		Name: "blames-a-full-worker", Source: "C1", Expected: 9, Scenario: "long-runs-beside-a-queue",
+		About: "dispatches that wait at a full worker count against its health, as if it had ignored them",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			// The last moment at which the worker had been full for long, as this executor saw it.
+			grudges := make(map[execution.Incarnation]time.Duration)
+			return &finder{Store: c, see: func(ws []store.WorkerRow) {
+				now := p.Host.Monotonic()
+				for i := range ws {
+					w := &ws[i]
+					if w.FullFor > p.Config.Executor.DispatchTimeout {
+						grudges[w.Incarnation] = now
+					}
+					if at, known := grudges[w.Incarnation]; known {
+						for range p.Config.Health.UnhealthyThreshold {
+							w.Expired = append(w.Expired, now-at)
+						}
+					}
+				}
+			}}
+		},
+	}
+}
+
+// strict is a store that treats a lease that is over by the database's clock as the end of the incarnation.
+type strict struct{ store.Store }
+
+// Claim implements store.Store.
+func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if errors.Is(err, store.ErrLeaseOver) {
+		err = store.ErrLost
+	}
+	return results, err
+}
+
+func leaseRefusalEndsTheSession() *Mutant {
+	return &Mutant{
+		Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
+		About: "a claim that is refused because the database's clock was set past the lease ends every run of the worker",
+		Store: func(_ Process, c Database) store.Store { return strict{c} },
+	}
+}
+
+func oneClockDispatch() *Mutant {
+	return &Mutant{
+		Name: "one-clock-dispatch", Source: "C8", Expected: 2, Scenario: "step-while-a-worker-is-cut",
+		About: "a dispatch that only a step of the database's clock made late counts as ignored by the worker",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return blindClock{c}
+		},
+	}
+}
+
+// blindClock is a store that hides steps of the database's clock: the moments that it returns are useless.
+type blindClock struct{ store.Store }
+
+// Clock implements store.Store.
+func (blindClock) Clock(context.Context) (time.Time, error) {
+	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
+}
+
+func oneClockFleet() *Mutant {
+	return &Mutant{
+		Name: "one-clock-fleet", Source: "C8", Expected: 17, Scenario: "step-while-a-worker-is-cut",
+		About: "when a step of the database's clock ends every lease, the scheduler concludes that there are no workers",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &finder{Store: c, see: func(ws []store.WorkerRow) {
+				for i := range ws {
+					ws[i].ConsumerAlive = ws[i].ConsumerAlive && ws[i].LeaseValid()
+				}
+			}}
+		},
+	}
+}
+
+func deliveryHeldForHours() *Mutant {
+	return &Mutant{
+		Name: "delivery-held-for-hours", Source: "D30", Expected: 6, Scenario: "long-runs",
+		About: "a worker acknowledges a dispatch when its run is over and not when it has claimed it, so RabbitMQ's delivery timeout closes its channel",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &late{s, p} }}
+		},
+	}
+}
+
+// late is a session that settles each dispatch three quarters of an hour later than the worker asks.
+type late struct {
+	broker.Session
+	p Process
+}
+
+// Consume implements broker.Session.
+func (s *late) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil || !broker.IsWorkerQueue(queue) {
+		return c, err
+	}
+	return &latecomer{c, s.p}, nil
+}
+
+type latecomer struct {
+	broker.Consumer
+	p Process
+}
+
+// Ack implements broker.Consumer.
+func (c *latecomer) Ack(d broker.Delivery) {
+	c.p.Host.Go("late acknowledgement", func() {
+		_ = c.p.Host.Sleep(context.Background(), 45*time.Minute)
+		c.Consumer.Ack(d)
+	})
+}

@@ -1,0 +1,231 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants executors that give work to the wrong worker, and workers that say the wrong thing
+// of themselves.
+
+// misplacing is a store whose workers look other than they are.
+type misplacing struct {
+	store.Store
+	client Database
+	// see changes what an executor is shown.
+	see func(ws []store.WorkerRow)
+	// unguarded dispatches without a look at the worker.
+	unguarded bool
+}
+
+func seeing(unguarded bool, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
+		if p.Worker {
+			return c
+		}
+		return &misplacing{Store: c, client: c, see: see, unguarded: unguarded}
+	}
+}
+
+// each changes every worker alike.
+func each(change func(w *store.WorkerRow)) func([]store.WorkerRow) {
+	return func(ws []store.WorkerRow) {
+		for i := range ws {
+			change(&ws[i])
+		}
+	}
+}
+
+// Workers implements store.Store.
+func (s *misplacing) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx)
+	s.see(ws)
+	return ws, err
+}
+
+// Dispatch implements store.Store.
+func (s *misplacing) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	if !s.unguarded {
+		return s.Store.Dispatch(ctx, executor, ds)
+	}
+	results := make([]store.DispatchResult, len(ds))
+	err := s.client.Step(ctx, func(tx *simstore.Tx) {
+		for i, d := range ds {
+			row := tx.Row(d.Key.ID)
+			if row == nil || row.Status != execution.Scheduling || row.Epoch != d.Key.Epoch || row.SchedulingBy != executor {
+				continue
+			}
+			tx.Named(d.Key, 0)
+			tx.Move(d.Key.ID, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+				e.Epoch++
+				e.Worker, e.Incarnation = d.Worker.ID, d.Worker.Incarnation
+				e.ScheduledAt, e.DispatchDeadline = tx.Now(), tx.Now().Add(d.Timeout)
+			})
+			results[i] = store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(d.Key.ID)}}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return results, nil
+}
+
+func staleIsFresh() *Mutant {
+	return &Mutant{
+		Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
+		About: "the executor has a freshness rule of its own, by which a worker is fresh for a while longer than its lease",
+		Raw:   true,
+		Store: seeing(true, each(func(w *store.WorkerRow) { w.LeaseOverFor -= 8 * time.Second })),
+	}
+}
+
+func deafIsAlive() *Mutant {
+	return &Mutant{
+		Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
+		About: "nobody asks whether the consumer of a worker that heartbeats is alive",
+		Raw:   true,
+		Store: seeing(true, each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
+	}
+}
+
+func firstAvailable() *Mutant {
+	return &Mutant{
+		Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
+		About: "the first worker that fits gets everything, whatever it holds",
+		Raw:   true,
+		Store: seeing(true, func(ws []store.WorkerRow) {
+			for i := range ws {
+				ws[i].Load = 0
+			}
+		}),
+	}
+}
+
+func permanentQuarantine() *Mutant {
+	return &Mutant{
+		Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
+		About: "an unhealthy worker gets nothing, so its count of failures never ends",
+		Store: seeing(false, each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
+	}
+}
+
+// blaming is a store that is told of failures that were the actions'.
+type blaming struct {
+	store.Store
+	failed, consecutive int
+}
+
+// Finish implements store.Store.
+func (s *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	for i := range fs {
+		s.consecutive++
+		if fs[i].Reason == execution.NoReason {
+			s.consecutive = 0
+		} else {
+			s.failed++
+		}
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+// Heartbeat implements store.Store.
+func (s *blaming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	b.Figures.Failed, b.Figures.Consecutive = s.failed, s.consecutive
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func actionFailuresBlamed() *Mutant {
+	return &Mutant{
+		Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
+		About: "a worker is charged with the failures of its actions, so an action that fails everywhere takes every worker down",
+		Store: func(p Process, c Database) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &blaming{Store: c}
+		},
+	}
+}
+
+func unhealthyLast() *Mutant {
+	return &Mutant{
+		Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
+		About: "nobody reads what a worker reports of its failures",
+		Store: seeing(false, each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
+	}
+}
+
+func totalQuarantine() *Mutant {
+	return &Mutant{
+		Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
+		About: "unhealthy workers are taken out of the choice, also when no other is left",
+		Store: seeing(false, each(func(w *store.WorkerRow) {
+			if w.Figures.Consecutive >= 10 {
+				w.Lifecycle = execution.Stopped
+			}
+		})),
+	}
+}
+
+func probeReactivates() *Mutant {
+	return &Mutant{
+		Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
+		About: "whoever has a recent heartbeat is taken for active, also while it drains",
+		Raw:   true,
+		Store: seeing(true, each(func(w *store.WorkerRow) {
+			if w.LeaseValid() {
+				w.Lifecycle = execution.Active
+			}
+		})),
+	}
+}
+
+func cordonIgnored() *Mutant {
+	return &Mutant{
+		Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
+		About: "an operator's cordon is shown and not obeyed",
+		Raw:   true,
+		Store: seeing(true, each(func(w *store.WorkerRow) { w.Cordoned = false })),
+	}
+}
+
+func anyRuntime() *Mutant {
+	return &Mutant{
+		Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
+		About: "a worker is chosen without a look at its runtimes",
+		Raw:   true,
+		Store: seeing(true, func(ws []store.WorkerRow) {
+			var all []string
+			for i := range ws {
+				all = append(all, ws[i].Runtimes...)
+			}
+			all = append(all, "python")
+			for i := range ws {
+				ws[i].Runtimes = all
+			}
+		}),
+	}
+}
+
+// speechless fails what no worker fits without a word of why.
+type speechless struct{ store.Store }
+
+// Park implements store.Store.
+func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	for i := range ps {
+		ps[i].Result.Message = ""
+	}
+	return s.Store.Park(ctx, executor, ps)
+}
+
+func staleIsUnsaid() *Mutant {
+	return &Mutant{
+		Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
+		About: "an execution that no worker fits fails without saying that it was for stale heartbeats",
+		Store: func(_ Process, c Database) store.Store { return speechless{c} },
+	}
+}

@@ -1,0 +1,144 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants reapers that act too soon, all at once, or never again.
+
+func noBrake() *Mutant {
+	return &Mutant{
+		Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
+		About:  "the reaper marks every worker lost whose lease is over, however many they are",
+		Config: func(c *config.Config) { c.Executor.BrakeFraction = 1 },
+	}
+}
+
+// presentOnly does not show workers that have stopped.
+type presentOnly struct{ store.Store }
+
+// Workers implements store.Store.
+func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx)
+	return slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped }), err
+}
+
+func brakeCountsThePresent() *Mutant {
+	return &Mutant{
+		Name: "brake-counts-the-present", Source: "D47", Expected: 2, Scenario: "stop-under-the-brake",
+		About: "the reaper's brake goes by the workers that are there now, so that one that stops gracefully lets go of it",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return presentOnly{c}
+		},
+	}
+}
+
+func brakeForEver() *Mutant {
+	return &Mutant{
+		Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
+		About: "the reaper's brake holds for as long as most workers are over, which is for ever when they are dead",
+		Store: func(p Process, c Database) store.Store { return &stuckBrake{Store: c, config: p.Config} },
+	}
+}
+
+// stuckBrake reaps nobody while the brake's condition holds.
+type stuckBrake struct {
+	store.Store
+	config config.Config
+}
+
+// Reap implements store.Store.
+func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	alive, over := 0, 0
+	for i := range workers {
+		if w := &workers[i]; !w.Lifecycle.Gone() {
+			alive++
+			if !w.LeaseValid() {
+				over++
+			}
+		}
+	}
+	if s.config.Executor.Brakes(alive, over) {
+		return make([]bool, len(rs)), nil
+	}
+	return s.Store.Reap(ctx, rs)
+}
+
+func reapAtFirstSight() *Mutant {
+	return &Mutant{
+		Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
+		About: "the reaper goes by the database's clock alone, so its first look after an outage kills whoever has not been back yet",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
+				for i := range workers {
+					if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
+						_, _ = c.Reap(ctx, []store.Reap{{WorkerKey: w.WorkerKey, Beat: w.Beat}})
+					}
+				}
+			}}
+		},
+	}
+}
+
+func noWarmUp() *Mutant {
+	return &Mutant{
+		Name: "no-warm-up", Source: "D58", Expected: 2, Scenario: "mass-expiry",
+		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write what they had finished",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &hasty{Store: c, first: func(ctx context.Context, _ []store.WorkerRow) {
+				age := p.Config.Executor.ReapGrace
+				rows, err := c.Find(ctx, store.Finding{Cause: store.Overrun, Age: age, Limit: p.Config.Executor.BatchSize})
+				if err != nil {
+					return
+				}
+				for i := range rows {
+					_, _ = c.Reclaim(ctx, []store.Reclaim{{
+						Key: rows[i].Key(), Cause: store.Overrun, Age: age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
+						Result: execution.Result{Error: "Execution timeout: run deadline passed", FailedBy: execution.TimeoutMonitor},
+					}})
+				}
+			}}
+		},
+	}
+}
+
+// hasty acts at the first look at the workers after a start, and after a look that failed.
+type hasty struct {
+	store.Store
+	first func(ctx context.Context, workers []store.WorkerRow)
+
+	mu     sync.Mutex
+	looked bool
+}
+
+// Workers implements store.Store.
+func (s *hasty) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	workers, err := s.Store.Workers(ctx)
+	s.mu.Lock()
+	first := err == nil && !s.looked
+	s.looked = err == nil
+	s.mu.Unlock()
+	if first {
+		s.first(ctx, workers)
+	}
+	return workers, err
+}

@@ -1,0 +1,240 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simhost"
+	"handoff/sim/simstore"
+)
+
+// This file plants loops that do not find what they are there to find, or find too much.
+
+// finder is a store whose searches are replaced.
+type finder struct {
+	store.Store
+	find func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution
+	reap func() bool
+	// see changes what is shown of the workers.
+	see func(ws []store.WorkerRow)
+	// force replaces single take-backs.
+	force func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
+}
+
+// Workers implements store.Store.
+func (s *finder) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx)
+	if s.see != nil {
+		s.see(ws)
+	}
+	return ws, err
+}
+
+// Find implements store.Store.
+func (s *finder) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	found, err := s.Store.Find(ctx, f)
+	if err != nil || s.find == nil {
+		return found, err
+	}
+	return s.find(ctx, f, found), nil
+}
+
+// Reap implements store.Store.
+func (s *finder) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	if s.reap != nil && !s.reap() {
+		return make([]bool, len(rs)), nil
+	}
+	return s.Store.Reap(ctx, rs)
+}
+
+// Reclaim implements store.Store.
+func (s *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if s.force == nil {
+		return s.Store.Reclaim(ctx, rs)
+	}
+	outcomes := make([]store.Outcome, len(rs))
+	for i := range rs {
+		outcome, forced, err := s.force(ctx, rs[i])
+		if err == nil && !forced {
+			var guarded []store.Outcome
+			if guarded, err = s.Store.Reclaim(ctx, rs[i:i+1]); err == nil {
+				outcome = guarded[0]
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		outcomes[i] = outcome
+	}
+	return outcomes, nil
+}
+
+// blind is a store in which nothing is ever found on some grounds.
+func blind(grounds ...store.ReclaimCause) func(Process, Database) store.Store {
+	return func(_ Process, c Database) store.Store {
+		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+			if slices.Contains(grounds, f.Cause) {
+				return nil
+			}
+			return found
+		}}
+	}
+}
+
+func noRepublish() *Mutant {
+	return &Mutant{
+		Name: "no-republish", Source: "D7", Expected: 12, Scenario: "network-partition",
+		About: "nobody looks for dispatches that were committed and never published",
+		Store: blind(store.Unpublished, store.UnpublishedLate),
+	}
+}
+
+func oneDispatchTimeout() *Mutant {
+	return &Mutant{
+		Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
+		About: "what was never published is late by the configuration's dispatch timeout and not by the action's own, so it is sent when nobody may claim it any more",
+		Store: func(p Process, c Database) store.Store {
+			timeout := p.Config.Executor.DispatchTimeout
+			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				switch f.Cause {
+				case store.UnpublishedLate:
+					found, _ = c.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
+				case store.Unpublished:
+					for i := range found {
+						found[i].DispatchDeadline = found[i].ScheduledAt.Add(timeout)
+					}
+				default:
+				}
+				return found
+			}}
+		},
+	}
+}
+
+func noClaimSweep() *Mutant {
+	return &Mutant{
+		Name: "no-claim-sweep", Source: "D8", Expected: 5, Scenario: "crash-after-heartbeat",
+		About: "nobody takes back what an executor has claimed for scheduling and then lost",
+		Store: blind(store.ClaimExpired),
+	}
+}
+
+func noTerminalSweep() *Mutant {
+	return &Mutant{
+		Name: "no-terminal-sweep", Source: "D22", Expected: 7, Scenario: "dropped-status-messages",
+		About: "the end of an execution is only handled when a message tells of it",
+		Store: blind(store.Unorchestrated),
+	}
+}
+
+func noLeaseMonitor() *Mutant {
+	return &Mutant{
+		Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
+		About: "nobody notices that a worker has stopped to renew its lease",
+		Store: func(_ Process, c Database) store.Store {
+			return &finder{Store: c, reap: func() bool { return false }}
+		},
+	}
+}
+
+func sameNameOrphans() *Mutant {
+	return &Mutant{
+		Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
+		About: "work belongs to a worker's name and not to its incarnation, so a restart hides what the old process left behind",
+		Store: func(_ Process, c Database) store.Store {
+			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				if f.Cause != store.OwnerGone {
+					return found
+				}
+				return notHidden(ctx, c, found)
+			}}
+		},
+	}
+}
+
+// notHidden keeps what belongs to a worker whose present incarnation is not active.
+func notHidden(ctx context.Context, c Database, found []execution.Execution) []execution.Execution {
+	workers, err := c.Workers(ctx)
+	if err != nil {
+		return nil
+	}
+	active := make(map[execution.WorkerID]bool)
+	for _, w := range workers {
+		active[w.ID] = w.Lifecycle == execution.Active || w.Lifecycle == execution.Starting
+	}
+	var kept []execution.Execution
+	for i := range found {
+		if !active[found[i].Worker] {
+			kept = append(kept, found[i])
+		}
+	}
+	return kept
+}
+
+func drainingLooksDead() *Mutant {
+	return &Mutant{
+		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully", Raw: true,
+		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
+		Store: func(_ Process, c Database) store.Store {
+			s := &finder{Store: c, see: each(func(w *store.WorkerRow) {
+				if w.Lifecycle == execution.Draining {
+					w.Lifecycle = execution.Lost
+				}
+			})}
+			s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				if f.Cause != store.OwnerGone {
+					return found
+				}
+				return append(found, runningOnDraining(ctx, c)...)
+			}
+			s.force = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, forced bool, err error) {
+				if r.Cause != store.OwnerGone || r.To == execution.None {
+					return outcome, false, nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					row := tx.Row(r.Key.ID)
+					if row == nil || !row.Status.Claimed() || row.Epoch != r.Key.Epoch {
+						return
+					}
+					tx.Named(r.Key, 0)
+					tx.Move(r.Key.ID, r.To, r.By, r.Reason, func(e *execution.Execution) { e.FailureReason, e.Result = r.Reason, r.Result })
+					outcome = store.Outcome{Applied: true, Row: *tx.Row(r.Key.ID)}
+				})
+				return outcome, true, err
+			}
+			return s
+		},
+	}
+}
+
+func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
+	workers, err := c.Workers(ctx)
+	if err != nil {
+		return nil
+	}
+	draining := make(map[execution.Incarnation]bool)
+	for _, w := range workers {
+		draining[w.Incarnation] = w.Lifecycle == execution.Draining
+	}
+	var running []execution.Execution
+	_ = c.Step(ctx, func(tx *simstore.Tx) {
+		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+			if row := tx.Row(id); row.Status == execution.Running && draining[row.Incarnation] {
+				running = append(running, *row)
+			}
+		}
+	})
+	return running
+}
+
+func noSelfFence() *Mutant {
+	return &Mutant{
+		Name: "no-self-fence", Source: "D15", Expected: 4, Scenario: "network-partition",
+		About:   "a worker that can't renew its lease goes on running its actions, and they have no shim",
+		Config:  func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
+		Machine: func(m *simhost.Machine) { m.Shimless = true },
+	}
+}

@@ -1,0 +1,150 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants defects of what users ask for: executions, children, cancellations.
+
+// requests is a store whose answers to users' requests are replaced.
+type requests struct {
+	store.Store
+
+	cancel func(ctx context.Context, id execution.ID) (store.Cancellation, error)
+	beat   func(*store.BeatReply)
+	// create replaces the creation of items, except of those that it leaves out.
+	create func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error)
+}
+
+// Cancel implements store.Store.
+func (s *requests) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	if s.cancel == nil {
+		return s.Store.Cancel(ctx, ids, actor)
+	}
+	answers := make([]store.Cancellation, len(ids))
+	for i, id := range ids {
+		answer, err := s.cancel(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		answers[i] = answer
+	}
+	return answers, nil
+}
+
+// Heartbeat implements store.Store.
+func (s *requests) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Store.Heartbeat(ctx, b)
+	if s.beat != nil {
+		s.beat(&reply)
+	}
+	return reply, err
+}
+
+// Create implements store.Store.
+func (s *requests) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	if s.create == nil {
+		return s.Store.Create(ctx, items)
+	}
+	created := make([]store.Created, len(items))
+	for i, item := range items {
+		one, replaced, err := s.create(ctx, item)
+		if err != nil {
+			return nil, err
+		}
+		if !replaced {
+			guarded, err := s.Store.Create(ctx, items[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			one = guarded[0]
+		}
+		created[i] = one
+	}
+	return created, nil
+}
+
+func lostCancel() *Mutant {
+	return &Mutant{
+		Name: "lost-cancel", Source: "D60", Expected: 12, Scenario: "lost-cancel-messages",
+		About: "a worker hears of a cancellation from a message and from nowhere else",
+		Store: func(_ Process, c Database) store.Store {
+			return &requests{Store: c, beat: func(r *store.BeatReply) { r.Cancel = nil }}
+		},
+	}
+}
+
+func cancelOverCompleted() *Mutant {
+	return &Mutant{
+		Name: "cancel-over-completed", Source: "D60", Expected: 1, Scenario: "cancelled-after-the-handoff", Raw: true,
+		About: "a cancellation reads the execution, and writes by its id alone what it then believes",
+		Store: func(_ Process, c Database) store.Store {
+			return &requests{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
+				rows, err := c.Executions(ctx, []execution.ID{id})
+				if err != nil {
+					return answer, err
+				}
+				if len(rows) == 0 || rows[0].Status != execution.Running {
+					answers, err := c.Cancel(ctx, []execution.ID{id}, "")
+					if err != nil {
+						return answer, err
+					}
+					return answers[0], nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					row := tx.Row(id)
+					answer.From = row.Status
+					tx.Named(row.Key(), 0)
+					tx.RequestCancel(id)
+					tx.Move(id, execution.Canceling, execution.API, execution.CancelRequested, func(e *execution.Execution) { e.CancelingAt = tx.Now() })
+					answer.Applied, answer.Row = true, *tx.Row(id)
+				})
+				return answer, err
+			}}
+		},
+	}
+}
+
+func childLost() *Mutant {
+	return &Mutant{
+		Name: "child-lost", Source: "D22", Expected: 5, Scenario: "workflow-under-lost-messages", Raw: true,
+		About: "a child waits for the end of its parent's chain without a look whether that has come already",
+		Store: func(_ Process, c Database) store.Store {
+			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				if item.Parent == 0 {
+					return created, false, nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) {
+					if created.ID = tx.Keyed(item.IdempotencyKey); created.ID != 0 {
+						created.Existed = true
+						return
+					}
+					created = tx.Create(item)
+				})
+				return created, true, err
+			}}
+		},
+	}
+}
+
+func keyLookedUp() *Mutant {
+	return &Mutant{
+		Name: "key-looked-up", Source: "D9", Expected: 16, Scenario: "duplicate-submissions", Raw: true,
+		About: "the API looks whether an idempotency key is known and then creates, and so does the other request with that key at the same moment",
+		Store: func(_ Process, c Database) store.Store {
+			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
+				err = c.Step(ctx, func(tx *simstore.Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
+				if err != nil || created.ID != 0 {
+					created.Existed = true
+					return created, true, err
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) { created = tx.Create(item) })
+				return created, true, err
+			}}
+		},
+	}
+}

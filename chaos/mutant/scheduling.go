@@ -1,0 +1,236 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants schedulers that do not agree with each other, with the broker or with the row.
+
+// claims is a store whose claims for scheduling are changed.
+type claims struct {
+	store.Store
+	change func(ctx context.Context, c store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error)
+	// dispatch replaces the guarded step; nil keeps it.
+	dispatch func(ctx context.Context, ds []store.Dispatch) ([]store.DispatchResult, error)
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *claims) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.change(ctx, c, rows)
+}
+
+// Dispatch implements store.Store.
+func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	if s.dispatch == nil {
+		return s.Store.Dispatch(ctx, executor, ds)
+	}
+	return s.dispatch(ctx, ds)
+}
+
+func claimedByAll() *Mutant {
+	return &Mutant{
+		Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors", Raw: true,
+		About: "what one executor has taken up to find a worker, another one takes up too, and both dispatch it by its id alone",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &claims{
+				Store: c,
+				change: func(ctx context.Context, _ store.SchedulingClaim, _ []execution.Execution) (all []execution.Execution, err error) {
+					err = c.Step(ctx, func(tx *simstore.Tx) { all = scheduling(tx) })
+					return all, err
+				},
+				dispatch: func(ctx context.Context, ds []store.Dispatch) (results []store.DispatchResult, err error) {
+					err = c.Step(ctx, func(tx *simstore.Tx) {
+						for _, d := range ds {
+							results = append(results, dispatchByID(tx, d))
+						}
+					})
+					return results, err
+				},
+			}
+		},
+	}
+}
+
+// scheduling are the rows that somebody is finding a worker for.
+func scheduling(tx *simstore.Tx) (rows []execution.Execution) {
+	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
+		if row := tx.Row(id); row.Status == execution.Scheduling {
+			rows = append(rows, *row)
+		}
+	}
+	return rows
+}
+
+func dispatchByID(tx *simstore.Tx, d store.Dispatch) store.DispatchResult {
+	row := tx.Row(d.Key.ID)
+	if row.Status != execution.Scheduling && row.Status != execution.Scheduled {
+		return store.DispatchResult{}
+	}
+	tx.Named(d.Key, 0)
+	tx.Move(d.Key.ID, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+		e.Epoch++
+		e.Worker, e.Incarnation = d.Worker.ID, d.Worker.Incarnation
+		e.ScheduledAt, e.DispatchDeadline = tx.Now(), tx.Now().Add(d.Timeout)
+	})
+	return store.DispatchResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(d.Key.ID)}}
+}
+
+func pinIgnored() *Mutant {
+	return &Mutant{
+		Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
+		About: "whoever is pinned to one worker is given to any",
+		Store: func(_ Process, c Database) store.Store {
+			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				for i := range rows {
+					rows[i].Pinned = 0
+				}
+				return rows, nil
+			}}
+		},
+	}
+}
+
+// eager is a store that claims pinned executions whether or not their worker has room.
+type eager struct{ store.Store }
+
+// ClaimForScheduling implements store.Store.
+func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	c.Demands, c.Pools = slices.Clone(c.Demands), nil
+	for i := range c.Demands {
+		if d := &c.Demands[i]; d.Pinned != 0 {
+			d.Limit = c.Others
+		}
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func parksThePinned() *Mutant {
+	return &Mutant{
+		Name: "parks-the-pinned", Source: "D45", Expected: 18, Scenario: "pinned-backlog",
+		About: "executions pinned to a full worker are claimed and put back again and again until it has room, so waiting costs as much as work",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &eager{c}
+		},
+	}
+}
+
+// heedless is a session that does not hear that the broker holds publishers back.
+type heedless struct{ broker.Session }
+
+// Blocked implements broker.Session.
+func (heedless) Blocked() bool { return false }
+
+func unpublishedIsBlamed() *Mutant {
+	return &Mutant{
+		Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
+		About: "work is dispatched into a broker that holds publishers back, and fails because no worker picks up what was never sent",
+		Broker: func(_ Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s} }}
+		},
+		Store: func(_ Process, c Database) store.Store { return &blamer{c} },
+	}
+}
+
+// blamer fails what was not published in time.
+type blamer struct{ store.Store }
+
+// Reclaim implements store.Store.
+func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		if rs[i].Cause == store.UnpublishedLate {
+			rs[i].Policy = config.Fail
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+// presumptuous is a store that takes a claim without an answer for one that was granted.
+type presumptuous struct{ store.Store }
+
+// Claim implements store.Store.
+func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if !errors.Is(err, store.ErrUnknownOutcome) {
+		return results, err
+	}
+	ids := make([]execution.ID, len(cs))
+	for i := range cs {
+		ids[i] = cs[i].Key.ID
+	}
+	rows, readErr := s.Executions(ctx, ids)
+	if readErr != nil || len(rows) != len(cs) {
+		return nil, err
+	}
+	results = make([]store.ClaimResult, len(cs))
+	for i := range rows {
+		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}
+	}
+	return results, nil
+}
+
+func unknownClaimRuns() *Mutant {
+	return &Mutant{
+		Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
+		About: "a worker that does not hear whether its claim was granted runs the action",
+		Store: func(_ Process, c Database) store.Store { return &presumptuous{c} },
+	}
+}
+
+func secondFreshness() *Mutant {
+	return &Mutant{
+		Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
+		About: "the executor takes a worker for stale whose last heartbeat is older than one interval, whatever its lease says",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
+			return seeing(false, each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
+		},
+	}
+}
+
+func noRunDeadline() *Mutant {
+	return &Mutant{
+		Name: "no-run-deadline", Source: "D13", Expected: 12, Scenario: "run-timeouts",
+		About: "the time limit of a run is only enforced by its worker, which may stand still",
+		Store: blind(store.Overrun),
+	}
+}
+
+func noBackstop() *Mutant {
+	return &Mutant{
+		Name: "no-backstop", Source: "D20", Expected: 12, Scenario: "deaf-worker",
+		About: "nobody asks for how long an execution has been scheduled: the time to live of its message is trusted, which does not run while a worker holds it",
+		Store: blind(store.Unclaimed),
+	}
+}
+
+func oneAtATime() *Mutant {
+	return &Mutant{
+		Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
+		About: "a worker is given the next execution when it has ended the last one, whatever its capacity, so that work waits while there is room for it",
+		Store: func(p Process, c Database) store.Store {
+			return seeing(false, each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+		},
+	}
+}

@@ -1,0 +1,209 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simstore"
+)
+
+// This file plants statements that lack a part of their guard.
+
+// statements is a store in which single statements are replaced.
+type statements struct {
+	store.Store
+	client Database
+
+	reclaim    func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
+	claim      func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool)
+	finish     func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome
+	deadLetter func(tx *simstore.Tx, d store.DeadLetter)
+}
+
+func replacing(s statements) func(Process, Database) store.Store {
+	return func(_ Process, c Database) store.Store {
+		own := s
+		own.Store, own.client = c, c
+		return &own
+	}
+}
+
+// Reclaim implements store.Store.
+func (s *statements) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if s.reclaim == nil {
+		return s.Store.Reclaim(ctx, rs)
+	}
+	outcomes := make([]store.Outcome, len(rs))
+	for i, r := range rs {
+		outcome, replaced, err := s.reclaim(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if !replaced {
+			guarded, err := s.Store.Reclaim(ctx, rs[i:i+1])
+			if err != nil {
+				return nil, err
+			}
+			outcome = guarded[0]
+		}
+		outcomes[i] = outcome
+	}
+	return outcomes, nil
+}
+
+// Claim implements store.Store.
+func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if s.claim == nil {
+		return s.Store.Claim(ctx, w, cs)
+	}
+	var result store.ClaimResult
+	var replaced bool
+	err := s.client.Step(ctx, func(tx *simstore.Tx) { result, replaced = s.claim(tx, w, cs[0]) })
+	if err != nil {
+		return nil, err
+	}
+	if !replaced {
+		return s.Store.Claim(ctx, w, cs)
+	}
+	return []store.ClaimResult{result}, nil
+}
+
+// Finish implements store.Store.
+func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if s.finish == nil {
+		return s.Store.Finish(ctx, w, fs)
+	}
+	var outcome store.Outcome
+	err := s.client.Step(ctx, func(tx *simstore.Tx) { outcome = s.finish(tx, w, fs[0]) })
+	if err != nil {
+		return nil, err
+	}
+	return []store.Outcome{outcome}, nil
+}
+
+// StoreDeadLetters implements store.Store.
+func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	for _, d := range ds {
+		if s.deadLetter == nil || d.Key.ID == 0 {
+			continue
+		}
+		if err := s.client.Step(ctx, func(tx *simstore.Tx) { s.deadLetter(tx, d) }); err != nil {
+			return err
+		}
+	}
+	return s.Store.StoreDeadLetters(ctx, ds...)
+}
+
+// overwrite fails a row whatever it is, as `UPDATE … WHERE id = $1` does.
+func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
+	row := tx.Row(key.ID)
+	if row == nil {
+		return store.Outcome{}
+	}
+	tx.Named(execution.Key{ID: key.ID, Epoch: row.Epoch}, 0)
+	tx.Move(key.ID, execution.Failed, by, reason, func(e *execution.Execution) {
+		e.FailureReason, e.Result = reason, result
+	})
+	return store.Outcome{Applied: true, Row: *tx.Row(key.ID)}
+}
+
+func unguardedMonitor() *Mutant {
+	return &Mutant{
+		Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race", Raw: true,
+		About:  "the source design's timeout monitor: claims have no deadline, and what it selected as stale it fails by id alone, whatever it has become",
+		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
+		Store: func(_ Process, c Database) store.Store {
+			s := &statements{Store: c, client: c}
+			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
+				if r.Cause != store.Unclaimed {
+					return outcome, false, nil
+				}
+				err = c.Step(ctx, func(tx *simstore.Tx) { outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result) })
+				return outcome, true, err
+			}
+			return s
+		},
+	}
+}
+
+func deadLetterFailsRunning() *Mutant {
+	return &Mutant{
+		Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race", Raw: true,
+		About: "the dead letter handler fails every execution that is not terminal, also one that runs",
+		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
+				overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
+			}
+		}}),
+	}
+}
+
+func statusOnlyGuard() *Mutant {
+	return &Mutant{
+		Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race", Raw: true,
+		About: "the dead letter handler's guard asks for the status and not for the epoch, so a late dead letter kills the next dispatch",
+		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+			row := tx.Row(d.Key.ID)
+			if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
+				return
+			}
+			tx.Named(d.Key, 0)
+			tx.Move(d.Key.ID, execution.Failed, execution.DeadLetterHandler, execution.QueueTimeout, func(e *execution.Execution) {
+				e.FailureReason = execution.QueueTimeout
+			})
+		}}),
+	}
+}
+
+func unguardedFinish() *Mutant {
+	return &Mutant{
+		Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition", Raw: true,
+		About: "a worker writes its result by id alone, over whatever the executor has decided meanwhile",
+		Store: replacing(statements{finish: func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome {
+			row := tx.Row(f.Key.ID)
+			if row == nil || row.Status == f.To {
+				return store.Outcome{}
+			}
+			tx.Named(f.Key, w.Incarnation)
+			tx.Move(f.Key.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) {
+				e.FailureReason, e.Result = f.Reason, f.Result
+			})
+			return store.Outcome{Applied: true, Row: *tx.Row(f.Key.ID)}
+		}}),
+	}
+}
+
+func unguardedClaim() *Mutant {
+	return &Mutant{
+		Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition", Raw: true,
+		About: "a worker that is delivered a running execution takes the delivery for its own claim and runs it again",
+		Store: replacing(statements{claim: func(tx *simstore.Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			row := tx.Row(c.Key.ID)
+			if row == nil || row.Status != execution.Running {
+				return store.ClaimResult{}, false
+			}
+			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
+		}}),
+	}
+}
+
+func lateClaim() *Mutant {
+	return &Mutant{
+		Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race", Raw: true,
+		About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
+		Store: replacing(statements{claim: func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+			row := tx.Row(c.Key.ID)
+			if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
+				return store.ClaimResult{}, false
+			}
+			tx.Named(c.Key, w.Incarnation)
+			tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+				e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
+			})
+			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}, true
+		}}),
+	}
+}

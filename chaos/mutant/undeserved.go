@@ -1,0 +1,73 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants mutants that cause bad ends which nothing in a run explains.
+
+func fencesBetweenBeats() *Mutant {
+	return &Mutant{
+		Name: "fences-between-beats", Source: "D15", Expected: 17, Scenario: "worker-stops-gracefully",
+		About: "a worker fences itself so long before its lease ends that the next heartbeat comes too late, and ends all its runs although nothing is wrong",
+		Config: func(c *config.Config) {
+			c.Worker.FenceMargin = c.Worker.Lease() - c.Worker.HeartbeatInterval/2
+		},
+	}
+}
+
+// halved is a store that tells workers half of the run timeout.
+type halved struct{ store.Store }
+
+// Claim implements store.Store.
+func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	for i := range results {
+		action := &results[i].Row.Action
+		action.Timeout = action.RunTimeout() / 2
+	}
+	return results, err
+}
+
+func endsRunsEarly() *Mutant {
+	return &Mutant{
+		Name: "ends-runs-early", Source: "D29", Expected: 17, Scenario: "run-timeouts",
+		About: "a worker ends actions as timed out at half of their timeout",
+		Store: func(_ Process, c Database) store.Store { return &halved{c} },
+	}
+}
+
+func fullIsNoWorker() *Mutant {
+	return &Mutant{
+		Name: "full-is-no-worker", Source: "D45", Expected: 17, Scenario: "overload",
+		About: "a full worker counts as absent, so executions that only have to wait for a slot fail because there are no workers",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker {
+				return c
+			}
+			return &finder{Store: c, see: func(ws []store.WorkerRow) {
+				for i := range ws {
+					ws[i].Cordoned = ws[i].Cordoned || ws[i].Load >= ws[i].Capacity
+				}
+			}}
+		},
+	}
+}
+
+func failureIsALoss() *Mutant {
+	return &Mutant{
+		Name: "action-failure-is-a-loss", Source: "D48", Expected: 17, Scenario: "all-executors-down",
+		About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
+		Store: func(_ Process, c Database) store.Store {
+			return &results{Store: c, change: func(f *store.Finish) {
+				if f.To == execution.Failed && f.Reason == execution.Connection {
+					f.Reason = execution.WorkerLost
+				}
+			}}
+		},
+	}
+}

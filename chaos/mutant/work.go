@@ -1,0 +1,135 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants mutants whose work is correct, but far too much, or too little in each pass.
+
+// restless claims the executions that it gave back again, in a loop that never sleeps.
+type restless struct {
+	store.Store
+	host   host.Host
+	parked bool
+}
+
+// Park implements store.Store.
+func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Park(ctx, executor, ps)
+	s.parked = s.parked || err == nil && len(ps) > 0
+	return outcomes, err
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	for s.parked && ctx.Err() == nil {
+		_ = s.host.Sleep(ctx, 0)
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func unboundedPark() *Mutant {
+	return &Mutant{
+		Name: "unbounded-park", Source: "D21", Expected: 18, Scenario: "slots-without-workers",
+		About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &restless{Store: c, host: p.Host}
+		},
+	}
+}
+
+// greedy claims more executions than there is room for.
+type greedy struct{ store.Store }
+
+// ClaimForScheduling implements store.Store.
+func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	for i := range c.Demands {
+		c.Demands[i].Limit = c.Others
+	}
+	for i := range c.Pools {
+		c.Pools[i] = c.Others
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func parksWhatWaits() *Mutant {
+	return &Mutant{
+		Name: "parks-what-waits", Source: "D21", Expected: 18, Scenario: "overload",
+		About: "each pass of the scheduler claims all waiting executions, whether or not a worker has room, and gives them back",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &greedy{c}
+		},
+	}
+}
+
+func pollsTooOften() *Mutant {
+	return &Mutant{
+		Name: "polls-too-often", Source: "D21", Expected: 18, Scenario: "long-runs",
+		About:  "every reconciler asks the database ten times as often as its interval says, also when there is nothing to do",
+		Config: func(c *config.Config) { c.Executor.ReconcileInterval /= 10 },
+	}
+}
+
+// stammering is a session that sends every dispatch twice.
+type stammering struct{ broker.Session }
+
+// Publish implements broker.Session.
+func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	var again []broker.Message
+	for i := range ms {
+		if ms[i].Envelope.Type == broker.ExecutionScheduled {
+			again = append(again, ms[i])
+		}
+	}
+	if len(again) > 0 {
+		s.Session.Publish(ctx, again)
+	}
+	return s.Session.Publish(ctx, ms)
+}
+
+func sentTwice() *Mutant {
+	return &Mutant{
+		Name: "sent-twice", Source: "D9", Expected: 18, Scenario: "overload",
+		About: "every dispatch is published twice, to be sure: the second one is refused at its claim, so only its cost shows",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s} }}
+		},
+	}
+}
+
+func batchesCutShort() *Mutant {
+	return &Mutant{
+		Name: "batches-cut-short", Source: "D21", Expected: 12, Scenario: "more-than-a-batch",
+		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many they are",
+		Store: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			asked := make(map[store.ReclaimCause]time.Duration)
+			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
+				now := p.Host.Monotonic()
+				if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
+					return nil
+				}
+				asked[f.Cause] = now
+				return found
+			}}
+		},
+	}
+}

@@ -1,0 +1,314 @@
+package netproxy
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Publish is one message on its way to a broker, as AMQP 0-9-1 carries it.
+type Publish struct {
+	Exchange, Key string
+	// ID, Type and CorrelationID are properties of the message.
+	ID, Type, CorrelationID string
+	Body                    []byte
+}
+
+// Publishes rewrites the publishes of one connection to a broker, and passes on everything else as it is.
+// change may set another exchange or key, and change bytes of the body, whose length stays.
+func Publishes(change func(*Publish)) Rewriter {
+	return newMessages(basicPublish, greeting, func(c *content) []byte { return rewritten(c, change) })
+}
+
+// Deliveries keeps back the messages that a broker delivers over one connection while hold says so; all else
+// passes. What was kept back goes on with the next bytes: the broker's next heartbeat, at the latest.
+func Deliveries(hold func() bool) Rewriter {
+	d := &deliveries{hold: hold}
+	d.messages = newMessages(basicDeliver, 0, d.deliver)
+	return d
+}
+
+// Chain has one rewriter rewrite what the one before it passes on.
+func Chain(all ...Rewriter) Rewriter { return chain(all) }
+
+type chain []Rewriter
+
+// Rewrite implements Rewriter.
+func (c chain) Rewrite(b []byte) []byte {
+	for _, r := range c {
+		b = r.Rewrite(b)
+	}
+	return b
+}
+
+// Subscriptions keeps back the subscriptions to queues that a client makes over one connection while hold says so of the
+// queue; all else passes. What follows a subscription on its channel is kept back with it, in order. It all goes on with
+// the next bytes that the client sends: its next heartbeat, at the latest.
+func Subscriptions(hold func(queue string) bool) Rewriter {
+	s := &subscriptions{hold: hold}
+	s.frames = frames{greet: greeting, each: s.frame}
+	return s
+}
+
+type subscriptions struct {
+	frames
+	hold func(queue string) bool
+	kept []keptChannel
+}
+
+// keptChannel is a channel on which a subscription to a queue waits.
+type keptChannel struct {
+	channel uint16
+	queue   string
+	frames  []byte
+}
+
+// frame returns a frame, or nothing while it is kept back.
+func (s *subscriptions) frame(f []byte) []byte {
+	channel, payload := binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
+	for i := range s.kept {
+		if s.kept[i].channel == channel {
+			s.kept[i].frames = append(s.kept[i].frames, f...)
+			return nil
+		}
+	}
+	if f[0] != frameMethod || !bytes.HasPrefix(payload, basicConsume) || len(payload) < 6 {
+		return f
+	}
+	// After class and method comes a reserved short.
+	if queue, _ := shortString(payload[6:]); s.hold(queue) {
+		s.kept = append(s.kept, keptChannel{channel, queue, f})
+		return nil
+	}
+	return f
+}
+
+// Rewrite implements Rewriter.
+func (s *subscriptions) Rewrite(b []byte) (out []byte) {
+	kept := s.kept[:0]
+	for _, k := range s.kept {
+		if s.hold(k.queue) {
+			kept = append(kept, k)
+		} else {
+			out = append(out, k.frames...)
+		}
+	}
+	s.kept = kept
+	return append(out, s.frames.Rewrite(b)...)
+}
+
+type deliveries struct {
+	*messages
+	hold func() bool
+	kept []byte
+}
+
+func (d *deliveries) deliver(c *content) []byte {
+	whole := bytes.Join(c.frames, nil)
+	if d.hold() {
+		d.kept = append(d.kept, whole...)
+		return nil
+	}
+	return whole
+}
+
+// Rewrite implements Rewriter.
+func (d *deliveries) Rewrite(b []byte) []byte {
+	out := d.messages.Rewrite(b)
+	if len(d.kept) == 0 || d.hold() {
+		return out
+	}
+	out = append(d.kept, out...)
+	d.kept = nil
+	return out
+}
+
+// messages reads frames. An AMQP connection begins with eight bytes of greeting from the client; then every
+// frame is its type, a channel, a length, so many bytes, and an end mark. A message is a method frame, a header
+// frame and as many body frames as it takes, which no other frame of its channel interrupts.
+type messages struct {
+	frames
+	// begins is how the method frames of the messages begin that are meant.
+	begins []byte
+	// pass returns what goes on in place of a whole message.
+	pass func(*content) []byte
+	open map[uint16]*content
+}
+
+func newMessages(begins []byte, greet int, pass func(*content) []byte) *messages {
+	p := &messages{begins: begins, pass: pass, open: make(map[uint16]*content)}
+	p.frames = frames{greet: greet, each: p.frame}
+	return p
+}
+
+// frames cuts the bytes of a connection into frames, after so many bytes of greeting.
+type frames struct {
+	greet int
+	rest  []byte
+	// each returns what goes on in place of a frame.
+	each func(frame []byte) []byte
+}
+
+// content is a message of which not everything has come.
+type content struct {
+	frames [][]byte
+	left   uint64
+	headed bool
+}
+
+const (
+	greeting    = 8
+	frameHeader = 7
+	frameMethod = 1
+	frameHead   = 2
+	frameBody   = 3
+)
+
+// The payload of a publish begins with class 60 and method 40, that of a delivery with class 60 and method 60, that of a
+// subscription with class 60 and method 20.
+var basicPublish, basicDeliver, basicConsume = []byte{0, 60, 0, 40}, []byte{0, 60, 0, 60}, []byte{0, 60, 0, 20}
+
+// Rewrite implements Rewriter.
+func (p *frames) Rewrite(b []byte) []byte {
+	p.rest = append(p.rest, b...)
+	var out []byte
+	if p.greet > 0 {
+		if len(p.rest) < p.greet {
+			return nil
+		}
+		out = append(out, p.rest[:p.greet]...)
+		p.rest, p.greet = p.rest[p.greet:], 0
+	}
+	for {
+		if len(p.rest) < frameHeader {
+			return out
+		}
+		size := frameHeader + int(binary.BigEndian.Uint32(p.rest[3:7])) + 1
+		if len(p.rest) < size {
+			return out
+		}
+		out = append(out, p.each(bytes.Clone(p.rest[:size]))...)
+		p.rest = p.rest[size:]
+	}
+}
+
+// frame returns what goes on after a frame: itself, nothing yet, or a whole message.
+func (p *messages) frame(f []byte) []byte {
+	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
+	c := p.open[channel]
+	switch {
+	case c == nil && kind == frameMethod && bytes.HasPrefix(payload, p.begins):
+		p.open[channel] = &content{frames: [][]byte{f}}
+		return nil
+	case c == nil:
+		return f
+	case kind == frameHead && len(payload) >= 12:
+		c.left, c.headed = binary.BigEndian.Uint64(payload[4:12]), true
+	case kind == frameBody:
+		c.left -= min(c.left, uint64(len(payload)))
+	}
+	c.frames = append(c.frames, f)
+	if !c.headed || c.left > 0 {
+		return nil
+	}
+	delete(p.open, channel)
+	return p.pass(c)
+}
+
+// rewritten gives a whole publish to whoever wants to change it.
+func rewritten(c *content, change func(*Publish)) []byte {
+	method := c.frames[0][frameHeader : len(c.frames[0])-1]
+	// After class and method comes a reserved short.
+	exchange, rest := shortString(method[6:])
+	key, flags := shortString(rest)
+	m := &Publish{Exchange: exchange, Key: key}
+	m.properties(c.frames[1])
+	for _, f := range c.frames[2:] {
+		m.Body = append(m.Body, f[frameHeader:len(f)-1]...)
+	}
+	size := len(m.Body)
+	change(m)
+	out := m.method(c.frames[0], flags)
+	out = append(out, c.frames[1]...)
+	if len(m.Body) != size {
+		m.Body = append(m.Body, make([]byte, size)...)[:size]
+	}
+	for _, f := range c.frames[2:] {
+		n := copy(f[frameHeader:len(f)-1], m.Body)
+		m.Body = m.Body[n:]
+		out = append(out, f...)
+	}
+	return out
+}
+
+// method is the method frame with the message's exchange and key.
+func (m *Publish) method(was, flags []byte) []byte {
+	payload := append(bytes.Clone(basicPublish), 0, 0)
+	for _, s := range []string{m.Exchange, m.Key} {
+		payload = append(payload, byte(len(s)))
+		payload = append(payload, s...)
+	}
+	payload = append(payload, flags...)
+	out := bytes.Clone(was[:3])
+	out = binary.BigEndian.AppendUint32(out, uint32(len(payload)))
+	out = append(out, payload...)
+	return append(out, was[len(was)-1])
+}
+
+// The property flags, in the order in which their values follow.
+const (
+	hasContentType     = 1 << 15
+	hasContentEncoding = 1 << 14
+	hasHeaders         = 1 << 13
+	hasDeliveryMode    = 1 << 12
+	hasPriority        = 1 << 11
+	hasCorrelationID   = 1 << 10
+	hasReplyTo         = 1 << 9
+	hasExpiration      = 1 << 8
+	hasMessageID       = 1 << 7
+	hasTimestamp       = 1 << 6
+	hasType            = 1 << 5
+)
+
+// properties reads a header frame.
+func (m *Publish) properties(frame []byte) {
+	b := frame[frameHeader : len(frame)-1]
+	if len(b) < 14 {
+		return
+	}
+	flags, b := binary.BigEndian.Uint16(b[12:14]), b[14:]
+	skip := func(n int) { b = b[min(n, len(b)):] }
+	text := func(flag uint16, into *string) {
+		if flags&flag != 0 {
+			*into, b = shortString(b)
+		}
+	}
+	var unused string
+	text(hasContentType, &unused)
+	text(hasContentEncoding, &unused)
+	if flags&hasHeaders != 0 && len(b) >= 4 {
+		skip(4 + int(binary.BigEndian.Uint32(b)))
+	}
+	if flags&hasDeliveryMode != 0 {
+		skip(1)
+	}
+	if flags&hasPriority != 0 {
+		skip(1)
+	}
+	text(hasCorrelationID, &m.CorrelationID)
+	text(hasReplyTo, &unused)
+	text(hasExpiration, &unused)
+	text(hasMessageID, &m.ID)
+	if flags&hasTimestamp != 0 {
+		skip(8)
+	}
+	text(hasType, &m.Type)
+}
+
+// shortString reads a string that begins with its length, and returns what follows it.
+func shortString(b []byte) (text string, rest []byte) {
+	if len(b) == 0 || len(b) < 1+int(b[0]) {
+		return "", nil
+	}
+	n := 1 + int(b[0])
+	return string(b[1:n]), b[n:]
+}

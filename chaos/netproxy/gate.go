@@ -1,0 +1,211 @@
+package netproxy
+
+import (
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2/stream"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+)
+
+// Rewriter is given the bytes of one connection that go one way, in their order and cut anywhere, and
+// returns what goes on in their place. It may keep some back until it has more.
+type Rewriter interface {
+	Rewrite(b []byte) []byte
+}
+
+// gate is what stands on one way of a link, for all its connections.
+type gate struct {
+	key string
+	// rewriter makes what rewrites the bytes of one connection; nil for none.
+	rewriter atomic.Pointer[func() Rewriter]
+
+	mu      sync.Mutex
+	effects []*Effect
+	// changed is closed when an effect ends.
+	changed chan struct{}
+	opened  bool
+}
+
+// gateToxic is the gate as toxiproxy knows it: a toxic is made from JSON, so it finds its gate by key.
+type gateToxic struct {
+	Key string `json:"key"`
+}
+
+// breakEvery is how many bytes one draw of a break stands for.
+const breakEvery = 64
+
+// longestChunk is what toxiproxy reads at once. What a rewriter kept back makes longer chunks, and toxiproxy forgets the
+// end of one that is a little longer than its buffer when the next one is there already (stream.ChanReader.Read).
+const longestChunk = 32 << 10
+
+const gateType = "handoff_gate"
+
+// gates are all that are in use.
+var gates struct {
+	sync.Mutex
+	last  int
+	byKey map[string]*gate
+}
+
+func init() { toxics.Register(gateType, new(gateToxic)) }
+
+func newGate() *gate {
+	g := &gate{changed: make(chan struct{})}
+	gates.Lock()
+	defer gates.Unlock()
+	gates.last++
+	g.key = strconv.Itoa(gates.last)
+	if gates.byKey == nil {
+		gates.byKey = make(map[string]*gate)
+	}
+	gates.byKey[g.key] = g
+	return g
+}
+
+// open ends every effect for good.
+func (g *gate) open() {
+	gates.Lock()
+	delete(gates.byKey, g.key)
+	gates.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.effects, g.opened = nil, true
+	g.wake()
+}
+
+func (g *gate) begin(e *Effect) (end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.opened {
+		g.effects = append(g.effects, e)
+	}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.effects = slices.DeleteFunc(g.effects, func(other *Effect) bool { return other == e })
+		g.wake()
+	}
+}
+
+// wake lets those that wait look again; g.mu is held.
+func (g *gate) wake() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// snapshot is what is in force, and a channel that is closed when less is.
+func (g *gate) snapshot() ([]*Effect, <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.effects), g.changed
+}
+
+// connection is the state of a gate in one connection.
+type connection struct {
+	rewriter Rewriter
+	begun    bool
+}
+
+// NewState implements toxics.StatefulToxic.
+func (x *gateToxic) NewState() any { return new(connection) }
+
+// Pipe implements toxics.Toxic. No toxic is ever added behind it, so it is not interrupted while it
+// holds something back.
+func (x *gateToxic) Pipe(stub *toxics.ToxicStub) {
+	gates.Lock()
+	g := gates.byKey[x.Key]
+	gates.Unlock()
+	state, _ := stub.State.(*connection)
+	if g == nil || state == nil {
+		stub.Close()
+		return
+	}
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case chunk := <-stub.Input:
+			if !g.pass(state, chunk) {
+				stub.Close()
+				return
+			}
+			for part := range slices.Chunk(chunk.Data, longestChunk) {
+				stub.Output <- &stream.StreamChunk{Data: part, Timestamp: chunk.Timestamp}
+			}
+		}
+	}
+}
+
+// pass does to a chunk what is in force; nil stands for the end of the stream. It returns false if the
+// connection ends here.
+func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
+	effects := g.await()
+	if chunk == nil {
+		return false
+	}
+	due := chunk.Timestamp
+	for _, e := range effects {
+		switch {
+		case e.Delay != nil:
+			due = due.Add(e.Delay())
+			e.touch()
+		case e.Break != nil:
+			// About once for each frame or call that the bytes may hold.
+			for range 1 + len(chunk.Data)/breakEvery {
+				if e.Break() {
+					e.touch()
+					return false
+				}
+			}
+		case e.Each != nil:
+			due = later(due, time.Now().Add(e.Each()))
+			e.touch()
+		}
+	}
+	time.Sleep(time.Until(due))
+	if !state.begun {
+		state.begun = true
+		if rewriter := g.rewriter.Load(); rewriter != nil {
+			state.rewriter = (*rewriter)()
+		}
+	}
+	if state.rewriter != nil {
+		chunk.Data = state.rewriter.Rewrite(chunk.Data)
+	}
+	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// await returns what is in force once nothing holds everything back.
+func (g *gate) await() []*Effect {
+	for {
+		effects, changed := g.snapshot()
+		held := false
+		for _, e := range effects {
+			if e.Hold {
+				held = true
+				e.touch()
+			}
+		}
+		if !held {
+			return effects
+		}
+		<-changed
+	}
+}
+
+func (e *Effect) touch() {
+	if e.Touch != nil {
+		e.Touch()
+	}
+}

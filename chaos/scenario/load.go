@@ -1,0 +1,325 @@
+package scenario
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// LoadFile reads a scenario from a file. A file that can be read and is wrong is refused with an
+// Errors that names every mistake.
+func LoadFile(path string) (*Scenario, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading a scenario: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	// One byte more than is allowed, so that Parse refuses what is longer, endless devices among it.
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading a scenario: %w", err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a scenario from the bytes of a file; file is only what messages call it.
+func Parse(file string, data []byte) (*Scenario, error) {
+	l := &loader{reader: *newReader(file, data)}
+	sum := sha256.Sum256(data)
+	l.s.File, l.s.Digest, l.s.source = file, hex.EncodeToString(sum[:]), data
+	if root := l.root(data); root != nil {
+		l.scenario(root)
+	}
+	if len(l.problems) > 0 {
+		slices.SortStableFunc(l.problems, func(a, b Problem) int {
+			if a.Line != b.Line {
+				return a.Line - b.Line
+			}
+			return a.Column - b.Column
+		})
+		return nil, Errors(l.problems)
+	}
+	return &l.s, nil
+}
+
+// scenario reads the parts in the order in which they depend on each other, whatever their order
+// in the file: profiles, then the configuration under them, then what is judged against it.
+func (l *loader) scenario(root *yaml.Node) {
+	m, ok := l.mapping(root, topShape())
+	if !ok {
+		return
+	}
+	read := func(key string, part func(*yaml.Node)) {
+		if n := m.at(key); n != nil {
+			part(n)
+		}
+	}
+	l.s.Worlds = []World{Sim, Live}
+	l.s.Profiles = config.Profiles()
+	read("name", l.name)
+	read("about", func(n *yaml.Node) { l.s.About, _ = l.text(n, "about") })
+	read("worlds", l.worlds)
+	read("profile", l.profiles)
+	read("cluster", l.cluster)
+	configOK := true
+	l.s.configs = effective(l.s.Profiles, nil)
+	read("config", func(n *yaml.Node) { configOK = l.config(n) })
+	actions, actionsOK := m.at("actions"), false
+	if actions != nil {
+		actionsOK = l.actions(actions, configOK)
+	}
+	read("workload", func(n *yaml.Node) { l.workload(n, actionsOK, configOK) })
+	l.s.expects = map[config.Profile]Expect{}
+	read("expect", l.expect)
+	read("faults", l.faults)
+	read("settle", func(n *yaml.Node) { l.settle(n, m.at("faults") != nil) })
+	if actions != nil {
+		l.runtimes(actions)
+	}
+	read("regression", l.regression)
+}
+
+// regression reads what a shrunk failure was written with.
+func (l *loader) regression(n *yaml.Node) {
+	m, ok := l.mapping(n, regressionShape())
+	if !ok || !m.has("seed") {
+		return
+	}
+	r := &Regression{}
+	seed, _ := l.integer(m.at("seed"), "seed", 0, math.MaxInt64)
+	r.Seed = uint64(seed)
+	if m.has("mutant") {
+		r.Mutant, _ = l.text(m.at("mutant"), "mutant")
+	}
+	if m.has("invariant") {
+		v, _ := l.integer(m.at("invariant"), "invariant", 1, Invariants)
+		r.Invariant = int(v)
+	}
+	l.s.Regression = r
+}
+
+func (l *loader) name(n *yaml.Node) {
+	name, ok := l.text(n, "name")
+	if ok && !nameForm.MatchString(name) {
+		l.refuse(n, "name %q must be small letters and digits, with hyphens between them", name)
+	}
+	l.s.Name = name
+}
+
+func (l *loader) worlds(n *yaml.Node) {
+	names, ok := l.choices(n, "world", "worlds", worldNames())
+	if ok && len(names) == 0 {
+		l.unknown(n, "worlds is empty", "", worldNames())
+	}
+	l.s.Worlds = nil
+	for _, w := range names {
+		l.s.Worlds = append(l.s.Worlds, World(w))
+	}
+}
+
+func (l *loader) profiles(n *yaml.Node) {
+	var names []string
+	ok := true
+	if n.Kind == yaml.SequenceNode {
+		names, ok = l.choices(n, "profile", "profile", profileNames())
+		if ok && len(names) == 0 {
+			l.unknown(n, "profile is empty", "", profileNames())
+		}
+	} else if name, good := l.choice(n, "profile", profileNames()); good {
+		names = []string{name}
+	}
+	if len(names) == 0 || !ok {
+		return // refused above; the rest is judged under every profile
+	}
+	l.s.Profiles = nil
+	for _, p := range names {
+		l.s.Profiles = append(l.s.Profiles, config.Profile(p))
+	}
+}
+
+func (l *loader) cluster(n *yaml.Node) {
+	before := len(l.problems)
+	m, ok := l.mapping(n, clusterShape())
+	if !ok {
+		return
+	}
+	l.s.Cluster.Executors = 1
+	if m.has("executors") {
+		v, _ := l.integer(m.at("executors"), "executors", 1, maxExecutors)
+		l.s.Cluster.Executors = int(v)
+	}
+	if m.has("workers") {
+		list, _, _ := l.entries(m.at("workers"), "workers")
+		if len(list) > maxWorkers {
+			l.refuse(m.at("workers"), "%d workers; a scenario has at most %d", len(list), maxWorkers)
+			list = nil
+		}
+		for _, e := range list {
+			l.worker(e)
+		}
+	}
+	l.clusterOK = len(l.problems) == before
+}
+
+func (l *loader) worker(e entry) {
+	w := Worker{Name: e.name}
+	if !nameForm.MatchString(e.name) {
+		l.refuse(e.key, "worker name %q must be small letters and digits, with hyphens between them", e.name)
+	}
+	if e.name == Broker || e.name == Database || strings.HasPrefix(e.name, "executor-") {
+		l.refuse(e.key, "a worker can't be called %s: that is another part of the cluster", e.name)
+	}
+	m, ok := l.mapping(e.value, workerShape(e.name))
+	if !ok {
+		return
+	}
+	if n := m.at("runtimes"); n != nil {
+		items, _ := l.items(n, "runtimes")
+		for _, item := range items {
+			if runtime, ok := l.text(item, "a runtime"); ok {
+				w.Runtimes = append(w.Runtimes, runtime)
+			}
+		}
+		if n.Kind == yaml.SequenceNode && len(items) == 0 {
+			l.refuse(n, "worker %s has no runtime: it could run nothing", e.name)
+		}
+	}
+	if n := m.at("concurrency"); n != nil {
+		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
+		w.Concurrency = int(v)
+	}
+	if n := m.at("starts"); n != nil {
+		w.Starts, _ = l.duration(n, "starts", 0)
+	}
+	l.s.Cluster.Workers = append(l.s.Cluster.Workers, w)
+}
+
+func (l *loader) config(n *yaml.Node) bool {
+	before := len(l.problems)
+	settings := l.settings(n)
+	l.s.configs = effective(l.s.Profiles, settings)
+	if len(l.problems) == before {
+		l.validate(n, &l.s, settings)
+	}
+	return len(l.problems) == before
+}
+
+// actions reads the list and says whether all of it could be read.
+func (l *loader) actions(n *yaml.Node, configOK bool) bool {
+	before := len(l.problems)
+	list, _, ok := l.entries(n, "actions")
+	if ok && len(list) == 0 {
+		l.refuse(n, "actions is empty: there would be nothing to run")
+	}
+	for _, e := range list {
+		if m, ok := l.mapping(e.value, actionShape(e.name)); ok {
+			l.s.Actions = append(l.s.Actions, l.action(e.name, m, configOK))
+		}
+	}
+	return len(l.problems) == before
+}
+
+func (l *loader) action(ref string, m mapping, configOK bool) Action {
+	a := Action{Action: execution.Action{Ref: ref}}
+	if n := m.at("runtime"); n != nil {
+		a.Runtime, _ = l.text(n, "runtime")
+	}
+	if n := m.at("takes"); n != nil {
+		d := l.drawn(n, "takes", 0)
+		a.TakesMin, a.TakesMax, a.TakesLog = d.least, d.most, d.log
+	}
+	if n := m.at("fails"); n != nil {
+		l.fails(n, &a)
+	}
+	if n := m.at("concurrency"); n != nil {
+		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
+		a.Concurrency = int(v)
+	}
+	a.Action = l.limits(m, configOK).On(a.Action)
+	return a
+}
+
+// limits reads what an action and a step of the workload may both set.
+func (l *loader) limits(m mapping, configOK bool) (limits execution.Limits) {
+	if n := m.at("timeout"); n != nil {
+		limits.Timeout, _ = l.duration(n, "timeout", time.Millisecond)
+	}
+	if n := m.at("max_retries"); n != nil {
+		v, _ := l.integer(n, "max_retries", 0, maxRetries)
+		limits.MaxRetries, limits.OwnRetries = int(v), true
+	}
+	n := m.at("dispatch_timeout")
+	if n == nil {
+		return limits
+	}
+	d, ok := l.duration(n, "dispatch_timeout", time.Millisecond)
+	limits.DispatchTimeout = d
+	for _, p := range l.s.Profiles {
+		q := l.s.configs[p].MessageQueue.RabbitMQ
+		if ok && configOK && q.DeadLetter.Enabled && d > q.WorkerQueueTTL() {
+			l.refuse(n, "dispatch_timeout is %s, must not be longer than the queue's time to live (%s under profile %s): the message would die while it can still be claimed",
+				short(d), short(q.WorkerQueueTTL()), p)
+			break
+		}
+	}
+	return limits
+}
+
+func (l *loader) fails(n *yaml.Node, a *Action) {
+	m, ok := l.mapping(n, failsShape())
+	if !ok {
+		return
+	}
+	if m.has("rate") {
+		a.FailPerMillion = l.share(m.at("rate"), "rate")
+	}
+	if r := m.at("reason"); r != nil {
+		if a.FailReason, ok = reason(r.Value); !ok || r.Kind != yaml.ScalarNode {
+			l.choice(r, "reason", reasonNames())
+		}
+	}
+}
+
+// runtimes refuses an action that no worker can run, which would fail whatever is tested, unless
+// the scenario says that this is what it is about.
+func (l *loader) runtimes(n *yaml.Node) {
+	if !l.clusterOK || l.expectsNoWorkers || n.Kind != yaml.MappingNode {
+		return
+	}
+	var known []string
+	for _, w := range l.s.Cluster.Workers {
+		for _, runtime := range w.Runtimes {
+			if !slices.Contains(known, runtime) {
+				known = append(known, runtime)
+			}
+		}
+	}
+	for _, a := range l.s.Actions {
+		if a.Runtime == "" || slices.Contains(known, a.Runtime) {
+			continue
+		}
+		at := valueOf(valueOf(n, a.Ref), "runtime")
+		l.unknown(at, fmt.Sprintf("no worker has the runtime %q; if that is meant, expect no_workers_failed", a.Runtime), a.Runtime, known)
+	}
+}
+
+// valueOf is the value of a key of a mapping that is known to have it.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return n
+}

@@ -1,0 +1,304 @@
+package scenario
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+const head = `
+name: example
+about: A worker dies right after a heartbeat, so for a while it looks alive.
+cluster:
+  executors: 2
+  workers: { shell-1: {runtimes: [shell]}, shell-2: {runtimes: [shell, python], concurrency: 3, starts: 5s} }
+actions:
+  core.echo: { runtime: shell, takes: {uniform: [50ms, 2s]}, fails: {rate: 2%, reason: connection reset}, max_retries: 3 }
+  core.sleep: { runtime: python, takes: 90s, timeout: 60s, dispatch_timeout: 100s }
+workload:
+  - { action: core.echo, count: 40, every: 1s, from: 500ms }
+  - { action: core.sleep, count: 2 }
+`
+
+func parse(t *testing.T, text string) *Scenario {
+	t.Helper()
+	s, err := Parse("test.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestParse(t *testing.T) {
+	s := parse(t, head+`
+worlds: [sim]
+profile: hardened
+config: {executor: {timeout_check_interval: 5s}}
+faults:
+  - { when: {after: heartbeat, of: shell-1, nth: 3, plus: 100ms}, crash: shell-1, restart_after: 90s }
+  - { when: {between: [30s, 60s]}, partition: {cut: shell-2, from: [broker], direction: both, for: 45s} }
+settle: {within: 12m}
+expect:
+  invariants: [1, 5]
+  executions: {completed: ">= 95%", stuck: 0}
+  rows: {failed: "< 9"}
+  sometimes: [lost_worker_detected, retry_scheduled]
+  texts: [No workers available]
+`)
+	c := s.Config(config.Hardened)
+	want := &Scenario{
+		Name: "example", About: "A worker dies right after a heartbeat, so for a while it looks alive.",
+		Worlds: []World{Sim},
+		Cluster: Cluster{Executors: 2, Workers: []Worker{
+			{Name: "shell-1", Runtimes: []string{"shell"}},
+			{Name: "shell-2", Runtimes: []string{"shell", "python"}, Concurrency: 3, Starts: 5 * time.Second},
+		}},
+		Profiles: []config.Profile{config.Hardened},
+		Actions: []Action{
+			{
+				Action:   execution.Action{Ref: "core.echo", Runtime: "shell", MaxRetries: 3},
+				TakesMin: 50 * time.Millisecond, TakesMax: 2 * time.Second,
+				FailPerMillion: 20_000, FailReason: execution.Connection,
+			},
+			{
+				Action:   execution.Action{Ref: "core.sleep", Runtime: "python", Timeout: time.Minute, DispatchTimeout: 100 * time.Second},
+				TakesMin: 90 * time.Second, TakesMax: 90 * time.Second,
+			},
+		},
+		Workload: []Load{
+			{Action: "core.echo", Count: 40, Every: time.Second, From: 500 * time.Millisecond},
+			{Action: "core.sleep", Count: 2},
+		},
+		Faults: []Fault{
+			{
+				Index: 0, Name: "crash shell-1", Kind: Crash, Target: "shell-1", PerMillion: 1_000_000, RestartAfter: 90 * time.Second,
+				When: When{After: "heartbeat", Of: "shell-1", Nth: 3, Plus: 100 * time.Millisecond},
+			},
+			{
+				Index: 1, Name: "partition shell-2 from broker", Kind: Partition, Target: "shell-2", From: []string{"broker"},
+				Direction: Both, PerMillion: 1_000_000, For: 45 * time.Second,
+				When: When{Min: 30 * time.Second, Max: time.Minute},
+			},
+		},
+		Settle: 12 * time.Minute,
+		File:   "test.yaml", Digest: s.Digest,
+		configs: map[config.Profile]config.Config{config.Hardened: c},
+		expects: map[config.Profile]Expect{config.Hardened: {
+			Invariants: []int{1, 5},
+			Executions: []Bound{{"completed", ">=", 95, true, ">= 95%"}, {"stuck", "=", 0, false, "0"}},
+			Rows:       []Bound{{"failed", "<", 9, false, "< 9"}},
+			Sometimes:  []string{"lost_worker_detected", "retry_scheduled"},
+			Texts:      []string{"No workers available"},
+		}},
+	}
+	s.source = nil
+	if !reflect.DeepEqual(s, want) {
+		t.Errorf("read\n%+v\nwant\n%+v", s, want)
+	}
+	if len(s.Digest) != 64 {
+		t.Errorf("digest %q is no SHA-256", s.Digest)
+	}
+	if s.Submissions() != 42 || s.LastSubmission() != 39500*time.Millisecond {
+		t.Errorf("%d submissions, the last at %v; want 42, 39.5s", s.Submissions(), s.LastSubmission())
+	}
+}
+
+func TestLeftOut(t *testing.T) {
+	s := parse(t, strings.ReplaceAll(head, "  executors: 2\n", ""))
+	if s.Cluster.Executors != 1 || !reflect.DeepEqual(s.Worlds, []World{Sim, Live}) || !reflect.DeepEqual(s.Profiles, config.Profiles()) {
+		t.Errorf("executors %d, worlds %v, profiles %v", s.Cluster.Executors, s.Worlds, s.Profiles)
+	}
+	for _, p := range config.Profiles() {
+		if !reflect.DeepEqual(s.Config(p), config.Default(p)) {
+			t.Errorf("%s without config: is not its default", p)
+		}
+		if s.Expect(p).Invariants != nil {
+			t.Errorf("%s: invariants %v, want all", p, s.Expect(p).Invariants)
+		}
+	}
+}
+
+func TestConfigOverridesEachProfile(t *testing.T) {
+	s := parse(t, head+`
+config:
+  executor: {dispatch_timeout: 100s, unclaimed: fail, max_dispatches: 7}
+  message_queue: {rabbitmq: {dead_letter: {enabled: false}, worker_queue_ttl_ms: 110000}}
+  retry: {backoff_multiplier: 3, jitter_factor: 0.5}
+`)
+	for _, p := range config.Profiles() {
+		want := config.Default(p)
+		want.Executor.DispatchTimeout = 100 * time.Second
+		want.Executor.Unclaimed = config.Fail
+		want.Executor.MaxDispatches = 7
+		want.MessageQueue.RabbitMQ.DeadLetter.Enabled = false
+		want.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 110_000
+		want.Retry.BackoffMultiplier = 3
+		want.Retry.JitterFactor = 0.5
+		if got := s.Config(p); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s:\n%+v\nwant\n%+v", p, got, want)
+		}
+	}
+}
+
+func TestExpectPerProfile(t *testing.T) {
+	s := parse(t, head+`
+expect:
+  hardened: {executions: {abandoned: ">= 1"}}
+  documented: {executions: {abandoned: 0}, texts: [Worker queue TTL expired]}
+`)
+	if b := s.Expect(config.Hardened).Executions[0]; b.Op != ">=" || b.Value != 1 {
+		t.Errorf("hardened: %+v", b)
+	}
+	if e := s.Expect(config.Documented); e.Executions[0].Op != "=" || len(e.Texts) != 1 {
+		t.Errorf("documented: %+v", e)
+	}
+}
+
+func TestBoundHolds(t *testing.T) {
+	for _, c := range []struct {
+		bound        string
+		count, total int64
+		want         bool
+	}{
+		{"3", 3, 9, true},
+		{"3", 4, 9, false},
+		{"= 3", 2, 9, false},
+		{"<= 3", 3, 9, true},
+		{"<= 3", 4, 9, false},
+		{">= 3", 3, 9, true},
+		{">= 3", 2, 9, false},
+		{"< 3", 2, 9, true},
+		{"< 3", 3, 9, false},
+		{"> 3", 4, 9, true},
+		{"> 3", 3, 9, false},
+		{">= 95%", 19, 20, true},
+		{">= 95%", 18, 20, false},
+		{">= 95%", 37, 40, false},
+		{">= 95%", 38, 40, true},
+		{"100%", 40, 40, true},
+		{"100%", 39, 40, false},
+		{"<= 5 %", 2, 40, true},
+		{"<= 5%", 3, 40, false},
+		{">= 95%", 0, 0, true},
+		{"0", 0, 0, true},
+		{">= 1", 0, 0, false},
+	} {
+		s := parse(t, head+fmt.Sprintf("expect: {rows: {completed: %q}}\n", c.bound))
+		b := s.Expect(config.Hardened).Rows[0]
+		if got := b.Holds(c.count, c.total); got != c.want {
+			t.Errorf("%q holds for %d of %d: %v, want %v (%+v)", c.bound, c.count, c.total, got, c.want, b)
+		}
+	}
+}
+
+func TestFaultNamesAreUnique(t *testing.T) {
+	s := parse(t, head+`
+faults:
+  - {when: {at: 11s}, crash: shell-1}
+  - {when: {at: 12s}, crash: any worker, restart_after: 1s}
+  - {when: {at: 13s}, crash: shell-1}
+  - {when: {at: 14s}, partition: {cut: shell-2, from: [broker, database], direction: incoming}, for: 1s}
+  - {when: {at: 15s}, messages: {drop: execution.completed}, for: 1s}
+  - {when: {at: 16s}, messages: {corrupt: "*", rate: 0.5%}, for: 1s}
+  - {when: {at: 17s}, database: kill, for: 1s}
+  - {when: {at: 18s}, latency: {of: executor-2, to: [database], adds: 100ms, for: 2s}}
+`)
+	want := []string{
+		"crash shell-1 #0", "crash any worker", "crash shell-1 #2",
+		"partition shell-2 from broker and database, incoming",
+		"drop execution.completed", "corrupt every message", "kill database", "latency executor-2 to database",
+	}
+	for i, f := range s.Faults {
+		if f.Name != want[i] || f.Index != i {
+			t.Errorf("fault %d is called %q (index %d), want %q", i, f.Name, f.Index, want[i])
+		}
+	}
+	if f := s.Faults[5]; f.PerMillion != 5_000 || f.Messages != EveryMessage || f.Target != Broker {
+		t.Errorf("corrupt: %+v", f)
+	}
+	if f := s.Faults[7]; f.DelayMin != 100*time.Millisecond || f.DelayMax != f.DelayMin || f.For != 2*time.Second {
+		t.Errorf("latency: %+v", f)
+	}
+}
+
+// Every kind's example in the registry is what lists and error texts show, so it must be accepted.
+func TestExamplesOfKinds(t *testing.T) {
+	for _, f := range Faults() {
+		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
+		if err != nil {
+			t.Errorf("%s: %v", f.Kind, err)
+			continue
+		}
+		if s.Faults[0].Kind != f.Kind {
+			t.Errorf("the example of %s is read as %s", f.Kind, s.Faults[0].Kind)
+		}
+	}
+}
+
+func TestActionWithoutWorkerIsAllowedWhenMeant(t *testing.T) {
+	text := strings.ReplaceAll(head, "runtime: python", "runtime: node")
+	if _, err := Parse("test.yaml", []byte(text)); err == nil {
+		t.Error("an action that no worker can run was accepted")
+	}
+	parse(t, text+"expect: {sometimes: [no_workers_failed]}\n")
+}
+
+func TestAliasesAreFollowed(t *testing.T) {
+	s := parse(t, head+`
+faults:
+  - {when: &soon {between: [6s, 9s]}, crash: shell-1}
+  - {when: *soon, crash: shell-2, restart_after: 1s}
+`)
+	if s.Faults[0].When != s.Faults[1].When {
+		t.Errorf("%+v and %+v", s.Faults[0].When, s.Faults[1].When)
+	}
+}
+
+func TestReasonsHaveFriendlyNames(t *testing.T) {
+	for name, want := range map[string]execution.Reason{
+		"connection": execution.Connection, "Connection Reset": execution.Connection,
+		"permission denied": execution.Permission, "rejected": execution.Rejected,
+	} {
+		if got, ok := reason(name); !ok || got != want {
+			t.Errorf("reason(%q) = %v, %v", name, got, ok)
+		}
+	}
+	// A worker never lets an action say what became of the worker.
+	for _, name := range []string{"", "bad luck", "worker_lost", "run_timeout", "cancelled"} {
+		if got, ok := reason(name); ok {
+			t.Errorf("reason(%q) = %v", name, got)
+		}
+	}
+}
+
+func TestCandidates(t *testing.T) {
+	c := parse(t, head).Cluster
+	for target, want := range map[string]string{
+		"shell-1": "[shell-1] 1", AnyWorker: "[shell-1 shell-2] 1", HalfWorkers: "[shell-1 shell-2] 1", EveryWorker: "[shell-1 shell-2] 2",
+		AnyExecutor: "[executor-1 executor-2] 1", EveryExecutor: "[executor-1 executor-2] 2", Broker: "[] 0",
+	} {
+		names, count := c.Candidates(target)
+		if got := fmt.Sprint(names, " ", count); got != want {
+			t.Errorf("%s: %s, want %s", target, got, want)
+		}
+	}
+}
+
+func TestMessageTypesAreTheBrokers(t *testing.T) {
+	var want []string
+	for i := 1; i < broker.Types; i++ {
+		// A canary goes past the exchange that message faults look at.
+		if broker.Type(i) != broker.DeadLetterCanary {
+			want = append(want, broker.Type(i).String())
+		}
+	}
+	if got := MessageTypes(); !reflect.DeepEqual(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

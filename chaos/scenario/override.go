@@ -1,0 +1,93 @@
+package scenario
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config"
+	"handoff/core/config/yamlfile"
+)
+
+// setting is one key of `config:`, read once and applied to the defaults of each profile.
+type setting struct {
+	path  string
+	index []int
+	value reflect.Value
+	node  *yaml.Node
+}
+
+// leaf is one key of the configuration.
+type leaf struct {
+	path  string
+	index []int
+	kind  reflect.Type
+}
+
+// ruleLeaves is what a scenario can set: what core/config says, but the profile, which stands at
+// the top of a scenario. A key added there can be overridden here at once.
+func ruleLeaves() []config.Leaf {
+	return slices.DeleteFunc(config.Leaves(), func(l config.Leaf) bool { return l.Path == "profile" })
+}
+
+func configLeaves() []leaf {
+	var list []leaf
+	for _, l := range ruleLeaves() {
+		list = append(list, leaf{l.Path, l.Index, l.Type})
+	}
+	return list
+}
+
+// settings reads `config:` as a daemon reads its file.
+func (r *reader) settings(n *yaml.Node) []setting {
+	in := yamlfile.NewReader(r.file, "scenario", []byte(strings.Join(r.lines, "\n")))
+	read, _ := config.Decode(in, n, "config", ruleLeaves())
+	for _, p := range in.Problems() {
+		r.problems = append(r.problems, Problem(p))
+	}
+	var out []setting
+	for _, s := range read {
+		out = append(out, setting{s.Path, s.Index, s.Value, s.Node})
+	}
+	return out
+}
+
+// effective is the configuration under each profile.
+func effective(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
+	out := map[config.Profile]config.Config{}
+	for _, p := range profiles {
+		c := config.Default(p)
+		into := reflect.ValueOf(&c).Elem()
+		for _, s := range settings {
+			into.FieldByIndex(s.index).Set(s.value)
+		}
+		out[p] = c
+	}
+	return out
+}
+
+// validate reports settings that make no sense together, under each profile, at the key that is to
+// blame or, where that one is a default, at `config:` itself.
+func (r *reader) validate(n *yaml.Node, s *Scenario, settings []setting) {
+	said := map[config.Problem][]string{}
+	var order []config.Problem
+	for _, p := range s.Profiles {
+		for _, problem := range s.configs[p].Validate() {
+			if said[problem] == nil {
+				order = append(order, problem)
+			}
+			said[problem] = append(said[problem], string(p))
+		}
+	}
+	for _, problem := range order {
+		at := n
+		for _, set := range settings {
+			if set.path == problem.Key {
+				at = set.node
+			}
+		}
+		r.refuse(at, "%s %s (under profile %s)", problem.Key, problem.Why, strings.Join(said[problem], " and "))
+	}
+}

@@ -1,0 +1,142 @@
+package scenario
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v4"
+)
+
+var update = flag.Bool("update", false, "write scenarios/schema.json")
+
+func TestSchemaIsCommitted(t *testing.T) {
+	want := Schema()
+	if *update {
+		if err := os.WriteFile("../../scenarios/schema.json", want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("../../scenarios/schema.json")
+	if err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("schema.json is not what the types say (%v); regenerate it:\n\tgo test ./chaos/scenario -run TestSchema -update", err)
+	}
+}
+
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("schema.json", doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// document is a YAML file as the validator wants it; ok is false if it is no YAML.
+func document(t *testing.T, data []byte) (doc any, ok bool) {
+	t.Helper()
+	var v any
+	if err := yaml.Load(data, &v); err != nil {
+		return nil, false
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, false
+	}
+	doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc, true
+}
+
+// What the loader accepts the schema accepts: an editor must not mark a file that runs.
+func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
+	s := compiled(t)
+	accept := func(name string, data []byte) {
+		t.Helper()
+		if _, err := Parse(name, data); err != nil {
+			t.Errorf("the loader refuses %s: %v", name, err)
+		}
+		doc, ok := document(t, data)
+		if !ok {
+			t.Fatalf("%s is no YAML", name)
+		}
+		if err := s.Validate(doc); err != nil {
+			t.Errorf("the schema refuses %s: %v", name, err)
+		}
+	}
+	files, err := filepath.Glob("../../scenarios/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no library", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		accept(file, data)
+	}
+	for _, f := range Faults() {
+		accept(string(f.Kind), []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
+	}
+	for _, l := range configLeaves() {
+		if !strings.Contains(string(Schema()), l.defaults()) {
+			t.Errorf("the schema lacks the default of %s", l.path)
+		}
+	}
+	for _, more := range []string{
+		"faults: []\nexpect: {}\n",
+		"expect: {hardened: {}, documented: {}}\n",
+		"expect: {invariants: [1, 15], rows: {failed: 3, completed: '>= 5 %'}, sometimes: [], texts: []}\n",
+		"profile: [documented, hardened]\nexpect: {invariants: all}\n",
+		"faults: [{when: {after: completed, nth: 2}, messages: {drop: '*', rate: 0.25%, for: 1h2m3.5s}}]\n",
+		"config: {retry: {jitter_factor: 0}, message_queue: {rabbitmq: {queue_type: classic}}}\n",
+	} {
+		accept(more, []byte(head+more))
+	}
+}
+
+// The schema sees one value at a time, so it can't refuse everything that the loader refuses; but
+// an editor that showed nothing would be no help.
+func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
+	s := compiled(t)
+	files, err := filepath.Glob("testdata/broken/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused, readable := 0, 0
+	var accepted []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, ok := document(t, data)
+		if !ok {
+			continue
+		}
+		readable++
+		if s.Validate(doc) != nil {
+			refused++
+		} else {
+			accepted = append(accepted, filepath.Base(file))
+		}
+	}
+	if refused*3 < readable*2 {
+		t.Errorf("the schema refuses %d of %d broken files, want two thirds; it accepts\n%s", refused, readable, strings.Join(accepted, "\n"))
+	}
+}

@@ -1,0 +1,266 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// spawner runs functions on one operating-system thread that lives as long as the process. The
+// kernel's "kill this child when its parent dies" (Pdeathsig) means the parent thread, and an
+// ordinary goroutine's thread may end while the program goes on.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+func startOnSpawner(cmd *exec.Cmd) error {
+	done := make(chan error, 1)
+	spawner() <- func() { done <- cmd.Start() }
+	return <-done
+}
+
+// program is how a server is started, the first time and every later one.
+type program struct {
+	name string // for errors
+	path string
+	args []string
+	env  []string
+	dir  string
+	log  string
+	user *account // nil: as this process
+}
+
+func (p *program) logPath() string { return p.log }
+
+// launching returns what runs the program as a child, each time it is called.
+func launching(p *program, g *guard) func(context.Context) (server, error) {
+	return func(context.Context) (server, error) {
+		c, err := startChild(p, g)
+		if err != nil {
+			return nil, err
+		}
+		return c, nil
+	}
+}
+
+func (p *program) command() *exec.Cmd {
+	cmd := &exec.Cmd{Path: p.path, Args: append([]string{p.path}, p.args...), Env: p.env, Dir: p.dir}
+	setProcess(cmd, p.user)
+	return cmd
+}
+
+// server is what a Postgres or a RabbitMQ runs in: a child process or a container.
+type server interface {
+	running() bool
+	stop(sig signal, within time.Duration) error
+	kill()
+	pause() error
+	resume()
+	ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error
+}
+
+// child is a running server. Its own goroutine waits for it, so it never stays a zombie: PostgreSQL
+// refuses to start over the lock file of a process that, reaped or not, still has its number.
+type child struct {
+	program *program
+	pid     int
+	done    chan struct{} // closed when it has ended and was waited for
+	guard   *guard
+
+	mu     sync.Mutex
+	paused []int // what Pause stopped besides the process group
+	stuck  bool  // paused
+}
+
+func startChild(p *program, g *guard) (*child, error) {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	cmd := p.command()
+	cmd.Stdout, cmd.Stderr = log, log
+	err = startOnSpawner(cmd)
+	_ = log.Close() // the child has its own descriptor
+	if err != nil {
+		return nil, fmt.Errorf("starting %s: %w", p.path, err)
+	}
+	c := &child{program: p, pid: cmd.Process.Pid, done: make(chan struct{}), guard: g}
+	g.watch(-c.pid)
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		g.forget(-c.pid)
+		close(c.done)
+	}()
+	return c, nil
+}
+
+// running reports whether the process has not ended; nil never ran.
+func (c *child) running() bool {
+	if c == nil {
+		return false
+	}
+	select {
+	case <-c.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// stop asks the process to end and kills it if it has not after the given time. It reports an
+// error if it had to.
+func (c *child) stop(sig signal, within time.Duration) error {
+	if !c.running() {
+		return nil
+	}
+	c.resume()
+	signalProcess(c.pid, sig)
+	select {
+	case <-c.done:
+		return nil
+	case <-time.After(within):
+		c.kill()
+		return fmt.Errorf("%s did not stop within %v and was killed", c.program.name, within)
+	}
+}
+
+// kill ends the process and everything below it at once, and returns when all of it is gone, so
+// that a restart meets neither its locks nor its shared memory.
+func (c *child) kill() {
+	if !c.running() {
+		return
+	}
+	below := descendants(c.pid)
+	signalProcess(-c.pid, sigKill)
+	signalProcess(c.pid, sigKill)
+	for _, pid := range below {
+		signalProcess(pid, sigKill)
+	}
+	<-c.done
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if !anyAlive(below) {
+			break
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unpaused()
+}
+
+// pause stops the process group and everything below it (PostgreSQL's backends have groups of
+// their own). The parent comes first, so that it starts nothing more meanwhile.
+func (c *child) pause() error {
+	if !c.running() {
+		return fmt.Errorf("%s does not run", c.program.name)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stuck {
+		return nil
+	}
+	c.stuck = true
+	signalProcess(-c.pid, sigStop)
+	// Twice: the first signal takes effect a moment later than the call returns.
+	for range 2 {
+		c.paused = descendants(c.pid)
+		for _, pid := range c.paused {
+			signalProcess(pid, sigStop)
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	// A stopped process does not notice that its parent died: the guard has to kill these too.
+	c.guard.watch(c.paused...)
+	return nil
+}
+
+// resume lets a paused process go on; on any other it does nothing.
+func (c *child) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.stuck {
+		return
+	}
+	for _, pid := range c.paused {
+		signalProcess(pid, sigCont)
+	}
+	signalProcess(-c.pid, sigCont)
+	c.unpaused()
+}
+
+func (c *child) unpaused() {
+	c.guard.forget(c.paused...)
+	c.paused, c.stuck = nil, false
+}
+
+// ready polls until the server answers, it has ended, or the context is over.
+func (c *child) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
+	return answers(ctx, every, probe, c.running)
+}
+
+func answers(ctx context.Context, every time.Duration, probe func(context.Context) error, running func() bool) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var last error
+	for {
+		if last = probe(ctx); last == nil {
+			return nil
+		}
+		if !running() {
+			return errEnded
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), last)
+		case <-tick.C:
+		}
+	}
+}
+
+var (
+	errEnded    = errors.New("the process ended")
+	errStranger = errors.New("another server answers at its port")
+)
+
+// run executes a command to its end and returns what it printed. A context that ends kills the
+// command with all it started.
+func run(ctx context.Context, p *program) (string, error) {
+	cmd := exec.CommandContext(ctx, p.path, p.args...)
+	cmd.Env, cmd.Dir = p.env, p.dir
+	setProcess(cmd, p.user)
+	var out limited
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { signalProcess(-cmd.Process.Pid, sigKill); return nil }
+	cmd.WaitDelay = time.Second
+	err := startOnSpawner(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s", filepath.Base(p.path), errors.Join(err, ctx.Err()), out.String())
+	}
+	return out.String(), err
+}
+
+// limited keeps the beginning of what is written to it.
+type limited struct{ b []byte }
+
+func (l *limited) Write(p []byte) (int, error) {
+	const most = 1 << 20
+	l.b = append(l.b, p[:min(len(p), most-len(l.b))]...)
+	return len(p), nil
+}
+
+func (l *limited) String() string { return string(l.b) }

@@ -1,0 +1,310 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/chaos/servers/containers"
+)
+
+// How long an engine may take. An image may come from a registry far away.
+const (
+	imageWithin  = 5 * time.Minute
+	engineWithin = 30 * time.Second
+)
+
+// The images that containers are made from where no variable names others: the versions that the
+// models are held against.
+const (
+	defaultPostgresImage = "postgres:15"
+	defaultRabbitImage   = "rabbitmq:3.10-management"
+)
+
+// boxes are the containers of a set.
+type boxes struct {
+	engine *containers.Engine
+	run    string // the set's directory: while its lock is held, nobody sweeps them
+	guard  *guard
+
+	mu   sync.Mutex
+	made []*containers.Container
+}
+
+// openBoxes removes containers of runs that are over.
+func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *guard, log *lineLog) *boxes {
+	removed, err := engine.Sweep(ctx, runIsOver)
+	for _, name := range removed {
+		log.printf("removed %s, left behind by a process that is gone", name)
+	}
+	if err != nil {
+		// Somebody else's rubbish is no reason not to start.
+		log.printf("removing what earlier runs left in the engine: %v", err)
+	}
+	return &boxes{engine: engine, run: run, guard: g}
+}
+
+// runIsOver reports whether nobody holds the lock of a run's directory. What can't be looked at
+// belongs to another user, who sweeps it.
+func runIsOver(directory string) bool {
+	lock, err := lockFile(filepath.Join(directory, lockName), false)
+	if err == nil {
+		_ = lock.Close() // nothing was written
+	}
+	return err == nil || errors.Is(err, os.ErrNotExist)
+}
+
+func (b *boxes) create(ctx context.Context, s containers.Spec) (*containers.Container, error) {
+	ctx, cancel := context.WithTimeout(ctx, imageWithin)
+	defer cancel()
+	s.Run = b.run
+	c, err := b.engine.Create(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	b.adopt(c)
+	return c, nil
+}
+
+func (b *boxes) adopt(c *containers.Container) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.made = append(b.made, c)
+	b.guard.watchContainer(c.ID())
+}
+
+// remove removes one container.
+func (b *boxes) remove(ctx context.Context, c *containers.Container) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := c.Remove(ctx); err != nil {
+		return fmt.Errorf("removing a container: %w", err)
+	}
+	b.guard.forgetContainer(c.ID())
+	b.made = slices.DeleteFunc(b.made, func(other *containers.Container) bool { return other == c })
+	return nil
+}
+
+// close removes every container, and whatever else carries the run's label: what docker compose had made when
+// it was interrupted, and networks. It takes its own time limit.
+func (b *boxes) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), engineWithin)
+	defer cancel()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for _, c := range b.made {
+		if err := c.Remove(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("removing a container: %w", err))
+			continue
+		}
+		b.guard.forgetContainer(c.ID())
+	}
+	b.made = nil
+	if _, err := b.engine.Sweep(ctx, func(run string) bool { return run == b.run }); err != nil {
+		errs = append(errs, fmt.Errorf("removing what is left of this run: %w", err))
+	}
+	return errors.Join(append(errs, b.engine.Close())...)
+}
+
+// boxed is a server in a container.
+type boxed struct {
+	container *containers.Container
+	name      string // for errors
+}
+
+// launchingBox returns what runs the container, each time it is called.
+func launchingBox(c *containers.Container, name string) func(context.Context) (server, error) {
+	return func(ctx context.Context) (server, error) {
+		if err := c.Start(ctx); err != nil {
+			return nil, &StartError{Component: name, Err: err}
+		}
+		return &boxed{container: c, name: name}, nil
+	}
+}
+
+func (b *boxed) running() bool {
+	ctx, cancel := engineContext()
+	defer cancel()
+	running, _, err := b.container.State(ctx)
+	return err == nil && running
+}
+
+// stop lets the image say which signal ends its server in order.
+func (b *boxed) stop(_ signal, within time.Duration) error {
+	if !b.running() {
+		return nil
+	}
+	b.resume()
+	ctx, cancel := context.WithTimeout(context.Background(), within+engineWithin)
+	defer cancel()
+	return b.container.Stop(ctx, within)
+}
+
+func (b *boxed) kill() {
+	b.resume()
+	ctx, cancel := engineContext()
+	defer cancel()
+	// One that does not run is as good as killed.
+	_ = b.container.Kill(ctx)
+}
+
+func (b *boxed) pause() error {
+	ctx, cancel := engineContext()
+	defer cancel()
+	running, paused, err := b.container.State(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !running:
+		return fmt.Errorf("%s does not run", b.name)
+	case paused:
+		return nil
+	}
+	return b.container.Pause(ctx)
+}
+
+func (b *boxed) resume() {
+	ctx, cancel := engineContext()
+	defer cancel()
+	if _, paused, err := b.container.State(ctx); err == nil && paused {
+		// If the engine refuses, the server answers nobody, and whoever waits for it says so.
+		_ = b.container.Resume(ctx)
+	}
+}
+
+func (b *boxed) ready(ctx context.Context, every time.Duration, probe func(context.Context) error) error {
+	return answers(ctx, every, probe, b.running)
+}
+
+// boxLog returns what writes a container's log to a file and names it.
+func boxLog(c *containers.Container, path string) func() string {
+	return func() string {
+		ctx, cancel := engineContext()
+		defer cancel()
+		text, err := c.Log(ctx)
+		if err != nil {
+			text = "the engine does not tell: " + err.Error()
+		}
+		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which then find it missing
+		return path
+	}
+}
+
+func engineContext() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), engineWithin)
+}
+
+// containedPostgres starts PostgreSQL in a container. Whoever knows its password, which differs each
+// time, is a superuser.
+func containedPostgres(ctx context.Context, image string, b *boxes, log *lineLog) (*Postgres, error) {
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		p, address, err := preparePostgresBox(ctx, image, b)
+		if err != nil {
+			return nil, imageError("PostgreSQL", ImagePostgres, err)
+		}
+		if err = p.Start(ctx); err == nil {
+			var db *DB
+			if db, err = p.CreateDatabase(ctx); err != nil {
+				return nil, &StartError{Component: "PostgreSQL", Err: err}
+			}
+			p.URL = db.URL
+			log.printf("PostgreSQL: a container of %s on %s, ready in %v", image, address, time.Since(began).Round(10*time.Millisecond))
+			return p, nil
+		}
+		if attempt == 3 || !portTaken(err.Error()) {
+			return nil, err
+		}
+	}
+}
+
+func preparePostgresBox(ctx context.Context, image string, b *boxes) (*Postgres, string, error) {
+	ports, err := pickPorts(1)
+	if err != nil {
+		return nil, "", err
+	}
+	name, password := boxName(), uniqueName()
+	c, err := b.create(ctx, containers.Spec{
+		Name: name, Image: image, Ports: map[int]int{5432: ports[0]},
+		Env:     map[string]string{"POSTGRES_USER": "handoff", "POSTGRES_PASSWORD": password, "POSTGRES_DB": "postgres"},
+		Command: append([]string{"postgres"}, postgresSettings()...),
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return &Postgres{
+		admin:  fmt.Sprintf("postgres://handoff:%s@%s/postgres?sslmode=disable", password, loopback(ports[0])),
+		launch: launchingBox(c, "PostgreSQL"),
+		log:    boxLog(c, filepath.Join(b.run, name+".log")),
+	}, loopback(ports[0]), nil
+}
+
+// containedRabbit starts RabbitMQ in a container. Its user has a password that differs each time.
+func containedRabbit(ctx context.Context, image string, management bool, b *boxes, log *lineLog) (*RabbitMQ, error) {
+	began := time.Now()
+	for attempt := 1; ; attempt++ {
+		m, address, err := prepareRabbitBox(ctx, image, management, b)
+		if err != nil {
+			return nil, imageError("RabbitMQ", ImageRabbitMQ, err)
+		}
+		if err = m.Start(ctx); err == nil {
+			var mq *MQ
+			if mq, err = m.CreateVhost(ctx); err != nil {
+				return nil, &StartError{Component: "RabbitMQ", Err: err}
+			}
+			m.URL = mq.URL
+			log.printf("RabbitMQ: a container of %s on %s, ready in %v", image, address, time.Since(began).Round(10*time.Millisecond))
+			return m, nil
+		}
+		if attempt == 3 || !portTaken(err.Error()) {
+			return nil, err
+		}
+	}
+}
+
+// ctlScript finds rabbitmqctl also where Debian puts a wrapper before it that changes the user.
+const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
+
+func prepareRabbitBox(ctx context.Context, image string, management bool, b *boxes) (*RabbitMQ, string, error) {
+	ports, err := pickPorts(2)
+	if err != nil {
+		return nil, "", err
+	}
+	name, password := boxName(), uniqueName()
+	published, api := map[int]int{5672: ports[0]}, ""
+	if management {
+		published[15672] = ports[1]
+		api = "http://" + loopback(ports[1])
+	}
+	c, err := b.create(ctx, containers.Spec{
+		Name: name, Image: image, Ports: published,
+		Env: map[string]string{"RABBITMQ_DEFAULT_USER": "handoff", "RABBITMQ_DEFAULT_PASS": password},
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return &RabbitMQ{
+		node:       "rabbit@" + name, // what the node calls itself: by its host, and that is called as the container
+		user:       "handoff",
+		Management: api,
+
+		admin:  fmt.Sprintf("amqp://handoff:%s@%s", password, loopback(ports[0])),
+		launch: launchingBox(c, "RabbitMQ"),
+		log:    boxLog(c, filepath.Join(b.run, name+".log")),
+		ctl:    ctlIn(c),
+	}, loopback(ports[0]), nil
+}
+
+// boxName is a unique name that is a host's, too.
+func boxName() string { return strings.ReplaceAll(uniqueName(), "_", "-") }
+
+func imageError(component, variable string, err error) error {
+	return &StartError{Component: component, Err: fmt.Errorf("%w (%s names another image)", err, variable)}
+}

@@ -1,0 +1,144 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// checkPostgresAddress refuses what does not name its host, and hosts that are other machines.
+// pgx's own reading of the URL counts, with everything that parameters and PG* variables add.
+func checkPostgresAddress(address string, allowRemote bool) error {
+	u, err := url.Parse(address)
+	if err != nil || (u.Scheme != "postgres" && u.Scheme != "postgresql") {
+		return &AddressError{AddressPostgres, "not a postgres://user@host:port/database URL"}
+	}
+	if u.Host == "" && u.Query().Get("host") == "" {
+		return &AddressError{AddressPostgres, "names no host; PGHOST is not consulted"}
+	}
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		return &AddressError{AddressPostgres, "not a usable PostgreSQL URL"} // err may quote it
+	}
+	if allowRemote {
+		return nil
+	}
+	hosts := []string{cfg.Host}
+	for _, f := range cfg.Fallbacks {
+		hosts = append(hosts, f.Host)
+	}
+	for _, host := range hosts {
+		if !isLoopback(host) {
+			return &RemoteError{AddressPostgres, host}
+		}
+	}
+	return nil
+}
+
+// checkRabbitAddress does the same for the node and its management API.
+func checkRabbitAddress(address, management string, allowRemote bool) error {
+	uri, err := amqp.ParseURI(address)
+	if err != nil {
+		return &AddressError{AddressRabbitMQ, "not an amqp://user:password@host:port URL"} // err may quote it
+	}
+	if !allowRemote && !isLoopback(uri.Host) {
+		return &RemoteError{AddressRabbitMQ, uri.Host}
+	}
+	if management == "" {
+		return nil
+	}
+	u, err := url.Parse(management)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
+		return &AddressError{AddressManagement, "not an http://host:port URL"}
+	}
+	if !allowRemote && !isLoopback(u.Hostname()) {
+		return &RemoteError{AddressManagement, u.Hostname()}
+	}
+	return nil
+}
+
+// givenPostgres makes a database of our own on a given server.
+func givenPostgres(ctx context.Context, address string, log *lineLog) (*Postgres, error) {
+	p := &Postgres{admin: address}
+	db, err := p.CreateDatabase(ctx)
+	if err != nil {
+		return nil, &StartError{Component: "PostgreSQL at the address in " + AddressPostgres, Err: err}
+	}
+	p.URL, p.name = db.URL, db.Name
+	log.printf("PostgreSQL: at the address in %s, in its own database %s", AddressPostgres, db.Name)
+	return p, nil
+}
+
+// withDatabase is the same URL with another database.
+func withDatabase(address, name string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", &AddressError{AddressPostgres, "not a URL"}
+	}
+	u.Path, u.RawPath = "/"+name, ""
+	q := u.Query()
+	q.Del("dbname")
+	q.Del("database")
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// withVhost is the same URL with another virtual host.
+func withVhost(address, vhost string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", &AddressError{AddressRabbitMQ, "not a URL"}
+	}
+	u.Path, u.RawPath = "/"+vhost, "/"+url.PathEscape(vhost)
+	return u.String(), nil
+}
+
+// givenRabbit connects to a given node and makes a virtual host there through the management API.
+// Where that does not answer, names have to be told apart by a prefix instead: AMQP itself can't
+// make virtual hosts.
+func givenRabbit(ctx context.Context, address, management string, log *lineLog) (*RabbitMQ, error) {
+	m := &RabbitMQ{admin: address}
+	fail := func(err error) (*RabbitMQ, error) {
+		return nil, &StartError{Component: "RabbitMQ at the address in " + AddressRabbitMQ, Err: err}
+	}
+	if err := probeAMQP(ctx, address, ""); err != nil {
+		return fail(err)
+	}
+	uri, err := amqp.ParseURI(address)
+	if err != nil {
+		return fail(err)
+	}
+	explicit := management != ""
+	if !explicit {
+		management = fmt.Sprintf("http://%s:15672", hostInURL(uri.Host))
+	}
+	m.api = &managementAPI{base: strings.TrimRight(management, "/"), user: uri.Username, password: uri.Password}
+	mq, err := m.CreateVhost(ctx)
+	switch {
+	case err == nil:
+		m.URL, m.own, m.Management = mq.URL, mq, m.api.base
+		log.printf("RabbitMQ: at the address in %s, in its own virtual host %s", AddressRabbitMQ, mq.Vhost)
+		return m, nil
+	case explicit:
+		return fail(fmt.Errorf("the management API in %s: %w", AddressManagement, err))
+	}
+	m.api = nil
+	if mq, err = m.CreateVhost(ctx); err != nil {
+		return fail(err)
+	}
+	m.URL, m.Prefix = mq.URL, mq.Prefix
+	log.printf("RabbitMQ: at the address in %s; no management API at %s (set %s), so no virtual host of its own: names begin with %s",
+		AddressRabbitMQ, management, AddressManagement, m.Prefix)
+	return m, nil
+}
+
+func hostInURL(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}

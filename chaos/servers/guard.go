@@ -1,0 +1,110 @@
+package servers
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// guardScript keeps the newest list it was told, of process numbers, containers and networks. When its
+// input ends, because this process closed it or is gone, it ends what is on that list. The engine's
+// address is its first argument; without a docker client containers wait for the next sweep.
+const guardScript = `l=; while read -r n; do l=$n; done; n=
+for p in $l; do case $p in
+	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
+	network:*) n=$n\ ${p#network:};;
+	*) kill -s KILL -- "$p" 2>/dev/null;;
+esac; done
+for p in $n; do docker -H "$1" network rm "$p" >/dev/null 2>&1; done; exit 0`
+
+// guard is a shell that outlives this process for a moment. It covers what Pdeathsig does not:
+// systems other than Linux, containers, and PostgreSQL's backends while they are paused, which would
+// not notice that their postmaster died.
+type guard struct {
+	mu    sync.Mutex
+	items []string // process numbers, "container:" and an id, or "network:" and a name
+	input io.WriteCloser
+	done  chan struct{}
+}
+
+func startGuard(engine string) (*guard, error) {
+	cmd := exec.Command("/bin/sh", "-c", guardScript, "guard", engine)
+	cmd.Env, cmd.Dir = []string{"PATH=/usr/local/bin:/usr/bin:/bin:/snap/bin"}, "/"
+	ownGroup(cmd) // Ctrl-C must not reach it
+	// Not StdinPipe: Wait would close it.
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stdin = r
+	err = cmd.Start()
+	_ = r.Close() // the child has its own descriptor
+	if err != nil {
+		_ = w.Close() // nobody reads
+		return nil, fmt.Errorf("starting the guard: %w", err)
+	}
+	g := &guard{input: w, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // ends with 0 or was killed; both end it
+		close(g.done)
+	}()
+	return g, nil
+}
+
+func (g *guard) watch(pids ...int) { g.change(func() { g.items = append(g.items, numbers(pids)...) }) }
+
+func (g *guard) forget(pids ...int) {
+	gone := numbers(pids)
+	g.change(func() {
+		g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(gone, item) })
+	})
+}
+
+func (g *guard) watchContainer(id string) {
+	g.change(func() { g.items = append(g.items, "container:"+id) })
+}
+
+// watchNetwork has a network removed after the containers.
+func (g *guard) watchNetwork(name string) {
+	g.change(func() { g.items = append(g.items, "network:"+name) })
+}
+
+func (g *guard) forgetContainer(id string) {
+	g.change(func() {
+		g.items = slices.DeleteFunc(g.items, func(item string) bool { return item == "container:"+id })
+	})
+}
+
+func (g *guard) change(items func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	items()
+	// A guard that somebody killed guards nothing; the servers go on.
+	_, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n")
+}
+
+func numbers(pids []int) []string {
+	var out []string
+	for _, pid := range pids {
+		out = append(out, strconv.Itoa(pid))
+	}
+	return out
+}
+
+func (g *guard) close() error {
+	g.mu.Lock()
+	err := g.input.Close()
+	g.mu.Unlock()
+	select {
+	case <-g.done:
+		return err
+	case <-time.After(5 * time.Second):
+		return fmt.Errorf("the guard process did not end")
+	}
+}

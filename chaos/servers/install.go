@@ -1,0 +1,145 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// EnsureInstalled installs what is missing of PostgreSQL and RabbitMQ on Debian and its kin, as
+// root, after saying what it is about to do. Nothing is installed that HANDOFF_WITHOUT declares or
+// that an address or an image is given for, nor where containers do (they need no root). With HANDOFF_INSTALL=no, on other systems, and for other users it
+// returns an UnavailableError that says what is missing.
+//
+// The packages may start services of their own on the usual ports; nothing here uses those.
+func EnsureInstalled(ctx context.Context, log io.Writer) error {
+	out := &lineLog{w: log}
+	packages, missing, err := missingPackages(usualPlaces())
+	if err != nil {
+		return err
+	}
+	if len(packages) == 0 {
+		return namedAvailable(ctx)
+	}
+	apt, err := exec.LookPath("apt-get")
+	_, statErr := os.Stat("/etc/debian_version")
+	switch {
+	case os.Getenv(Install) == "no":
+		out.printf("%s=no: not installing %s", Install, strings.Join(packages, ", "))
+		return containersInstead(ctx, missing, out)
+	case err != nil || statErr != nil || os.Geteuid() != 0:
+		out.printf("missing: %s; installing them takes apt-get and root", strings.Join(packages, ", "))
+		return containersInstead(ctx, missing, out)
+	}
+	unlock, err := waitForLock(ctx, filepath.Join(os.TempDir(), "handoff-install.lock"))
+	if err != nil {
+		return &StartError{Component: "the installation", Err: err}
+	}
+	defer unlock()
+	// Another process may have done it while this one waited.
+	if packages, _, err = missingPackages(usualPlaces()); err != nil || len(packages) == 0 {
+		return err
+	}
+	began := time.Now()
+	update := []string{"update"}
+	install := append([]string{"-o", "DPkg::Lock::Timeout=120", "install", "-y", "--no-install-recommends"}, packages...)
+	for _, args := range [][]string{update, install} {
+		out.printf("missing: %s; running apt-get %s (%s=no prevents it)", strings.Join(packages, ", "), strings.Join(args, " "), Install)
+		if text, err := aptGet(ctx, apt, args); err != nil {
+			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: lastLines(text, 15)}
+		}
+	}
+	if _, missing, err = missingPackages(usualPlaces()); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return &UnavailableError{Missing: missing}
+	}
+	out.printf("installed %s in %v", strings.Join(packages, ", "), time.Since(began).Round(100*time.Millisecond))
+	return nil
+}
+
+// namedAvailable asks for the engine of images that variables name.
+func namedAvailable(ctx context.Context) error {
+	declared, err := WithoutList()
+	if err != nil {
+		return err
+	}
+	return Available(ctx, Options{Postgres: !declared[ComponentPostgres], RabbitMQ: !declared[ComponentRabbitMQ], AllowRemote: true})
+}
+
+// containersInstead returns nil if everything that is missing can run in containers.
+func containersInstead(ctx context.Context, missing []Missing, out *lineLog) error {
+	o := Options{}
+	for _, m := range missing {
+		o.Postgres = o.Postgres || m.Component == ComponentPostgres
+		o.RabbitMQ = o.RabbitMQ || m.Component == ComponentRabbitMQ
+	}
+	p, err := makePlan(ctx, o)
+	if err != nil {
+		return err
+	}
+	out.printf("containers will be used, of the engine at %s", p.engine.Address())
+	return p.drop(nil)
+}
+
+func missingPackages(where *places) (packages []string, missing []Missing, err error) {
+	declared, err := WithoutList()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !declared[ComponentPostgres] && os.Getenv(AddressPostgres) == "" && os.Getenv(ImagePostgres) == "" {
+		if b, looked := where.findPostgres(); b == nil {
+			packages = append(packages, "postgresql")
+			missing = append(missing, Missing{Component: ComponentPostgres, Looked: looked})
+		}
+	}
+	if !declared[ComponentRabbitMQ] && os.Getenv(AddressRabbitMQ) == "" && os.Getenv(ImageRabbitMQ) == "" {
+		if b, looked := where.findRabbit(); b == nil {
+			packages = append(packages, "rabbitmq-server")
+			missing = append(missing, Missing{Component: ComponentRabbitMQ, Looked: looked})
+		}
+	}
+	return packages, missing, nil
+}
+
+// aptGet is asked to end, not killed, when the context is over: dpkg must not stop half-way.
+func aptGet(ctx context.Context, path string, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = time.Minute
+	var out limited
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), errors.Join(err, ctx.Err())
+}
+
+func waitForLock(ctx context.Context, path string) (func(), error) {
+	for {
+		f, err := lockFile(path, true)
+		if err == nil {
+			return func() { _ = f.Close() }, nil // nothing was written
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(ctx.Err(), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,205 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const childMode = "PROVISION_TEST_CHILD"
+
+func init() {
+	instead = func() {
+		if mode := os.Getenv(childMode); mode != "" {
+			victim(mode)
+		}
+	}
+}
+
+// victim is what the test binary does instead of testing when a test starts it to see it end.
+func victim(mode string) {
+	die := func(err error) {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	if mode == "interrupt" {
+		Main(waiting{})
+	}
+	set, err := Up(context.Background(), Options{Postgres: true, RabbitMQ: mode == "killed", PrivateOnly: true})
+	if err != nil {
+		die(err)
+	}
+	if mode == "paused" {
+		conn, err := pgx.Connect(context.Background(), set.Postgres.URL)
+		if err == nil {
+			err = errors.Join(conn.Ping(context.Background()), set.Postgres.Pause())
+		}
+		if err != nil {
+			die(err)
+		}
+	}
+	report(set.dir.path)
+	if mode == "panic" {
+		bufio.NewReader(os.Stdin).ReadString('\n') //nolint:errcheck // any input, or its end
+		panic("as asked for")
+	}
+	select {}
+}
+
+func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
+
+// waiting stands for a package's tests which use both components and then hang.
+type waiting struct{}
+
+func (waiting) Run() int {
+	pg, err1 := shared.postgres.up(Options{Postgres: true, PrivateOnly: true})
+	mq, err2 := shared.rabbitmq.up(Options{RabbitMQ: true, PrivateOnly: true})
+	if err := errors.Join(err1, err2); err != nil {
+		fmt.Println("error:", err)
+		return 1
+	}
+	report(pg.dir.path, mq.dir.path)
+	select {}
+}
+
+// startVictim returns the process once its servers are up, and their directories.
+func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childMode+"="+mode)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(out).ReadString('\n')
+	words := strings.Fields(line)
+	if err != nil || len(words) < 2 || words[0] != "up" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	return cmd, words[1:], func() { _ = in.Close() }
+}
+
+// alive lists the processes in the directories that are not only zombies, with their names.
+func alive(dirs []string) []string {
+	var out []string
+	for _, dir := range dirs {
+		for _, pid := range processesUnder(dir) {
+			if anyAlive([]int{pid}) {
+				name, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/comm")
+				out = append(out, strings.TrimSpace(string(name))+" "+strconv.Itoa(pid))
+			}
+		}
+	}
+	return out
+}
+
+func TestNothingSurvives(t *testing.T) {
+	noImages(t)
+	for _, c := range []struct {
+		mode   string
+		names  []string // must run before
+		end    func(cmd *exec.Cmd, closeInput func())
+		within time.Duration
+		swept  bool // its directory stays for the next start
+	}{
+		{"killed", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, time.Second, true},
+		{"paused", []string{"postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Kill() }, time.Second, true},
+		{"panic", []string{"postgres"}, func(_ *exec.Cmd, closeInput func()) { closeInput() }, time.Second, true},
+		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, 10 * time.Second, false},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			_, err := makePlan(t.Context(), Options{Postgres: true, RabbitMQ: len(c.names) > 1, PrivateOnly: true})
+			Require(t, err)
+			ownTemp(t)
+			cmd, dirs, closeInput := startVictim(t, c.mode)
+			before := strings.Join(alive(dirs), ", ")
+			for _, name := range c.names {
+				if !strings.Contains(before, name) {
+					t.Fatalf("no %s among %s", name, before)
+				}
+			}
+			c.end(cmd, closeInput)
+			_ = cmd.Wait() // it was made to fail
+			began := time.Now()
+			for len(alive(dirs)) > 0 && time.Since(began) < c.within {
+				time.Sleep(5 * time.Millisecond)
+			}
+			if left := alive(dirs); len(left) > 0 {
+				t.Fatalf("%v later: %q", c.within, left)
+			}
+			t.Logf("all gone %v after the process", time.Since(began).Round(time.Millisecond))
+			if c.swept {
+				check(t, sweepAndSee(t, dirs))
+			}
+			if left := workDirs(t); len(left) > 0 {
+				t.Fatalf("left behind: %q", left)
+			}
+			if code := cmd.ProcessState.ExitCode(); c.mode == "interrupt" && code != 130 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// sweepAndSee starts a PostgreSQL, which must remove the directories of the dead and not its own.
+func sweepAndSee(t *testing.T, dirs []string) error {
+	t.Helper()
+	for _, dir := range dirs {
+		if _, err := os.Stat(dir); err != nil {
+			return err
+		}
+	}
+	var log strings.Builder
+	set, err := Up(t.Context(), Options{Postgres: true, PrivateOnly: true, Log: &log})
+	if err != nil {
+		return err
+	}
+	if left := workDirs(t); len(left) != 1 || left[0] != set.dir.path {
+		t.Errorf("directories after the next start: %q\n%s", left, log.String())
+	}
+	if !strings.Contains(log.String(), dirs[0]) {
+		t.Errorf("the log does not name %s:\n%s", dirs[0], log.String())
+	}
+	return set.Down()
+}
+
+func TestSweepKillsWhatStillRuns(t *testing.T) {
+	noImages(t)
+	base := t.TempDir()
+	dead := filepath.Join(base, dirPrefix+"dead")
+	check(t, os.Mkdir(dead, 0o755))
+	check(t, os.WriteFile(filepath.Join(dead, lockName), nil, 0o600))
+	cmd := exec.Command("sleep", "60")
+	cmd.Dir = dead
+	check(t, cmd.Start())
+	living, err := makeWorkDir(base)
+	check(t, err)
+	// Same name, no lock file: not ours.
+	foreign := filepath.Join(base, dirPrefix+"foreign")
+	check(t, os.Mkdir(foreign, 0o755))
+
+	check(t, sweep(base, nil))
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the process in the dead directory: %v", err)
+	}
+	for dir, want := range map[string]bool{dead: false, living.path: true, foreign: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+	check(t, living.remove())
+}

@@ -1,0 +1,43 @@
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package servers
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// setProcess puts the command into its own process group and under the given user. Nothing here
+// kills a child when its parent dies; the guard does.
+func setProcess(cmd *exec.Cmd, user *account) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user.credential()}
+}
+
+// descendants returns the direct children of pid: a server has no deeper ones that matter.
+func descendants(pid int) []int {
+	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return nil
+	}
+	var pids []int
+	for _, f := range strings.Fields(string(out)) {
+		if p, err := strconv.Atoi(f); err == nil {
+			pids = append(pids, p)
+		}
+	}
+	return pids
+}
+
+func anyAlive(pids []int) bool {
+	for _, pid := range pids {
+		if syscall.Kill(pid, 0) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// processesUnder finds nothing: current directories of processes are not to be had here.
+func processesUnder(string) []int { return nil }

@@ -1,0 +1,88 @@
+package servers
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// setProcess puts the command into its own process group, under the given user, and has the kernel
+// kill it when the thread that starts it dies: always startOnSpawner's. SIGKILL, because a paused
+// process would not act on anything else.
+func setProcess(cmd *exec.Cmd, user *account) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.credential()}
+}
+
+// stat is a process's parent and whether it is only a zombie.
+func stat(pid int) (parent int, zombie, ok bool) {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false, false
+	}
+	// The name, in parentheses, may hold anything; the fields after it may not.
+	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
+	if len(fields) < 2 {
+		return 0, false, false
+	}
+	parent, err = strconv.Atoi(string(fields[1]))
+	return parent, fields[0][0] == 'Z' || fields[0][0] == 'X', err == nil
+}
+
+func processes() []int {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var out []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// descendants returns the processes below pid.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	for _, p := range processes() {
+		if parent, _, ok := stat(p); ok {
+			children[parent] = append(children[parent], p)
+		}
+	}
+	out := children[pid]
+	for i := 0; i < len(out); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out
+}
+
+// anyAlive reports whether one of them still runs; a zombie holds nothing any more.
+func anyAlive(pids []int) bool {
+	for _, pid := range pids {
+		if _, zombie, ok := stat(pid); ok && !zombie {
+			return true
+		}
+	}
+	return false
+}
+
+// processesUnder returns what has its current directory in dir: nothing but servers started there.
+func processesUnder(dir string) []int {
+	var out []int
+	for _, pid := range processes() {
+		cwd, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		cwd = strings.TrimSuffix(cwd, " (deleted)")
+		if rel, err := filepath.Rel(dir, cwd); err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			out = append(out, pid)
+		}
+	}
+	return out
+}

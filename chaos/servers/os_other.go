@@ -1,0 +1,49 @@
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package servers
+
+import (
+	"os"
+	"os/exec"
+)
+
+// There is no process control here that could keep the promise of leaving nothing behind, so
+// nothing is started: makePlan refuses before any of these is called.
+
+const privateSupported = false
+
+type signal int
+
+const (
+	sigInt signal = iota
+	sigTerm
+	sigKill
+	sigStop
+	sigCont
+)
+
+func signalProcess(int, signal) {}
+
+func ownGroup(*exec.Cmd) {}
+
+func lockFile(string, bool) (*os.File, error) { return nil, errNoPrivate }
+
+func ownDir(string) bool { return false }
+
+type account struct{ name string }
+
+func (a *account) own(string) error { return errNoPrivate }
+
+func serverAccount(...string) (*account, error) { return nil, errNoPrivate }
+
+func setProcess(*exec.Cmd, *account) {}
+
+func descendants(int) []int { return nil }
+
+func anyAlive([]int) bool { return false }
+
+func processesUnder(string) []int { return nil }
+
+func claim(int) bool { return true }
+
+func release(int) {}

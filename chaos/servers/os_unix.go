@@ -1,0 +1,99 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package servers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"strconv"
+	"syscall"
+)
+
+const privateSupported = true
+
+type signal = syscall.Signal
+
+const (
+	sigInt  = syscall.SIGINT
+	sigTerm = syscall.SIGTERM
+	sigKill = syscall.SIGKILL
+	sigStop = syscall.SIGSTOP
+	sigCont = syscall.SIGCONT
+)
+
+// signalProcess sends to a process, or with a negative number to a process group. One that is gone
+// meanwhile needs no signal.
+func signalProcess(pid int, sig signal) { _ = syscall.Kill(pid, sig) }
+
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+// lockFile opens, or also makes, a file and takes its lock without waiting. Children don't inherit
+// the descriptor, so the lock ends with this process.
+func lockFile(path string, create bool) (*os.File, error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return f, nil
+}
+
+// ownDir reports whether path is a directory, not a link to one, of this process's user.
+func ownDir(path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
+}
+
+// account is a user that a server runs as; nil is this process's own.
+type account struct {
+	name     string
+	uid, gid uint32
+}
+
+func (a *account) credential() *syscall.Credential {
+	if a == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid}
+}
+
+// own hands a file or directory to the account.
+func (a *account) own(path string) error {
+	if a == nil {
+		return nil
+	}
+	return os.Chown(path, int(a.uid), int(a.gid))
+}
+
+// serverAccount chooses whom a server runs as: root hands it to the first of these users that
+// exists (PostgreSQL refuses to run as root), everybody else runs it as themselves.
+func serverAccount(names ...string) (*account, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range names {
+		u, err := user.Lookup(name)
+		if err != nil {
+			continue
+		}
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err1 == nil && err2 == nil && uid != 0 {
+			return &account{name: name, uid: uint32(uid), gid: uint32(gid)}, nil
+		}
+	}
+	return nil, fmt.Errorf("this process is root and none of the users %q exists to run the server as", names)
+}

@@ -1,0 +1,52 @@
+//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+
+package servers
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+)
+
+// Lanes and other harnesses choose their ports long before they listen on them.
+func TestChosenPortsAreNobodyElses(t *testing.T) {
+	const asked = "HANDOFF_TEST_CLAIM"
+	if port, err := strconv.Atoi(os.Getenv(asked)); err == nil {
+		if claim(port) {
+			os.Exit(3)
+		}
+		os.Exit(4)
+	}
+	seen := make(map[int]bool)
+	var last int
+	for range mostGiven / 10 {
+		ports, err := freePorts(10)
+		check(t, err)
+		for _, port := range ports {
+			if seen[port] {
+				t.Fatalf("port %d was given twice", port)
+			}
+			seen[port], last = true, port
+		}
+	}
+	elsewhere := func(port int) int {
+		t.Helper()
+		self := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+		self.Env = append(os.Environ(), asked+"="+strconv.Itoa(port))
+		_ = self.Run() // its exit code is what counts
+		return self.ProcessState.ExitCode()
+	}
+	if code := elsewhere(last); code != 4 {
+		t.Errorf("another process got the port that this one has chosen: exit %d", code)
+	}
+	var first int
+	given.Lock()
+	first = given.ports[0]
+	given.Unlock()
+	_, err := freePorts(1)
+	check(t, err)
+	if code := elsewhere(first); code != 3 {
+		t.Errorf("a port that was chosen long ago can't be had: exit %d", code)
+	}
+}

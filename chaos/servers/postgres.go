@@ -1,0 +1,236 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// How long a server may take. Generous: they are limits for a machine that is busy with other
+// things, not expectations.
+const (
+	postgresStartWithin = 60 * time.Second
+	postgresStopWithin  = 15 * time.Second
+	cleanupWithin       = 15 * time.Second
+)
+
+// Postgres is a PostgreSQL server: a private instance, or a given one with a database of our own.
+// Stop, Kill, Start, Pause and Resume are for private ones; they may be called from several
+// goroutines, one after the other takes effect.
+type Postgres struct {
+	// URL is that of an empty database. On a private instance its user is a superuser.
+	URL string
+
+	admin string // a database that is not ours, to make and drop ours from
+	name  string // ours, when the server was given
+
+	mu     sync.Mutex
+	server server                                // nil before it was started first
+	launch func(context.Context) (server, error) // runs it; nil on a given server
+	log    func() string                         // the path of its log
+	data   string                                // directory; empty in a container
+}
+
+// DB is a database of its own on a server.
+type DB struct {
+	URL    string
+	Name   string
+	Server *Postgres
+}
+
+// Private reports whether the server was started here and may be stopped, killed and paused.
+func (p *Postgres) Private() bool { return p.launch != nil }
+
+// Log is the path of the server's log, empty for a given server. A container's is written there at
+// this moment.
+func (p *Postgres) Log() string {
+	if !p.Private() {
+		return ""
+	}
+	return p.log()
+}
+
+// CreateDatabase makes an empty database with a unique name. About 0.1 s.
+func (p *Postgres) CreateDatabase(ctx context.Context) (*DB, error) {
+	db := &DB{Name: uniqueName(), Server: p}
+	var err error
+	if db.URL, err = withDatabase(p.admin, db.Name); err != nil {
+		return nil, err
+	}
+	return db, p.exec(ctx, "CREATE DATABASE "+pgx.Identifier{db.Name}.Sanitize())
+}
+
+// Drop removes the database, whoever is still connected to it.
+func (db *DB) Drop(ctx context.Context) error {
+	return db.Server.exec(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{db.Name}.Sanitize()+" WITH (FORCE)")
+}
+
+func (p *Postgres) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, p.admin)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// Start runs a stopped or killed server again, on the same data and port, and returns when it
+// answers (after recovery, if it was killed).
+func (p *Postgres) Start(ctx context.Context) error {
+	if !p.Private() {
+		return ErrNotOurs
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != nil && p.server.running() {
+		return errors.New("PostgreSQL already runs")
+	}
+	ctx, cancel := context.WithTimeout(ctx, postgresStartWithin)
+	defer cancel()
+	s, err := p.launch(ctx)
+	if err != nil {
+		return err
+	}
+	p.server = s
+	err = s.ready(ctx, 20*time.Millisecond, p.probe)
+	if err != nil {
+		s.kill()
+		return &StartError{Component: "PostgreSQL", Err: err, LogTail: tail(p.log())}
+	}
+	return nil
+}
+
+// probe succeeds when our own server answers: if somebody else got the port first, theirs might.
+func (p *Postgres) probe(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, p.admin)
+	if err != nil {
+		return err
+	}
+	var data string
+	err = conn.QueryRow(ctx, "SHOW data_directory").Scan(&data)
+	if err == nil && p.data != "" && data != p.data {
+		err = errStranger
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
+// Stop is a fast shutdown: connections are closed, transactions rolled back, nothing to recover.
+func (p *Postgres) Stop() error {
+	return p.withServer(func(s server) error { return s.stop(sigInt, postgresStopWithin) })
+}
+
+// Kill ends the postmaster and all backends at once with SIGKILL; the next Start recovers.
+func (p *Postgres) Kill() error { return p.withServer(func(s server) error { s.kill(); return nil }) }
+
+// Pause freezes the postmaster and all backends: connections stay open and nothing answers.
+func (p *Postgres) Pause() error { return p.withServer(server.pause) }
+
+// Resume lets a paused server go on.
+func (p *Postgres) Resume() error {
+	return p.withServer(func(s server) error { s.resume(); return nil })
+}
+
+// Running reports whether the process lives, paused or not. For a given server it is true: nobody
+// here knows better.
+func (p *Postgres) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.Private() || p.server.running()
+}
+
+func (p *Postgres) withServer(f func(server) error) error {
+	if !p.Private() {
+		return ErrNotOurs
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return f(p.server)
+}
+
+func (p *Postgres) close() error {
+	if p.Private() {
+		return p.Stop()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
+	defer cancel()
+	return (&DB{Name: p.name, Server: p}).Drop(ctx)
+}
+
+// startPostgres makes a cluster and starts it. Everybody on this machine may connect to it as its
+// superuser (it listens on loopback only): nothing but test data belongs there.
+func startPostgres(ctx context.Context, b *postgresBinaries, base string, g *guard, log *lineLog) (*Postgres, error) {
+	began := time.Now()
+	fail := func(err error) (*Postgres, error) { return nil, &StartError{Component: "PostgreSQL", Err: err} }
+	who, err := serverAccount("postgres", "nobody")
+	if err != nil {
+		return fail(err)
+	}
+	home := filepath.Join(base, "postgres")
+	data := filepath.Join(home, "data")
+	if err := errors.Join(os.Mkdir(home, 0o700), who.own(home)); err != nil {
+		return fail(err)
+	}
+	env := serverEnv(home)
+	initCtx, cancel := context.WithTimeout(ctx, postgresStartWithin)
+	defer cancel()
+	// --no-sync leaves out one flush of an empty cluster; the server itself runs with fsync on.
+	_, err = run(initCtx, &program{
+		path: b.initdb, env: env, dir: home, user: who,
+		args: []string{"-D", data, "-U", "handoff", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"},
+	})
+	if err != nil {
+		return fail(err)
+	}
+	for attempt := 1; ; attempt++ {
+		ports, err := pickPorts(1)
+		if err != nil {
+			return fail(err)
+		}
+		server := &program{
+			name: "PostgreSQL", path: b.postgres, env: env, dir: home, user: who,
+			log: filepath.Join(base, "postgres.log"),
+			args: append([]string{
+				"-D", data, "-p", strconv.Itoa(ports[0]),
+				"-c", "listen_addresses=127.0.0.1",
+				"-c", "unix_socket_directories=", // their paths have a length limit, ours may be longer
+			}, postgresSettings()...),
+		}
+		p := &Postgres{data: data, launch: launching(server, g), log: server.logPath}
+		p.admin = fmt.Sprintf("postgres://handoff@%s/postgres?sslmode=disable", loopback(ports[0]))
+		if err = p.Start(ctx); err == nil {
+			var db *DB
+			if db, err = p.CreateDatabase(ctx); err == nil {
+				p.URL = db.URL
+				log.printf("PostgreSQL: private instance of %s on %s, ready in %v",
+					filepath.Dir(b.postgres), loopback(ports[0]), time.Since(began).Round(10*time.Millisecond))
+				return p, nil
+			}
+			return nil, errors.Join(&StartError{Component: "PostgreSQL", Err: err}, p.Stop())
+		}
+		if attempt == 3 || !portTaken(tail(server.log)) {
+			return nil, err
+		}
+	}
+}
+
+// postgresSettings are those in which every server started here differs from PostgreSQL's defaults.
+func postgresSettings() []string {
+	return []string{"-c", "max_connections=200", "-c", "log_line_prefix=%m [%p] %d "}
+}
+
+// serverEnv is all that servers and their commands get of the environment: variables like PGPORT
+// or RABBITMQ_NODENAME, meant for other servers, must not reach them.
+func serverEnv(home string, more ...string) []string {
+	path := os.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/bin:/usr/bin:/bin"
+	}
+	return append([]string{"PATH=" + path, "HOME=" + home, "TMPDIR=" + home, "LANG=C.UTF-8", "LC_ALL=C.UTF-8"}, more...)
+}

@@ -1,0 +1,388 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// instead, where set, makes this process something else than a run of the tests.
+var instead = func() {}
+
+func TestMain(m *testing.M) {
+	instead()
+	Main(m)
+}
+
+func within(t *testing.T, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func query[T any](t *testing.T, address, sql string) T {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	conn, err := pgx.Connect(ctx, address)
+	check(t, err)
+	defer conn.Close(ctx)
+	var v T
+	check(t, conn.QueryRow(ctx, sql).Scan(&v))
+	return v
+}
+
+func execute(t *testing.T, address, sql string) {
+	t.Helper()
+	ctx := within(t, 10*time.Second)
+	conn, err := pgx.Connect(ctx, address)
+	check(t, err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, sql)
+	check(t, err)
+}
+
+// ownTemp gives the test a temporary directory of its own, so that other processes' sweeps and
+// ours don't meet; one that servers' users can pass through, which t.TempDir's is not.
+func ownTemp(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "provision-test-*")
+	check(t, err)
+	check(t, os.Chmod(dir, 0o755))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Setenv("TMPDIR", dir)
+}
+
+// publish declares a durable queue and puts a persistent message there, confirmed.
+func publish(t *testing.T, address, queue, text string) {
+	t.Helper()
+	conn, err := amqp.Dial(address)
+	check(t, err)
+	defer conn.Close()
+	ch, err := conn.Channel()
+	check(t, err)
+	check(t, ch.Confirm(false))
+	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
+	check(t, err)
+	dc, err := ch.PublishWithDeferredConfirm("", queue, true, false,
+		amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(text)})
+	check(t, err)
+	if ok, err := dc.WaitContext(within(t, 10*time.Second)); !ok || err != nil {
+		t.Fatalf("not confirmed: %v", err)
+	}
+}
+
+// take returns the first message, and an error if queue or message is not there.
+func take(address, queue string) (string, error) {
+	conn, err := amqp.Dial(address)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return "", err
+	}
+	d, ok, err := ch.Get(queue, true)
+	if err == nil && !ok {
+		err = errors.New("the queue is empty")
+	}
+	return string(d.Body), err
+}
+
+func TestDatabasesAreSeparate(t *testing.T) {
+	a, b := Database(t), Database(t)
+	execute(t, a.URL, "CREATE TABLE only_a (n int)")
+	if n := query[int](t, a.URL, "SELECT count(*) FROM pg_tables WHERE tablename = 'only_a'"); n != 1 {
+		t.Fatalf("table in a: %d", n)
+	}
+	if n := query[int](t, b.URL, "SELECT count(*) FROM pg_tables WHERE tablename = 'only_a'"); n != 0 {
+		t.Fatal("b has a's table")
+	}
+	for setting, want := range map[string]string{"fsync": "on", "max_connections": "200", "listen_addresses": "127.0.0.1"} {
+		if got := query[string](t, a.URL, "SELECT current_setting('"+setting+"')"); a.Server.Private() && got != want {
+			t.Errorf("%s = %s, want %s", setting, got, want)
+		}
+	}
+}
+
+func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
+	server := Database(t)
+	var gone *DB
+	t.Run("inner", func(t *testing.T) {
+		gone = Database(t)
+		conn, err := pgx.Connect(context.Background(), gone.URL)
+		check(t, err)
+		check(t, conn.Ping(context.Background()))
+		// Left open on purpose.
+	})
+	if n := query[int](t, server.URL, "SELECT count(*) FROM pg_database WHERE datname = '"+gone.Name+"'"); n != 0 {
+		t.Fatal("still there after its test")
+	}
+}
+
+func TestVhostsAreSeparate(t *testing.T) {
+	seen := map[string]bool{}
+	var all []*MQ
+	for range pool + 2 { // needs a second refill
+		mq := Broker(t)
+		if seen[mq.Vhost+mq.Prefix] {
+			t.Fatalf("%s given out twice", mq.Vhost)
+		}
+		seen[mq.Vhost+mq.Prefix] = true
+		all = append(all, mq)
+	}
+	first, last := all[0], all[len(all)-1]
+	publish(t, first.URL, first.Prefix+"q", "hello")
+	if _, err := take(last.URL, last.Prefix+"q"); err == nil {
+		t.Fatal("another virtual host has the queue")
+	}
+	if got, err := take(first.URL, first.Prefix+"q"); got != "hello" || err != nil {
+		t.Fatalf("%q, %v", got, err)
+	}
+}
+
+func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
+	m := Broker(t).Server
+	if !m.Private() {
+		t.Skip("the node was given: it deletes at once")
+	}
+	ctx := within(t, 30*time.Second)
+	mq, err := m.CreateVhost(ctx)
+	check(t, err)
+	check(t, mq.Drop(ctx))
+	for m.disposed != nil {
+		_, err := m.CreateVhost(ctx)
+		check(t, err)
+	}
+	out, err := m.Ctl(ctx, "list_vhosts")
+	check(t, err)
+	if strings.Contains(out, mq.Vhost) {
+		t.Fatalf("%s still listed:\n%s", mq.Vhost, out)
+	}
+}
+
+// One environment for all that stops and kills servers: a start takes seconds.
+func TestLife(t *testing.T) {
+	ownTemp(t)
+	set := Own(t, Options{Postgres: true, RabbitMQ: true, Management: true})
+	t.Run("postgres", func(t *testing.T) { postgresLife(t, set.Postgres) })
+	t.Run("rabbitmq", func(t *testing.T) { rabbitLife(t, set.RabbitMQ) })
+	t.Run("given", func(t *testing.T) { givenServers(t, set) })
+	began := time.Now()
+	check(t, set.Down())
+	t.Logf("down in %v", time.Since(began))
+	if left := workDirs(t); len(left) > 0 {
+		t.Fatalf("left behind: %q", left)
+	}
+}
+
+func workDirs(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(os.TempDir(), "*"+dirPrefix+"*"))
+	check(t, err)
+	return found
+}
+
+func postgresLife(t *testing.T, p *Postgres) {
+	ctx := within(t, 2*time.Minute)
+	execute(t, p.URL, "CREATE TABLE kept AS SELECT 42 AS n")
+	if err := p.Start(ctx); err == nil {
+		t.Fatal("started twice")
+	}
+	stops := map[string]func() error{"stop": p.Stop, "kill": p.Kill, "kill again": p.Kill}
+	for name, stop := range stops {
+		check(t, stop())
+		if conn, err := pgx.Connect(ctx, p.URL); err == nil {
+			_ = conn.Close(ctx)
+			t.Fatalf("%s: still answers", name)
+		}
+		if p.Running() {
+			t.Fatalf("%s: still running", name)
+		}
+		began := time.Now()
+		check(t, p.Start(ctx))
+		t.Logf("start after %s: %v", name, time.Since(began))
+		if n := query[int](t, p.URL, "SELECT n FROM kept"); n != 42 {
+			t.Fatalf("%s: data lost", name)
+		}
+	}
+	if log, err := os.ReadFile(p.Log()); err != nil || !strings.Contains(string(log), "database system was not properly shut down") {
+		t.Errorf("the log has no recovery: %v", err)
+	}
+
+	conn, err := pgx.Connect(ctx, p.URL)
+	check(t, err)
+	defer conn.Close(ctx)
+	check(t, p.Pause())
+	// An open connection's backend is a process group of its own: it must be frozen, too.
+	answered := make(chan error, 1)
+	go func() { answered <- conn.Ping(ctx) }()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered while paused: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	check(t, p.Resume())
+	check(t, <-answered)
+	check(t, p.Pause())
+	check(t, p.Stop()) // also of a paused one
+	check(t, p.Start(ctx))
+}
+
+func rabbitLife(t *testing.T, m *RabbitMQ) {
+	ctx := within(t, 3*time.Minute)
+	for name, stop := range map[string]func() error{"stop": m.Stop, "kill": m.Kill} {
+		publish(t, m.URL, "kept", name)
+		began := time.Now()
+		check(t, stop())
+		t.Logf("%s: %v", name, time.Since(began))
+		if conn, err := amqp.Dial(m.URL); err == nil {
+			_ = conn.Close()
+			t.Fatalf("%s: still answers", name)
+		}
+		began = time.Now()
+		check(t, m.Start(ctx))
+		t.Logf("start after %s: %v", name, time.Since(began))
+		if got, err := take(m.URL, "kept"); got != name || err != nil {
+			t.Fatalf("after %s: %q, %v", name, got, err)
+		}
+	}
+	conn, err := amqp.Dial(m.URL)
+	check(t, err)
+	defer conn.Close()
+	check(t, m.Pause())
+	answered := make(chan error, 1)
+	go func() { _, err := conn.Channel(); answered <- err }()
+	select {
+	case err := <-answered:
+		t.Fatalf("answered while paused: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	check(t, m.Resume())
+	check(t, <-answered)
+	if out, err := m.Ctl(ctx, "list_vhosts"); err != nil || !strings.Contains(out, "handoff_") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if _, err := m.Ctl(ctx, "no_such_command"); err == nil {
+		t.Error("a failed rabbitmqctl reports no error")
+	}
+	if text := tail(m.Log()); text == "" {
+		t.Error("the log is empty")
+	}
+}
+
+// givenServers treats the private servers as if somebody had given their addresses.
+func givenServers(t *testing.T, private *Set) {
+	ctx := within(t, time.Minute)
+	t.Setenv(AddressPostgres, private.Postgres.URL)
+	t.Setenv(AddressRabbitMQ, private.RabbitMQ.URL)
+	t.Setenv("DATABASE_URL", "postgres://nobody@127.0.0.1:1/never")
+
+	var log strings.Builder
+	t.Setenv(AddressManagement, private.RabbitMQ.Management)
+	given, err := Up(ctx, Options{Postgres: true, RabbitMQ: true, Log: &log})
+	check(t, err)
+	if given.dir != nil || given.RabbitMQ.Prefix != "" {
+		t.Errorf("made %v, prefix %q", given.dir, given.RabbitMQ.Prefix)
+	}
+	db := query[string](t, given.Postgres.URL, "SELECT current_database()")
+	if given.Postgres.URL == private.Postgres.URL || !strings.HasPrefix(db, "handoff_") {
+		t.Errorf("works in %s", db)
+	}
+	publish(t, given.RabbitMQ.URL, "q", "hello")
+	if _, err := take(private.RabbitMQ.URL, "q"); err == nil {
+		t.Error("works in the given virtual host")
+	}
+	for name, err := range map[string]error{
+		"Stop": given.Postgres.Stop(), "Kill": given.Postgres.Kill(), "Pause": given.Postgres.Pause(), "Start": given.Postgres.Start(ctx),
+		"mq Stop": given.RabbitMQ.Stop(), "mq Kill": given.RabbitMQ.Kill(), "mq Pause": given.RabbitMQ.Pause(), "mq Start": given.RabbitMQ.Start(ctx),
+	} {
+		if !errors.Is(err, ErrNotOurs) {
+			t.Errorf("%s of a given server: %v", name, err)
+		}
+	}
+	address := given.RabbitMQ.URL
+	check(t, given.Down())
+	if n := query[int](t, private.Postgres.URL, "SELECT count(*) FROM pg_database WHERE datname = '"+db+"'"); n != 0 {
+		t.Error("its database was not dropped")
+	}
+	if conn, err := amqp.Dial(address); err == nil {
+		_ = conn.Close()
+		t.Error("its virtual host was not deleted")
+	}
+
+	// Without the management API there is only a prefix, and the log says so.
+	if !private.RabbitMQ.Private() {
+		return
+	}
+	t.Setenv(AddressManagement, "")
+	given, err = Up(ctx, Options{RabbitMQ: true, Log: &log})
+	check(t, err)
+	defer func() { check(t, given.Down()) }()
+	mq, err := given.RabbitMQ.CreateVhost(ctx)
+	check(t, err)
+	if given.RabbitMQ.Prefix == "" || mq.Prefix == "" || mq.Prefix == given.RabbitMQ.Prefix || !strings.Contains(log.String(), given.RabbitMQ.Prefix) {
+		t.Errorf("prefixes %q and %q; log:\n%s", given.RabbitMQ.Prefix, mq.Prefix, log.String())
+	}
+	t.Setenv(AddressManagement, "http://127.0.0.1:1")
+	if _, err := Up(ctx, Options{RabbitMQ: true}); !errors.Is(err, ErrEnvironment) || !strings.Contains(fmt.Sprint(err), AddressManagement) {
+		t.Errorf("a management API that was named and is not there: %v", err)
+	}
+}
+
+// Somebody else takes the port between its choice and its use, and, worse, answers there.
+func TestTakenPortIsReplaced(t *testing.T) {
+	ownTemp(t)
+	other := Own(t, Options{Postgres: true}).Postgres
+	cfg, err := pgx.ParseConfig(other.URL)
+	check(t, err)
+	calls := 0
+	pickPorts = func(n int) ([]int, error) {
+		if calls++; calls == 1 {
+			return []int{int(cfg.Port)}, nil
+		}
+		return freePorts(n)
+	}
+	defer func() { pickPorts = freePorts }()
+	p := Own(t, Options{Postgres: true}).Postgres
+	if calls != 2 || p.data == other.data {
+		t.Fatalf("%d attempts, data in %s", calls, p.data)
+	}
+	if got := query[string](t, p.URL, "SHOW data_directory"); got != p.data {
+		t.Fatalf("talks to %s", got)
+	}
+}
+
+func TestClosedTemporaryDirectoryIsPassedOver(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root runs servers as other users")
+	}
+	ownTemp(t)
+	open := os.Getenv("TMPDIR")
+	if base, err := baseDir(); err != nil || base != open {
+		t.Errorf("chose %s, %v", base, err)
+	}
+	below := filepath.Join(open, "below")
+	check(t, os.Mkdir(below, 0o755))
+	check(t, os.Chmod(open, 0o700))
+	t.Setenv("TMPDIR", below)
+	if base, err := baseDir(); err != nil || base != "/tmp" {
+		t.Errorf("chose %s, %v", base, err)
+	}
+}

@@ -1,0 +1,326 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+const (
+	rabbitStartWithin = 120 * time.Second
+	rabbitStopWithin  = 30 * time.Second
+)
+
+// RabbitMQ is a node: a private one, or a given one with a virtual host of our own. Stop, Kill,
+// Start, Pause, Resume and Ctl are for private ones.
+type RabbitMQ struct {
+	// URL is that of an empty virtual host, or, where Prefix is set, of a shared one.
+	URL string
+
+	// Prefix is what every exchange's and queue's name has to begin with. It is empty except on a
+	// given node without a management API.
+	Prefix string
+
+	// Management is the http:// URL of the management API, empty where there is none.
+	Management string
+
+	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any other node.
+	Control string
+
+	admin string // a URL of the node
+	api   *managementAPI
+	own   *MQ // ours on a given node
+
+	mu       sync.Mutex
+	server   server                                           // nil before it was started first
+	launch   func(context.Context) (server, error)            // runs it; nil on a given node
+	log      func() string                                    // the path of its log
+	ctl      func(context.Context, ...string) (string, error) // runs rabbitmqctl
+	node     string                                           // how its Erlang name begins
+	user     string                                           // who gets virtual hosts
+	epmd     *portMapper                                      // nil in a container, which has its own
+	spare    []string                                         // virtual hosts that wait for their first user
+	disposed []string                                         // virtual hosts that nobody uses any more
+}
+
+// Private reports whether the node was started here and may be stopped, killed and paused.
+func (m *RabbitMQ) Private() bool { return m.launch != nil }
+
+// Log is the path of the node's log, empty for a given node. A container's is written there at this
+// moment.
+func (m *RabbitMQ) Log() string {
+	if !m.Private() {
+		return ""
+	}
+	return m.log()
+}
+
+// Start runs a stopped or killed node again, on the same data and port, and returns when it accepts
+// AMQP connections, which it does once all queues are recovered. About 4 s.
+func (m *RabbitMQ) Start(ctx context.Context) error {
+	if !m.Private() {
+		return ErrNotOurs
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.server != nil && m.server.running() {
+		return errors.New("RabbitMQ already runs")
+	}
+	ctx, cancel := context.WithTimeout(ctx, rabbitStartWithin)
+	defer cancel()
+	// RabbitMQ starts a port mapper itself if it finds none, and that one would outlive it.
+	if m.epmd != nil {
+		if err := m.epmd.start(ctx); err != nil {
+			return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(m.epmd.program.log)}
+		}
+	}
+	s, err := m.launch(ctx)
+	if err != nil {
+		return err
+	}
+	m.server = s
+	err = s.ready(ctx, 50*time.Millisecond, func(ctx context.Context) error { return probeAMQP(ctx, m.admin, m.node) })
+	if err != nil {
+		s.kill()
+		return &StartError{Component: "RabbitMQ", Err: err, LogTail: tail(m.log())}
+	}
+	return nil
+}
+
+// portMapper is a node's own epmd. It lives as long as the node's set.
+type portMapper struct {
+	program *program
+	guard   *guard
+	child   *child
+}
+
+func (e *portMapper) start(ctx context.Context) error {
+	if e.child.running() {
+		return nil
+	}
+	c, err := startChild(e.program, e.guard)
+	if err != nil {
+		return err
+	}
+	e.child = c
+	return c.ready(ctx, 10*time.Millisecond, func(ctx context.Context) error {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+e.program.args[1])
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+// Stop ends the node in order: connections are closed, everything is on disk.
+func (m *RabbitMQ) Stop() error {
+	return m.withServer(func(s server) error { return s.stop(sigTerm, rabbitStopWithin) })
+}
+
+// Kill ends the node at once with SIGKILL.
+func (m *RabbitMQ) Kill() error { return m.withServer(func(s server) error { s.kill(); return nil }) }
+
+// Pause freezes the node: connections stay open and nothing answers.
+func (m *RabbitMQ) Pause() error { return m.withServer(server.pause) }
+
+// Resume lets a paused node go on.
+func (m *RabbitMQ) Resume() error {
+	return m.withServer(func(s server) error { s.resume(); return nil })
+}
+
+// Running reports whether the process lives, paused or not. For a given node it is true: nobody
+// here knows better.
+func (m *RabbitMQ) Running() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.Private() || m.server.running()
+}
+
+func (m *RabbitMQ) withServer(f func(server) error) error {
+	if !m.Private() {
+		return ErrNotOurs
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return f(m.server)
+}
+
+// Ctl runs rabbitmqctl against the private node and returns what it printed. Each call boots an
+// Erlang machine: about 0.4 s.
+func (m *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
+	if !m.Private() {
+		return "", ErrNotOurs
+	}
+	return m.ctl(ctx, append([]string{"-q"}, args...)...)
+}
+
+func (m *RabbitMQ) close() error {
+	if m.Private() {
+		// Killed, since its data goes next and an orderly stop takes up to 6 s.
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.server != nil {
+			m.server.kill()
+		}
+		if m.epmd != nil {
+			m.epmd.child.kill()
+		}
+		return nil
+	}
+	if m.own == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
+	defer cancel()
+	return m.own.Drop(ctx)
+}
+
+// probeAMQP logs in and out again. With a node's name it insists on that node: if somebody else got
+// the port first, theirs might answer.
+func probeAMQP(ctx context.Context, address, node string) error {
+	conn, err := amqp.DialConfig(address, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
+		d := net.Dialer{Timeout: 5 * time.Second}
+		c, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		// Covers the handshake, too: a frozen node accepts connections and says nothing.
+		return c, c.SetDeadline(time.Now().Add(5 * time.Second))
+	}})
+	if err != nil {
+		return err
+	}
+	// By default a cluster is named after its first node, with the host's full name.
+	if cluster, _ := conn.Properties["cluster_name"].(string); !strings.HasPrefix(cluster, node) {
+		err = fmt.Errorf("%w (%s)", errStranger, cluster)
+	}
+	return errors.Join(err, conn.Close())
+}
+
+// startRabbit starts a node whose every file is below base. Login is guest/guest, from loopback only.
+func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management bool, g *guard, log *lineLog) (*RabbitMQ, error) {
+	began := time.Now()
+	who, err := serverAccount("rabbitmq", "nobody")
+	if err != nil {
+		return nil, &StartError{Component: "RabbitMQ", Err: err}
+	}
+	for attempt := 1; ; attempt++ {
+		m, err := prepareRabbit(b, base, attempt, management, who, g)
+		if err != nil {
+			return nil, &StartError{Component: "RabbitMQ", Err: err}
+		}
+		if err = m.Start(ctx); err == nil {
+			var mq *MQ
+			if mq, err = m.CreateVhost(ctx); err != nil {
+				return nil, errors.Join(&StartError{Component: "RabbitMQ", Err: err}, m.close())
+			}
+			m.URL = mq.URL
+			log.printf("RabbitMQ: private node of %s on %s, ready in %v",
+				filepath.Dir(b.server), strings.TrimPrefix(m.admin, "amqp://guest:guest@"), time.Since(began).Round(10*time.Millisecond))
+			return m, nil
+		}
+		err = errors.Join(err, m.close())
+		if attempt == 3 || !portTaken(tail(m.log())+tail(m.epmd.program.log)) {
+			return nil, err
+		}
+	}
+}
+
+// prepareRabbit writes the node's files and works out how it is started.
+func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account, g *guard) (*RabbitMQ, error) {
+	ports, err := pickPorts(4)
+	if err != nil {
+		return nil, err
+	}
+	home := filepath.Join(base, "rabbitmq"+strconv.Itoa(attempt))
+	in := func(name string) string { return filepath.Join(home, name) }
+	for _, dir := range []string{home, in("conf.d"), in("log")} {
+		if err := errors.Join(os.Mkdir(dir, 0o700), who.own(dir)); err != nil {
+			return nil, err
+		}
+	}
+	files := map[string]string{
+		"env.conf":        "",
+		"advanced.config": "[].\n",
+		"enabled_plugins": "[].\n",
+		"rabbitmq.conf": fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = info\nlog.file = false\n",
+			loopback(ports[0])),
+	}
+	api := ""
+	if management {
+		files["enabled_plugins"] = "[rabbitmq_management].\n"
+		files["rabbitmq.conf"] += fmt.Sprintf("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n", ports[3])
+		api = "http://" + loopback(ports[3])
+	}
+	for name, text := range files {
+		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.own(in(name))); err != nil {
+			return nil, err
+		}
+	}
+	node := uniqueName()
+	// Every place where Debian's and RabbitMQ's own defaults would look is named, so that nothing
+	// of an installed service is read or written. "Under systemd" makes the start script become
+	// the Erlang machine, so that signals reach it and its process number is the child's.
+	env := serverEnv(home,
+		"RABBITMQ_NODENAME="+node+"@localhost",
+		"RABBITMQ_CONF_ENV_FILE="+in("env.conf"),
+		"RABBITMQ_CONFIG_FILE="+in("rabbitmq.conf"),
+		"RABBITMQ_CONFIG_FILES="+in("conf.d"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+in("advanced.config"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+in("enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE="+in("mnesia"),
+		"RABBITMQ_LOG_BASE="+in("log"),
+		"RABBITMQ_FEATURE_FLAGS_FILE="+in("feature_flags"),
+		"RABBITMQ_GENERATED_CONFIG_DIR="+in("generated"),
+		"RABBITMQ_PID_FILE="+in("pid"),
+		"RABBITMQ_DIST_PORT="+strconv.Itoa(ports[1]),
+		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
+		"ERL_EPMD_ADDRESS=127.0.0.1",
+		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
+		// Schedulers that have nothing to do sleep: by default they spin for a while, and a lane has its own node.
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
+		"RUNNING_UNDER_SYSTEMD=true",
+	)
+	if err := os.WriteFile(in("rabbitmqctl"), controlScript(b.ctl, env), 0o700); err != nil { //nolint:gosec // a script
+		return nil, err
+	}
+	server := &program{name: "RabbitMQ", path: b.server, env: env, dir: home, user: who, log: filepath.Join(base, "rabbitmq.log")}
+	return &RabbitMQ{
+		node:       node + "@",
+		user:       "guest",
+		Management: api,
+		Control:    in("rabbitmqctl"),
+
+		admin:  "amqp://guest:guest@" + loopback(ports[0]),
+		launch: launching(server, g),
+		log:    server.logPath,
+		epmd: &portMapper{guard: g, program: &program{
+			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(base, "epmd.log"),
+			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
+		}},
+		ctl: func(ctx context.Context, args ...string) (string, error) {
+			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
+		},
+	}, nil
+}
+
+// controlScript is a shell script that runs a program in just this environment.
+func controlScript(path string, env []string) []byte {
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\nexec env -i")
+	for _, word := range append(slices.Clone(env), path) {
+		b.WriteString(" '" + strings.ReplaceAll(word, "'", `'\''`) + "'")
+	}
+	b.WriteString(" \"$@\"\n")
+	return []byte(b.String())
+}

@@ -1,0 +1,126 @@
+package servers
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+
+	"handoff/chaos/servers/containers"
+	"handoff/chaos/servers/without"
+)
+
+// WithoutList reads HANDOFF_WITHOUT.
+func WithoutList() (map[string]bool, error) {
+	out, err := without.Declared()
+	if err != nil {
+		return nil, &AddressError{Without, err.Error()}
+	}
+	return out, nil
+}
+
+type postgresBinaries struct{ initdb, postgres string }
+
+type rabbitBinaries struct{ server, ctl, epmd string }
+
+// places are directories, or patterns of directories, that are searched before PATH. Debian keeps
+// the servers out of PATH, and what it has there in their place are wrappers that change the user.
+type places struct {
+	postgres []string
+	rabbit   []string
+	erlang   []string
+	path     string
+	engine   func(context.Context) (*containers.Engine, error)
+}
+
+func usualPlaces() *places {
+	return &places{
+		postgres: []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin"},
+		rabbit:   []string{"/usr/lib/rabbitmq/bin", "/opt/homebrew/opt/rabbitmq/sbin", "/usr/local/opt/rabbitmq/sbin"},
+		erlang:   []string{"/usr/lib/erlang/erts-*/bin", "/opt/homebrew/opt/erlang/lib/erlang/erts-*/bin", "/usr/local/opt/erlang/lib/erlang/erts-*/bin"},
+		path:     os.Getenv("PATH"),
+		engine:   containers.Find,
+	}
+}
+
+// findPostgres returns the newest PostgreSQL with both programs, or where it looked.
+func (p *places) findPostgres() (*postgresBinaries, []string) {
+	for _, dir := range p.dirs(p.postgres) {
+		b := &postgresBinaries{initdb: filepath.Join(dir, "initdb"), postgres: filepath.Join(dir, "postgres")}
+		if executable(b.initdb) && executable(b.postgres) {
+			return b, nil
+		}
+	}
+	return nil, p.looked("initdb and postgres", p.postgres)
+}
+
+// findRabbit returns RabbitMQ's server, its command and Erlang's port mapper, or where it looked.
+func (p *places) findRabbit() (*rabbitBinaries, []string) {
+	for _, dir := range p.dirs(p.rabbit) {
+		b := &rabbitBinaries{server: filepath.Join(dir, "rabbitmq-server"), ctl: filepath.Join(dir, "rabbitmqctl")}
+		if !executable(b.server) || !executable(b.ctl) {
+			continue
+		}
+		for _, erl := range p.dirs(p.erlang) {
+			if b.epmd = filepath.Join(erl, "epmd"); executable(b.epmd) {
+				return b, nil
+			}
+		}
+		return nil, p.looked("epmd (of Erlang; RabbitMQ itself is in "+dir+")", p.erlang)
+	}
+	return nil, p.looked("rabbitmq-server and rabbitmqctl", p.rabbit)
+}
+
+// dirs expands patterns, newest version first, and adds PATH.
+func (p *places) dirs(patterns []string) []string {
+	var out []string
+	for _, pattern := range patterns {
+		found, _ := filepath.Glob(pattern) // the patterns are well formed
+		sort.SliceStable(found, func(i, j int) bool { return versionIn(found[i]) > versionIn(found[j]) })
+		out = append(out, found...)
+	}
+	for _, dir := range filepath.SplitList(p.path) {
+		if filepath.IsAbs(dir) { // a relative one would run whatever lies in the current directory
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+func (p *places) looked(what string, patterns []string) []string {
+	var out []string
+	for _, pattern := range patterns {
+		out = append(out, what+" in "+pattern)
+	}
+	path := p.path
+	if path == "" {
+		path = "empty"
+	}
+	return append(out, what+" in PATH ("+path+")")
+}
+
+// versionIn reads the last number in a path, with a fraction: 9.6 comes before 15.
+func versionIn(path string) float64 {
+	best := 0.0
+	for _, part := range strings.FieldsFunc(path, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }) {
+		if v, err := strconv.ParseFloat(majorMinor(part), 64); err == nil {
+			best = v
+		}
+	}
+	return best
+}
+
+func majorMinor(s string) string {
+	parts := strings.SplitN(strings.Trim(s, "."), ".", 3)
+	if len(parts) > 2 {
+		parts = parts[:2]
+	}
+	return strings.Join(parts, ".")
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

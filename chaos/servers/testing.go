@@ -1,0 +1,165 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	ossignal "os/signal"
+	"sync"
+	"syscall"
+)
+
+// TB is what Database and Broker need of a *testing.T or *testing.B. Naming it here keeps the
+// package testing out of binaries.
+type TB interface {
+	Helper()
+	Name() string
+	Cleanup(func())
+	Logf(format string, args ...any)
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// shared is what a test process started for all its tests: each component when the first test
+// asks for it.
+var shared struct {
+	inMain   bool
+	ctx      context.Context //nolint:containedctx // ends with the process
+	cancel   context.CancelFunc
+	postgres sharedSet
+	rabbitmq sharedSet
+}
+
+type sharedSet struct {
+	once sync.Once
+	set  *Set
+	err  error
+}
+
+func (s *sharedSet) up(o Options) (*Set, error) {
+	s.once.Do(func() { s.set, s.err = Up(shared.ctx, o) })
+	return s.set, s.err
+}
+
+// down also keeps a set from being started from then on.
+func (s *sharedSet) down() error {
+	s.once.Do(func() { s.err = errors.New("the tests are over") })
+	if s.set == nil {
+		return nil
+	}
+	return s.set.Down()
+}
+
+// Main runs a package's tests and then ends what Database and Broker started, also on Ctrl-C. It
+// exits the process:
+//
+//	func TestMain(m *testing.M) { servers.Main(m) }
+func Main(m interface{ Run() int }) {
+	shared.inMain = true
+	shared.ctx, shared.cancel = context.WithCancel(context.Background())
+	interrupted := make(chan os.Signal, 1)
+	ossignal.Notify(interrupted, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-interrupted
+		shared.cancel()  // something may be starting right now
+		_ = downShared() // it ends anyway
+		os.Exit(130)
+	}()
+	code := m.Run()
+	if err := downShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "provision:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+func downShared() error {
+	var wg sync.WaitGroup
+	var pgErr, mqErr error
+	wg.Go(func() { pgErr = shared.postgres.down() })
+	wg.Go(func() { mqErr = shared.rabbitmq.down() })
+	wg.Wait()
+	return errors.Join(pgErr, mqErr)
+}
+
+// Database returns an empty database on the PostgreSQL that this test process shares, dropped when
+// the test ends. A test that stops or kills the server has to start it again; better, it takes its
+// own from Up.
+//
+// Where there is no PostgreSQL the test is skipped with the reason; with CI=true it fails instead,
+// unless HANDOFF_WITHOUT declares that this machine has none.
+func Database(t TB) *DB {
+	t.Helper()
+	requireMain(t)
+	set, err := shared.postgres.up(Options{Postgres: true})
+	Require(t, err)
+	db, err := set.Postgres.CreateDatabase(context.Background())
+	if err != nil {
+		t.Fatalf("making a database: %v", err)
+	}
+	t.Cleanup(func() { dropped(t, db.Name, db.Drop) })
+	return db
+}
+
+// Broker returns an empty virtual host on the RabbitMQ that this test process shares, given up when
+// the test ends; see Database. Where Prefix is set, names have to begin with it.
+func Broker(t TB) *MQ {
+	t.Helper()
+	requireMain(t)
+	set, err := shared.rabbitmq.up(Options{RabbitMQ: true})
+	Require(t, err)
+	mq, err := set.RabbitMQ.CreateVhost(context.Background())
+	if err != nil {
+		t.Fatalf("making a virtual host: %v", err)
+	}
+	t.Cleanup(func() { dropped(t, mq.Vhost, mq.Drop) })
+	return mq
+}
+
+// Own provides servers for one test alone, ended with it: for tests that stop, kill or pause them.
+// Given addresses are passed over. Skipping and failing is as in Database.
+func Own(t TB, o Options) *Set {
+	t.Helper()
+	o.PrivateOnly = true
+	set, err := Up(context.Background(), o)
+	Require(t, err)
+	t.Cleanup(func() {
+		if err := set.Down(); err != nil {
+			t.Errorf("ending servers: %v", err)
+		}
+	})
+	return set
+}
+
+// Require ends a test whose servers are not to be had, given what Up or EnsureInstalled returned, as
+// Database does: skipped or failed.
+func Require(t TB, err error) {
+	t.Helper()
+	var unavailable *UnavailableError
+	switch {
+	case err != nil && errors.As(err, &unavailable) && unavailable.OnlyWithout():
+		t.Skipf("not run: %v", err)
+	case err != nil && errors.As(err, &unavailable) && os.Getenv("CI") != "true":
+		t.Skipf("not run: %v", err)
+	case err != nil:
+		// Found and broken is a failure everywhere.
+		t.Fatalf("%v", err)
+	}
+}
+
+func requireMain(t TB) {
+	t.Helper()
+	if !shared.inMain {
+		t.Fatalf("%s: this package's tests need: func TestMain(m *testing.M) { servers.Main(m) }", t.Name())
+	}
+}
+
+func dropped(t TB, name string, drop func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
+	defer cancel()
+	if err := drop(ctx); err != nil {
+		t.Errorf("dropping %s: %v", name, err)
+	}
+}

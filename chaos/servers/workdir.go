@@ -1,0 +1,154 @@
+package servers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Directories are made under the pending name and renamed once their lock is held, so that a
+// sweep never meets one of a living process whose lock seems free.
+const (
+	dirPrefix     = "handoff-chaos-"
+	pendingPrefix = "." + dirPrefix
+	lockName      = "lock"
+
+	// A directory that is still pending after this long belongs to a process that died in between.
+	pendingFor = time.Minute
+)
+
+// workDir is a process's directory of private instances. The lock is held as long as the process
+// lives: the kernel frees it however the process ends.
+type workDir struct {
+	path string
+	lock *os.File
+}
+
+func makeWorkDir(base string) (*workDir, error) {
+	pending, err := os.MkdirTemp(base, pendingPrefix+"*")
+	if err != nil {
+		return nil, err
+	}
+	d := &workDir{path: filepath.Join(base, strings.TrimPrefix(filepath.Base(pending), "."))}
+	if d.lock, err = lockFile(filepath.Join(pending, lockName), true); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(pending))
+	}
+	// The servers run as other users and must be able to pass through.
+	if err := os.Chmod(pending, 0o711); err != nil { //nolint:gosec // pass through, not list
+		return nil, errors.Join(err, d.lock.Close(), os.RemoveAll(pending))
+	}
+	if err := os.Rename(pending, d.path); err != nil {
+		return nil, errors.Join(err, d.lock.Close(), os.RemoveAll(pending))
+	}
+	return d, nil
+}
+
+// remove deletes the directory and only then frees its lock. Erlang may write a last file while it
+// goes down, hence the second attempt.
+func (d *workDir) remove() error {
+	err := os.RemoveAll(d.path)
+	for i := 0; err != nil && i < 10; i++ {
+		time.Sleep(50 * time.Millisecond)
+		err = os.RemoveAll(d.path)
+	}
+	return errors.Join(err, d.lock.Close())
+}
+
+// sweep removes the directories of processes that no longer live, after killing whatever still
+// runs in them (normally nothing does). Directories of other users are left to them.
+func sweep(base string, log *lineLog) error {
+	var errs []error
+	found, err := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range found {
+		if !ownDir(dir) {
+			continue
+		}
+		// Without a lock file it is not one of these directories, whatever its name.
+		lock, err := lockFile(filepath.Join(dir, lockName), false)
+		if err != nil {
+			continue
+		}
+		left := processesUnder(dir)
+		for _, pid := range left {
+			signalProcess(pid, sigKill)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			errs = append(errs, err)
+		} else {
+			log.printf("removed %s, left behind by a process that is gone%s", dir, killedText(len(left)))
+		}
+		_ = lock.Close() // nothing was written
+	}
+	pending, err := filepath.Glob(filepath.Join(base, pendingPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range pending {
+		if info, err := os.Stat(dir); err == nil && ownDir(dir) && time.Since(info.ModTime()) > pendingFor {
+			errs = append(errs, os.RemoveAll(dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// baseDir is where the directories are made: os.TempDir, absolute, since servers run in other
+// directories, and free of symbolic links, since that is how the kernel names a process's
+// directory. Root's may be closed to the users that servers run as (pam_tmpdir makes such ones);
+// then it is /tmp.
+func baseDir() (string, error) {
+	path, err := filepath.Abs(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return "", err
+	}
+	if os.Geteuid() == 0 && !passable(path) {
+		return filepath.EvalSymlinks("/tmp")
+	}
+	return path, nil
+}
+
+// passable reports whether every user can reach what is in the directory.
+func passable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return true
+		}
+		dir = parent
+	}
+}
+
+func killedText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d processes still ran in it)", n)
+}
+
+// tail returns the end of a log file, for errors that outlive it.
+func tail(path string) string {
+	const most = 2000
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	if len(data) > most {
+		data = data[len(data)-most:]
+		if i := strings.IndexByte(string(data), '\n'); i >= 0 {
+			data = data[i+1:]
+		}
+	}
+	return string(data)
+}

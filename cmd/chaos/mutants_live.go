@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"handoff/chaos/live"
+	"handoff/chaos/mutant"
+	"handoff/chaos/servers"
+	"handoff/chaos/verdict"
+	"handoff/scenarios"
+)
+
+// liveMutantSeeds is how many runs a mutant may survive in its own scenario, each of which takes its time.
+const liveMutantSeeds = 3
+
+// liveKill is what became of one mutant in the live world.
+type liveKill struct {
+	mutant *mutant.Mutant
+	target live.Target
+	// lacks says why it was not run.
+	lacks string
+	runs  int
+	found *verdict.Violation
+}
+
+func (k *liveKill) killed() bool { return k.found != nil && k.found.Invariant == k.mutant.Expected }
+
+// liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known to show, and
+// looks whether the invariant that is named for it finds it there too.
+func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int) error {
+	if err := mutantedDaemons(); err != nil {
+		return err
+	}
+	planted := mutant.All()
+	if only != "" {
+		f, err := findMutant(only)
+		if err != nil {
+			return err
+		}
+		planted = []*mutant.Mutant{f}
+	}
+	if err := servers.EnsureInstalled(ctx, a.err); err != nil {
+		return broken("%v", err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return broken("finding the daemons beside this binary: %v", err)
+	}
+	kills := make([]*liveKill, len(planted))
+	for i, f := range planted {
+		kills[i] = &liveKill{mutant: f, lacks: f.Lacks()}
+		if kills[i].lacks == "" {
+			kills[i].aim()
+		}
+	}
+	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
+		plan := live.Plan{First: seed, Seeds: 1, Scale: defaultScale, Parallel: parallel, Bin: filepath.Dir(self)}
+		byMutant := make(map[string]*liveKill)
+		for _, k := range kills {
+			if k.lacks == "" && !k.killed() {
+				plan.Targets = append(plan.Targets, k.target)
+				byMutant[k.mutant.Name] = k
+			}
+		}
+		if len(plan.Targets) == 0 {
+			break
+		}
+		plan.Done = func(t live.Target, r *live.Result) { a.liveHunted(byMutant[t.Mutant], r) }
+		if _, err := live.Execute(ctx, plan); err != nil {
+			return broken("the environment failed: %v", err)
+		}
+	}
+	a.liveKills(kills)
+	return nil
+}
+
+// aim finds the scenario and the profile in which a mutant is known to show.
+func (k *liveKill) aim() {
+	s, err := scenarios.Find(k.mutant.Scenario)
+	if err != nil {
+		k.lacks = err.Error()
+		return
+	}
+	k.target = live.Target{Scenario: s, Profile: s.Profiles[0], Mutant: k.mutant.Name}
+	k.lacks = live.Unable(s, k.target.Profile, defaultScale)
+}
+
+// liveHunted notes what a run has found: the invariant that is named for the mutant, or else the first one.
+func (a *app) liveHunted(k *liveKill, r *live.Result) {
+	k.runs++
+	for _, v := range r.Failures() {
+		if k.found == nil || !k.killed() && v.Invariant == k.mutant.Expected {
+			k.found = &v
+		}
+	}
+	word := "survived"
+	if k.found != nil {
+		word = "found by " + k.found.Rule() + ": " + k.found.Message
+	}
+	if r.GaveUp != "" {
+		word += " (" + r.GaveUp + ")"
+	}
+	fmt.Fprintf(a.err, "%s, seed %d: %s\n", k.mutant.Name, r.Seed, word)
+}
+
+// liveKills prints the table.
+func (a *app) liveKills(kills []*liveKill) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "MUTANT\tSOURCE\tRUNS\tSCENARIO\tINVARIANT\tRESULT")
+	killed, run := 0, 0
+	for _, k := range kills {
+		if k.lacks != "" {
+			continue
+		}
+		run++
+		by, result := fmt.Sprintf("none, should be %d", k.mutant.Expected), "survived"
+		if k.found != nil {
+			by, result = strings.TrimPrefix(k.found.Rule(), "invariant "), "found"
+		}
+		if k.killed() {
+			killed++
+			result = "killed"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", k.mutant.Name, k.mutant.Source, k.runs, k.mutant.Scenario, by, result)
+	}
+	_ = w.Flush()
+	a.lastColumn(b.String())
+	for _, k := range kills {
+		if k.lacks != "" {
+			fmt.Fprintf(a.out, "%s%s: %s\n", notExpressible, k.mutant.Name, k.lacks)
+		}
+	}
+	fmt.Fprintf(a.out, "%d of %d mutants killed in the live world by the invariant that is named for them; %d are not expressible there\n",
+		killed, run, len(kills)-run)
+	if killed < run {
+		a.code = verdict.ExitInconclusive
+	}
+}

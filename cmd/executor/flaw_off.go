@@ -1,8 +1,0 @@
-//go:build !flaw
-
-package main
-
-import "handoff/core/executor"
-
-// takeFlaw leaves the command line alone: only a build with the tag flaw can be given a known defect.
-func takeFlaw(args []string) (rest []string, plant func(*executor.Options)) { return args, nil }

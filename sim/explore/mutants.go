@@ -1,0 +1,178 @@
+package explore
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+)
+
+// Kill is what became of one mutant.
+type Kill struct {
+	Mutant *mutant.Mutant
+	// Violations are those of the first failing seed, none for a mutant that survived.
+	Violations []verdict.Violation
+	Target     Target
+	Seed       uint64
+	// Runs is how many runs it took, or how many it survived; GaveUp how many of them could not be
+	// judged.
+	Runs   int
+	GaveUp int
+	Wall   time.Duration
+	// Stopped says that the search was cut short.
+	Stopped bool
+}
+
+// Found says that something was violated.
+func (k *Kill) Found() bool { return len(k.Violations) > 0 }
+
+// Killed says that the named invariant was among what the first failing seed violated. Another one
+// is no kill: it shows that the mutant does harm, not that the suite knows it.
+func (k *Kill) Killed() bool {
+	return slices.ContainsFunc(k.Violations, func(v verdict.Violation) bool { return v.Invariant == k.Mutant.Expected && v.Invariant != 0 })
+}
+
+// Violation is the one that counts: of the named invariant if there is one, else the first; nil
+// for a survivor.
+func (k *Kill) Violation() *verdict.Violation {
+	for i := range k.Violations {
+		if k.Violations[i].Invariant == k.Mutant.Expected {
+			return &k.Violations[i]
+		}
+	}
+	if k.Found() {
+		return &k.Violations[0]
+	}
+	return nil
+}
+
+// MutantOptions say how mutants are hunted.
+type MutantOptions struct {
+	// Seeds is how many seeds each scenario and profile gets.
+	Seeds int
+	// Workers is how many goroutines run; 0 means GOMAXPROCS.
+	Workers int
+	// Progress is told of every mutant that is done, by one goroutine at a time, and of how many there
+	// are; nil for nobody.
+	Progress func(k *Kill, done, total int)
+	Patience time.Duration
+	// Without leaves one invariant out, to see that its mutants survive.
+	Without int
+}
+
+// Mutants hunts every mutant through the scenarios, its own first, seed by seed and both profiles in
+// turn, up to the first failing seed. The results are in the order of the mutants.
+func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, o MutantOptions) ([]*Kill, error) {
+	if o.Workers == 0 {
+		o.Workers = runtime.GOMAXPROCS(0)
+	}
+	hung := make(chan *Hung, o.Workers)
+	w := newWatch(o.Patience, func(h *Hung) { hung <- h })
+	kills := make([]*Kill, len(mutants))
+	var mu sync.Mutex
+	next, done, closed := 0, 0, false
+	claim := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		next++
+		return next - 1
+	}
+	finish := func(i int, k *Kill) {
+		mu.Lock()
+		defer mu.Unlock()
+		if closed {
+			return
+		}
+		kills[i] = k
+		done++
+		if o.Progress != nil {
+			o.Progress(k, done, len(mutants))
+		}
+	}
+	over := make(chan struct{})
+	var group sync.WaitGroup
+	for range min(o.Workers, len(mutants)) {
+		group.Go(func() {
+			for i := claim(); i < len(mutants); i = claim() {
+				finish(i, hunt(ctx, mutants[i], library, o, w))
+			}
+		})
+	}
+	go func() {
+		group.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+		w.dog.Close()
+		return kills, nil
+	case h := <-hung:
+		mu.Lock()
+		defer mu.Unlock()
+		closed = true
+		return slices.DeleteFunc(kills, func(k *Kill) bool { return k == nil }), h
+	}
+}
+
+// hunt runs one mutant until something is violated.
+func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
+	begin := time.Now()
+	k := &Kill{Mutant: f}
+	defer func() { k.Wall = time.Since(begin) }()
+	for _, s := range order(f, library) {
+		for seed := uint64(1); seed <= uint64(o.Seeds); seed++ {
+			for _, t := range Targets([]*scenario.Scenario{s}) {
+				if ctx.Err() != nil {
+					k.Stopped = true
+					return k
+				}
+				r := once(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariant: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
+				if r.Interrupted {
+					k.Stopped = true
+					return k
+				}
+				k.Runs++
+				if r.GaveUp != "" {
+					k.GaveUp++
+				}
+				if k.Violations = r.Failures(); k.Found() {
+					k.Target, k.Seed = t, seed
+					return k
+				}
+			}
+		}
+	}
+	return k
+}
+
+// order puts the mutant's own scenario first.
+func order(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
+	first := slices.Clone(library)
+	slices.SortStableFunc(first, func(a, b *scenario.Scenario) int {
+		rank := map[bool]int{true: 0, false: 1}
+		return rank[a.Name == f.Scenario] - rank[b.Name == f.Scenario]
+	})
+	return first
+}
+
+// Summary is the kill in one line.
+func (k *Kill) Summary() string {
+	v := k.Violation()
+	switch {
+	case k.Stopped:
+		return fmt.Sprintf("stopped after %d runs", k.Runs)
+	case v == nil:
+		return fmt.Sprintf("survived %d runs", k.Runs)
+	case !k.Killed():
+		return fmt.Sprintf("found by %s, and not by invariant %d", v.Rule(), k.Mutant.Expected)
+	default:
+		return "killed by " + v.Rule()
+	}
+}
