@@ -1,0 +1,15 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "block_consumers", Ends: WithFor, Excuses: []Cause{WorkerQueue},
+		About:   "the consumers of a queue end, and nobody can consume it until the end; all else of their processes goes on",
+		Example: "block_consumers: dead_letters, for: 3m",
+	}, (*blockConsumers).inject)
+}
+
+type blockConsumers struct{ ofQueue }
+
+func (f *blockConsumers) inject(x *Injection, w Queues) (func(), error) {
+	return w.BlockConsumers(x, f.bindings(x, w))
+}

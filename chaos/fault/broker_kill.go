@@ -1,0 +1,16 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "broker_kill", Under: "broker", As: "kill", Ends: WithFor, Hinders: true,
+		About:   "the broker is killed, and is back after a while",
+		Example: "broker: kill, for: 10s",
+	}, (*brokerKill).inject)
+}
+
+type brokerKill struct{ brokerStruck }
+
+// Describe implements Describer.
+func (*brokerKill) Describe() string { return "kill broker" }
+
+func (*brokerKill) inject(x *Injection, w BrokerServer) (func(), error) { return w.StopBroker(x, true) }

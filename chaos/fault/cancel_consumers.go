@@ -1,0 +1,21 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "cancel_consumers", Ends: ByItself, Excuses: []Cause{WorkerQueue},
+		About:   "the broker cancels the consumers of a queue; their connections stay open",
+		Example: "cancel_consumers: shell-1",
+	}, (*cancelConsumers).inject)
+}
+
+type cancelConsumers struct{ ofQueue }
+
+func (f *cancelConsumers) inject(x *Injection, w ConsumerCancelling) (func(), error) {
+	defer x.End()
+	for _, b := range f.bindings(x, w) {
+		if err := w.CancelConsumers(x, b.Queue); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}

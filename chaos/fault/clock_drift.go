@@ -1,0 +1,68 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "clock_drift", Ends: WithFor, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
+		About:   "a clock runs too fast or too slow; of a process the monotonic one too",
+		Example: "clock_drift: {of: any worker, by: -1%}, for: 5m",
+		Keys: clockKeys(yamlfile.Required("by", "how much too fast it runs; with a minus sign, too slow; at most 10%",
+			yamlfile.Schema{"type": "string", "pattern": driftPattern})),
+	}, (*clockDrift).inject)
+}
+
+type clockDrift struct {
+	Target string
+	// PerMillion is how much too fast the clock runs; it may be negative.
+	PerMillion int64
+}
+
+// Read implements Fault.
+func (f *clockDrift) Read(r *Reader) {
+	f.Target = r.Clock(r.At("of"))
+	if n := r.At("by"); n != nil {
+		f.PerMillion = r.drift(n)
+	}
+}
+
+// Strikes implements Fault.
+func (f *clockDrift) Strikes() Strikes { return Strikes{Target: f.Target} }
+
+// Describe implements Describer.
+func (f *clockDrift) Describe() string { return plain("clock_drift") + " " + f.Target }
+
+func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
+	if f.Target == Database {
+		f.database(x, w)
+		return nil, nil
+	}
+	var back []func()
+	for _, process := range x.Targets {
+		back = append(back, w.DriftClock(x, process, f.PerMillion))
+	}
+	return together(back), nil
+}
+
+// driftTick is how often a drifting database clock is moved: its drift is a row of small steps, so that the history can
+// say what each moment of it means.
+const driftTick = time.Second
+
+func (f *clockDrift) database(x *Injection, w Clocks) {
+	step := driftTick / 1e6 * time.Duration(f.PerMillion)
+	over := x.Now() + x.For
+	var tick func()
+	tick = func() {
+		if x.Now() > over {
+			x.endAfter(-step * (x.For / driftTick))
+			return
+		}
+		w.ShiftDatabaseClock(x, step)
+		x.After(driftTick, tick)
+	}
+	tick()
+}

@@ -1,0 +1,26 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "clock_step", Ends: ByItself, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
+		About:   "a wall clock is set, and stays so",
+		Example: "clock_step: {of: database, by: 40s}",
+		Keys:    clockKeys(shiftKey()),
+	}, (*clockStep).inject)
+}
+
+type clockStep struct{ shifted }
+
+// Describe implements Describer.
+func (f *clockStep) Describe() string { return f.describe("clock_step") }
+
+func (f *clockStep) inject(x *Injection, w Clocks) (func(), error) {
+	if f.Target == Database {
+		w.ShiftDatabaseClock(x, f.By)
+		x.endAfter(-f.By)
+		return nil, nil
+	}
+	f.move(x, w)
+	x.End()
+	return nil, nil
+}

@@ -1,0 +1,107 @@
+package fault
+
+import (
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+)
+
+// This file is what faults of clocks have in common. The database's clock decides leases and deadlines; a process's wall
+// clock should decide nothing, and its monotonic clock when the process fences itself.
+
+// maxDrift is what the simulator's clocks can do, in parts per million: no real one comes near it.
+const maxDrift = 100_000
+
+const (
+	shiftPattern = `^[+-]?([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	driftPattern = `^[+-]?[0-9]{1,2}(\.[0-9]{1,4})? ?%$`
+)
+
+var driftForm = regexp.MustCompile(driftPattern)
+
+// shifted is a clock that a fault moves.
+type shifted struct {
+	Target string
+	// By is how far; it may be negative.
+	By time.Duration
+}
+
+// Read implements Fault.
+func (f *shifted) Read(r *Reader) {
+	f.Target = r.Clock(r.At("of"))
+	if n := r.At("by"); n != nil {
+		f.By = r.shift(n)
+	}
+}
+
+// Strikes implements Fault.
+func (f *shifted) Strikes() Strikes { return Strikes{Target: f.Target} }
+
+// Lasts implements Lasting: what waits for a moment of a clock that was set back waits longer.
+func (f *shifted) Lasts(b Bounds) time.Duration { return b.For + max(f.By, -f.By) }
+
+// describe names a fault of a clock.
+func (f *shifted) describe(kind string) string { return plain(kind) + " " + f.Target }
+
+// move moves the clocks of the struck processes, as they run now.
+func (f *shifted) move(x *Injection, w Clocks) (back func()) {
+	var undo []func()
+	for _, process := range x.Targets {
+		undo = append(undo, w.ShiftClock(x, process, f.By))
+	}
+	return together(undo)
+}
+
+// endAfter ends a fault of the database's clock. While the clock is behind where it was, everything that waits for a
+// moment of it waits longer, so the fault is not over before the clock has made up for what it was moved backwards.
+func (x *Injection) endAfter(behind time.Duration) { x.After(max(0, behind), x.End) }
+
+func clockKeys(by yamlfile.Key) []yamlfile.Key {
+	return []yamlfile.Key{processKey("of", "the process, or database"), by}
+}
+
+func shiftKey() yamlfile.Key {
+	return yamlfile.Required("by", "how far it is moved; with a minus sign, backwards", yamlfile.Schema{"type": "string", "pattern": shiftPattern})
+}
+
+// shift reads a duration that may be negative.
+func (r *Reader) shift(n *yaml.Node) time.Duration {
+	if n.Kind == yaml.ScalarNode {
+		if d, err := time.ParseDuration(n.Value); err == nil && d < 0 {
+			if d < -yamlfile.MaxDuration {
+				r.Refuse(n, "by is %s, must be from -%s to %s", n.Value, yamlfile.Short(yamlfile.MaxDuration), yamlfile.Short(yamlfile.MaxDuration))
+				return 0
+			}
+			return d
+		}
+		if d, err := time.ParseDuration(n.Value); err == nil && d > 0 && strings.HasPrefix(n.Value, "+") && d <= yamlfile.MaxDuration {
+			return d
+		}
+	}
+	d, ok := r.Duration(n, "by", 0)
+	if ok && d == 0 {
+		r.Refuse(n, "by is %s, which moves no clock", n.Value)
+	}
+	return d
+}
+
+// drift reads a signed percentage as parts per million.
+func (r *Reader) drift(n *yaml.Node) int64 {
+	if n.Kind != yaml.ScalarNode || !driftForm.MatchString(n.Value) {
+		r.Refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", yamlfile.KindOf(n))
+		return 0
+	}
+	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the form was checked
+	ppm := int64(math.Round(v * 10_000))
+	if ppm == 0 || ppm > maxDrift || ppm < -maxDrift {
+		r.Refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)
+		return 0
+	}
+	return ppm
+}

@@ -1,0 +1,27 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "cordon", Ends: WithFor,
+		About:   "an operator cordons a worker, and lifts the cordon at the end",
+		Example: "cordon: shell-1, for: 60s",
+	}, (*cordon).inject)
+}
+
+type cordon struct{ struckWorker }
+
+func (*cordon) inject(x *Injection, w Fleet) (func(), error) {
+	for _, worker := range x.Targets {
+		if w.Cordon(x, worker, true, false) {
+			x.Touch(Touched{Process: worker})
+		}
+	}
+	return func() { x.uncordon(w) }, nil
+}
+
+// uncordon lifts the cordons of the struck workers.
+func (x *Injection) uncordon(w Fleet) {
+	for _, worker := range x.Targets {
+		w.Cordon(x, worker, false, false)
+	}
+}

@@ -1,0 +1,23 @@
+package fault
+
+func init() {
+	const about = "messages of one type arrive unreadable"
+	Register(Kind{
+		Name: "corrupt_messages", Under: "messages", As: "corrupt", Ends: WithFor, Excuses: []Cause{DispatchesFail},
+		About:   about,
+		Example: "messages: {corrupt: execution.scheduled, rate: 5%}, for: 60s",
+		Keys:    messageKeys("corrupt", about),
+	}, (*corruptMessages).inject)
+}
+
+type corruptMessages struct{ ofMessages }
+
+// Read implements Fault.
+func (f *corruptMessages) Read(r *Reader) { f.read(r) }
+
+// Describe implements Describer.
+func (f *corruptMessages) Describe() string { return f.describe("corrupt") }
+
+func (f *corruptMessages) inject(x *Injection, w Messages) (func(), error) {
+	return f.intercept(x, w, func() Fate { return Fate{Corrupt: true} })
+}

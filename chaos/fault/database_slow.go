@@ -1,0 +1,23 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	const about = "every statement takes longer"
+	Register(Kind{
+		Name: "database_slow", Under: "database", As: "slow", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
+		About: about, Example: "database: {slow: [100ms, 3s]}, for: 30s",
+		Keys: []yamlfile.Key{yamlfile.Required("slow", about+": by how much, or the least and the most", spanOrOne())},
+	}, (*databaseSlow).inject)
+}
+
+type databaseSlow struct {
+	databaseStruck
+	// Adds is what each statement takes longer.
+	Adds Span
+}
+
+// Read implements Fault.
+func (f *databaseSlow) Read(r *Reader) { f.Adds = r.Adds("slow") }
+
+func (f *databaseSlow) inject(x *Injection, w DatabaseSlow) (func(), error) { return w.SlowDatabase(x, f.Adds) }

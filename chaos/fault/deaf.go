@@ -1,0 +1,13 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "deaf", Ends: WithFor, Excuses: []Cause{WorkerDeaf},
+		About:   "a worker's consumer hangs and its heartbeats go on: it looks alive and takes nothing",
+		Example: "deaf: shell-1, for: 5m",
+	}, (*deaf).inject)
+}
+
+type deaf struct{ struckWorker }
+
+func (*deaf) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }

@@ -1,0 +1,30 @@
+package fault
+
+func init() {
+	const about = "messages of one type arrive late"
+	Register(Kind{
+		Name: "delay_messages", Under: "messages", As: "delay", Ends: WithFor, Excuses: []Cause{DispatchesFail},
+		About:   about,
+		Example: "messages: {delay: execution.status_changed, by: [1s, 30s], rate: 50%}, for: 60s",
+		Keys:    messageKeys("delay", about, byKey()),
+	}, (*delayMessages).inject)
+}
+
+type delayMessages struct {
+	ofMessages
+	// By is how late each message is.
+	By Span
+}
+
+// Read implements Fault.
+func (f *delayMessages) Read(r *Reader) {
+	f.read(r)
+	f.By = r.Adds("by")
+}
+
+// Describe implements Describer.
+func (f *delayMessages) Describe() string { return f.describe("delay") }
+
+func (f *delayMessages) inject(x *Injection, w Messages) (func(), error) {
+	return f.intercept(x, w, func() Fate { return Fate{Delay: x.draw(f.By)} })
+}

@@ -1,0 +1,21 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "delete_queue", Ends: ByItself, Excuses: []Cause{WorkerQueue},
+		About:   "a queue is deleted with everything in it",
+		Example: "delete_queue: shell-1",
+	}, (*deleteQueue).inject)
+}
+
+type deleteQueue struct{ ofQueue }
+
+func (f *deleteQueue) inject(x *Injection, w Queues) (func(), error) {
+	defer x.End()
+	for _, b := range f.bindings(x, w) {
+		if err := w.DeleteQueue(x, b); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,25 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "drain", Ends: WithRestart, Excuses: []Cause{WorkerWithdrawn},
+		About:   "an operator drains a worker: it stops, and is started and its cordon lifted after a while",
+		Example: "drain: shell-1, restart_after: 60s",
+	}, (*drain).inject)
+}
+
+type drain struct{ struckWorker }
+
+// inject drains. What supervises the process starts it again, and the operator lifts the cordon then.
+func (*drain) inject(x *Injection, w Fleet) (func(), error) {
+	x.each(w, func(p Process) {
+		if p.Alive() && w.Cordon(x, p.Name(), true, true) {
+			x.Touch(Touched{Process: p.Name()})
+		}
+	})
+	if x.RestartAfter > 0 {
+		x.After(x.RestartAfter, func() { x.uncordon(w) })
+	}
+	x.restartLater(w)
+	return nil, nil
+}

@@ -1,0 +1,23 @@
+package fault
+
+func init() {
+	const about = "messages of one type are routed, confirmed and lost"
+	Register(Kind{
+		Name: "drop_messages", Under: "messages", As: "drop", Ends: WithFor, Excuses: []Cause{DispatchesFail},
+		About:   about,
+		Example: "messages: {drop: execution.completed, rate: 100%}, for: 60s",
+		Keys:    messageKeys("drop", about),
+	}, (*dropMessages).inject)
+}
+
+type dropMessages struct{ ofMessages }
+
+// Read implements Fault.
+func (f *dropMessages) Read(r *Reader) { f.read(r) }
+
+// Describe implements Describer.
+func (f *dropMessages) Describe() string { return f.describe("drop") }
+
+func (f *dropMessages) inject(x *Injection, w Messages) (func(), error) {
+	return f.intercept(x, w, func() Fate { return Fate{Drop: true} })
+}

@@ -1,0 +1,23 @@
+package fault
+
+func init() {
+	const about = "messages of one type arrive twice"
+	Register(Kind{
+		Name: "duplicate_messages", Under: "messages", As: "duplicate", Ends: WithFor,
+		About:   about,
+		Example: "messages: {duplicate: execution.scheduled, rate: 20%}, for: 60s",
+		Keys:    messageKeys("duplicate", about),
+	}, (*duplicateMessages).inject)
+}
+
+type duplicateMessages struct{ ofMessages }
+
+// Read implements Fault.
+func (f *duplicateMessages) Read(r *Reader) { f.read(r) }
+
+// Describe implements Describer.
+func (f *duplicateMessages) Describe() string { return f.describe("duplicate") }
+
+func (f *duplicateMessages) inject(x *Injection, w Messages) (func(), error) {
+	return f.intercept(x, w, func() Fate { return Fate{Duplicate: true} })
+}

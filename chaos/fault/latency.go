@@ -1,0 +1,33 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	Register(Kind{
+		Name: "latency", Ends: WithFor, Excuses: []Cause{LinkToDatabase, LinkToBroker},
+		About:   "messages between a process and other ends take longer",
+		Example: "latency: {of: shell-1, to: [database], adds: [100ms, 2s]}, for: 30s",
+		Keys: linkKeys("of", "the process whose link is slow", "to",
+			yamlfile.Required("adds", "what each message takes longer, or the least and the most", spanOrOne()),
+			directionKey("which way, seen from the process; left out: both")),
+	}, (*latency).inject)
+}
+
+type latency struct {
+	link
+	// Adds is drawn for each message.
+	Adds Span
+}
+
+// Read implements Fault.
+func (f *latency) Read(r *Reader) {
+	f.read(r, "of", "to")
+	f.Adds = r.Adds("adds")
+}
+
+// Describe implements Describer.
+func (f *latency) Describe() string { return f.describe("latency", "to") }
+
+func (f *latency) inject(x *Injection, w Links) (func(), error) {
+	return f.affect(x, w, Effect{Delay: f.Adds})
+}

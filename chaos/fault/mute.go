@@ -1,0 +1,13 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "mute", Ends: WithFor, Excuses: []Cause{WorkerMute},
+		About:   "a worker's heartbeats don't get through and all else does",
+		Example: "mute: shell-1, for: 60s",
+	}, (*mute).inject)
+}
+
+type mute struct{ struckWorker }
+
+func (*mute) inject(x *Injection, w Muteness) (func(), error) { return w.Mute(x) }

@@ -1,0 +1,115 @@
+package fault
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Simulated is what the simulated world offers: everything.
+type Simulated interface {
+	Processes
+	Machines
+	Twins
+	Links
+	BrokerServer
+	BrokerAlarm
+	Queues
+	ConsumerCancelling
+	Messages
+	Publisher
+	Deafness
+	Muteness
+	Sickness
+	Fleet
+	DatabaseServer
+	DatabaseReadOnly
+	DatabaseSlow
+	DatabaseConflicts
+	Clocks
+}
+
+// Live is what the world of real daemons offers.
+type Live interface {
+	Processes
+	Twins
+	Links
+	BrokerServer
+	BrokerAlarm
+	Queues
+	Messages
+	Publisher
+	Deafness
+	Muteness
+	Sickness
+	Fleet
+	DatabaseServer
+	DatabaseReadOnly
+	DatabaseSlow
+	DatabaseConflicts
+}
+
+// part is an interface that worlds offer, and what a world lacks that does not.
+type part struct {
+	name string
+	of   reflect.Type
+	// lacking is why a world may be without it.
+	lacking string
+}
+
+// parts lists the interfaces of world.go.
+func parts() []part {
+	const shared = "its processes and servers share one machine and its clocks"
+	return []part{
+		{"Machines", reflect.TypeFor[Machines](), shared},
+		{"Clocks", reflect.TypeFor[Clocks](), shared},
+		{"ConsumerCancelling", reflect.TypeFor[ConsumerCancelling](), "RabbitMQ cancels the consumers of a queue only when the queue goes or moves; delete_queue does that"},
+		{"Twins", reflect.TypeFor[Twins](), "it can't start a second process under a worker's name"},
+		{"Links", reflect.TypeFor[Links](), "nothing stands on the links between its processes and servers"},
+		{"BrokerServer", reflect.TypeFor[BrokerServer](), "it can't stop its broker"},
+		{"BrokerAlarm", reflect.TypeFor[BrokerAlarm](), "it can't raise an alarm of its broker"},
+		{"Queues", reflect.TypeFor[Queues](), "it can't change the queues of its broker"},
+		{"Messages", reflect.TypeFor[Messages](), "nothing reads the messages on their way to its broker"},
+		{"Publisher", reflect.TypeFor[Publisher](), "it can't publish messages of its own"},
+		{"Deafness", reflect.TypeFor[Deafness](), "it can't keep back what its broker delivers"},
+		{"Muteness", reflect.TypeFor[Muteness](), "it can't keep back heartbeats"},
+		{"Sickness", reflect.TypeFor[Sickness](), "it can't keep a machine from starting actions"},
+		{"Fleet", reflect.TypeFor[Fleet](), "it has no operator who cordons and drains workers"},
+		{"DatabaseServer", reflect.TypeFor[DatabaseServer](), "it can't stop its database"},
+		{"DatabaseReadOnly", reflect.TypeFor[DatabaseReadOnly](), "it can't make its database refuse writes"},
+		{"DatabaseSlow", reflect.TypeFor[DatabaseSlow](), "it can't slow its database down"},
+		{"DatabaseConflicts", reflect.TypeFor[DatabaseConflicts](), "it can't make writes of its database fail"},
+		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
+		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
+		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
+	}
+}
+
+// Lacks says why a world can't run the kind, from what the world offers: an interface type such as Live, or the type of
+// the world itself. It is empty where the world can.
+func (k *Kind) Lacks(offers reflect.Type) string {
+	if offers.Implements(k.needs) {
+		return ""
+	}
+	for _, p := range parts() {
+		if k.needs.Implements(p.of) && !offers.Implements(p.of) {
+			return p.lacking
+		}
+	}
+	return "it lacks " + missing(k.needs, offers)
+}
+
+// missing lists the methods of one interface that a type is without. It serves kinds from outside, which may need
+// interfaces of their own.
+func missing(needs, offers reflect.Type) string {
+	var names []string
+	for i := range needs.NumMethod() {
+		name := needs.Method(i).Name
+		if m, there := offers.MethodByName(name); !there || offers.Kind() == reflect.Interface && m.Type != needs.Method(i).Type {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("%v (%s)", needs, strings.Join(names, ", "))
+}

@@ -1,0 +1,35 @@
+package fault
+
+import "handoff/chaos/history"
+
+func init() {
+	Register(Kind{
+		Name: "pause", Ends: WithFor,
+		About:   "a process stands still, as by SIGSTOP; clocks and actions go on",
+		Example: "pause: shell-1, for: 45s",
+	}, (*pause).inject)
+}
+
+type pause struct{ struck }
+
+func (*pause) inject(x *Injection, w Processes) (func(), error) {
+	var resume []func()
+	x.each(w, func(p Process) {
+		if !p.Alive() {
+			return
+		}
+		x.Touch(Touched{Process: p.Name()})
+		// The instance is kept: a process that was restarted meanwhile is another one.
+		held := p.Instance()
+		held.Pause()
+		x.Emit(history.Event{Kind: history.ProcessPaused, Process: p.Name()})
+		resume = append(resume, func() {
+			if held.Alive() {
+				// It may act at once, and what it does then comes after this.
+				x.Emit(history.Event{Kind: history.ProcessResumed, Process: p.Name()})
+			}
+			held.Resume()
+		})
+	})
+	return together(resume), nil
+}

@@ -1,0 +1,170 @@
+package fault
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+)
+
+func init() {
+	Register(Kind{
+		Name: "publish", Ends: ByItself,
+		About:   "somebody who can reach the broker publishes messages of their own to a queue",
+		Example: "publish: {queue: shell-1, what: garbage, count: 500}",
+		Keys: []yamlfile.Key{
+			yamlfile.Required("queue", "the queue: one of the executors', or a worker's name for its own", yamlfile.StringSchema()),
+			yamlfile.Required("what", "which messages; forged cancellations go to the queue of the worker's cancellations", yamlfile.Enum(attackNames())),
+			yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostPublished)),
+		},
+	}, (*publish).inject)
+}
+
+// attack is a kind of message that an attacker publishes.
+type attack string
+
+// The kinds of messages.
+const (
+	// garbage has a body that nobody can read.
+	garbage attack = "garbage"
+	// hostileHeaders is a message that can be read and carries an x-death header that the broker did not write. RabbitMQ
+	// 3.10 stops dead-lettering, on the whole node and until it is restarted, if such a message dies.
+	hostileHeaders attack = "hostile_headers"
+	// forgedCancel is a hint to cancel what the worker runs, which nobody has asked for.
+	forgedCancel attack = "forged_cancel"
+	// forgedDispatch is a dispatch that no executor has made: of an execution that runs, at a later epoch.
+	forgedDispatch attack = "forged_dispatch"
+	// bigBody is garbage of 256 KiB.
+	bigBody attack = "big_body"
+)
+
+func attackNames() []string {
+	return []string{string(garbage), string(hostileHeaders), string(forgedCancel), string(forgedDispatch), string(bigBody)}
+}
+
+const (
+	// mostPublished bounds what one fault publishes: a simulated broker keeps all of it in memory.
+	mostPublished = 200_000
+	// publishEvery and publishAtOnce are how fast an attacker publishes: 20,000 messages a second.
+	publishEvery  = 10 * time.Millisecond
+	publishAtOnce = 200
+	// bigBodyBytes is the length of a big body.
+	bigBodyBytes = 256 << 10
+)
+
+// publish is what somebody does who can reach the broker and publish to it.
+type publish struct {
+	ofQueue
+	What  attack
+	Count int
+}
+
+// Read implements Fault.
+func (f *publish) Read(r *Reader) {
+	if n := r.At("what"); n != nil {
+		what, _ := r.Choice(n, "kind of message", attackNames())
+		f.What = attack(what)
+	}
+	if n := r.At("count"); n != nil {
+		count, _ := r.Integer(n, "count", 1, mostPublished)
+		f.Count = int(count)
+	}
+	targets := append(ExecutorQueues(), r.cluster.WorkerTargets()...)
+	if f.What == forgedCancel || f.What == forgedDispatch {
+		targets = r.cluster.WorkerTargets()
+	}
+	f.Target = r.oneOf(r.At("queue"), "queue", targets)
+}
+
+// Describe implements Describer.
+func (f *publish) Describe() string {
+	return "publish " + strings.ReplaceAll(string(f.What), "_", " ") + " to " + f.Target
+}
+
+func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
+	queues := f.queues(x, w)
+	left := f.Count
+	var next func()
+	next = func() {
+		batch, err := f.batch(min(publishAtOnce, left), left, queues, w)
+		if err == nil {
+			err = w.Publish(x, batch)
+		}
+		x.Fail(err)
+		left -= min(publishAtOnce, left)
+		if left == 0 || len(queues) == 0 || err != nil {
+			x.End()
+			return
+		}
+		x.After(publishEvery, next)
+	}
+	next()
+	return nil, nil
+}
+
+// queues names the queues that the messages go to.
+func (f *publish) queues(x *Injection, w Publisher) (names []string) {
+	if f.What == forgedCancel {
+		for _, r := range w.Registered() {
+			if slices.Contains(x.Targets, r.Name) {
+				names = append(names, broker.CancelQueue(r.ID))
+			}
+		}
+		return names
+	}
+	for _, b := range f.bindings(x, w) {
+		names = append(names, b.Queue)
+	}
+	return names
+}
+
+// batch makes the next messages: n of those that are left, for each of the queues. What they say of executions is from
+// the database, as somebody would have it who reads what is published.
+func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
+	var running []execution.Execution
+	if f.What == forgedCancel || f.What == forgedDispatch {
+		if running, err = w.Running(); err != nil {
+			return nil, err
+		}
+	}
+	for number := left - 1; number >= left-n; number-- {
+		for _, queue := range queues {
+			m := f.forged(number, running)
+			m.Queue, m.Number = queue, number
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+// forged makes the nth message.
+func (f *publish) forged(n int, running []execution.Execution) Forged {
+	m := Forged{Envelope: broker.Envelope{Version: broker.WireVersion}}
+	switch f.What {
+	case forgedCancel:
+		m.Envelope.Type = broker.ExecutionCancel
+		for i := range running {
+			m.Envelope.Changes = append(m.Envelope.Changes, broker.Change{Key: running[i].Key(), From: execution.Running, To: execution.Canceling})
+		}
+	case forgedDispatch:
+		m.Envelope.Type = broker.ExecutionScheduled
+		m.Envelope.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 99}, Action: execution.Action{Ref: "forged"}}
+		if len(running) > 0 {
+			row := &running[n%len(running)]
+			m.Envelope.Dispatch = &broker.Dispatch{
+				Key: execution.Key{ID: row.ID, Epoch: row.Epoch + execution.Epoch(n%3)}, Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action,
+			}
+		}
+	case hostileHeaders:
+		m.Envelope.Type = broker.ExecutionScheduled
+		m.HostileHeaders = true
+	case bigBody:
+		m.Garbage, m.Size = true, bigBodyBytes
+	default:
+		m.Garbage = true
+	}
+	return m
+}

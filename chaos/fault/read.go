@@ -1,0 +1,391 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+)
+
+// This file reads an entry of `faults`: it finds the kind, and hands its value to the fault.
+
+// Reader is what a fault reads its fields from. The methods of yamlfile.Reader read values of any kind; those here know
+// the cluster. Each notes what is wrong at its position and returns the zero value then.
+type Reader struct {
+	*yamlfile.Reader
+	// Value is what the file says: a single name, or the mapping of the kind's Keys.
+	Value *yaml.Node
+
+	keys    yamlfile.Mapping
+	cluster Cluster
+	// judged says that the cluster could be read: names are refused only against one that is known.
+	judged bool
+	kind   *Kind
+	begins Begins
+}
+
+// Begins is when a fault begins, as far as reading its targets takes it.
+type Begins struct {
+	// Latest is the last moment at which it may begin; unused after a trigger.
+	Latest       time.Duration
+	AfterTrigger bool
+	// Starts is when each worker is started that is not started with the cluster.
+	Starts map[string]time.Duration
+}
+
+// At is the value of one of the kind's keys, nil where it was left out.
+func (r *Reader) At(key string) *yaml.Node { return r.keys.At(key) }
+
+// Process reads a process or a selector of processes.
+func (r *Reader) Process(n *yaml.Node) string {
+	if n == nil || !r.judged {
+		return ""
+	}
+	if n.Value == Broker || n.Value == Database {
+		r.Refuse(n, "the %s is no process of the cluster; write %s: kill or %s: restart", n.Value, n.Value, n.Value)
+		return ""
+	}
+	target, ok := r.Choice(n, "target", r.cluster.Processes())
+	if starts := r.begins.Starts[target]; ok && !r.begins.AfterTrigger && r.begins.Latest < starts {
+		r.Refuse(n, "%s starts at %s, after this fault", target, yamlfile.Short(starts))
+	}
+	return target
+}
+
+// Worker reads a worker or a selector of workers.
+func (r *Reader) Worker(n *yaml.Node) string { return r.oneOf(n, "worker", r.cluster.WorkerTargets()) }
+
+// OneWorker reads a worker, or AnyWorker.
+func (r *Reader) OneWorker(n *yaml.Node) string {
+	return r.oneOf(n, "worker", append(slices.Clone(r.cluster.Workers), AnyWorker))
+}
+
+// Queue reads one of the executors' queues, or whose queue it is.
+func (r *Reader) Queue(n *yaml.Node) string {
+	return r.oneOf(n, "queue", append(ExecutorQueues(), r.cluster.WorkerTargets()...))
+}
+
+// Clock reads whose clock it is: a process, a selector of processes, or the database.
+func (r *Reader) Clock(n *yaml.Node) string {
+	return r.oneOf(n, "clock", append(r.cluster.Processes(), Database))
+}
+
+func (r *Reader) oneOf(n *yaml.Node, what string, names []string) string {
+	if n == nil || !r.judged {
+		return ""
+	}
+	name, _ := r.Choice(n, what, names)
+	return name
+}
+
+// Adds reads one duration or the least and the most, such as 2s or [1s, 3s].
+func (r *Reader) Adds(key string) Span {
+	n := r.At(key)
+	switch {
+	case n == nil:
+		return Span{}
+	case n.Kind == yaml.SequenceNode:
+		least, most, _ := r.Span(n, key, 0)
+		return Span{least, most}
+	}
+	d, _ := r.Duration(n, key, time.Millisecond)
+	return Span{d, d}
+}
+
+// Duration reads the duration of a key, at least a millisecond.
+func (r *Reader) DurationOf(key string) time.Duration {
+	if n := r.At(key); n != nil {
+		d, _ := r.Duration(n, key, time.Millisecond)
+		return d
+	}
+	return 0
+}
+
+// Rate reads a share as parts of a million; one that was left out is all.
+func (r *Reader) Rate(key string) uint64 {
+	if n := r.At(key); n != nil {
+		share, _ := r.Share(n, key)
+		return share
+	}
+	return 1_000_000
+}
+
+// Entry is an entry of `faults` that was read.
+type Entry struct {
+	Kind  *Kind
+	Fault Fault
+	// Key is where the kind stands, and Value what it says.
+	Key, Value *yaml.Node
+	// For is a `for` that stands among the kind's own keys, nil if there is none.
+	For *yaml.Node
+}
+
+// Read finds the kind of an entry of `faults` and reads its fields. ok is false where the entry names no kind; what else
+// is wrong was noted. judged says that the cluster can be relied on.
+func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b Begins) (e Entry, ok bool) {
+	var keys []string
+	for _, g := range groups() {
+		if entry.Has(g.key) {
+			keys = append(keys, g.key)
+		}
+	}
+	if len(keys) != 1 {
+		refuseCount(r, entry, keys)
+		return Entry{}, false
+	}
+	g := find(keys[0])
+	e.Key, e.Value = entry.Keys[g.key], entry.At(g.key)
+	f := &Reader{Reader: r, Value: e.Value, cluster: c, judged: judged, begins: b}
+	if e.Kind, ok = g.kindOf(f); !ok {
+		return e, false
+	}
+	f.kind, e.For, e.Fault = e.Kind, f.keys.At("for"), e.Kind.blank()
+	e.Fault.Read(f)
+	return e, true
+}
+
+// refuseCount refuses an entry that does nothing, or two things.
+func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
+	if len(keys) > 1 {
+		slices.SortFunc(keys, func(a, b string) int {
+			x, y := entry.Keys[a], entry.Keys[b]
+			return (x.Line-y.Line)*10_000 + x.Column - y.Column
+		})
+		r.Refuse(entry.Keys[keys[1]], "two kinds in one fault, %s and %s: write two faults", keys[0], keys[1])
+		return
+	}
+	if entry.Invalid { // the unknown key was the kind
+		return
+	}
+	r.Unknown(entry.Node, "the fault does nothing: it needs one kind", "", keysOf(groups()))
+}
+
+// group is the kinds under one key of the file.
+type group struct {
+	key   string
+	kinds []*Kind
+}
+
+// groups lists the keys of which an entry has exactly one, by name.
+func groups() []group {
+	var list []group
+	for _, k := range Kinds() {
+		i := slices.IndexFunc(list, func(g group) bool { return g.key == k.key() })
+		if i < 0 {
+			list, i = append(list, group{key: k.key()}), len(list)
+		}
+		list[i].kinds = append(list[i].kinds, k)
+	}
+	slices.SortFunc(list, func(a, b group) int { return strings.Compare(a.key, b.key) })
+	return list
+}
+
+func find(key string) group {
+	all := groups()
+	return all[slices.IndexFunc(all, func(g group) bool { return g.key == key })]
+}
+
+func keysOf(all []group) (keys []string) {
+	for _, g := range all {
+		keys = append(keys, g.key)
+	}
+	return keys
+}
+
+// key is the key of the file under which a kind stands.
+func (k *Kind) key() string {
+	if k.Under != "" {
+		return k.Under
+	}
+	return k.Name
+}
+
+// HasFor says that `for` may stand among the kind's own keys, too.
+func (k *Kind) HasFor() bool {
+	return slices.ContainsFunc(k.Keys, func(key yamlfile.Key) bool { return key.Name == "for" })
+}
+
+// alone says that the key stands for one kind.
+func (g group) alone() bool { return g.kinds[0].Under == "" }
+
+// names lists what kinds are called under the key: those that take a mapping, or those that don't.
+func (g group) names(mapping bool) (names []string) {
+	for _, k := range g.kinds {
+		if (len(k.Keys) > 0) == mapping {
+			names = append(names, k.As)
+		}
+	}
+	return names
+}
+
+// called returns a kind by its name under the key.
+func (g group) called(as string) *Kind {
+	i := slices.IndexFunc(g.kinds, func(k *Kind) bool { return k.As == as })
+	if i < 0 {
+		return nil
+	}
+	return g.kinds[i]
+}
+
+// kindOf finds which kind a value stands for, and reads its mapping.
+func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
+	if g.alone() {
+		k = g.kinds[0]
+		if len(k.Keys) > 0 {
+			r.keys, ok = r.Mapping(r.Value, g.shape())
+			return k, ok
+		}
+		return k, true
+	}
+	words, mapped := g.names(false), g.names(true)
+	if len(words) > 0 && r.Value.Kind != yaml.MappingNode || len(mapped) == 0 {
+		word, good := r.Choice(r.Value, "fault of the "+g.key, append(words, mapped...))
+		if k = g.called(word); good && len(k.Keys) > 0 {
+			r.Refuse(r.Value, "%s says more than its name: write %s", word, k.Example)
+			return nil, false
+		}
+		return k, good
+	}
+	if r.keys, ok = r.Mapping(r.Value, g.shape()); !ok {
+		return nil, false
+	}
+	var given []string
+	for _, as := range mapped {
+		if r.keys.Has(as) {
+			given = append(given, as)
+		}
+	}
+	if len(given) != 1 {
+		if !r.keys.Invalid {
+			r.Unknown(r.Value, g.key+" must say exactly one thing", "", mapped)
+		}
+		return nil, false
+	}
+	k = g.called(given[0])
+	g.belongs(r, k)
+	return k, true
+}
+
+// belongs refuses keys of other kinds, and notes which of the kind's own are missing.
+func (g group) belongs(r *Reader, k *Kind) {
+	own := yamlfile.NewShape(g.key, k.Keys...)
+	for _, key := range g.shape().Keys {
+		if slices.Contains(own.Names(), key.Name) || !r.keys.Has(key.Name) {
+			continue
+		}
+		var owners []string
+		for _, other := range g.kinds {
+			if slices.Contains(yamlfile.NewShape("", other.Keys...).Names(), key.Name) {
+				owners = append(owners, other.As)
+			}
+		}
+		r.Refuse(r.keys.Keys[key.Name], "`%s` belongs to %s, not to %s", key.Name, strings.Join(owners, " and "), k.As)
+	}
+	for _, key := range k.Keys {
+		if key.Required && !r.keys.Has(key.Name) && !r.keys.Invalid {
+			r.Refuse(r.Value, "the %s lacks %q: %s", k.As, key.Name, key.About)
+		}
+	}
+}
+
+// shape is the mapping that may stand under the key: the keys of all its kinds.
+func (g group) shape() yamlfile.Shape {
+	s := yamlfile.NewShape(g.key)
+	for _, k := range g.kinds {
+		for _, key := range k.Keys {
+			if slices.Contains(s.Names(), key.Name) {
+				continue
+			}
+			key.Required = key.Required && g.alone()
+			s.Keys = append(s.Keys, key)
+		}
+	}
+	return s
+}
+
+// schema is what may stand under the key.
+func (g group) schema() yamlfile.Schema {
+	object := g.shape().Object()
+	words, mapped := g.names(false), g.names(true)
+	switch {
+	case g.alone() && len(g.kinds[0].Keys) == 0:
+		return yamlfile.StringSchema()
+	case g.alone():
+		return object
+	case len(mapped) == 0:
+		return yamlfile.Enum(words)
+	}
+	var one []any
+	for _, as := range mapped {
+		one = append(one, yamlfile.Schema{"required": []string{as}})
+	}
+	object["oneOf"] = one
+	if len(words) == 0 {
+		return object
+	}
+	return yamlfile.Schema{"oneOf": []any{yamlfile.Enum(words), object}}
+}
+
+// about describes the key for editors and lists.
+func (g group) about() string {
+	if g.alone() {
+		return g.kinds[0].About
+	}
+	var texts []string
+	for _, k := range g.kinds {
+		texts = append(texts, k.As+": "+k.About)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Keys lists the keys of an entry of `faults` of which it has exactly one, as a shape has them.
+func Keys() []yamlfile.Key {
+	var keys []yamlfile.Key
+	for _, g := range groups() {
+		keys = append(keys, yamlfile.Optional(g.key, g.about(), g.schema()))
+	}
+	return keys
+}
+
+// Schemas says in JSON Schema what a shape can't: which other keys an entry has with each kind.
+func Schemas() []any {
+	var all []any
+	for _, g := range groups() {
+		kind := yamlfile.Schema{"required": []string{g.key}}
+		switch k := g.kinds[0]; {
+		case k.Ends == ByItself:
+			kind["properties"] = yamlfile.Schema{"for": false, "restart_after": false}
+		case k.Ends == WithRestart:
+			kind["properties"] = yamlfile.Schema{"for": false}
+		case k.HasFor():
+			kind["properties"] = yamlfile.Schema{"restart_after": false}
+			kind["oneOf"] = []any{
+				yamlfile.Schema{"required": []string{"for"}},
+				yamlfile.Schema{"properties": yamlfile.Schema{g.key: yamlfile.Schema{"required": []string{"for"}}}},
+			}
+		default:
+			kind["properties"] = yamlfile.Schema{"restart_after": false}
+			kind["required"] = []string{g.key, "for"}
+		}
+		all = append(all, kind)
+	}
+	return all
+}
+
+// The keys that several kinds have.
+
+func forKey() yamlfile.Key {
+	return yamlfile.Optional("for", "how long it lasts", DrawnSchema("for"))
+}
+
+func rateKey(of string) yamlfile.Key {
+	return yamlfile.Optional("rate", fmt.Sprintf("the share of the %s; left out: all", of), yamlfile.ShareSchema())
+}
+
+func spanOrOne() yamlfile.Schema {
+	return yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.SpanSchema()}}
+}

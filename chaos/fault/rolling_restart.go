@@ -1,0 +1,66 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "rolling_restart", Ends: ByItself,
+		About:   "processes are stopped gracefully and started again, one after the other",
+		Example: "rolling_restart: {of: every worker, down: 2s, every: 40s}",
+		Keys: []yamlfile.Key{
+			processKey("of", "the processes, restarted in the order of the file, executors first"),
+			yamlfile.Required("down", "how long each stays down once it has stopped", yamlfile.DurationSchema()),
+			yamlfile.Required("every", "the time from the start of one to the stop of the next", yamlfile.DurationSchema()),
+		},
+	}, (*rollingRestart).inject)
+}
+
+type rollingRestart struct {
+	Target string
+	// Down is how long each process is down, Every the time from one's start to the next one's stop.
+	Down, Every time.Duration
+}
+
+// Read implements Fault.
+func (f *rollingRestart) Read(r *Reader) {
+	f.Target, f.Down, f.Every = r.Process(r.At("of")), r.DurationOf("down"), r.DurationOf("every")
+}
+
+// Strikes implements Fault.
+func (f *rollingRestart) Strikes() Strikes { return Strikes{Target: f.Target} }
+
+// Lasts implements Lasting.
+func (f *rollingRestart) Lasts(b Bounds) time.Duration {
+	return time.Duration(b.Targets) * (f.Down + f.Every + b.Stop)
+}
+
+func (f *rollingRestart) inject(x *Injection, w Processes) (func(), error) {
+	f.roll(x, w, 0)
+	return nil, nil
+}
+
+// roll restarts the nth process and then those after it, each when the one before is up again.
+func (f *rollingRestart) roll(x *Injection, w Processes, n int) {
+	if n == len(x.Targets) {
+		x.End()
+		return
+	}
+	p := w.Process(x.Targets[n])
+	up := func() {
+		x.After(f.Down, func() {
+			p.Start()
+			x.After(f.Every, func() { f.roll(x, w, n+1) })
+		})
+	}
+	if !p.Alive() {
+		up()
+		return
+	}
+	x.Touch(Touched{Process: p.Name()})
+	p.OnEnd(up)
+	p.Terminate()
+}

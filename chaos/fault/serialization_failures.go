@@ -1,0 +1,26 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	const about = "a share of the writes is rolled back, as by a serialization failure or a deadlock"
+	Register(Kind{
+		Name: "serialization_failures", Under: "database", As: "serialization_failures", Ends: WithFor, Hinders: true,
+		Excuses: []Cause{DatabaseFails},
+		About:   about, Example: "database: {serialization_failures: 30%}, for: 30s",
+		Keys: []yamlfile.Key{yamlfile.Required("serialization_failures", about, yamlfile.ShareSchema())},
+	}, (*serializationFailures).inject)
+}
+
+type serializationFailures struct {
+	databaseStruck
+	// PerMillion is the share of the writing statements that is rolled back.
+	PerMillion uint64
+}
+
+// Read implements Fault.
+func (f *serializationFailures) Read(r *Reader) { f.PerMillion = r.Rate("serialization_failures") }
+
+func (f *serializationFailures) inject(x *Injection, w DatabaseConflicts) (func(), error) {
+	return w.FailWrites(x, f.PerMillion)
+}

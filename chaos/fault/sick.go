@@ -1,0 +1,26 @@
+package fault
+
+import (
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+func init() {
+	Register(Kind{
+		Name: "sick", Ends: WithFor, Excuses: []Cause{WorkerSick},
+		About:   "a worker's machine can't start any action",
+		Example: "sick: shell-1, for: 2m",
+	}, (*sick).inject)
+}
+
+type sick struct{ struckWorker }
+
+// ShownBy implements Shown: a worker that could not start an action says so when it gives the execution back.
+func (*sick) ShownBy(x *Injection, e *history.Event, workers Names) bool {
+	return e.Kind == history.Transition && e.From == execution.Running && e.Reason == execution.WorkerUnavailable &&
+		slices.Contains(x.Targets, workers(e.Worker))
+}
+
+func (*sick) inject(x *Injection, w Sickness) (func(), error) { return w.Sicken(x) }

@@ -1,0 +1,33 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	Register(Kind{
+		Name: "slow_link", Ends: WithFor, Excuses: []Cause{LinkToDatabase, LinkToBroker},
+		About:   "a link carries one message at a time, and takes its time for each",
+		Example: "slow_link: {of: shell-1, to: [broker], takes: [50ms, 500ms]}, for: 30s",
+		Keys: linkKeys("of", "the process whose link is slow", "to",
+			yamlfile.Required("takes", "how long the link is busy with one message, or the least and the most", spanOrOne()),
+			directionKey("which way, seen from the process; left out: both")),
+	}, (*slowLink).inject)
+}
+
+type slowLink struct {
+	link
+	// Takes is drawn for each message.
+	Takes Span
+}
+
+// Read implements Fault.
+func (f *slowLink) Read(r *Reader) {
+	f.read(r, "of", "to")
+	f.Takes = r.Adds("takes")
+}
+
+// Describe implements Describer.
+func (f *slowLink) Describe() string { return f.describe("slow link", "to") }
+
+func (f *slowLink) inject(x *Injection, w Links) (func(), error) {
+	return f.affect(x, w, Effect{Busy: f.Takes})
+}

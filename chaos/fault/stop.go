@@ -1,0 +1,22 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "stop", Ends: WithRestart,
+		About:   "a process is asked to stop gracefully, as by SIGTERM",
+		Example: "stop: shell-1, restart_after: 60s",
+	}, (*stop).inject)
+}
+
+type stop struct{ struck }
+
+func (*stop) inject(x *Injection, w Processes) (func(), error) {
+	x.each(w, func(p Process) {
+		if p.Alive() {
+			x.Touch(Touched{Process: p.Name()})
+		}
+		p.Terminate()
+	})
+	x.restartLater(w)
+	return nil, nil
+}

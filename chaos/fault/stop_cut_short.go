@@ -1,0 +1,53 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "stop_cut_short", Ends: WithRestart,
+		About:   "a process is asked to stop, and killed before it is ready",
+		Example: "stop_cut_short: {of: shell-1, after: 3s}, restart_after: 10s",
+		Keys: []yamlfile.Key{
+			processKey("of", "the process"),
+			yamlfile.Required("after", "how long it gets before it is killed", yamlfile.DurationSchema()),
+		},
+	}, (*cutShort).inject)
+}
+
+// cutShort is a supervisor whose patience ends before the process is ready to stop.
+type cutShort struct {
+	Target string
+	// After is how long the process gets.
+	After time.Duration
+}
+
+// Read implements Fault.
+func (f *cutShort) Read(r *Reader) {
+	f.Target, f.After = r.Process(r.At("of")), r.DurationOf("after")
+}
+
+// Strikes implements Fault.
+func (f *cutShort) Strikes() Strikes { return Strikes{Target: f.Target} }
+
+// Lasts implements Lasting.
+func (f *cutShort) Lasts(b Bounds) time.Duration { return f.After + b.RestartAfter }
+
+func (f *cutShort) inject(x *Injection, w Processes) (func(), error) {
+	x.each(w, func(p Process) {
+		p.Terminate()
+		asked := p.Instance()
+		x.After(f.After, func() {
+			// A process that has stopped by itself, or is another one by now, was not cut short.
+			if p.Alive() && p.Instance() == asked {
+				x.Touch(Touched{Process: p.Name()})
+				p.Kill()
+			}
+		})
+	})
+	x.After(f.After, func() { x.restartLater(w) })
+	return nil, nil
+}

@@ -1,0 +1,46 @@
+package fault
+
+import "fmt"
+
+func init() {
+	Register(Kind{
+		Name: "twin", Ends: WithFor, Excuses: []Cause{WorkerTwin},
+		About:   "a second process is started under a worker's name, and stopped at the end",
+		Example: "twin: shell-1, for: 60s",
+	}, (*twin).inject)
+}
+
+// twin strikes one worker: a second process of several at once says no more.
+type twin struct{ Target string }
+
+// Read implements Fault.
+func (f *twin) Read(r *Reader) { f.Target = r.OneWorker(r.Value) }
+
+// Strikes implements Fault.
+func (f *twin) Strikes() Strikes { return Strikes{Target: f.Target} }
+
+// inject starts the twin. The first process is superseded and exits; at the end the twin is stopped, and the first is
+// started again.
+func (*twin) inject(x *Injection, w Twins) (func(), error) {
+	var undo []func()
+	for _, name := range x.Targets {
+		original := w.Process(name)
+		second, err := w.Twin(fmt.Sprintf("%s twin %d", name, x.Index), name)
+		if err != nil {
+			return nil, err
+		}
+		if original.Alive() {
+			x.Touch(Touched{Process: name})
+		}
+		second.Start()
+		undo = append(undo, func() {
+			if !second.Alive() {
+				original.Start()
+				return
+			}
+			second.OnEnd(func() { x.After(0, original.Start) })
+			second.Terminate()
+		})
+	}
+	return together(undo), nil
+}

@@ -1,0 +1,24 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "unbind_queue", Ends: WithFor, Excuses: []Cause{WorkerQueue},
+		About:   "a queue loses its bindings, so that what is sent to it has no route",
+		Example: "unbind_queue: shell-1, for: 20s",
+	}, (*unbindQueue).inject)
+}
+
+type unbindQueue struct{ ofQueue }
+
+func (f *unbindQueue) inject(x *Injection, w Queues) (func(), error) {
+	var bind []func()
+	for _, b := range f.bindings(x, w) {
+		again, err := w.UnbindQueue(x, b)
+		if err != nil {
+			together(bind)()
+			return nil, err
+		}
+		bind = append(bind, again)
+	}
+	return together(bind), nil
+}
