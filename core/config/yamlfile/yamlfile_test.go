@@ -53,3 +53,27 @@ func TestDuration(t *testing.T) {
 		t.Errorf("%v, %v", d, p)
 	}
 }
+
+func TestNearest(t *testing.T) {
+	allowed := []string{"executors", "workers", "crash"}
+	for got, want := range map[string]string{
+		"worker": "workers", "crush": "crash", "carsh": "crash", "WORKERS": "workers", "dog": "", "": "",
+	} {
+		if n := Nearest(got, allowed); n != want {
+			t.Errorf("Nearest(%q) = %q, want %q", got, n, want)
+		}
+	}
+}
+
+func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
+	for _, column := range []int{1, 80, 200, 399, 400, 401} {
+		source := strings.Repeat("a", column-1) + "!" + strings.Repeat("b", 400-min(column, 400))
+		text, at := window(source, column)
+		if n := len([]rune(text)); n > 120 {
+			t.Errorf("column %d: %d characters wide", column, n)
+		}
+		if c := []rune(text)[at-1]; c != '!' && c != '…' {
+			t.Errorf("column %d: the caret is under %q", column, c)
+		}
+	}
+}
