@@ -136,7 +136,7 @@ func (l *loader) invariants(n *yaml.Node) []int {
 	for _, item := range n.Content {
 		v, ok := l.Integer(item, "an invariant", 1, Invariants)
 		if ok && slices.Contains(list, int(v)) {
-			l.Refuse(item, "invariant %d stands twice", v)
+			l.Refuse(item, "duplicate value %d under invariants", v)
 		}
 		if ok {
 			list = append(list, int(v))

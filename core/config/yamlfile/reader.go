@@ -1,8 +1,12 @@
 // Package yamlfile reads files that people write: YAML whose every mistake is reported at its line
 // and column, with what would be right there, and all mistakes at once.
 //
-// It stands apart from what is read, so that a daemon's configuration, a file of actions and a
-// scenario refuse the same mistake in the same words.
+// It is the only reader of YAML here, so that a daemon's configuration, a file of actions and a
+// scenario refuse the same mistake in the same words. NewReader and Root open a file: bounds on its
+// size, its depth and what its aliases grow to. Mapping reads a mapping by its Shape, Entries one with
+// names that the author chooses, and Items a list; Text, Choice, Integer, Duration, Share and the
+// others read values. Each notes what is wrong and returns ok false, so callers go on and gather the
+// rest; Problems has them all at the end. A Shape is also a JSON Schema, for editors.
 package yamlfile
 
 import (
@@ -163,7 +167,7 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 	return &out
 }
 
-// badCharacter finds the first byte that is no text, which the parser reports without a position.
+// badCharacter finds the first byte that is not printable UTF-8, which the parser reports without a position.
 func badCharacter(data []byte) (line, column int, ok bool) {
 	line, column = 1, 1
 	for i := 0; i < len(data); {
@@ -208,7 +212,7 @@ func (r *Reader) entries(n *yaml.Node, where string) (list []Entry, duplicate, o
 			continue
 		}
 		if line, seen := first[key.Value]; seen {
-			r.Refuse(key, "key %q stands twice under %s; the first is in line %d", key.Value, where, line)
+			r.Refuse(key, "duplicate key %q under %s; the first is in line %d", key.Value, where, line)
 			duplicate = true
 			continue
 		}
@@ -244,9 +248,9 @@ func KindOf(n *yaml.Node) string {
 	case "!!int", "!!float":
 		return "the number " + Cut(n.Value)
 	case "!!bool":
-		return "the truth value " + n.Value
+		return "the boolean " + n.Value
 	}
-	return fmt.Sprintf("the text %q", Cut(n.Value))
+	return fmt.Sprintf("the string %q", Cut(n.Value))
 }
 
 // Cut shortens a text that a message repeats.

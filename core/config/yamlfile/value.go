@@ -29,11 +29,11 @@ func units() []string { return []string{"ms", "s", "m", "h"} }
 // Text reads a scalar as a text that isn't empty.
 func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		r.Refuse(n, "%s must be a text, is %s", what, KindOf(n))
+		r.Refuse(n, "%s must be a string, is %s", what, KindOf(n))
 		return "", false
 	}
 	if strings.TrimSpace(n.Value) == "" {
-		r.Refuse(n, "%s must not be an empty text", what)
+		r.Refuse(n, "%s must not be empty", what)
 		return "", false
 	}
 	return n.Value, true
@@ -72,7 +72,7 @@ func (r *Reader) Choices(n *yaml.Node, what, where string, allowed []string) (li
 	for _, item := range items {
 		name, good := r.Choice(item, what, allowed)
 		if good && slices.Contains(list, name) {
-			r.Refuse(item, "%s stands twice under %s", name, where)
+			r.Refuse(item, "duplicate value %s under %s", name, where)
 			good = false
 		}
 		if good {
