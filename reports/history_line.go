@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/scenario"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
 func problem(name, message string, args ...any) field {
-	return field{name, scenario.Problem{Message: fmt.Sprintf(message, args...)}}
+	return field{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
 }
 
 // check judges the numbers and the lengths of the names of a line; no message means that they are right.
@@ -111,8 +111,8 @@ func (l *historyLine) names(e *history.Event) field {
 }
 
 func unknownName(name, value string, allowed []string) field {
-	return field{name, scenario.Problem{
-		Message: fmt.Sprintf("unknown name %q", clip(value)), Allowed: allowed, Nearest: scenario.Nearest(clip(value), allowed),
+	return field{name, yamlfile.Problem{
+		Message: fmt.Sprintf("unknown name %q", clip(value)), Allowed: allowed, Nearest: yamlfile.Nearest(clip(value), allowed),
 	}}
 }
 

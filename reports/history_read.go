@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"handoff/chaos/history"
-	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
@@ -155,13 +155,13 @@ func (h *HistoryReader) next() ([]byte, error) {
 }
 
 func (h *HistoryReader) refuse(column int, message string) error {
-	return scenario.Problem{File: h.file, Line: h.line, Column: column, Message: message}
+	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
 // field is a complaint about one field, by name.
 type field struct {
 	name string
-	scenario.Problem
+	yamlfile.Problem
 }
 
 func (h *HistoryReader) refuseField(at map[string]int, f field) error {
@@ -179,7 +179,7 @@ func (h *HistoryReader) header(text []byte) error {
 		return err
 	}
 	complain := func(name, message string, args ...any) error {
-		return h.refuseField(at, field{name, scenario.Problem{Message: fmt.Sprintf(message, args...)}})
+		return h.refuseField(at, field{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}})
 	}
 	switch {
 	case head.Schema != HistorySchema:
@@ -201,7 +201,7 @@ func (h *HistoryReader) header(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clip(name))
 		if err != nil {
-			return h.refuseField(at, field{"kinds", scenario.Problem{Message: err.Error(), Allowed: kindNames()}})
+			return h.refuseField(at, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}})
 		}
 		if slices.Contains(r.Kinds, kind) {
 			return complain("kinds", "%q is there twice", name)
@@ -255,12 +255,12 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) (map[strin
 		return nil, h.refuse(1, err.Error())
 	}
 	at := make(map[string]int, len(known))
-	bad := scenario.Problem{}
+	bad := yamlfile.Problem{}
 	keys(text, func(key string, offset int) bool {
 		bad.Line, bad.Column = h.line, column(offset)
 		switch {
 		case !slices.Contains(known, key):
-			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, scenario.Nearest(clip(key), known)
+			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, yamlfile.Nearest(clip(key), known)
 		case at[key] > 0:
 			bad.Message = fmt.Sprintf("duplicate field %q", key)
 		}

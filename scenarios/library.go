@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"handoff/chaos/scenario"
+	"handoff/core/config/yamlfile"
 )
 
 //go:embed *.yaml
@@ -78,8 +79,8 @@ func Names() []string {
 func Find(name string) (*scenario.Scenario, error) {
 	data, err := library.ReadFile(name + ".yaml")
 	if err != nil {
-		p := scenario.Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
-		p.Nearest = scenario.Nearest(name, p.Allowed)
+		p := yamlfile.Problem{Message: fmt.Sprintf("no scenario is called %q", name), Allowed: Names()}
+		p.Nearest = yamlfile.Nearest(name, p.Allowed)
 		return nil, fmt.Errorf("%s", p.Text())
 	}
 	return scenario.Parse("scenarios/"+name+".yaml", data)

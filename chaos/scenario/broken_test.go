@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"handoff/core/config/yamlfile"
 )
 
 // expectation is a line such as "# 6:3: unknown key …" at the head of a broken file: the position
@@ -34,7 +36,7 @@ func TestBrokenCorpus(t *testing.T) {
 				want = append(want, m[1])
 			}
 			s, err := LoadFile(file)
-			var problems Errors
+			var problems yamlfile.Errors
 			if s != nil || !errors.As(err, &problems) {
 				t.Fatalf("LoadFile = %v, %v; want Errors", s, err)
 			}
@@ -68,7 +70,7 @@ func rewrite(t *testing.T, file, data string, got []string, had int) {
 
 // checkFrame checks that a rendered problem can be clicked and that its caret stands under the
 // character that it names.
-func checkFrame(t *testing.T, p Problem, data string) {
+func checkFrame(t *testing.T, p yamlfile.Problem, data string) {
 	t.Helper()
 	lines := strings.Split(p.Error(), "\n")
 	head := fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Text())
@@ -90,7 +92,7 @@ func checkFrame(t *testing.T, p Problem, data string) {
 
 func TestProblemsOfOneFileAreSorted(t *testing.T) {
 	_, err := LoadFile("testdata/broken/71-everything-at-once.yaml")
-	var problems Errors
+	var problems yamlfile.Errors
 	if !errors.As(err, &problems) || len(problems) < 8 {
 		t.Fatalf("%d problems, want at least 8: %v", len(problems), err)
 	}
@@ -109,40 +111,16 @@ func TestUnreadableBytes(t *testing.T) {
 		"name: é\nabout: é\x00\n": {2, 9},
 	} {
 		_, err := Parse("bytes.yaml", []byte(text))
-		var problems Errors
+		var problems yamlfile.Errors
 		if !errors.As(err, &problems) || problems[0].Line != at[0] || problems[0].Column != at[1] {
 			t.Errorf("%q: %v, want a problem at %v", text, err, at)
 		}
 	}
-	if _, err := Parse("large.yaml", make([]byte, maxBytes+1)); err == nil {
+	if _, err := Parse("large.yaml", make([]byte, yamlfile.MaxBytes+1)); err == nil {
 		t.Error("a file above the limit was read")
 	}
 	if _, err := LoadFile("testdata/broken/no-such-file.yaml"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
-	}
-}
-
-func TestNearest(t *testing.T) {
-	allowed := []string{"executors", "workers", "crash"}
-	for got, want := range map[string]string{
-		"worker": "workers", "crush": "crash", "carsh": "crash", "WORKERS": "workers", "dog": "", "": "",
-	} {
-		if n := nearest(got, allowed); n != want {
-			t.Errorf("nearest(%q) = %q, want %q", got, n, want)
-		}
-	}
-}
-
-func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
-	for _, column := range []int{1, 80, 200, 399, 400, 401} {
-		source := strings.Repeat("a", column-1) + "!" + strings.Repeat("b", 400-min(column, 400))
-		text, at := window(source, column)
-		if n := len([]rune(text)); n > 120 {
-			t.Errorf("column %d: %d characters wide", column, n)
-		}
-		if c := []rune(text)[at-1]; c != '!' && c != '…' {
-			t.Errorf("column %d: the caret is under %q", column, c)
-		}
 	}
 }
 
@@ -170,7 +148,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		var problems Errors
+		var problems yamlfile.Errors
 		if !errors.As(err, &problems) || len(problems) == 0 {
 			t.Fatalf("%v is no Errors", err)
 		}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // This file reads durations that the seed draws, and fixes them for a run.
@@ -38,21 +40,20 @@ func (f *Fault) Drawn(d Drawer) *Fault {
 }
 
 // drawnShape is the mapping that says how a duration is drawn; where is the key whose value it is.
-func drawnShape(where string) shape {
-	return shape{where, []key{
-		{"uniform", "a drawn duration: the shortest and the longest", false, spanSchema()},
-		{
-			"log_uniform", "a drawn duration: the shortest (above 0s) and the longest. The logarithm is drawn uniformly, so from 1s to 100s half of the draws are under 10s",
-			false, spanSchema(),
-		},
-	}}
+func drawnShape(where string) yamlfile.Shape {
+	return yamlfile.NewShape(where,
+		yamlfile.Optional("uniform", "a drawn duration: the shortest and the longest", yamlfile.SpanSchema()),
+		yamlfile.Optional(
+			"log_uniform", "a drawn duration: the shortest (above 0s) and the longest. The logarithm is drawn uniformly, so from 1s to 100s half of the draws are under 10s", yamlfile.SpanSchema(),
+		),
+	)
 }
 
 // drawnSchema is a fixed duration or a drawn one.
-func drawnSchema(where string) schema {
-	drawn := drawnShape(where).object()
+func drawnSchema(where string) yamlfile.Schema {
+	drawn := drawnShape(where).Object()
 	drawn["minProperties"], drawn["maxProperties"] = 1, 1
-	return schema{"oneOf": []any{durationSchema(), drawn}}
+	return yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), drawn}}
 }
 
 // drawn is a duration between two bounds, which are equal if it is fixed.
@@ -70,27 +71,27 @@ func (d drawn) min() time.Duration {
 }
 
 // drawn reads 10s, {uniform: [1s, 5s]} or {log_uniform: [1s, 1h]}; no bound may be below least.
-func (r *reader) drawn(n *yaml.Node, what string, least time.Duration) drawn {
+func (l *loader) drawn(n *yaml.Node, what string, least time.Duration) drawn {
 	if n.Kind != yaml.MappingNode {
-		d, _ := r.duration(n, what, least)
+		d, _ := l.Duration(n, what, least)
 		return drawn{d, d, false}
 	}
-	m, ok := r.mapping(n, drawnShape(what))
+	m, ok := l.Mapping(n, drawnShape(what))
 	if !ok {
 		return drawn{}
 	}
-	uniform, log := m.at("uniform"), m.at("log_uniform")
+	uniform, log := m.At("uniform"), m.At("log_uniform")
 	switch {
 	case uniform != nil && log != nil:
-		r.refuse(m.keys["log_uniform"], "%s is drawn in two ways, uniform and log_uniform: write one of them", what)
+		l.Refuse(m.Keys["log_uniform"], "%s is drawn in two ways, uniform and log_uniform: write one of them", what)
 	case uniform != nil:
-		from, to := r.spanFrom(uniform, "uniform", least)
+		from, to, _ := l.Span(uniform, "uniform", least)
 		return drawn{from, to, false}
 	case log != nil:
-		from, to := r.spanFrom(log, "log_uniform", max(least, time.Millisecond))
+		from, to, _ := l.Span(log, "log_uniform", max(least, time.Millisecond))
 		return drawn{from, to, true}
-	case !m.invalid:
-		r.unknown(n, what+" does not say how it is drawn", "", drawnShape(what).names())
+	case !m.Invalid:
+		l.Unknown(n, what+" does not say how it is drawn", "", drawnShape(what).Names())
 	}
 	return drawn{}
 }

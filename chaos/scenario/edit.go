@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // Document is a scenario's file as it can be edited: parts are taken out or made smaller, and what is left is
@@ -121,12 +123,12 @@ func (d *Document) SetCount(i, count int) {
 
 // SetFrom sets when a load begins.
 func (d *Document) SetFrom(i int, from time.Duration) {
-	set(d.load(i), "from", textNode(short(from)))
+	set(d.load(i), "from", textNode(yamlfile.Short(from)))
 }
 
 // SetTakes fixes how long an action's runs last.
 func (d *Document) SetTakes(ref string, takes time.Duration) {
-	set(get(get(d.root, "actions"), ref), "takes", textNode(short(takes)))
+	set(get(get(d.root, "actions"), ref), "takes", textNode(yamlfile.Short(takes)))
 }
 
 // DropWorker takes a worker out.
@@ -151,19 +153,19 @@ func (d *Document) DropUnusedActions() {
 
 // SetAt pins the beginning of a fault.
 func (d *Document) SetAt(i int, at time.Duration) {
-	set(get(d.root, "faults").Content[i], "when", pair("at", textNode(short(at))))
+	set(get(d.root, "faults").Content[i], "when", pair("at", textNode(yamlfile.Short(at))))
 }
 
 // SetFor sets how long a fault lasts.
 func (d *Document) SetFor(i int, lasts time.Duration) {
 	fault := get(d.root, "faults").Content[i]
 	if get(fault, "for") != nil {
-		set(fault, "for", textNode(short(lasts)))
+		set(fault, "for", textNode(yamlfile.Short(lasts)))
 		return
 	}
 	for j := 1; j < len(fault.Content); j += 2 {
 		if inner := fault.Content[j]; get(inner, "for") != nil {
-			set(inner, "for", textNode(short(lasts)))
+			set(inner, "for", textNode(yamlfile.Short(lasts)))
 		}
 	}
 }

@@ -8,17 +8,18 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/telemetry"
 )
 
 // settle reads how long the end may take, and refuses faults that begin after it: everything would
 // be over, and the fault would touch nothing.
 func (l *loader) settle(n *yaml.Node, hasFaults bool) {
-	m, ok := l.mapping(n, settleShape())
-	if !ok || !m.has("within") {
+	m, ok := l.Mapping(n, settleShape())
+	if !ok || !m.Has("within") {
 		return
 	}
-	within, ok := l.duration(m.at("within"), "within", time.Millisecond)
+	within, ok := l.Duration(m.At("within"), "within", time.Millisecond)
 	l.s.Settle = within
 	if !ok || !hasFaults || len(l.s.Workload) == 0 {
 		return
@@ -26,19 +27,19 @@ func (l *loader) settle(n *yaml.Node, hasFaults bool) {
 	over := l.s.LastSubmission() + within
 	for i, f := range l.s.Faults {
 		if f.When.After == "" && f.When.Max > over {
-			l.refuse(l.whenNodes[i], "the fault may begin at %s, but everything has settled by %s: %s after the last submission at %s",
-				short(f.When.Max), short(over), short(within), short(l.s.LastSubmission()))
+			l.Refuse(l.whenNodes[i], "the fault may begin at %s, but everything has settled by %s: %s after the last submission at %s",
+				yamlfile.Short(f.When.Max), yamlfile.Short(over), yamlfile.Short(within), yamlfile.Short(l.s.LastSubmission()))
 		}
 	}
 }
 
 // expect reads one expectation for every profile, or one for each.
 func (l *loader) expect(n *yaml.Node) {
-	list, _, ok := l.entries(n, "expect")
-	if !ok {
+	list := l.Entries(n, "expect")
+	if n.Kind != yaml.MappingNode {
 		return
 	}
-	perProfile := slices.ContainsFunc(list, func(e entry) bool { return slices.Contains(profileNames(), e.name) })
+	perProfile := slices.ContainsFunc(list, func(e yamlfile.Entry) bool { return slices.Contains(profileNames(), e.Name) })
 	if !perProfile {
 		e := l.oneExpect(n)
 		for _, p := range l.s.Profiles {
@@ -51,48 +52,48 @@ func (l *loader) expect(n *yaml.Node) {
 		declared = append(declared, string(p))
 	}
 	for _, e := range list {
-		if !slices.Contains(profileNames(), e.name) {
-			l.unknown(e.key, fmt.Sprintf("%q beside an expectation for each profile: move it into them", e.name), e.name, declared)
+		if !slices.Contains(profileNames(), e.Name) {
+			l.Unknown(e.Key, fmt.Sprintf("%q beside an expectation for each profile: move it into them", e.Name), e.Name, declared)
 			continue
 		}
-		if !slices.Contains(declared, e.name) {
-			l.unknown(e.key, fmt.Sprintf("expect has profile %s, under which the scenario doesn't run", e.name), "", declared)
+		if !slices.Contains(declared, e.Name) {
+			l.Unknown(e.Key, fmt.Sprintf("expect has profile %s, under which the scenario doesn't run", e.Name), "", declared)
 		}
-		l.s.expects[config.Profile(e.name)] = l.oneExpect(e.value)
+		l.s.expects[config.Profile(e.Name)] = l.oneExpect(e.Value)
 	}
 	for _, p := range l.s.Profiles {
 		if _, ok := l.s.expects[p]; !ok {
-			l.refuse(n, "expect lacks profile %s, under which the scenario runs too", p)
+			l.Refuse(n, "expect lacks profile %s, under which the scenario runs too", p)
 		}
 	}
 }
 
 func (l *loader) oneExpect(n *yaml.Node) Expect {
 	var e Expect
-	m, ok := l.mapping(n, expectShape())
+	m, ok := l.Mapping(n, expectShape())
 	if !ok {
 		return e
 	}
-	if i := m.at("invariants"); i != nil {
+	if i := m.At("invariants"); i != nil {
 		e.Invariants = l.invariants(i)
 	}
-	if b := m.at("executions"); b != nil {
+	if b := m.At("executions"); b != nil {
 		e.Executions = l.bounds(b, "executions", int64(l.s.Submissions()))
 	}
-	if b := m.at("rows"); b != nil {
+	if b := m.At("rows"); b != nil {
 		e.Rows = l.bounds(b, "rows", 0)
 	}
-	if s := m.at("sometimes"); s != nil {
-		e.Sometimes, _ = l.choices(s, "situation", "sometimes", firsts(sometimesAbout()))
+	if s := m.At("sometimes"); s != nil {
+		e.Sometimes, _ = l.Choices(s, "situation", "sometimes", firsts(sometimesAbout()))
 		l.expectsNoWorkers = l.expectsNoWorkers || slices.Contains(e.Sometimes, "no_workers_failed")
 	}
-	if a := m.at("alerts"); a != nil {
+	if a := m.At("alerts"); a != nil {
 		e.Alerts = l.alerts(a)
 	}
-	if t := m.at("texts"); t != nil {
-		items, _ := l.items(t, "texts")
+	if t := m.At("texts"); t != nil {
+		items, _ := l.Items(t, "texts")
 		for _, item := range items {
-			if text, ok := l.text(item, "an error text"); ok {
+			if text, ok := l.Printable(item, "an error text"); ok {
 				e.Texts = append(e.Texts, text)
 			}
 		}
@@ -103,7 +104,7 @@ func (l *loader) oneExpect(n *yaml.Node) Expect {
 // alerts reads which alerts are expected. One that is to resolve has to fire, so it need not be named twice;
 // one that never may can't do either.
 func (l *loader) alerts(n *yaml.Node) (a Alerts) {
-	m, ok := l.mapping(n, alertsShape())
+	m, ok := l.Mapping(n, alertsShape())
 	if !ok {
 		return a
 	}
@@ -111,13 +112,13 @@ func (l *loader) alerts(n *yaml.Node) (a Alerts) {
 		name string
 		into *[]string
 	}{{"fires", &a.Fires}, {"resolves", &a.Resolves}, {"never", &a.Never}} {
-		if at := m.at(list.name); at != nil {
-			*list.into, _ = l.choices(at, "alert", list.name, telemetry.RuleNames())
+		if at := m.At(list.name); at != nil {
+			*list.into, _ = l.Choices(at, "alert", list.name, telemetry.RuleNames())
 		}
 	}
 	for _, name := range a.Never {
 		if slices.Contains(a.Fires, name) || slices.Contains(a.Resolves, name) {
-			l.refuse(m.keys["never"], "the alert %s is expected to fire, and never to", name)
+			l.Refuse(m.Keys["never"], "the alert %s is expected to fire, and never to", name)
 		}
 	}
 	return a
@@ -128,40 +129,40 @@ func (l *loader) invariants(n *yaml.Node) []int {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		l.refuse(n, "invariants must be all or a list of numbers, is %s", kindOf(n))
+		l.Refuse(n, "invariants must be all or a list of numbers, is %s", yamlfile.KindOf(n))
 		return nil
 	}
 	var list []int
 	for _, item := range n.Content {
-		v, ok := l.integer(item, "an invariant", 1, Invariants)
+		v, ok := l.Integer(item, "an invariant", 1, Invariants)
 		if ok && slices.Contains(list, int(v)) {
-			l.refuse(item, "invariant %d stands twice", v)
+			l.Refuse(item, "duplicate value %d under invariants", v)
 		}
 		if ok {
 			list = append(list, int(v))
 		}
 	}
 	if len(n.Content) == 0 {
-		l.refuse(n, "invariants is empty: nothing would be judged; write all or leave it out")
+		l.Refuse(n, "invariants is empty: nothing would be judged; write all or leave it out")
 	}
 	return list
 }
 
 // bounds reads a mapping of status to bound. total is how many there are at most, 0 for unknown.
 func (l *loader) bounds(n *yaml.Node, where string, total int64) []Bound {
-	list, _, _ := l.entries(n, where)
+	list := l.Entries(n, where)
 	var out []Bound
 	for _, e := range list {
-		if !slices.Contains(endNames(), e.name) {
-			l.unknown(e.key, fmt.Sprintf("%q under %s is no status in which an execution ends", e.name, where), e.name, endNames())
+		if !slices.Contains(endNames(), e.Name) {
+			l.Unknown(e.Key, fmt.Sprintf("%q under %s is no status in which an execution ends", e.Name, where), e.Name, endNames())
 			continue
 		}
-		b, ok := l.bound(e.value, e.name)
+		b, ok := l.bound(e.Value, e.Name)
 		if !ok {
 			continue
 		}
 		if total > 0 && !b.possible(total) {
-			l.refuse(e.value, "%s %s can never hold: the workload submits %d", e.name, b.Source, total)
+			l.Refuse(e.Value, "%s %s can never hold: the workload submits %d", e.Name, b.Source, total)
 			continue
 		}
 		out = append(out, b)

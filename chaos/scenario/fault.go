@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
-// loader reads a scenario: a reader with what the parts of a file have to know of each other.
+// loader reads a scenario: a Reader with what the parts of a file have to know of each other.
 type loader struct {
-	reader
+	*yamlfile.Reader
 	s Scenario
 	// clusterOK says that targets can be judged.
 	clusterOK bool
@@ -22,12 +24,12 @@ type loader struct {
 
 // faults reads the list; names are given at the end, when it is known which would be alike.
 func (l *loader) faults(n *yaml.Node) {
-	items, ok := l.items(n, "faults")
+	items, ok := l.Items(n, "faults")
 	if !ok {
 		return
 	}
 	if len(items) > maxFaults {
-		l.refuse(n, "%d faults; a scenario has at most %d", len(items), maxFaults)
+		l.Refuse(n, "%d faults; a scenario has at most %d", len(items), maxFaults)
 		return
 	}
 	for i, item := range items {
@@ -41,68 +43,68 @@ func (l *loader) faults(n *yaml.Node) {
 }
 
 func (l *loader) fault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
-	before := len(l.problems)
-	m, ok := l.mapping(n, faultShape())
+	before := l.Count()
+	m, ok := l.Mapping(n, faultShape())
 	if !ok {
 		return nil, false
 	}
-	if m.has("when") {
-		l.when(m.at("when"), f)
+	if m.Has("when") {
+		l.when(m.At("when"), f)
 	}
 	if chosen, ok := l.form(m); ok {
-		value := m.at(chosen.key)
+		value := m.At(chosen.key)
 		chosen.read(l, value, f)
 		l.lasting(m, chosen, f)
 		l.inWorlds(value, f.Kind)
 	}
-	return m.at("when"), len(l.problems) == before
+	return m.At("when"), l.Count() == before
 }
 
 // form finds the one kind of an entry.
-func (l *loader) form(m mapping) (form, bool) {
+func (l *loader) form(m yamlfile.Mapping) (form, bool) {
 	var keys []string
 	var found []form
 	for _, f := range forms() {
 		keys = append(keys, f.key)
-		if m.has(f.key) {
+		if m.Has(f.key) {
 			found = append(found, f)
 		}
 	}
 	switch {
 	case len(found) == 1:
 		return found[0], true
-	case len(found) == 0 && m.invalid: // the unknown key was the kind
+	case len(found) == 0 && m.Invalid: // the unknown key was the kind
 		return form{}, false
 	case len(found) == 0:
-		l.unknown(m.node, "the fault does nothing: it needs one kind", "", keys)
+		l.Unknown(m.Node, "the fault does nothing: it needs one kind", "", keys)
 		return form{}, false
 	}
 	slices.SortFunc(found, func(a, b form) int {
-		x, y := m.keys[a.key], m.keys[b.key]
+		x, y := m.Keys[a.key], m.Keys[b.key]
 		return (x.Line-y.Line)*10_000 + x.Column - y.Column
 	})
-	l.refuse(m.keys[found[1].key], "two kinds in one fault, %s and %s: write two faults", found[0].key, found[1].key)
+	l.Refuse(m.Keys[found[1].key], "two kinds in one fault, %s and %s: write two faults", found[0].key, found[1].key)
 	return form{}, false
 }
 
 // lasting reads how long a fault lasts or when its process comes back, and refuses the other one.
-func (l *loader) lasting(m mapping, f form, into *Fault) {
-	lasts, restart := m.at("for"), m.at("restart_after")
+func (l *loader) lasting(m yamlfile.Mapping, f form, into *Fault) {
+	lasts, restart := m.At("for"), m.At("restart_after")
 	if f.once() {
 		for _, k := range []string{"for", "restart_after"} {
-			if m.has(k) {
-				l.refuse(m.keys[k], "a %s has no %s: it is over by itself", f.key, k)
+			if m.Has(k) {
+				l.Refuse(m.Keys[k], "a %s has no %s: it is over by itself", f.key, k)
 			}
 		}
 		return
 	}
 	if f.inside && into.For > 0 && lasts != nil {
-		l.refuse(m.keys["for"], "`for` stands both beside %s and in it", f.key)
+		l.Refuse(m.Keys["for"], "`for` stands both beside %s and in it", f.key)
 		return
 	}
 	if !f.lasts {
 		if lasts != nil {
-			l.refuse(m.keys["for"], "a %s has no `for`: say when the process comes back with restart_after", f.key)
+			l.Refuse(m.Keys["for"], "a %s has no `for`: say when the process comes back with restart_after", f.key)
 		}
 		if restart != nil {
 			d := l.drawn(restart, "restart_after", time.Millisecond)
@@ -111,12 +113,12 @@ func (l *loader) lasting(m mapping, f form, into *Fault) {
 		return
 	}
 	if restart != nil {
-		l.refuse(m.keys["restart_after"], "restart_after belongs to crash and stop; a %s lasts as long as `for` says", f.key)
+		l.Refuse(m.Keys["restart_after"], "restart_after belongs to crash and stop; a %s lasts as long as `for` says", f.key)
 	}
 	if lasts != nil {
 		l.forHow(lasts, into)
-	} else if into.For == 0 && !m.invalid && !l.lacksInner(m, f) {
-		l.refuse(m.node, "the %s has no end: add `for`", f.key)
+	} else if into.For == 0 && !m.Invalid && !l.lacksInner(m, f) {
+		l.Refuse(m.Node, "the %s has no end: add `for`", f.key)
 	}
 }
 
@@ -127,8 +129,8 @@ func (l *loader) forHow(n *yaml.Node, into *Fault) {
 }
 
 // lacksInner says that `for` stands in the kind's mapping and was refused there already.
-func (l *loader) lacksInner(m mapping, f form) bool {
-	value := m.at(f.key)
+func (l *loader) lacksInner(m yamlfile.Mapping, f form) bool {
+	value := m.At(f.key)
 	if !f.inside || value.Kind != yaml.MappingNode {
 		return false
 	}
@@ -146,56 +148,56 @@ func (l *loader) inWorlds(n *yaml.Node, k FaultKind) {
 	}
 	for _, w := range l.s.Worlds {
 		if why := k.Lacks(w); why != "" {
-			l.refuse(n, "the %s world can't do a %s: %s; write worlds: [sim]", w, k, why)
+			l.Refuse(n, "the %s world can't do a %s: %s; write worlds: [sim]", w, k, why)
 		}
 	}
 }
 
 func (l *loader) when(n *yaml.Node, f *Fault) {
-	m, ok := l.mapping(n, whenShape())
+	m, ok := l.Mapping(n, whenShape())
 	if !ok {
 		return
 	}
 	var given []string
 	for _, k := range []string{"at", "between", "after"} {
-		if m.has(k) {
+		if m.Has(k) {
 			given = append(given, k)
 		}
 	}
 	if len(given) != 1 {
-		if !m.invalid {
-			l.unknown(n, "when must say exactly one thing", "", []string{"at", "between", "after"})
+		if !m.Invalid {
+			l.Unknown(n, "when must say exactly one thing", "", []string{"at", "between", "after"})
 		}
 		return
 	}
 	for _, k := range []string{"of", "nth", "plus"} {
-		if m.has(k) && given[0] != "after" {
-			l.refuse(m.keys[k], "%q belongs to `after`, not to %q", k, given[0])
+		if m.Has(k) && given[0] != "after" {
+			l.Refuse(m.Keys[k], "%q belongs to `after`, not to %q", k, given[0])
 		}
 	}
 	switch given[0] {
 	case "at":
-		f.When.Min, _ = l.duration(m.at("at"), "at", 0)
+		f.When.Min, _ = l.Duration(m.At("at"), "at", 0)
 		f.When.Max = f.When.Min
 	case "between":
-		f.When.Min, f.When.Max = l.span(m.at("between"), "between")
+		f.When.Min, f.When.Max, _ = l.Span(m.At("between"), "between", 0)
 	case "after":
 		l.after(m, &f.When)
 	}
 }
 
-func (l *loader) after(m mapping, w *When) {
-	w.After, _ = l.choice(m.at("after"), "trigger", firsts(triggersAbout()))
+func (l *loader) after(m yamlfile.Mapping, w *When) {
+	w.After, _ = l.Choice(m.At("after"), "trigger", firsts(triggersAbout()))
 	w.Nth = 1
-	if m.has("nth") {
-		nth, _ := l.integer(m.at("nth"), "nth", 1, maxCount)
+	if m.Has("nth") {
+		nth, _ := l.Integer(m.At("nth"), "nth", 1, maxCount)
 		w.Nth = int(nth)
 	}
-	if m.has("plus") {
-		w.Plus, _ = l.duration(m.at("plus"), "plus", 0)
+	if m.Has("plus") {
+		w.Plus, _ = l.Duration(m.At("plus"), "plus", 0)
 	}
-	if m.has("of") && l.clusterOK {
-		w.Of, _ = l.choice(m.at("of"), "worker", l.s.Cluster.WorkerNames())
+	if m.Has("of") && l.clusterOK {
+		w.Of, _ = l.Choice(m.At("of"), "worker", l.s.Cluster.WorkerNames())
 	}
 }
 
@@ -213,47 +215,47 @@ func (l *loader) target(n *yaml.Node, f *Fault) {
 		return
 	}
 	if n.Value == Broker || n.Value == Database {
-		l.refuse(n, "the %s is no process of the cluster; write %s: kill or %s: restart", n.Value, n.Value, n.Value)
+		l.Refuse(n, "the %s is no process of the cluster; write %s: kill or %s: restart", n.Value, n.Value, n.Value)
 		return
 	}
 	var ok bool
-	f.Target, ok = l.choice(n, "target", l.s.Cluster.targets())
+	f.Target, ok = l.Choice(n, "target", l.s.Cluster.targets())
 	if !ok {
 		return
 	}
 	for _, w := range l.s.Cluster.Workers {
 		if w.Name == f.Target && f.When.After == "" && f.When.Max < w.Starts {
-			l.refuse(n, "%s starts at %s, after this fault", w.Name, short(w.Starts))
+			l.Refuse(n, "%s starts at %s, after this fault", w.Name, yamlfile.Short(w.Starts))
 		}
 	}
 }
 
 // link reads what partition, latency and reset have in common.
-func (l *loader) link(m mapping, f *Fault, process, ends string) {
-	if m.has(process) {
-		l.target(m.at(process), f)
+func (l *loader) link(m yamlfile.Mapping, f *Fault, process, ends string) {
+	if m.Has(process) {
+		l.target(m.At(process), f)
 	}
-	if m.has(ends) {
-		f.From, _ = l.choices(m.at(ends), "other end", ends, otherEnds())
-		if len(m.at(ends).Content) == 0 && m.at(ends).Kind == yaml.SequenceNode {
-			l.unknown(m.at(ends), ends+" is empty", "", otherEnds())
+	if m.Has(ends) {
+		f.From, _ = l.Choices(m.At(ends), "other end", ends, otherEnds())
+		if len(m.At(ends).Content) == 0 && m.At(ends).Kind == yaml.SequenceNode {
+			l.Unknown(m.At(ends), ends+" is empty", "", otherEnds())
 		}
 	}
-	if m.has("direction") {
-		name, _ := l.choice(m.at("direction"), "direction", directionNames())
+	if m.Has("direction") {
+		name, _ := l.Choice(m.At("direction"), "direction", directionNames())
 		f.Direction = Direction(name)
 	}
-	if m.has("rate") {
-		f.PerMillion = l.share(m.at("rate"), "rate")
+	if m.Has("rate") {
+		f.PerMillion, _ = l.Share(m.At("rate"), "rate")
 	}
-	if m.has("for") {
-		l.forHow(m.at("for"), f)
+	if m.Has("for") {
+		l.forHow(m.At("for"), f)
 	}
 }
 
 func (l *loader) partition(n *yaml.Node, f *Fault) {
 	f.Kind, f.Direction = Partition, Both
-	m, ok := l.mapping(n, partitionShape())
+	m, ok := l.Mapping(n, partitionShape())
 	if ok {
 		l.link(m, f, "cut", "from")
 	}
@@ -261,19 +263,19 @@ func (l *loader) partition(n *yaml.Node, f *Fault) {
 
 func (l *loader) latency(n *yaml.Node, f *Fault) {
 	f.Kind, f.Direction = Latency, Both
-	m, ok := l.mapping(n, latencyShape())
+	m, ok := l.Mapping(n, latencyShape())
 	if !ok {
 		return
 	}
 	l.link(m, f, "of", "to")
-	if m.has("adds") {
-		f.DelayMin, f.DelayMax = l.oneOrSpan(m.at("adds"), "adds")
+	if m.Has("adds") {
+		f.DelayMin, f.DelayMax = l.oneOrSpan(m.At("adds"), "adds")
 	}
 }
 
 func (l *loader) reset(n *yaml.Node, f *Fault) {
 	f.Kind = Reset
-	m, ok := l.mapping(n, resetShape())
+	m, ok := l.Mapping(n, resetShape())
 	if ok {
 		l.link(m, f, "of", "to")
 	}
@@ -281,32 +283,32 @@ func (l *loader) reset(n *yaml.Node, f *Fault) {
 
 func (l *loader) messages(n *yaml.Node, f *Fault) {
 	f.Target = Broker
-	m, ok := l.mapping(n, messagesShape())
+	m, ok := l.Mapping(n, messagesShape())
 	if !ok {
 		return
 	}
 	var verbs []string
 	for _, v := range messageVerbs() {
-		if m.has(v.name) {
+		if m.Has(v.name) {
 			verbs = append(verbs, v.name)
 			f.Kind = v.kind
 		}
 	}
 	if len(verbs) != 1 {
-		if !m.invalid {
-			l.unknown(n, "messages must do exactly one thing", "", firstsOf(messageVerbs()))
+		if !m.Invalid {
+			l.Unknown(n, "messages must do exactly one thing", "", firstsOf(messageVerbs()))
 		}
 		f.Kind = ""
 		return
 	}
-	f.Messages, _ = l.choice(m.at(verbs[0]), "message type", append(MessageTypes(), EveryMessage))
+	f.Messages, _ = l.Choice(m.At(verbs[0]), "message type", append(MessageTypes(), EveryMessage))
 	switch {
-	case f.Kind.late() && m.has("by"):
-		f.DelayMin, f.DelayMax = l.oneOrSpan(m.at("by"), "by")
-	case f.Kind.late() && !m.invalid:
-		l.refuse(n, "the %s lacks \"by\": how late, or the least and the most", verbs[0])
-	case m.has("by"):
-		l.refuse(m.keys["by"], "`by` belongs to delay and reorder, not to %s", verbs[0])
+	case f.Kind.late() && m.Has("by"):
+		f.DelayMin, f.DelayMax = l.oneOrSpan(m.At("by"), "by")
+	case f.Kind.late() && !m.Invalid:
+		l.Refuse(n, "the %s lacks \"by\": how late, or the least and the most", verbs[0])
+	case m.Has("by"):
+		l.Refuse(m.Keys["by"], "`by` belongs to delay and reorder, not to %s", verbs[0])
 	}
 	l.link(m, f, "", "")
 }
@@ -314,10 +316,10 @@ func (l *loader) messages(n *yaml.Node, f *Fault) {
 // oneOrSpan reads 2s or [1s, 3s].
 func (l *loader) oneOrSpan(n *yaml.Node, what string) (from, to time.Duration) {
 	if n.Kind == yaml.SequenceNode {
-		from, to = l.span(n, what)
+		from, to, _ = l.Span(n, what, 0)
 		return from, to
 	}
-	from, _ = l.duration(n, what, time.Millisecond)
+	from, _ = l.Duration(n, what, time.Millisecond)
 	return from, from
 }
 

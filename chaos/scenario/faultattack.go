@@ -1,6 +1,10 @@
 package scenario
 
-import "go.yaml.in/yaml/v4"
+import (
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+)
 
 // This file reads what somebody does who can reach the broker and publish to it.
 
@@ -38,35 +42,35 @@ func attackNames() []string {
 	return names
 }
 
-func publishShape() shape {
-	return shape{"publish", []key{
-		{"queue", "the queue: one of the executors', or a worker's name for its own", true, schema{"type": "string"}},
-		{"what", "which messages; forged cancellations go to the queue of the worker's cancellations", true, enum(attackNames())},
-		{"count", "how many", true, schema{"type": "integer", "minimum": 1, "maximum": mostPublished}},
-	}}
+func publishShape() yamlfile.Shape {
+	return yamlfile.NewShape("publish",
+		yamlfile.Required("queue", "the queue: one of the executors', or a worker's name for its own", yamlfile.StringSchema()),
+		yamlfile.Required("what", "which messages; forged cancellations go to the queue of the worker's cancellations", yamlfile.Enum(attackNames())),
+		yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostPublished)),
+	)
 }
 
 // publish reads which messages an attacker publishes, and where.
 func (l *loader) publish(n *yaml.Node, f *Fault) {
 	f.Kind = PublishMessages
-	m, ok := l.mapping(n, publishShape())
+	m, ok := l.Mapping(n, publishShape())
 	if !ok {
 		return
 	}
-	if m.has("what") {
-		what, _ := l.choice(m.at("what"), "kind of message", attackNames())
+	if m.Has("what") {
+		what, _ := l.Choice(m.At("what"), "kind of message", attackNames())
 		f.What = Attack(what)
 	}
-	if m.has("count") {
-		count, _ := l.integer(m.at("count"), "count", 1, mostPublished)
+	if m.Has("count") {
+		count, _ := l.Integer(m.At("count"), "count", 1, mostPublished)
 		f.Count = int(count)
 	}
-	if !m.has("queue") || !l.clusterOK {
+	if !m.Has("queue") || !l.clusterOK {
 		return
 	}
 	targets := append(ExecutorQueues(), l.s.Cluster.workerTargets()...)
 	if f.What == ForgedCancel || f.What == ForgedDispatch {
 		targets = l.s.Cluster.workerTargets()
 	}
-	f.Target, _ = l.choice(m.at("queue"), "queue", targets)
+	f.Target, _ = l.Choice(m.At("queue"), "queue", targets)
 }

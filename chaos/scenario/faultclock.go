@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // This file reads faults of clocks. The database's clock decides leases and deadlines; a process's wall
@@ -26,33 +28,33 @@ var driftForm = regexp.MustCompile(driftPattern)
 // clock says that a kind is a fault of a clock.
 func (k FaultKind) clock() bool { return k == ClockOffset || k == ClockStep || k == ClockDrift }
 
-func clockShape(k FaultKind) shape {
-	by := key{"by", "how far it is moved; with a minus sign, backwards", true, schema{"type": "string", "pattern": shiftPattern}}
+func clockShape(k FaultKind) yamlfile.Shape {
+	by := yamlfile.Required("by", "how far it is moved; with a minus sign, backwards", yamlfile.Schema{"type": "string", "pattern": shiftPattern})
 	if k == ClockDrift {
-		by = key{"by", "how much too fast it runs; with a minus sign, too slow; at most 10%", true, schema{"type": "string", "pattern": driftPattern}}
+		by = yamlfile.Required("by", "how much too fast it runs; with a minus sign, too slow; at most 10%", yamlfile.Schema{"type": "string", "pattern": driftPattern})
 	}
-	return shape{string(k), []key{
-		{"of", "the process, or database", true, schema{"type": "string"}},
+	return yamlfile.NewShape(string(k),
+		yamlfile.Required("of", "the process, or database", yamlfile.StringSchema()),
 		by,
-	}}
+	)
 }
 
 func shiftsClock(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 	return func(l *loader, n *yaml.Node, f *Fault) {
 		f.Kind = k
-		m, ok := l.mapping(n, clockShape(k))
+		m, ok := l.Mapping(n, clockShape(k))
 		if !ok {
 			return
 		}
-		if m.has("of") && l.clusterOK {
-			f.Target, _ = l.choice(m.at("of"), "clock", append(l.s.Cluster.targets(), Database))
+		if m.Has("of") && l.clusterOK {
+			f.Target, _ = l.Choice(m.At("of"), "clock", append(l.s.Cluster.targets(), Database))
 		}
 		switch {
-		case !m.has("by"):
+		case !m.Has("by"):
 		case k == ClockDrift:
-			f.DriftPerMillion = l.drift(m.at("by"))
+			f.DriftPerMillion = l.drift(m.At("by"))
 		default:
-			f.Shift = l.shift(m.at("by"))
+			f.Shift = l.shift(m.At("by"))
 		}
 	}
 }
@@ -61,19 +63,19 @@ func shiftsClock(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 func (l *loader) shift(n *yaml.Node) time.Duration {
 	if n.Kind == yaml.ScalarNode {
 		if d, err := time.ParseDuration(n.Value); err == nil && d < 0 {
-			if d < -maxDuration {
-				l.refuse(n, "by is %s, must be from -%s to %s", n.Value, short(maxDuration), short(maxDuration))
+			if d < -yamlfile.MaxDuration {
+				l.Refuse(n, "by is %s, must be from -%s to %s", n.Value, yamlfile.Short(yamlfile.MaxDuration), yamlfile.Short(yamlfile.MaxDuration))
 				return 0
 			}
 			return d
 		}
-		if d, err := time.ParseDuration(n.Value); err == nil && d > 0 && strings.HasPrefix(n.Value, "+") && d <= maxDuration {
+		if d, err := time.ParseDuration(n.Value); err == nil && d > 0 && strings.HasPrefix(n.Value, "+") && d <= yamlfile.MaxDuration {
 			return d
 		}
 	}
-	d, ok := l.duration(n, "by", 0)
+	d, ok := l.Duration(n, "by", 0)
 	if ok && d == 0 {
-		l.refuse(n, "by is %s, which moves no clock", n.Value)
+		l.Refuse(n, "by is %s, which moves no clock", n.Value)
 	}
 	return d
 }
@@ -81,13 +83,13 @@ func (l *loader) shift(n *yaml.Node) time.Duration {
 // drift reads a signed percentage as parts per million.
 func (l *loader) drift(n *yaml.Node) int64 {
 	if n.Kind != yaml.ScalarNode || !driftForm.MatchString(n.Value) {
-		l.refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", kindOf(n))
+		l.Refuse(n, "by must be a percentage such as 1%% or -0.5%%, is %s", yamlfile.KindOf(n))
 		return 0
 	}
 	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the form was checked
 	ppm := int64(math.Round(v * 10_000))
 	if ppm == 0 || ppm > maxClockDrift || ppm < -maxClockDrift {
-		l.refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)
+		l.Refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)
 		return 0
 	}
 	return ppm

@@ -4,51 +4,53 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // form is one way to write a fault: its key in the file and what belongs to it.
 type form struct {
 	key   string
 	about string
-	value schema
+	value yamlfile.Schema
 	// lasts says that it needs `for`; otherwise the process may come back after `restart_after`.
 	lasts bool
-	// inside says that its value is a mapping, in which `for` may stand too.
+	// inside says that its value is a yamlfile.Mapping, in which `for` may stand too.
 	inside bool
 	read   func(*loader, *yaml.Node, *Fault)
 }
 
 // forms lists the keys of which a fault has exactly one.
 func forms() []form {
-	process := schema{"type": "string"}
+	process := yamlfile.StringSchema()
 	return []form{
 		{string(Crash), faultAbout(Crash), process, false, false, strikesProcess(Crash)},
 		{string(Pause), faultAbout(Pause), process, true, false, strikesProcess(Pause)},
 		{string(Freeze), faultAbout(Freeze), process, true, false, strikesProcess(Freeze)},
 		{string(Stop), faultAbout(Stop), process, false, false, strikesProcess(Stop)},
-		{string(Partition), faultAbout(Partition), partitionShape().object(), true, true, (*loader).partition},
-		{string(Latency), faultAbout(Latency), latencyShape().object(), true, true, (*loader).latency},
-		{string(Reset), faultAbout(Reset), resetShape().object(), true, true, (*loader).reset},
-		{Broker, verbsAbout(brokerVerbs()), enum(firstsOf(brokerVerbs())), true, false, (*loader).broker},
+		{string(Partition), faultAbout(Partition), partitionShape().Object(), true, true, (*loader).partition},
+		{string(Latency), faultAbout(Latency), latencyShape().Object(), true, true, (*loader).latency},
+		{string(Reset), faultAbout(Reset), resetShape().Object(), true, true, (*loader).reset},
+		{Broker, verbsAbout(brokerVerbs()), yamlfile.Enum(firstsOf(brokerVerbs())), true, false, (*loader).broker},
 		{Database, verbsAbout(databaseVerbs()) + "; or one of its mappings", databaseSchema(), true, false, (*loader).database},
 		{"messages", "messages of one type are lost, late, doubled or unreadable", messagesSchema(), true, true, (*loader).messages},
-		{string(StopCutShort), faultAbout(StopCutShort), cutShortShape().object(), false, false, (*loader).cutShort},
-		{string(RollingRestart), faultAbout(RollingRestart), rollingShape().object(), true, false, (*loader).rolling},
+		{string(StopCutShort), faultAbout(StopCutShort), cutShortShape().Object(), false, false, (*loader).cutShort},
+		{string(RollingRestart), faultAbout(RollingRestart), rollingShape().Object(), true, false, (*loader).rolling},
 		{string(Deaf), faultAbout(Deaf), process, true, false, strikesWorker(Deaf)},
 		{string(Mute), faultAbout(Mute), process, true, false, strikesWorker(Mute)},
 		{string(Sick), faultAbout(Sick), process, true, false, strikesWorker(Sick)},
 		{string(Cordon), faultAbout(Cordon), process, true, false, strikesWorker(Cordon)},
 		{string(Drain), faultAbout(Drain), process, false, false, strikesWorker(Drain)},
 		{string(Twin), faultAbout(Twin), process, true, false, (*loader).twin},
-		{string(SlowLink), faultAbout(SlowLink), slowLinkShape().object(), true, true, (*loader).slowLink},
+		{string(SlowLink), faultAbout(SlowLink), slowLinkShape().Object(), true, true, (*loader).slowLink},
 		{string(DeleteQueue), faultAbout(DeleteQueue), process, true, false, strikesQueue(DeleteQueue)},
 		{string(CancelConsumers), faultAbout(CancelConsumers), process, true, false, strikesQueue(CancelConsumers)},
 		{string(BlockConsumers), faultAbout(BlockConsumers), process, true, false, strikesQueue(BlockConsumers)},
 		{string(UnbindQueue), faultAbout(UnbindQueue), process, true, false, strikesQueue(UnbindQueue)},
-		{string(ClockOffset), faultAbout(ClockOffset), clockShape(ClockOffset).object(), true, false, shiftsClock(ClockOffset)},
-		{string(ClockStep), faultAbout(ClockStep), clockShape(ClockStep).object(), true, false, shiftsClock(ClockStep)},
-		{string(ClockDrift), faultAbout(ClockDrift), clockShape(ClockDrift).object(), true, false, shiftsClock(ClockDrift)},
-		{string(PublishMessages), faultAbout(PublishMessages), publishShape().object(), true, true, (*loader).publish},
+		{string(ClockOffset), faultAbout(ClockOffset), clockShape(ClockOffset).Object(), true, false, shiftsClock(ClockOffset)},
+		{string(ClockStep), faultAbout(ClockStep), clockShape(ClockStep).Object(), true, false, shiftsClock(ClockStep)},
+		{string(ClockDrift), faultAbout(ClockDrift), clockShape(ClockDrift).Object(), true, false, shiftsClock(ClockDrift)},
+		{string(PublishMessages), faultAbout(PublishMessages), publishShape().Object(), true, true, (*loader).publish},
 	}
 }
 
@@ -71,111 +73,111 @@ func faultAbout(k FaultKind) string {
 	return ""
 }
 
-func faultShape() shape {
-	s := shape{"the fault", []key{{"when", "when it begins", true, whenSchema()}}}
+func faultShape() yamlfile.Shape {
+	s := yamlfile.NewShape("the fault", yamlfile.Required("when", "when it begins", whenSchema()))
 	for _, f := range forms() {
-		s.keys = append(s.keys, key{f.key, f.about, false, f.value})
+		s.Keys = append(s.Keys, yamlfile.Optional(f.key, f.about, f.value))
 	}
-	s.keys = append(s.keys,
-		key{"for", "how long it lasts", false, drawnSchema("for")},
-		key{"restart_after", "when a crashed or stopped process comes back; left out: never", false, drawnSchema("restart_after")})
+	s.Keys = append(s.Keys,
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")),
+		yamlfile.Optional("restart_after", "when a crashed or stopped process comes back; left out: never", drawnSchema("restart_after")))
 	return s
 }
 
 // faultSchema says in JSON Schema what a shape can't: exactly one kind, and what belongs to it.
-func faultSchema() schema {
+func faultSchema() yamlfile.Schema {
 	var kinds []any
 	for _, f := range forms() {
-		kind := schema{"required": []string{f.key}}
+		kind := yamlfile.Schema{"required": []string{f.key}}
 		switch {
 		case f.once():
-			kind["properties"] = schema{"for": false, "restart_after": false}
+			kind["properties"] = yamlfile.Schema{"for": false, "restart_after": false}
 		case !f.lasts:
-			kind["properties"] = schema{"for": false}
+			kind["properties"] = yamlfile.Schema{"for": false}
 		case f.inside:
-			kind["properties"] = schema{"restart_after": false}
+			kind["properties"] = yamlfile.Schema{"restart_after": false}
 			kind["oneOf"] = []any{
-				schema{"required": []string{"for"}},
-				schema{"properties": schema{f.key: schema{"required": []string{"for"}}}},
+				yamlfile.Schema{"required": []string{"for"}},
+				yamlfile.Schema{"properties": yamlfile.Schema{f.key: yamlfile.Schema{"required": []string{"for"}}}},
 			}
 		default:
-			kind["properties"] = schema{"restart_after": false}
+			kind["properties"] = yamlfile.Schema{"restart_after": false}
 			kind["required"] = []string{f.key, "for"}
 		}
 		kinds = append(kinds, kind)
 	}
-	out := faultShape().object()
+	out := faultShape().Object()
 	out["oneOf"] = kinds
 	return out
 }
 
-func whenSchema() schema {
-	out := whenShape().object()
+func whenSchema() yamlfile.Schema {
+	out := whenShape().Object()
 	out["oneOf"] = []any{
-		schema{"required": []string{"at"}}, schema{"required": []string{"between"}}, schema{"required": []string{"after"}},
+		yamlfile.Schema{"required": []string{"at"}}, yamlfile.Schema{"required": []string{"between"}}, yamlfile.Schema{"required": []string{"after"}},
 	}
 	return out
 }
 
-func messagesSchema() schema {
-	out := messagesShape().object()
+func messagesSchema() yamlfile.Schema {
+	out := messagesShape().Object()
 	var verbs []any
 	for _, v := range messageVerbs() {
-		verbs = append(verbs, schema{"required": []string{v.name}})
+		verbs = append(verbs, yamlfile.Schema{"required": []string{v.name}})
 	}
 	out["oneOf"] = verbs
 	return out
 }
 
-func whenShape() shape {
-	return shape{"when", []key{
-		{"at", "at a time after the start", false, durationSchema()},
-		{"between", "at a time that is drawn: the earliest and the latest", false, spanSchema()},
-		{"after", "when something has happened", false, described(triggersAbout())},
-		{"of", "the worker that it happened to; left out: any", false, schema{"type": "string"}},
-		{"nth", "the how-manieth time; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"plus", "how long after it; left out: at once", false, durationSchema()},
-	}}
+func whenShape() yamlfile.Shape {
+	return yamlfile.NewShape("when",
+		yamlfile.Optional("at", "at a time after the start", yamlfile.DurationSchema()),
+		yamlfile.Optional("between", "at a time that is drawn: the earliest and the latest", yamlfile.SpanSchema()),
+		yamlfile.Optional("after", "when something has happened", yamlfile.Described(triggersAbout())),
+		yamlfile.Optional("of", "the worker that it happened to; left out: any", yamlfile.StringSchema()),
+		yamlfile.Optional("nth", "the how-manieth time; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("plus", "how long after it; left out: at once", yamlfile.DurationSchema()),
+	)
 }
 
-func partitionShape() shape {
-	return shape{"partition", []key{
-		{"cut", "the process that is cut off", true, schema{"type": "string"}},
-		{"from", "the other ends", true, someSetOf(enum(otherEnds()))},
-		{"direction", "which way, seen from the process: outgoing loses what it sends, incoming what is sent to it; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, drawnSchema("for")},
-	}}
+func partitionShape() yamlfile.Shape {
+	return yamlfile.NewShape("partition",
+		yamlfile.Required("cut", "the process that is cut off", yamlfile.StringSchema()),
+		yamlfile.Required("from", "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(otherEnds()))),
+		yamlfile.Optional("direction", "which way, seen from the process: outgoing loses what it sends, incoming what is sent to it; left out: both", yamlfile.Enum(directionNames())),
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")),
+	)
 }
 
-func latencyShape() shape {
-	return shape{"latency", []key{
-		{"of", "the process whose link is slow", true, schema{"type": "string"}},
-		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
-		{"adds", "what each message takes longer, or the least and the most", true, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
-		{"direction", "which way, seen from the process; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, drawnSchema("for")},
-	}}
+func latencyShape() yamlfile.Shape {
+	return yamlfile.NewShape("latency",
+		yamlfile.Required("of", "the process whose link is slow", yamlfile.StringSchema()),
+		yamlfile.Required("to", "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(otherEnds()))),
+		yamlfile.Required("adds", "what each message takes longer, or the least and the most", yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.SpanSchema()}}),
+		yamlfile.Optional("direction", "which way, seen from the process; left out: both", yamlfile.Enum(directionNames())),
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")),
+	)
 }
 
-func resetShape() shape {
-	return shape{"reset", []key{
-		{"of", "the process whose calls lose their connection", true, schema{"type": "string"}},
-		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
-		{"rate", "the share of the calls; left out: all", false, shareSchema()},
-		{"for", "how long it lasts", false, drawnSchema("for")},
-	}}
+func resetShape() yamlfile.Shape {
+	return yamlfile.NewShape("reset",
+		yamlfile.Required("of", "the process whose calls lose their connection", yamlfile.StringSchema()),
+		yamlfile.Required("to", "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(otherEnds()))),
+		yamlfile.Optional("rate", "the share of the calls; left out: all", yamlfile.ShareSchema()),
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")),
+	)
 }
 
-func messagesShape() shape {
-	s := shape{where: "messages"}
-	types := enum(append(MessageTypes(), EveryMessage))
+func messagesShape() yamlfile.Shape {
+	s := yamlfile.NewShape("messages")
+	types := yamlfile.Enum(append(MessageTypes(), EveryMessage))
 	for _, v := range messageVerbs() {
-		s.keys = append(s.keys, key{v.name, faultAbout(v.kind) + `; "*" for every type`, false, types})
+		s.Keys = append(s.Keys, yamlfile.Optional(v.name, faultAbout(v.kind)+`; "*" for every type`, types))
 	}
-	s.keys = append(s.keys,
-		key{"by", "how late delayed messages are, or the least and the most", false, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
-		key{"rate", "the share of the messages; left out: all", false, shareSchema()},
-		key{"for", "how long it lasts", false, drawnSchema("for")})
+	s.Keys = append(s.Keys,
+		yamlfile.Optional("by", "how late delayed messages are, or the least and the most", yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.SpanSchema()}}),
+		yamlfile.Optional("rate", "the share of the messages; left out: all", yamlfile.ShareSchema()),
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")))
 	return s
 }
 

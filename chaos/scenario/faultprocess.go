@@ -4,53 +4,55 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // This file reads what strikes processes beside crash, pause, freeze and stop.
 
-func cutShortShape() shape {
-	return shape{"stop_cut_short", []key{
-		{"of", "the process", true, schema{"type": "string"}},
-		{"after", "how long it gets before it is killed", true, durationSchema()},
-	}}
+func cutShortShape() yamlfile.Shape {
+	return yamlfile.NewShape("stop_cut_short",
+		yamlfile.Required("of", "the process", yamlfile.StringSchema()),
+		yamlfile.Required("after", "how long it gets before it is killed", yamlfile.DurationSchema()),
+	)
 }
 
 func (l *loader) cutShort(n *yaml.Node, f *Fault) {
 	f.Kind = StopCutShort
-	m, ok := l.mapping(n, cutShortShape())
+	m, ok := l.Mapping(n, cutShortShape())
 	if !ok {
 		return
 	}
-	if m.has("of") {
-		l.target(m.at("of"), f)
+	if m.Has("of") {
+		l.target(m.At("of"), f)
 	}
-	if m.has("after") {
-		f.CutAfter, _ = l.duration(m.at("after"), "after", time.Millisecond)
+	if m.Has("after") {
+		f.CutAfter, _ = l.Duration(m.At("after"), "after", time.Millisecond)
 	}
 }
 
-func rollingShape() shape {
-	return shape{"rolling_restart", []key{
-		{"of", "the processes, restarted in the order of the file, executors first", true, schema{"type": "string"}},
-		{"down", "how long each stays down once it has stopped", true, durationSchema()},
-		{"every", "the time from the start of one to the stop of the next", true, durationSchema()},
-	}}
+func rollingShape() yamlfile.Shape {
+	return yamlfile.NewShape("rolling_restart",
+		yamlfile.Required("of", "the processes, restarted in the order of the file, executors first", yamlfile.StringSchema()),
+		yamlfile.Required("down", "how long each stays down once it has stopped", yamlfile.DurationSchema()),
+		yamlfile.Required("every", "the time from the start of one to the stop of the next", yamlfile.DurationSchema()),
+	)
 }
 
 func (l *loader) rolling(n *yaml.Node, f *Fault) {
 	f.Kind = RollingRestart
-	m, ok := l.mapping(n, rollingShape())
+	m, ok := l.Mapping(n, rollingShape())
 	if !ok {
 		return
 	}
-	if m.has("of") {
-		l.target(m.at("of"), f)
+	if m.Has("of") {
+		l.target(m.At("of"), f)
 	}
-	if m.has("down") {
-		f.Down, _ = l.duration(m.at("down"), "down", time.Millisecond)
+	if m.Has("down") {
+		f.Down, _ = l.Duration(m.At("down"), "down", time.Millisecond)
 	}
-	if m.has("every") {
-		f.Every, _ = l.duration(m.at("every"), "every", time.Millisecond)
+	if m.Has("every") {
+		f.Every, _ = l.Duration(m.At("every"), "every", time.Millisecond)
 	}
 }
 
@@ -59,7 +61,7 @@ func strikesWorker(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 	return func(l *loader, n *yaml.Node, f *Fault) {
 		f.Kind = k
 		if l.clusterOK {
-			f.Target, _ = l.choice(n, "worker", append(l.s.Cluster.WorkerNames(), AnyWorker, HalfWorkers, EveryWorker))
+			f.Target, _ = l.Choice(n, "worker", append(l.s.Cluster.WorkerNames(), AnyWorker, HalfWorkers, EveryWorker))
 		}
 	}
 }
@@ -68,6 +70,6 @@ func strikesWorker(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 func (l *loader) twin(n *yaml.Node, f *Fault) {
 	f.Kind = Twin
 	if l.clusterOK {
-		f.Target, _ = l.choice(n, "worker", append(l.s.Cluster.WorkerNames(), AnyWorker))
+		f.Target, _ = l.Choice(n, "worker", append(l.s.Cluster.WorkerNames(), AnyWorker))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
 )
 
 // This file reads what strikes the broker, its queues and the database.
@@ -16,47 +18,47 @@ func databaseVerbs() []verb {
 	return []verb{{"restart", DatabaseRestart}, {"kill", DatabaseKill}, {"read_only", DatabaseReadOnly}}
 }
 
-func databaseShape() shape {
-	return shape{"database", []key{
-		{"slow", faultAbout(DatabaseSlow) + ": by how much, or the least and the most", false, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
-		{"serialization_failures", faultAbout(Serialization), false, shareSchema()},
-	}}
+func databaseShape() yamlfile.Shape {
+	return yamlfile.NewShape("database",
+		yamlfile.Optional("slow", faultAbout(DatabaseSlow)+": by how much, or the least and the most", yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.SpanSchema()}}),
+		yamlfile.Optional("serialization_failures", faultAbout(Serialization), yamlfile.ShareSchema()),
+	)
 }
 
-func databaseSchema() schema {
-	either := databaseShape().object()
+func databaseSchema() yamlfile.Schema {
+	either := databaseShape().Object()
 	either["minProperties"], either["maxProperties"] = 1, 1
-	return schema{"oneOf": []any{enum(firstsOf(databaseVerbs())), either}}
+	return yamlfile.Schema{"oneOf": []any{yamlfile.Enum(firstsOf(databaseVerbs())), either}}
 }
 
 func (l *loader) broker(n *yaml.Node, f *Fault) {
 	f.Target = Broker
-	name, _ := l.choice(n, "fault of the broker", firstsOf(brokerVerbs()))
+	name, _ := l.Choice(n, "fault of the broker", firstsOf(brokerVerbs()))
 	f.Kind = kindOfVerb(brokerVerbs(), name)
 }
 
 func (l *loader) database(n *yaml.Node, f *Fault) {
 	f.Target = Database
 	if n.Kind != yaml.MappingNode {
-		name, _ := l.choice(n, "fault of the database", append(firstsOf(databaseVerbs()), databaseShape().names()...))
-		if f.Kind = kindOfVerb(databaseVerbs(), name); f.Kind == "" && slices.Contains(databaseShape().names(), name) {
-			l.refuse(n, "%s says how much, such as {slow: [100ms, 3s]} or {serialization_failures: 30%%}", name)
+		name, _ := l.Choice(n, "fault of the database", append(firstsOf(databaseVerbs()), databaseShape().Names()...))
+		if f.Kind = kindOfVerb(databaseVerbs(), name); f.Kind == "" && slices.Contains(databaseShape().Names(), name) {
+			l.Refuse(n, "%s says how much, such as {slow: [100ms, 3s]} or {serialization_failures: 30%%}", name)
 		}
 		return
 	}
-	m, ok := l.mapping(n, databaseShape())
+	m, ok := l.Mapping(n, databaseShape())
 	switch {
 	case !ok:
-	case m.has("slow") == m.has("serialization_failures"):
-		if !m.invalid {
-			l.unknown(n, "the database's mapping must say exactly one thing", "", databaseShape().names())
+	case m.Has("slow") == m.Has("serialization_failures"):
+		if !m.Invalid {
+			l.Unknown(n, "the database's mapping must say exactly one thing", "", databaseShape().Names())
 		}
-	case m.has("slow"):
+	case m.Has("slow"):
 		f.Kind = DatabaseSlow
-		f.DelayMin, f.DelayMax = l.oneOrSpan(m.at("slow"), "slow")
+		f.DelayMin, f.DelayMax = l.oneOrSpan(m.At("slow"), "slow")
 	default:
 		f.Kind = Serialization
-		f.PerMillion = l.share(m.at("serialization_failures"), "serialization_failures")
+		f.PerMillion, _ = l.Share(m.At("serialization_failures"), "serialization_failures")
 	}
 }
 
@@ -78,29 +80,29 @@ func strikesQueue(k FaultKind) func(*loader, *yaml.Node, *Fault) {
 	return func(l *loader, n *yaml.Node, f *Fault) {
 		f.Kind = k
 		if l.clusterOK {
-			f.Target, _ = l.choice(n, "queue", append(ExecutorQueues(), l.s.Cluster.workerTargets()...))
+			f.Target, _ = l.Choice(n, "queue", append(ExecutorQueues(), l.s.Cluster.workerTargets()...))
 		}
 	}
 }
 
-func slowLinkShape() shape {
-	return shape{"slow_link", []key{
-		{"of", "the process whose link is slow", true, schema{"type": "string"}},
-		{"to", "the other ends", true, someSetOf(enum(otherEnds()))},
-		{"takes", "how long the link is busy with one message, or the least and the most", true, schema{"oneOf": []any{durationSchema(), spanSchema()}}},
-		{"direction", "which way, seen from the process; left out: both", false, enum(directionNames())},
-		{"for", "how long it lasts", false, drawnSchema("for")},
-	}}
+func slowLinkShape() yamlfile.Shape {
+	return yamlfile.NewShape("slow_link",
+		yamlfile.Required("of", "the process whose link is slow", yamlfile.StringSchema()),
+		yamlfile.Required("to", "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(otherEnds()))),
+		yamlfile.Required("takes", "how long the link is busy with one message, or the least and the most", yamlfile.Schema{"oneOf": []any{yamlfile.DurationSchema(), yamlfile.SpanSchema()}}),
+		yamlfile.Optional("direction", "which way, seen from the process; left out: both", yamlfile.Enum(directionNames())),
+		yamlfile.Optional("for", "how long it lasts", drawnSchema("for")),
+	)
 }
 
 func (l *loader) slowLink(n *yaml.Node, f *Fault) {
 	f.Kind, f.Direction = SlowLink, Both
-	m, ok := l.mapping(n, slowLinkShape())
+	m, ok := l.Mapping(n, slowLinkShape())
 	if !ok {
 		return
 	}
 	l.link(m, f, "of", "to")
-	if m.has("takes") {
-		f.DelayMin, f.DelayMax = l.oneOrSpan(m.at("takes"), "takes")
+	if m.Has("takes") {
+		f.DelayMin, f.DelayMax = l.oneOrSpan(m.At("takes"), "takes")
 	}
 }

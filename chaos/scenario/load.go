@@ -14,11 +14,12 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
-// LoadFile reads a scenario from a file. A file that can be read and is wrong is refused with an
-// Errors that names every mistake.
+// LoadFile reads a scenario from a file. A file that can be read and is wrong is refused with
+// yamlfile.Errors that names every mistake.
 func LoadFile(path string) (*Scenario, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -26,7 +27,7 @@ func LoadFile(path string) (*Scenario, error) {
 	}
 	defer func() { _ = file.Close() }()
 	// One byte more than is allowed, so that Parse refuses what is longer, endless devices among it.
-	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	data, err := io.ReadAll(io.LimitReader(file, yamlfile.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading a scenario: %w", err)
 	}
@@ -35,20 +36,18 @@ func LoadFile(path string) (*Scenario, error) {
 
 // Parse reads a scenario from the bytes of a file; file is only what messages call it.
 func Parse(file string, data []byte) (*Scenario, error) {
-	l := &loader{reader: *newReader(file, data)}
+	l := &loader{Reader: yamlfile.NewReader(file, "scenario", data)}
 	sum := sha256.Sum256(data)
 	l.s.File, l.s.Digest, l.s.source = file, hex.EncodeToString(sum[:]), data
-	if root := l.root(data); root != nil {
+	root := l.Root(data)
+	switch {
+	case root != nil:
 		l.scenario(root)
+	case l.Count() == 0:
+		l.RefuseAt(1, 1, yamlfile.Problem{Message: "the file is empty; `chaos new` writes a scenario to start from"})
 	}
-	if len(l.problems) > 0 {
-		slices.SortStableFunc(l.problems, func(a, b Problem) int {
-			if a.Line != b.Line {
-				return a.Line - b.Line
-			}
-			return a.Column - b.Column
-		})
-		return nil, Errors(l.problems)
+	if problems := l.Problems(); len(problems) > 0 {
+		return nil, problems
 	}
 	return &l.s, nil
 }
@@ -56,26 +55,26 @@ func Parse(file string, data []byte) (*Scenario, error) {
 // scenario reads the parts in the order in which they depend on each other, whatever their order
 // in the file: profiles, then the configuration under them, then what is judged against it.
 func (l *loader) scenario(root *yaml.Node) {
-	m, ok := l.mapping(root, topShape())
+	m, ok := l.Mapping(root, topShape())
 	if !ok {
 		return
 	}
 	read := func(key string, part func(*yaml.Node)) {
-		if n := m.at(key); n != nil {
+		if n := m.At(key); n != nil {
 			part(n)
 		}
 	}
 	l.s.Worlds = []World{Sim, Live}
 	l.s.Profiles = config.Profiles()
 	read("name", l.name)
-	read("about", func(n *yaml.Node) { l.s.About, _ = l.text(n, "about") })
+	read("about", func(n *yaml.Node) { l.s.About, _ = l.Printable(n, "about") })
 	read("worlds", l.worlds)
 	read("profile", l.profiles)
 	read("cluster", l.cluster)
 	configOK := true
 	l.s.configs = effective(l.s.Profiles, nil)
 	read("config", func(n *yaml.Node) { configOK = l.config(n) })
-	actions, actionsOK := m.at("actions"), false
+	actions, actionsOK := m.At("actions"), false
 	if actions != nil {
 		actionsOK = l.actions(actions, configOK)
 	}
@@ -83,7 +82,7 @@ func (l *loader) scenario(root *yaml.Node) {
 	l.s.expects = map[config.Profile]Expect{}
 	read("expect", l.expect)
 	read("faults", l.faults)
-	read("settle", func(n *yaml.Node) { l.settle(n, m.at("faults") != nil) })
+	read("settle", func(n *yaml.Node) { l.settle(n, m.At("faults") != nil) })
 	if actions != nil {
 		l.runtimes(actions)
 	}
@@ -92,35 +91,35 @@ func (l *loader) scenario(root *yaml.Node) {
 
 // regression reads what a shrunk failure was written with.
 func (l *loader) regression(n *yaml.Node) {
-	m, ok := l.mapping(n, regressionShape())
-	if !ok || !m.has("seed") {
+	m, ok := l.Mapping(n, regressionShape())
+	if !ok || !m.Has("seed") {
 		return
 	}
 	r := &Regression{}
-	seed, _ := l.integer(m.at("seed"), "seed", 0, math.MaxInt64)
+	seed, _ := l.Integer(m.At("seed"), "seed", 0, math.MaxInt64)
 	r.Seed = uint64(seed)
-	if m.has("mutant") {
-		r.Mutant, _ = l.text(m.at("mutant"), "mutant")
+	if m.Has("mutant") {
+		r.Mutant, _ = l.Printable(m.At("mutant"), "mutant")
 	}
-	if m.has("invariant") {
-		v, _ := l.integer(m.at("invariant"), "invariant", 1, Invariants)
+	if m.Has("invariant") {
+		v, _ := l.Integer(m.At("invariant"), "invariant", 1, Invariants)
 		r.Invariant = int(v)
 	}
 	l.s.Regression = r
 }
 
 func (l *loader) name(n *yaml.Node) {
-	name, ok := l.text(n, "name")
+	name, ok := l.Printable(n, "name")
 	if ok && !nameForm.MatchString(name) {
-		l.refuse(n, "name %q must be small letters and digits, with hyphens between them", name)
+		l.Refuse(n, "name %q must be small letters and digits, with hyphens between them", name)
 	}
 	l.s.Name = name
 }
 
 func (l *loader) worlds(n *yaml.Node) {
-	names, ok := l.choices(n, "world", "worlds", worldNames())
+	names, ok := l.Choices(n, "world", "worlds", worldNames())
 	if ok && len(names) == 0 {
-		l.unknown(n, "worlds is empty", "", worldNames())
+		l.Unknown(n, "worlds is empty", "", worldNames())
 	}
 	l.s.Worlds = nil
 	for _, w := range names {
@@ -132,11 +131,11 @@ func (l *loader) profiles(n *yaml.Node) {
 	var names []string
 	ok := true
 	if n.Kind == yaml.SequenceNode {
-		names, ok = l.choices(n, "profile", "profile", profileNames())
+		names, ok = l.Choices(n, "profile", "profile", profileNames())
 		if ok && len(names) == 0 {
-			l.unknown(n, "profile is empty", "", profileNames())
+			l.Unknown(n, "profile is empty", "", profileNames())
 		}
-	} else if name, good := l.choice(n, "profile", profileNames()); good {
+	} else if name, good := l.Choice(n, "profile", profileNames()); good {
 		names = []string{name}
 	}
 	if len(names) == 0 || !ok {
@@ -149,101 +148,101 @@ func (l *loader) profiles(n *yaml.Node) {
 }
 
 func (l *loader) cluster(n *yaml.Node) {
-	before := len(l.problems)
-	m, ok := l.mapping(n, clusterShape())
+	before := l.Count()
+	m, ok := l.Mapping(n, clusterShape())
 	if !ok {
 		return
 	}
 	l.s.Cluster.Executors = 1
-	if m.has("executors") {
-		v, _ := l.integer(m.at("executors"), "executors", 1, maxExecutors)
+	if m.Has("executors") {
+		v, _ := l.Integer(m.At("executors"), "executors", 1, maxExecutors)
 		l.s.Cluster.Executors = int(v)
 	}
-	if m.has("workers") {
-		list, _, _ := l.entries(m.at("workers"), "workers")
+	if m.Has("workers") {
+		list := l.Entries(m.At("workers"), "workers")
 		if len(list) > maxWorkers {
-			l.refuse(m.at("workers"), "%d workers; a scenario has at most %d", len(list), maxWorkers)
+			l.Refuse(m.At("workers"), "%d workers; a scenario has at most %d", len(list), maxWorkers)
 			list = nil
 		}
 		for _, e := range list {
 			l.worker(e)
 		}
 	}
-	l.clusterOK = len(l.problems) == before
+	l.clusterOK = l.Count() == before
 }
 
-func (l *loader) worker(e entry) {
-	w := Worker{Name: e.name}
-	if !nameForm.MatchString(e.name) {
-		l.refuse(e.key, "worker name %q must be small letters and digits, with hyphens between them", e.name)
+func (l *loader) worker(e yamlfile.Entry) {
+	w := Worker{Name: e.Name}
+	if !nameForm.MatchString(e.Name) {
+		l.Refuse(e.Key, "worker name %q must be small letters and digits, with hyphens between them", e.Name)
 	}
-	if e.name == Broker || e.name == Database || strings.HasPrefix(e.name, "executor-") {
-		l.refuse(e.key, "a worker can't be called %s: that is another part of the cluster", e.name)
+	if e.Name == Broker || e.Name == Database || strings.HasPrefix(e.Name, "executor-") {
+		l.Refuse(e.Key, "a worker can't be called %s: that is another part of the cluster", e.Name)
 	}
-	m, ok := l.mapping(e.value, workerShape(e.name))
+	m, ok := l.Mapping(e.Value, workerShape(e.Name))
 	if !ok {
 		return
 	}
-	if n := m.at("runtimes"); n != nil {
-		items, _ := l.items(n, "runtimes")
+	if n := m.At("runtimes"); n != nil {
+		items, _ := l.Items(n, "runtimes")
 		for _, item := range items {
-			if runtime, ok := l.text(item, "a runtime"); ok {
+			if runtime, ok := l.Printable(item, "a runtime"); ok {
 				w.Runtimes = append(w.Runtimes, runtime)
 			}
 		}
 		if n.Kind == yaml.SequenceNode && len(items) == 0 {
-			l.refuse(n, "worker %s has no runtime: it could run nothing", e.name)
+			l.Refuse(n, "worker %s has no runtime: it could run nothing", e.Name)
 		}
 	}
-	if n := m.at("concurrency"); n != nil {
-		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
+	if n := m.At("concurrency"); n != nil {
+		v, _ := l.Integer(n, "concurrency", 1, maxConcurrency)
 		w.Concurrency = int(v)
 	}
-	if n := m.at("starts"); n != nil {
-		w.Starts, _ = l.duration(n, "starts", 0)
+	if n := m.At("starts"); n != nil {
+		w.Starts, _ = l.Duration(n, "starts", 0)
 	}
 	l.s.Cluster.Workers = append(l.s.Cluster.Workers, w)
 }
 
 func (l *loader) config(n *yaml.Node) bool {
-	before := len(l.problems)
+	before := l.Count()
 	settings := l.settings(n)
 	l.s.configs = effective(l.s.Profiles, settings)
-	if len(l.problems) == before {
+	if l.Count() == before {
 		l.validate(n, &l.s, settings)
 	}
-	return len(l.problems) == before
+	return l.Count() == before
 }
 
 // actions reads the list and says whether all of it could be read.
 func (l *loader) actions(n *yaml.Node, configOK bool) bool {
-	before := len(l.problems)
-	list, _, ok := l.entries(n, "actions")
-	if ok && len(list) == 0 {
-		l.refuse(n, "actions is empty: there would be nothing to run")
+	before := l.Count()
+	list := l.Entries(n, "actions")
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		l.Refuse(n, "actions is empty: there would be nothing to run")
 	}
 	for _, e := range list {
-		if m, ok := l.mapping(e.value, actionShape(e.name)); ok {
-			l.s.Actions = append(l.s.Actions, l.action(e.name, m, configOK))
+		if m, ok := l.Mapping(e.Value, actionShape(e.Name)); ok {
+			l.s.Actions = append(l.s.Actions, l.action(e.Name, m, configOK))
 		}
 	}
-	return len(l.problems) == before
+	return l.Count() == before
 }
 
-func (l *loader) action(ref string, m mapping, configOK bool) Action {
+func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
 	a := Action{Action: execution.Action{Ref: ref}}
-	if n := m.at("runtime"); n != nil {
-		a.Runtime, _ = l.text(n, "runtime")
+	if n := m.At("runtime"); n != nil {
+		a.Runtime, _ = l.Printable(n, "runtime")
 	}
-	if n := m.at("takes"); n != nil {
+	if n := m.At("takes"); n != nil {
 		d := l.drawn(n, "takes", 0)
 		a.TakesMin, a.TakesMax, a.TakesLog = d.least, d.most, d.log
 	}
-	if n := m.at("fails"); n != nil {
+	if n := m.At("fails"); n != nil {
 		l.fails(n, &a)
 	}
-	if n := m.at("concurrency"); n != nil {
-		v, _ := l.integer(n, "concurrency", 1, maxConcurrency)
+	if n := m.At("concurrency"); n != nil {
+		v, _ := l.Integer(n, "concurrency", 1, maxConcurrency)
 		a.Concurrency = int(v)
 	}
 	a.Action = l.limits(m, configOK).On(a.Action)
@@ -251,25 +250,25 @@ func (l *loader) action(ref string, m mapping, configOK bool) Action {
 }
 
 // limits reads what an action and a step of the workload may both set.
-func (l *loader) limits(m mapping, configOK bool) (limits execution.Limits) {
-	if n := m.at("timeout"); n != nil {
-		limits.Timeout, _ = l.duration(n, "timeout", time.Millisecond)
+func (l *loader) limits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
+	if n := m.At("timeout"); n != nil {
+		limits.Timeout, _ = l.Duration(n, "timeout", time.Millisecond)
 	}
-	if n := m.at("max_retries"); n != nil {
-		v, _ := l.integer(n, "max_retries", 0, maxRetries)
+	if n := m.At("max_retries"); n != nil {
+		v, _ := l.Integer(n, "max_retries", 0, maxRetries)
 		limits.MaxRetries, limits.OwnRetries = int(v), true
 	}
-	n := m.at("dispatch_timeout")
+	n := m.At("dispatch_timeout")
 	if n == nil {
 		return limits
 	}
-	d, ok := l.duration(n, "dispatch_timeout", time.Millisecond)
+	d, ok := l.Duration(n, "dispatch_timeout", time.Millisecond)
 	limits.DispatchTimeout = d
 	for _, p := range l.s.Profiles {
 		q := l.s.configs[p].MessageQueue.RabbitMQ
 		if ok && configOK && q.DeadLetter.Enabled && d > q.WorkerQueueTTL() {
-			l.refuse(n, "dispatch_timeout is %s, must not be longer than the queue's time to live (%s under profile %s): the message would die while it can still be claimed",
-				short(d), short(q.WorkerQueueTTL()), p)
+			l.Refuse(n, "dispatch_timeout is %s, must not be longer than the queue's time to live (%s under profile %s): the message would die while it can still be claimed",
+				yamlfile.Short(d), yamlfile.Short(q.WorkerQueueTTL()), p)
 			break
 		}
 	}
@@ -277,16 +276,16 @@ func (l *loader) limits(m mapping, configOK bool) (limits execution.Limits) {
 }
 
 func (l *loader) fails(n *yaml.Node, a *Action) {
-	m, ok := l.mapping(n, failsShape())
+	m, ok := l.Mapping(n, failsShape())
 	if !ok {
 		return
 	}
-	if m.has("rate") {
-		a.FailPerMillion = l.share(m.at("rate"), "rate")
+	if m.Has("rate") {
+		a.FailPerMillion, _ = l.Share(m.At("rate"), "rate")
 	}
-	if r := m.at("reason"); r != nil {
+	if r := m.At("reason"); r != nil {
 		if a.FailReason, ok = reason(r.Value); !ok || r.Kind != yaml.ScalarNode {
-			l.choice(r, "reason", reasonNames())
+			l.Choice(r, "reason", reasonNames())
 		}
 	}
 }
@@ -310,7 +309,7 @@ func (l *loader) runtimes(n *yaml.Node) {
 			continue
 		}
 		at := valueOf(valueOf(n, a.Ref), "runtime")
-		l.unknown(at, fmt.Sprintf("no worker has the runtime %q; if that is meant, expect no_workers_failed", a.Runtime), a.Runtime, known)
+		l.Unknown(at, fmt.Sprintf("no worker has the runtime %q; if that is meant, expect no_workers_failed", a.Runtime), a.Runtime, known)
 	}
 }
 

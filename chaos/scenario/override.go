@@ -8,7 +8,6 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"handoff/core/config"
-	"handoff/core/config/yamlfile"
 )
 
 // setting is one key of `config:`, read once and applied to the defaults of each profile.
@@ -41,12 +40,8 @@ func configLeaves() []leaf {
 }
 
 // settings reads `config:` as a daemon reads its file.
-func (r *reader) settings(n *yaml.Node) []setting {
-	in := yamlfile.NewReader(r.file, "scenario", []byte(strings.Join(r.lines, "\n")))
-	read, _ := config.Decode(in, n, "config", ruleLeaves())
-	for _, p := range in.Problems() {
-		r.problems = append(r.problems, Problem(p))
-	}
+func (l *loader) settings(n *yaml.Node) []setting {
+	read, _ := config.Decode(l.Reader, n, "config", ruleLeaves())
 	var out []setting
 	for _, s := range read {
 		out = append(out, setting{s.Path, s.Index, s.Value, s.Node})
@@ -70,7 +65,7 @@ func effective(profiles []config.Profile, settings []setting) map[config.Profile
 
 // validate reports settings that make no sense together, under each profile, at the key that is to
 // blame or, where that one is a default, at `config:` itself.
-func (r *reader) validate(n *yaml.Node, s *Scenario, settings []setting) {
+func (l *loader) validate(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem
 	for _, p := range s.Profiles {
@@ -88,6 +83,6 @@ func (r *reader) validate(n *yaml.Node, s *Scenario, settings []setting) {
 				at = set.node
 			}
 		}
-		r.refuse(at, "%s %s (under profile %s)", problem.Key, problem.Why, strings.Join(said[problem], " and "))
+		l.Refuse(at, "%s %s (under profile %s)", problem.Key, problem.Why, strings.Join(said[problem], " and "))
 	}
 }

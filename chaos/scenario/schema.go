@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 )
 
 // Schema is the JSON Schema of a scenario file, for completion and checks in editors. It is made
 // of the shapes that the loader reads by and of the registries, and accepts everything that the
 // loader accepts; what takes knowledge of the whole file (targets, times) only the loader refuses.
 func Schema() []byte {
-	s := topShape().object()
+	s := topShape().Object()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["$id"] = "https://handoff.invalid/scenario.schema.json"
 	s["title"] = "Handoff scenario"
@@ -28,44 +29,44 @@ func Schema() []byte {
 }
 
 // configSchema is every key of the configuration with its default under each profile.
-func configSchema() schema {
-	root := schema{"type": "object", "additionalProperties": false, "properties": schema{}}
+func configSchema() yamlfile.Schema {
+	root := yamlfile.Schema{"type": "object", "additionalProperties": false, "properties": yamlfile.Schema{}}
 	for _, l := range configLeaves() {
 		at := root
 		parts := strings.Split(l.path, ".")
 		for _, section := range parts[:len(parts)-1] {
-			properties := at["properties"].(schema)
-			next, ok := properties[section].(schema)
+			properties := at["properties"].(yamlfile.Schema)
+			next, ok := properties[section].(yamlfile.Schema)
 			if !ok {
-				next = schema{"type": "object", "additionalProperties": false, "properties": schema{}}
+				next = yamlfile.Schema{"type": "object", "additionalProperties": false, "properties": yamlfile.Schema{}}
 				properties[section] = next
 			}
 			at = next
 		}
-		at["properties"].(schema)[parts[len(parts)-1]] = l.schema().with(l.defaults())
+		at["properties"].(yamlfile.Schema)[parts[len(parts)-1]] = l.schema().With(l.defaults())
 	}
 	return root
 }
 
-func (l leaf) schema() schema {
+func (l leaf) schema() yamlfile.Schema {
 	switch l.path {
 	case "executor.unclaimed":
-		return enum([]string{string(config.Fail), string(config.Reschedule)})
+		return yamlfile.Enum([]string{string(config.Fail), string(config.Reschedule)})
 	case "message_queue.rabbitmq.queue_type":
-		return enum([]string{"quorum", "classic"})
+		return yamlfile.Enum([]string{"quorum", "classic"})
 	}
 	if l.kind == reflect.TypeFor[time.Duration]() {
-		return durationSchema()
+		return yamlfile.DurationSchema()
 	}
 	switch l.kind.Kind() {
 	case reflect.Bool:
-		return schema{"type": "boolean"}
+		return yamlfile.Schema{"type": "boolean"}
 	case reflect.Int, reflect.Int64:
-		return schema{"type": "integer", "minimum": 0}
+		return yamlfile.Schema{"type": "integer", "minimum": 0}
 	case reflect.Float64:
-		return schema{"type": "number"}
+		return yamlfile.Schema{"type": "number"}
 	}
-	return schema{"type": "string", "minLength": 1}
+	return yamlfile.TextSchema()
 }
 
 // defaults says what holds where the key is left out.
@@ -75,7 +76,7 @@ func (l leaf) defaults() string {
 		c := config.Default(p)
 		v := reflect.ValueOf(c).FieldByIndex(l.index).Interface()
 		if d, ok := v.(time.Duration); ok {
-			v = short(d)
+			v = yamlfile.Short(d)
 		}
 		texts = append(texts, fmt.Sprintf("%v under %s", v, p))
 	}

@@ -2,230 +2,169 @@ package scenario
 
 import (
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 	"handoff/core/telemetry"
 )
 
-// schema is a piece of JSON Schema.
-type schema map[string]any
-
-// key is a key that a mapping may have. Loader and schema read the same list, so what an editor
-// offers and what is accepted can't drift apart.
-type key struct {
-	name     string
-	about    string
-	required bool
-	value    schema
+func topShape() yamlfile.Shape {
+	return yamlfile.NewShape("the scenario",
+		yamlfile.Required("name", "the file's name without .yaml: small letters, digits and hyphens", yamlfile.Schema{"type": "string", "pattern": namePattern}),
+		yamlfile.Required("about", "what it guards against, for lists and reports", yamlfile.TextSchema()),
+		yamlfile.Optional("worlds", "where it can run; left out: sim and live", yamlfile.SomeSetOf(yamlfile.Enum(worldNames()))),
+		yamlfile.Required("cluster", "what runs", clusterShape().Object()),
+		yamlfile.Optional(
+			"profile", "which set of defaults and policies it runs under, or a list; left out: every profile",
+			yamlfile.Schema{"oneOf": []any{yamlfile.Enum(profileNames()), yamlfile.SomeSetOf(yamlfile.Enum(profileNames()))}},
+		),
+		yamlfile.Optional("config", "keys of the daemons' own configuration; the rest are the profile's", configSchema()),
+		yamlfile.Required("actions", "what can be run, by reference, and how it behaves", yamlfile.MapOf(actionShape("").Object())),
+		yamlfile.Required("workload", "what is submitted, and when", yamlfile.SomeOf(yamlfile.Schema{"oneOf": []any{loadShape().Object(), cancelStepShape().Object()}})),
+		yamlfile.Optional("faults", "what goes wrong", yamlfile.ListOf(faultSchema())),
+		yamlfile.Optional("settle", "how long the end may take", settleShape().Object()),
+		yamlfile.Optional("expect", "what must be true at the end; where profiles differ, a mapping for each of them", expectSchema()),
+		yamlfile.Optional("regression", "the failure that the file reproduces; written by chaos shrink", regressionShape().Object()),
+	)
 }
 
-// shape is a mapping with fixed keys; where is how messages call it.
-type shape struct {
-	where string
-	keys  []key
+func regressionShape() yamlfile.Shape {
+	return yamlfile.NewShape("regression",
+		yamlfile.Required("seed", "the seed in which it shows", yamlfile.Schema{"type": "integer", "minimum": 0}),
+		yamlfile.Optional("mutant", "the mutant; left out: none, and the run has to pass", yamlfile.TextSchema()),
+		yamlfile.Optional("invariant", "what is broken; left out: an expectation", yamlfile.IntegerSchema(1, Invariants)),
+	)
 }
 
-func (s shape) names() []string {
-	names := make([]string, len(s.keys))
-	for i, k := range s.keys {
-		names[i] = k.name
-	}
-	return names
-}
-
-func (s shape) has(name string) bool {
-	for _, k := range s.keys {
-		if k.name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// object is the shape as a schema.
-func (s shape) object() schema {
-	properties, required := schema{}, []string{}
-	for _, k := range s.keys {
-		properties[k.name] = k.value.with(k.about)
-		if k.required {
-			required = append(required, k.name)
-		}
-	}
-	out := schema{"type": "object", "additionalProperties": false, "properties": properties}
-	if len(required) > 0 {
-		out["required"] = required
-	}
-	return out
-}
-
-// with adds a description to a copy.
-func (s schema) with(about string) schema {
-	out := schema{"description": about}
-	for k, v := range s {
-		if k != "description" || about == "" {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-func topShape() shape {
-	return shape{"the scenario", []key{
-		{"name", "the file's name without .yaml: small letters, digits and hyphens", true, schema{"type": "string", "pattern": namePattern}},
-		{"about", "what it guards against, for lists and reports", true, schema{"type": "string", "minLength": 1}},
-		{"worlds", "where it can run; left out: sim and live", false, someSetOf(enum(worldNames()))},
-		{"cluster", "what runs", true, clusterShape().object()},
-		{
-			"profile", "which set of defaults and policies it runs under, or a list; left out: every profile", false,
-			schema{"oneOf": []any{enum(profileNames()), someSetOf(enum(profileNames()))}},
-		},
-		{"config", "keys of the daemons' own configuration; the rest are the profile's", false, configSchema()},
-		{"actions", "what can be run, by reference, and how it behaves", true, mapOf(actionShape("").object())},
-		{"workload", "what is submitted, and when", true, someOf(schema{"oneOf": []any{loadShape().object(), cancelStepShape().object()}})},
-		{"faults", "what goes wrong", false, listOf(faultSchema())},
-		{"settle", "how long the end may take", false, settleShape().object()},
-		{"expect", "what must be true at the end; where profiles differ, a mapping for each of them", false, expectSchema()},
-		{"regression", "the failure that the file reproduces; written by chaos shrink", false, regressionShape().object()},
-	}}
-}
-
-func regressionShape() shape {
-	return shape{"regression", []key{
-		{"seed", "the seed in which it shows", true, schema{"type": "integer", "minimum": 0}},
-		{"mutant", "the mutant; left out: none, and the run has to pass", false, schema{"type": "string", "minLength": 1}},
-		{"invariant", "what is broken; left out: an expectation", false, schema{"type": "integer", "minimum": 1, "maximum": Invariants}},
-	}}
-}
-
-func clusterShape() shape {
-	return shape{"cluster", []key{
-		{"executors", "how many, named executor-1 and so on; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxExecutors}},
-		{"workers", "the workers by name; {} for none", true, schema{
+func clusterShape() yamlfile.Shape {
+	return yamlfile.NewShape("cluster",
+		yamlfile.Optional("executors", "how many, named executor-1 and so on; left out: 1", yamlfile.IntegerSchema(1, maxExecutors)),
+		yamlfile.Required("workers", "the workers by name; {} for none", yamlfile.Schema{
 			"type":                 "object",
-			"propertyNames":        schema{"pattern": namePattern},
+			"propertyNames":        yamlfile.Schema{"pattern": namePattern},
 			"maxProperties":        maxWorkers,
-			"additionalProperties": workerShape("").object(),
-		}},
-	}}
+			"additionalProperties": workerShape("").Object(),
+		}),
+	)
 }
 
-func workerShape(name string) shape {
-	return shape{under("worker", name), []key{
-		{"runtimes", "the runtimes of the actions that it can run", true, someOf(schema{"type": "string", "minLength": 1})},
-		{"concurrency", "how many actions it runs at a time; left out: the configuration's", false, schema{"type": "integer", "minimum": 1, "maximum": maxConcurrency}},
-		{"starts", "when its process is started; left out: with the cluster", false, durationSchema()},
-	}}
+func workerShape(name string) yamlfile.Shape {
+	return yamlfile.NewShape(under("worker", name),
+		yamlfile.Required("runtimes", "the runtimes of the actions that it can run", yamlfile.SomeOf(yamlfile.TextSchema())),
+		yamlfile.Optional("concurrency", "how many actions it runs at a time; left out: the configuration's", yamlfile.IntegerSchema(1, maxConcurrency)),
+		yamlfile.Optional("starts", "when its process is started; left out: with the cluster", yamlfile.DurationSchema()),
+	)
 }
 
-func actionShape(ref string) shape {
-	return shape{under("action", ref), []key{
-		{"runtime", "the runtime that a worker must have to run it", true, schema{"type": "string", "minLength": 1}},
-		{"takes", "how long a run lasts", true, drawnSchema("takes")},
-		{"fails", "how often a run fails, and why; left out: never", false, failsShape().object()},
-		timeoutKey(short(execution.DefaultTimeout)),
+func actionShape(ref string) yamlfile.Shape {
+	return yamlfile.NewShape(under("action", ref),
+		yamlfile.Required("runtime", "the runtime that a worker must have to run it", yamlfile.TextSchema()),
+		yamlfile.Required("takes", "how long a run lasts", drawnSchema("takes")),
+		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsShape().Object()),
+		timeoutKey(yamlfile.Short(execution.DefaultTimeout)),
 		dispatchTimeoutKey("the configuration's"),
-		{"concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", false, schema{"type": "integer", "minimum": 1, "maximum": maxConcurrency}},
+		yamlfile.Optional("concurrency", "how many executions of it may be between their scheduling and their end at a time; left out: no limit", yamlfile.IntegerSchema(1, maxConcurrency)),
 		retriesKey("0"),
-	}}
+	)
 }
 
 // The limits that an action and a step of the workload may set; otherwise is what holds where they are left out.
 
-func timeoutKey(otherwise string) key {
-	return key{"timeout", "ends a run; left out: " + otherwise, false, durationSchema()}
+func timeoutKey(otherwise string) yamlfile.Key {
+	return yamlfile.Optional("timeout", "ends a run; left out: "+otherwise, yamlfile.DurationSchema())
 }
 
-func dispatchTimeoutKey(otherwise string) key {
-	return key{"dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: " + otherwise, false, durationSchema()}
+func dispatchTimeoutKey(otherwise string) yamlfile.Key {
+	return yamlfile.Optional("dispatch_timeout", "how long a dispatch may wait for its claim, at most the queue's time to live; left out: "+otherwise, yamlfile.DurationSchema())
 }
 
-func retriesKey(otherwise string) key {
-	return key{
-		"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: " + otherwise, false,
-		schema{"type": "integer", "minimum": 0, "maximum": maxRetries},
-	}
+func retriesKey(otherwise string) yamlfile.Key {
+	return yamlfile.Optional(
+		"max_retries", "how many retries may follow a run that failed for a retriable reason; left out: "+otherwise,
+		yamlfile.IntegerSchema(0, maxRetries),
+	)
 }
 
-func failsShape() shape {
-	return shape{"fails", []key{
-		{"rate", "the share of the runs that fail", true, shareSchema()},
-		{"reason", "why; it decides whether a retry may follow", true, enum(reasonNames())},
-	}}
+func failsShape() yamlfile.Shape {
+	return yamlfile.NewShape("fails",
+		yamlfile.Required("rate", "the share of the runs that fail", yamlfile.ShareSchema()),
+		yamlfile.Required("reason", "why; it decides whether a retry may follow", yamlfile.Enum(reasonNames())),
+	)
 }
 
-func loadShape() shape {
-	return shape{"workload", []key{
-		{"action", "one of the actions", true, schema{"type": "string"}},
-		{"count", "how many executions", true, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"every", "the time between two of them; left out: all at once", false, durationSchema()},
-		{"from", "when the first is submitted; left out: at the start", false, durationSchema()},
-		{"parent", "an action that is submitted above: the n-th of these executions is a workflow child of its n-th, and created when that is known", false, schema{"type": "string"}},
-		{"siblings", "beside parent: how many children each parent gets; the first so many belong to the first parent, and so on; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"again", "the number of a submitting step above, counted from 1: this step sends the same idempotency keys again, at least 24h5m later, so each creates a new execution; left out: keys of its own", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"copies", "how often every request is sent at the same time, under one idempotency key; left out: once", false, schema{"type": "integer", "minimum": 1, "maximum": maxCopies}},
-		{"pin", "the only worker that may run them; left out: any", false, schema{"type": "string"}},
+func loadShape() yamlfile.Shape {
+	return yamlfile.NewShape("workload",
+		yamlfile.Required("action", "one of the actions", yamlfile.StringSchema()),
+		yamlfile.Required("count", "how many executions", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("every", "the time between two of them; left out: all at once", yamlfile.DurationSchema()),
+		yamlfile.Optional("from", "when the first is submitted; left out: at the start", yamlfile.DurationSchema()),
+		yamlfile.Optional("parent", "an action that is submitted above: the n-th of these executions is a workflow child of its n-th, and created when that is known", yamlfile.StringSchema()),
+		yamlfile.Optional("siblings", "beside parent: how many children each parent gets; the first so many belong to the first parent, and so on; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("again", "the number of a submitting step above, counted from 1: this step sends the same idempotency keys again, at least 24h5m later, so each creates a new execution; left out: keys of its own", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("copies", "how often every request is sent at the same time, under one idempotency key; left out: once", yamlfile.IntegerSchema(1, maxCopies)),
+		yamlfile.Optional("pin", "the only worker that may run them; left out: any", yamlfile.StringSchema()),
 		timeoutKey("the action's"), dispatchTimeoutKey("the action's"), retriesKey("the action's"),
-	}}
+	)
 }
 
 // cancelStepShape is the other kind of step in a workload.
-func cancelStepShape() shape {
-	cancel := cancelShape().object()
-	cancel["not"] = schema{"required": []string{"at", "after"}}
-	return shape{"workload", []key{{"cancel", "cancels executions that are submitted above", true, cancel}}}
+func cancelStepShape() yamlfile.Shape {
+	cancel := cancelShape().Object()
+	cancel["not"] = yamlfile.Schema{"required": []string{"at", "after"}}
+	return yamlfile.NewShape("workload", yamlfile.Required("cancel", "cancels executions that are submitted above", cancel))
 }
 
-func cancelShape() shape {
-	return shape{"cancel", []key{
-		{"action", "one of the actions that are submitted above", true, schema{"type": "string"}},
-		{"nth", "the number of the first execution of the action that is cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"count", "how many are cancelled; left out: 1", false, schema{"type": "integer", "minimum": 1, "maximum": maxCount}},
-		{"after", "how long after each was accepted; left out, without at: at once", false, drawnSchema("after")},
-		{"at", "when all of them are cancelled, instead of after", false, durationSchema()},
-	}}
+func cancelShape() yamlfile.Shape {
+	return yamlfile.NewShape("cancel",
+		yamlfile.Required("action", "one of the actions that are submitted above", yamlfile.StringSchema()),
+		yamlfile.Optional("nth", "the number of the first execution of the action that is cancelled; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("count", "how many are cancelled; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("after", "how long after each was accepted; left out, without at: at once", drawnSchema("after")),
+		yamlfile.Optional("at", "when all of them are cancelled, instead of after", yamlfile.DurationSchema()),
+	)
 }
 
-func settleShape() shape {
-	return shape{"settle", []key{
-		{"within", "the time from the end of the last fault and the last submission to the end of the last execution; left out: computed from the configuration", true, durationSchema()},
-	}}
+func settleShape() yamlfile.Shape {
+	return yamlfile.NewShape("settle",
+		yamlfile.Required("within", "the time from the end of the last fault and the last submission to the end of the last execution; left out: computed from the configuration", yamlfile.DurationSchema()),
+	)
 }
 
-func expectShape() shape {
-	bounds := schema{
+func expectShape() yamlfile.Shape {
+	bounds := yamlfile.Schema{
 		"type":                 "object",
-		"propertyNames":        enum(endNames()),
+		"propertyNames":        yamlfile.Enum(endNames()),
 		"additionalProperties": boundSchema(),
 	}
-	return shape{"expect", []key{
-		{"invariants", "all, or the numbers of those that are judged; left out: all", false, schema{"oneOf": []any{
-			schema{"const": "all"}, someSetOf(schema{"type": "integer", "minimum": 1, "maximum": Invariants}),
-		}}},
-		{"executions", "how executions end; one with its retries counts once, with its last status", false, bounds},
-		{"rows", "how rows end; every retry is a row of its own", false, bounds},
-		{"sometimes", "what at least one run of a sweep must have reached", false, setOf(described(sometimesAbout()))},
-		{"alerts", "which alerts fire, are over at the end, or never fire, in every run", false, alertsShape().object()},
-		{"texts", "error texts that at least one run of a sweep must have left on a failed execution", false, listOf(schema{"type": "string", "minLength": 1})},
-	}}
+	return yamlfile.NewShape("expect",
+		yamlfile.Optional("invariants", "all, or the numbers of those that are judged; left out: all", yamlfile.Schema{"oneOf": []any{
+			yamlfile.Schema{"const": "all"}, yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, Invariants)),
+		}}),
+		yamlfile.Optional("executions", "how executions end; one with its retries counts once, with its last status", bounds),
+		yamlfile.Optional("rows", "how rows end; every retry is a row of its own", bounds),
+		yamlfile.Optional("sometimes", "what at least one run of a sweep must have reached", yamlfile.SetOf(yamlfile.Described(sometimesAbout()))),
+		yamlfile.Optional("alerts", "which alerts fire, are over at the end, or never fire, in every run", alertsShape().Object()),
+		yamlfile.Optional("texts", "error texts that at least one run of a sweep must have left on a failed execution", yamlfile.ListOf(yamlfile.TextSchema())),
+	)
 }
 
-func alertsShape() shape {
-	names := setOf(enum(telemetry.RuleNames()))
-	return shape{"alerts", []key{
-		{"fires", "alerts that fire", false, names},
-		{"resolves", "alerts that fire and are over at the end of the run", false, names},
-		{"never", "alerts that don't fire", false, names},
-	}}
+func alertsShape() yamlfile.Shape {
+	names := yamlfile.SetOf(yamlfile.Enum(telemetry.RuleNames()))
+	return yamlfile.NewShape("alerts",
+		yamlfile.Optional("fires", "alerts that fire", names),
+		yamlfile.Optional("resolves", "alerts that fire and are over at the end of the run", names),
+		yamlfile.Optional("never", "alerts that don't fire", names),
+	)
 }
 
 // expectSchema is one expectation, or one for each profile.
-func expectSchema() schema {
-	each := shape{where: "expect"}
+func expectSchema() yamlfile.Schema {
+	each := yamlfile.NewShape("expect")
 	for _, p := range profileNames() {
-		each.keys = append(each.keys, key{p, "what must be true under " + p, false, expectShape().object()})
+		each.Keys = append(each.Keys, yamlfile.Optional(p, "what must be true under "+p, expectShape().Object()))
 	}
-	either := each.object()
+	either := each.Object()
 	either["minProperties"] = 1
-	return schema{"oneOf": []any{expectShape().object(), either}}
+	return yamlfile.Schema{"oneOf": []any{expectShape().Object(), either}}
 }
 
 func under(what, name string) string {
@@ -252,54 +191,10 @@ const (
 	maxFaults  = 200
 )
 
-func enum(names []string) schema { return schema{"enum": names} }
-
-// described is an enum whose entries carry a description, which editors show beside them.
-func described(list [][2]string) schema {
-	var options []any
-	for _, e := range list {
-		options = append(options, schema{"const": e[0], "description": e[1]})
-	}
-	return schema{"oneOf": options}
-}
-
-func listOf(item schema) schema {
-	return schema{"type": "array", "items": item}
-}
-
-func someOf(item schema) schema {
-	return schema{"type": "array", "items": item, "minItems": 1}
-}
-
-// setOf is a list that names nothing twice.
-func setOf(item schema) schema {
-	return schema{"type": "array", "items": item, "uniqueItems": true}
-}
-
-func someSetOf(item schema) schema {
-	return schema{"type": "array", "items": item, "minItems": 1, "uniqueItems": true}
-}
-
-func mapOf(value schema) schema {
-	return schema{"type": "object", "additionalProperties": value, "minProperties": 1}
-}
-
-func durationSchema() schema {
-	return schema{"type": "string", "pattern": durationPattern}
-}
-
-func spanSchema() schema {
-	return schema{"type": "array", "items": durationSchema(), "minItems": 2, "maxItems": 2}
-}
-
-func shareSchema() schema {
-	return schema{"type": "string", "pattern": sharePattern}
-}
-
-func boundSchema() schema {
-	return schema{"oneOf": []any{
-		schema{"type": "integer", "minimum": 0},
-		schema{"type": "string", "pattern": boundPattern},
+func boundSchema() yamlfile.Schema {
+	return yamlfile.Schema{"oneOf": []any{
+		yamlfile.Schema{"type": "integer", "minimum": 0},
+		yamlfile.Schema{"type": "string", "pattern": boundPattern},
 	}}
 }
 

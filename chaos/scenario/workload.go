@@ -6,85 +6,86 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
 // workload reads what is submitted and cancelled. A step that names others by number names those of the
 // steps above it, so a workflow can't be a circle.
 func (l *loader) workload(n *yaml.Node, actionsOK, configOK bool) {
-	items, ok := l.items(n, "workload")
+	items, ok := l.Items(n, "workload")
 	if ok && len(items) == 0 {
-		l.refuse(n, "workload is empty: nothing would happen")
+		l.Refuse(n, "workload is empty: nothing would happen")
 	}
 	for _, item := range items {
 		if valueOf(item, "cancel") != item {
 			l.cancelStep(item)
 			continue
 		}
-		if m, ok := l.mapping(item, loadShape()); ok {
+		if m, ok := l.Mapping(item, loadShape()); ok {
 			l.load(item, m, actionsOK, configOK)
 		}
 	}
 }
 
-func (l *loader) load(item *yaml.Node, m mapping, actionsOK, configOK bool) {
+func (l *loader) load(item *yaml.Node, m yamlfile.Mapping, actionsOK, configOK bool) {
 	var load Load
-	if a := m.at("action"); a != nil && actionsOK {
+	if a := m.At("action"); a != nil && actionsOK {
 		var refs []string
 		for _, a := range l.s.Actions {
 			refs = append(refs, a.Ref)
 		}
-		load.Action, _ = l.choice(a, "action", refs)
+		load.Action, _ = l.Choice(a, "action", refs)
 	}
-	if c := m.at("count"); c != nil {
-		v, _ := l.integer(c, "count", 1, maxCount)
+	if c := m.At("count"); c != nil {
+		v, _ := l.Integer(c, "count", 1, maxCount)
 		load.Count = int(v)
 	}
-	if e := m.at("every"); e != nil {
-		load.Every, _ = l.duration(e, "every", 0)
+	if e := m.At("every"); e != nil {
+		load.Every, _ = l.Duration(e, "every", 0)
 	}
-	if f := m.at("from"); f != nil {
-		load.From, _ = l.duration(f, "from", 0)
+	if f := m.At("from"); f != nil {
+		load.From, _ = l.Duration(f, "from", 0)
 	}
-	if p := m.at("pin"); p != nil && l.clusterOK {
-		load.Pin, _ = l.choice(p, "worker", l.s.Cluster.WorkerNames())
+	if p := m.At("pin"); p != nil && l.clusterOK {
+		load.Pin, _ = l.Choice(p, "worker", l.s.Cluster.WorkerNames())
 	}
-	if c := m.at("copies"); c != nil {
-		v, _ := l.integer(c, "copies", 1, maxCopies)
+	if c := m.At("copies"); c != nil {
+		v, _ := l.Integer(c, "copies", 1, maxCopies)
 		load.Copies = int(v)
 	}
-	if n := m.at("siblings"); n != nil {
-		v, _ := l.integer(n, "siblings", 1, maxCount)
+	if n := m.At("siblings"); n != nil {
+		v, _ := l.Integer(n, "siblings", 1, maxCount)
 		load.Siblings = int(v)
-		if !m.has("parent") {
-			l.refuse(n, "siblings needs parent beside it: it says how many children each parent gets")
+		if !m.Has("parent") {
+			l.Refuse(n, "siblings needs parent beside it: it says how many children each parent gets")
 		}
 	}
-	if p := m.at("parent"); p != nil && actionsOK {
-		if name, ok := l.choice(p, "parent", l.submitted()); ok {
+	if p := m.At("parent"); p != nil && actionsOK {
+		if name, ok := l.Choice(p, "parent", l.submitted()); ok {
 			load.Parent = name
 			parents := l.s.SubmissionsOf(name)
 			switch needed := load.ParentOf(load.Count-1) + 1; {
 			case needed <= parents:
 			case load.Siblings > 1:
-				l.refuse(p, "%d children, %d for each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
+				l.Refuse(p, "%d children, %d for each parent, need %d parents, and the steps above submit %d of %s", load.Count, load.Siblings, needed, parents, name)
 			default:
-				l.refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
+				l.Refuse(p, "%d children need as many parents, and the steps above submit %d of %s", load.Count, parents, name)
 			}
 		}
 	}
 	load.Limits = l.limits(m, configOK)
-	if a := m.at("again"); a != nil {
+	if a := m.At("again"); a != nil {
 		l.again(a, &load)
 	}
-	if load.Count > 1 && load.Every > (maxDuration-load.From)/time.Duration(load.Count-1) {
-		l.refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, short(maxDuration))
+	if load.Count > 1 && load.Every > (yamlfile.MaxDuration-load.From)/time.Duration(load.Count-1) {
+		l.Refuse(item, "the last of %d submissions would come more than %s after the start", load.Count, yamlfile.Short(yamlfile.MaxDuration))
 		return
 	}
 	before := l.s.rows()
 	l.s.Workload = append(l.s.Workload, load)
 	if rows := l.s.rows(); rows > maxRows && before <= maxRows {
-		l.refuse(item, "with this step the workload has up to %d executions, counted with copies and with all retries that they may have; a scenario has at most %d", rows, maxRows)
+		l.Refuse(item, "with this step the workload has up to %d executions, counted with copies and with all retries that they may have; a scenario has at most %d", rows, maxRows)
 	}
 }
 
@@ -107,26 +108,26 @@ func (s *Scenario) rows() (rows int) {
 // the five extra minutes are for requests that were accepted late.
 func (l *loader) again(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
-	v, ok := l.integer(n, "again", 1, maxCount)
+	v, ok := l.Integer(n, "again", 1, maxCount)
 	if !ok {
 		return
 	}
 	if int(v) > len(l.s.Workload) {
-		l.refuse(n, "again is %d, and only %d steps above submit executions: it is the number of one of them", v, len(l.s.Workload))
+		l.Refuse(n, "again is %d, and only %d steps above submit executions: it is the number of one of them", v, len(l.s.Workload))
 		return
 	}
 	first := &l.s.Workload[v-1]
 	last := func(l *Load) time.Duration { return l.From + l.Every*time.Duration(load.Count-1) }
 	switch {
 	case first.Action != load.Action || first.Count < load.Count:
-		l.refuse(n, "again is %d, and step %d submits %d of %s: use the same action and at most its count", v, v, first.Count, first.Action)
+		l.Refuse(n, "again is %d, and step %d submits %d of %s: use the same action and at most its count", v, v, first.Count, first.Action)
 	case load.From < first.From+after || last(load) < last(first)+after:
-		l.refuse(n, "an idempotency key can be used again after %s: each submission must come at least %s after the same one of step %d",
-			short(execution.KeyLifetime), short(after), v)
+		l.Refuse(n, "an idempotency key can be used again after %s: each submission must come at least %s after the same one of step %d",
+			yamlfile.Short(execution.KeyLifetime), yamlfile.Short(after), v)
 	case slices.Contains(l.s.Worlds, Live):
-		l.refuse(n, "again needs keys to expire, which takes %s, too long for the live world: write worlds: [sim]", short(execution.KeyLifetime))
+		l.Refuse(n, "again needs keys to expire, which takes %s, too long for the live world: write worlds: [sim]", yamlfile.Short(execution.KeyLifetime))
 	case load.Limits != first.Limits && load.Limits != execution.Limits{}:
-		l.refuse(n, "again sends the requests of step %d again, so it has the limits of that step: leave timeout, dispatch_timeout and max_retries out", v)
+		l.Refuse(n, "again sends the requests of step %d again, so it has the limits of that step: leave timeout, dispatch_timeout and max_retries out", v)
 	default:
 		load.Again, load.Limits = int(v), first.Limits
 	}
@@ -144,36 +145,36 @@ func (l *loader) submitted() []string {
 }
 
 func (l *loader) cancelStep(item *yaml.Node) {
-	m, ok := l.mapping(item, cancelStepShape())
+	m, ok := l.Mapping(item, cancelStepShape())
 	if !ok {
 		return
 	}
-	if m, ok = l.mapping(m.at("cancel"), cancelShape()); !ok {
+	if m, ok = l.Mapping(m.At("cancel"), cancelShape()); !ok {
 		return
 	}
 	c := Cancel{Nth: 1, Count: 1}
-	if n := m.at("nth"); n != nil {
-		v, _ := l.integer(n, "nth", 1, maxCount)
+	if n := m.At("nth"); n != nil {
+		v, _ := l.Integer(n, "nth", 1, maxCount)
 		c.Nth = int(v)
 	}
-	if n := m.at("count"); n != nil {
-		v, _ := l.integer(n, "count", 1, maxCount)
+	if n := m.At("count"); n != nil {
+		v, _ := l.Integer(n, "count", 1, maxCount)
 		c.Count = int(v)
 	}
-	if n := m.at("at"); n != nil {
-		c.At, _ = l.duration(n, "at", 0)
+	if n := m.At("at"); n != nil {
+		c.At, _ = l.Duration(n, "at", 0)
 		c.Timed = true
 	}
-	if n := m.at("after"); n != nil {
+	if n := m.At("after"); n != nil {
 		if c.Timed {
-			l.refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
+			l.Refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
 		}
 		d := l.drawn(n, "after", 0)
 		c.AfterMin, c.AfterMax, c.AfterLog = d.least, d.most, d.log
 	}
-	if n := m.at("action"); n != nil {
-		if c.Action, ok = l.choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
-			l.refuse(n, "execution %d of %s can't be cancelled: the steps above submit %d", c.Nth+c.Count-1, c.Action, l.s.SubmissionsOf(c.Action))
+	if n := m.At("action"); n != nil {
+		if c.Action, ok = l.Choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {
+			l.Refuse(n, "execution %d of %s can't be cancelled: the steps above submit %d", c.Nth+c.Count-1, c.Action, l.s.SubmissionsOf(c.Action))
 		}
 	}
 	l.s.Cancels = append(l.s.Cancels, c)

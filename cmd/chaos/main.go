@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/core/config/yamlfile"
 	"handoff/reports"
 )
 
@@ -100,7 +100,7 @@ func unknownText(what, got string, allowed []string) string {
 
 // meant is the entry of allowed that was probably meant: misspelt, or cut short.
 func meant(got string, allowed []string) string {
-	if near := scenario.Nearest(got, allowed); near != "" || got == "" {
+	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
 	}
 	for _, name := range allowed {

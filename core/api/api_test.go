@@ -93,13 +93,13 @@ func TestBrokenBodies(t *testing.T) {
 		`[1]`:                     `"detail":"must be a JSON object, is a list"`,
 		"{\"action_ref\": \"\xff": `"line":1,"column":17,"detail":"is not UTF-8 text"`,
 		"{\n \"action_reff\": 1}": `"field":"/action_reff","line":2,"column":2,"detail":"unknown field \"action_reff\"","allowed":["action_ref","parameters","worker_id","parent","timeout_seconds","dispatch_timeout_seconds","max_retries"],"nearest":"action_ref"`,
-		`{"action_ref": "core.echo", "action_ref": "core.echo"}`: `"field":"/action_ref","line":1,"column":29,"detail":"stands twice"`,
-		`{"action_ref": 7}`:                                       `"field":"/action_ref","line":1,"column":16,"detail":"must be a text, is a number"`,
+		`{"action_ref": "core.echo", "action_ref": "core.echo"}`: `"field":"/action_ref","line":1,"column":29,"detail":"duplicate field"`,
+		`{"action_ref": 7}`:                                       `"field":"/action_ref","line":1,"column":16,"detail":"must be a string, is a number"`,
 		`{"parameters": {}}`:                                      `"field":"/action_ref","line":1,"column":1,"detail":"is missing: name the action to run"`,
 		`{"action_ref": "core.echo", "parameters": [1]}`:          `"field":"/parameters","line":1,"column":43,"detail":"must be an object, is a list"`,
 		`{"action_ref": "core.echo", "parameters": ` + deep + `}`: `nested deeper than 64 levels`,
 		`{"action_ref": "a b", "a/b~": 1}`:                        `"field":"/a~1b~0"`,
-		"{\"ü\": 1,   \"action_ref\":true}":                       `"field":"/action_ref","line":1,"column":25,"detail":"must be a text, is a truth value"`,
+		"{\"ü\": 1,   \"action_ref\":true}":                       `"field":"/action_ref","line":1,"column":25,"detail":"must be a string, is a boolean"`,
 	} {
 		b := setup(t, nil)
 		if a := b.do("POST", executionsPath, body); a.status != 400 || !strings.Contains(a.text, want) {

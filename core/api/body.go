@@ -115,9 +115,9 @@ func kindNamed(first byte) string {
 	case '[':
 		return "a list"
 	case '"':
-		return "a text"
+		return "a string"
 	case 't', 'f':
-		return "a truth value"
+		return "a boolean"
 	case 'n':
 		return "null"
 	}
@@ -232,7 +232,7 @@ func (b *body) object(pointer string, allowed []string, streamed string, stream 
 				Field: field, at: key.at, Detail: fmt.Sprintf("unknown field %q", yamlfile.Cut(name)), Allowed: allowed, Nearest: yamlfile.Nearest(name, allowed),
 			})
 		case doubled:
-			b.refuse(field, key.at, "stands twice")
+			b.refuse(field, key.at, "duplicate field")
 		case name == streamed:
 			fields[name] = value{pointer: field, at: key.at}
 			stream(field)
@@ -281,11 +281,11 @@ func (b *body) items(pointer string, most int, each func(pointer string)) (at, n
 	return at, n, !b.ended
 }
 
-// text reads a text.
+// text reads a string.
 func (b *body) text(v value) (string, bool) {
 	var s string
 	if v.raw[0] != '"' || json.Unmarshal(v.raw, &s) != nil {
-		b.refuse(v.pointer, v.at, "must be a text, is "+v.kind())
+		b.refuse(v.pointer, v.at, "must be a string, is "+v.kind())
 		return "", false
 	}
 	return s, true
@@ -304,7 +304,7 @@ func (b *body) integer(v value, least, most int64, null bool) (int64, bool) {
 	return n, true
 }
 
-// invalidUTF8 finds the first byte that is no text.
+// invalidUTF8 finds the first byte that is not UTF-8.
 func invalidUTF8(data []byte) (at int) {
 	for at < len(data) {
 		r, size := utf8.DecodeRune(data[at:])

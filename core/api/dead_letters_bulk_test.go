@@ -56,7 +56,7 @@ func TestABulkDiscardThatSelectsNothingOrCannotBeReadClosesNothing(t *testing.T)
 	for body, part := range map[string]string{
 		"": "does not say what to discard", "{}": "does not say what to discard", `{"after":3,"limit":5}`: "does not say what to discard",
 		`{"ids":[]}`: "from 1 to 1000 ids", `{"ids":[0]}`: "whole number from 1", `{"ids":7}`: "must be a list", `{"reason":""}`: "leave it out for any",
-		`{"reason":5}`: "must be a text", `{"queue":"\u0000"}`: "leave it out for any", `{"limit":1001,"reason":"x"}`: "from 1 to 1000", `{"older_than_seconds":-1}`: "from 0",
+		`{"reason":5}`: "must be a string", `{"queue":"\u0000"}`: "leave it out for any", `{"limit":1001,"reason":"x"}`: "from 1 to 1000", `{"older_than_seconds":-1}`: "from 0",
 		`{"raeson":"expired"}`: `"nearest":"reason"`,
 	} {
 		if a := b.do("POST", lettersPath+"/discard", body); a.status != 400 || !strings.Contains(a.text, part) {

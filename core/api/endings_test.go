@@ -120,7 +120,7 @@ func TestLists(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?status=faild": `"field":"status"`, "?limit=0": `"field":"limit"`, "?limit=501": "from 1 to 500", "?before=x": `"field":"before"`,
-		"?stats=failed": `"nearest":"status"`, "?limit=1&limit=2": "stands twice",
+		"?stats=failed": `"nearest":"status"`, "?limit=1&limit=2": "duplicate parameter",
 	} {
 		if a := b.do("GET", executionsPath+query, ""); a.status != 400 || !strings.Contains(a.text, want) {
 			t.Errorf("%s: %d %s, want %s", query, a.status, a.text, want)

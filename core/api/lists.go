@@ -30,7 +30,7 @@ func readQuery(r *http.Request, known []parameter) *Problem {
 		names = append(names, p.name)
 		switch given := values[p.name]; {
 		case len(given) > 1:
-			mistakes = append(mistakes, FieldError{Field: p.name, Detail: "stands twice"})
+			mistakes = append(mistakes, FieldError{Field: p.name, Detail: "duplicate parameter"})
 		case len(given) == 1:
 			if err := p.read(given[0]); err != nil {
 				mistakes = append(mistakes, FieldError{Field: p.name, Detail: fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(given[0]), err)})

@@ -63,7 +63,7 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 			"c.yaml:5:5: an entry of api.tokens has no rights; it needs name, token and rights",
 			"c.yaml:5:11: name of an entry of api.tokens must be 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or a digit",
 			`c.yaml:6:5: unknown key in an entry of api.tokens; allowed: name, token, old_token, rights; did you mean "rights"?`,
-			"c.yaml:8:5: token of an entry of api.tokens must be a text; put it in quotes",
+			"c.yaml:8:5: token of an entry of api.tokens must be a string; put it in quotes",
 		},
 		"api: {token: " + secret + ", tokens: [{name: default, token: " + tokenA + ", rights: read}]}\n": {
 			`c.yaml:3:44: api.tokens: has an entry that is called "default", which is the name of the token in api.token; take another name`,

@@ -203,7 +203,7 @@ func (l *actionLoader) action(r *yamlfile.Reader, path string, n *yaml.Node) {
 		return
 	}
 	if first, seen := l.first[a.Ref]; seen {
-		r.Refuse(at["name"], "action %s stands twice; the first is at %s", a.Ref, first)
+		r.Refuse(at["name"], "duplicate action %s; the first is at %s", a.Ref, first)
 		return
 	}
 	l.first[a.Ref] = fmt.Sprintf("%s:%d", path, at["name"].Line)

@@ -58,8 +58,8 @@ func TestMistakesInActionFiles(t *testing.T) {
 			`a.yaml:4:14: max_retries is -1, must be from 0 to 100`,
 			`a.yaml:5:14: concurrency is 0, must be from 1 to 10000`,
 		},
-		"- {name: a, runtime: noop}\n- {name: a, runtime: noop}\n": {`a.yaml:2:10: action a stands twice; the first is at a.yaml:1`},
-		"just text\n": {`a.yaml:1:1: the action must be a mapping (key: value), is the text "just text"`},
+		"- {name: a, runtime: noop}\n- {name: a, runtime: noop}\n": {`a.yaml:2:10: duplicate action a; the first is at a.yaml:1`},
+		"just text\n": {`a.yaml:1:1: the action must be a mapping (key: value), is the string "just text"`},
 	} {
 		_, problems := ParseActions("a.yaml", []byte(text), Default(Hardened))
 		if got := texts(problems); !slices.Equal(got, want) {

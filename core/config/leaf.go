@@ -90,7 +90,7 @@ func Sections(all []Leaf, prefix string) []string {
 	return names
 }
 
-// optional says that an empty text is a value: it switches off what has a default.
+// optional says that an empty string is a value: it switches off what has a default.
 func (l Leaf) optional() bool {
 	return l.deployment && l.Type.Kind() == reflect.String && l.choices() == nil
 }
@@ -141,7 +141,7 @@ func (l Leaf) read(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	}
 	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
 		// The message of Text would repeat the value.
-		r.Refuse(n, "%s must be a text; put it in quotes", l.Path)
+		r.Refuse(n, "%s must be a string; put it in quotes", l.Path)
 		return v, false
 	}
 	if l.Type == reflect.TypeFor[time.Duration]() {
@@ -193,7 +193,7 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 			r.Unknown(item, "unknown name "+strconv.Quote(name)+" in "+l.Path, name, l.choices())
 			good = false
 		case slices.Contains(list, name):
-			r.Refuse(item, "%s stands twice in %s", name, l.Path)
+			r.Refuse(item, "duplicate value %s under %s", name, l.Path)
 			good = false
 		}
 		if good {

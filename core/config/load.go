@@ -149,7 +149,7 @@ func (l *loader) environment(environ []string) {
 		leaf, ok := byName[name]
 		switch {
 		case ok && value == "" && !leaf.optional():
-			// Compose files pass on what is not set as an empty text.
+			// Compose files pass on what is not set as an empty string.
 		case ok:
 			l.assign(leaf, value, name)
 		case !foreignVariable.MatchString(name):

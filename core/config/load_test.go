@@ -52,9 +52,9 @@ func TestMistakesInTheFile(t *testing.T) {
 			"executor: {scheduled_timeout: 300, batch_size: many, max_dispatches: 1.5}\nretry: {enabled: yes please, jitter_factor: [1]}\n",
 			[]string{
 				`c.yaml:3:31: executor.scheduled_timeout is 300 without a unit; allowed: ms, s, m, h; did you mean "300s"?`,
-				`c.yaml:3:48: executor.batch_size must be a whole number, is the text "many"`,
+				`c.yaml:3:48: executor.batch_size must be a whole number, is the string "many"`,
 				`c.yaml:3:70: executor.max_dispatches must be a whole number, is the number 1.5`,
-				`c.yaml:4:18: retry.enabled must be true or false, is the text "yes please"`,
+				`c.yaml:4:18: retry.enabled must be true or false, is the string "yes please"`,
 				`c.yaml:4:45: retry.jitter_factor must be a number, is a list`,
 			},
 		},
@@ -80,7 +80,7 @@ func TestMistakesInTheFile(t *testing.T) {
 				`c.yaml:4:30: worker.heartbeat_interval is 1 without a unit; allowed: ms, s, m, h; did you mean "1s"?`,
 			},
 		},
-		"twice":           {"retry: {enabled: true, enabled: false}\n", []string{`c.yaml:3:24: key "enabled" stands twice under retry; the first is in line 3`}},
+		"twice":           {"retry: {enabled: true, enabled: false}\n", []string{`c.yaml:3:24: duplicate key "enabled" under retry; the first is in line 3`}},
 		"second document": {"---\na: b\n", []string{`c.yaml:4:1: a second document begins here; a file holds one configuration`}},
 		"addresses": {
 			"api: {listen: nowhere, token: a b}\n",

@@ -109,7 +109,7 @@ func (l Leaf) readToken(r *yamlfile.Reader, n *yaml.Node) (t Token, ok bool) {
 			})
 			ok = false
 		case e.Value.Kind != yaml.ScalarNode || e.Value.ShortTag() != "!!str":
-			refuse(e.Value, "%s of an entry of %s must be a text; put it in quotes", e.Name, l.Path)
+			refuse(e.Value, "%s of an entry of %s must be a string; put it in quotes", e.Name, l.Path)
 		default:
 			*into = e.Value.Value
 			if why := badTokenField(e.Name, e.Value.Value); why != "" {

@@ -1,8 +1,12 @@
 // Package yamlfile reads files that people write: YAML whose every mistake is reported at its line
 // and column, with what would be right there, and all mistakes at once.
 //
-// It stands apart from what is read, so that a daemon's configuration, a file of actions and a
-// scenario refuse the same mistake in the same words.
+// It is the only reader of YAML here, so that a daemon's configuration, a file of actions and a
+// scenario refuse the same mistake in the same words. NewReader and Root open a file: bounds on its
+// size, its depth and what its aliases grow to. Mapping reads a mapping by its Shape, Entries one with
+// names that the author chooses, and Items a list; Text, Choice, Integer, Duration, Share and the
+// others read values. Each notes what is wrong and returns ok false, so callers go on and gather the
+// rest; Problems has them all at the end. A Shape is also a JSON Schema, for editors.
 package yamlfile
 
 import (
@@ -17,7 +21,8 @@ import (
 
 // Bounds on a file. Such a file is written by hand: what is larger is a mistake or an attack.
 const (
-	maxBytes = 1 << 20
+	// MaxBytes is the size of the largest file that Root reads.
+	MaxBytes = 1 << 20
 	maxNodes = 20_000
 	maxDepth = 32
 )
@@ -36,6 +41,10 @@ type Reader struct {
 func NewReader(file, kind string, data []byte) *Reader {
 	return &Reader{file: file, kind: kind, lines: strings.Split(string(data), "\n")}
 }
+
+// Count returns how many problems there are so far. A part of a file was read without any if it is
+// the same before and after.
+func (r *Reader) Count() int { return len(r.problems) }
 
 // Problems are those found so far, sorted by position.
 func (r *Reader) Problems() Errors {
@@ -76,8 +85,8 @@ func (r *Reader) Hide(n *yaml.Node) {
 
 // Root parses the file into one tree without aliases; nil if it can't be read at all, or is empty.
 func (r *Reader) Root(data []byte) *yaml.Node {
-	if len(data) > maxBytes {
-		r.RefuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has %d bytes; a %s has at most %d", len(data), r.kind, maxBytes)})
+	if len(data) > MaxBytes {
+		r.RefuseAt(1, 1, Problem{Message: fmt.Sprintf("the file has more than %d bytes, the most that a %s may have", MaxBytes, r.kind)})
 		return nil
 	}
 	if line, column, ok := badCharacter(data); !ok {
@@ -158,7 +167,7 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 	return &out
 }
 
-// badCharacter finds the first byte that is no text, which the parser reports without a position.
+// badCharacter finds the first byte that is not printable UTF-8, which the parser reports without a position.
 func badCharacter(data []byte) (line, column int, ok bool) {
 	line, column = 1, 1
 	for i := 0; i < len(data); {
@@ -181,29 +190,36 @@ type Entry struct {
 	Key, Value *yaml.Node
 }
 
-// Entries lists the pairs of a mapping, doubled keys refused. Of something that is no mapping,
-// which is refused too, there are none.
+// Entries lists the pairs of a mapping whose keys are names that the author chooses; duplicates are
+// refused. Of something that is no mapping, which is refused too, there are none.
 func (r *Reader) Entries(n *yaml.Node, where string) []Entry {
+	list, _, _ := r.entries(n, where)
+	return list
+}
+
+// entries is Entries; ok is false if n is no mapping.
+func (r *Reader) entries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
 	if n.Kind != yaml.MappingNode {
 		r.Refuse(n, "%s must be a mapping (key: value), is %s", where, KindOf(n))
-		return nil
+		return nil, false, false
 	}
-	var list []Entry
 	first := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode {
 			r.Refuse(key, "a key under %s must be a name, is %s", where, KindOf(key))
+			duplicate = true
 			continue
 		}
 		if line, seen := first[key.Value]; seen {
-			r.Refuse(key, "key %q stands twice under %s; the first is in line %d", key.Value, where, line)
+			r.Refuse(key, "duplicate key %q under %s; the first is in line %d", key.Value, where, line)
+			duplicate = true
 			continue
 		}
 		first[key.Value] = key.Line
 		list = append(list, Entry{key.Value, key, value})
 	}
-	return list
+	return list, duplicate, true
 }
 
 // Items lists the elements of a sequence.
@@ -232,9 +248,9 @@ func KindOf(n *yaml.Node) string {
 	case "!!int", "!!float":
 		return "the number " + Cut(n.Value)
 	case "!!bool":
-		return "the truth value " + n.Value
+		return "the boolean " + n.Value
 	}
-	return fmt.Sprintf("the text %q", Cut(n.Value))
+	return fmt.Sprintf("the string %q", Cut(n.Value))
 }
 
 // Cut shortens a text that a message repeats.

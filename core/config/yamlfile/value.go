@@ -2,11 +2,13 @@ package yamlfile
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -15,7 +17,10 @@ import (
 // a few of them can't overflow.
 const MaxDuration = 31 * 24 * time.Hour
 
-var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`)
+var (
+	durationForm = regexp.MustCompile(DurationPattern)
+	shareForm    = regexp.MustCompile(SharePattern)
+)
 
 // units are those that a duration may have; time.ParseDuration knows smaller ones, which no
 // deadline here is measured in.
@@ -24,14 +29,58 @@ func units() []string { return []string{"ms", "s", "m", "h"} }
 // Text reads a scalar as a text that isn't empty.
 func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" {
-		r.Refuse(n, "%s must be a text, is %s", what, KindOf(n))
+		r.Refuse(n, "%s must be a string, is %s", what, KindOf(n))
 		return "", false
 	}
 	if strings.TrimSpace(n.Value) == "" {
-		r.Refuse(n, "%s must not be an empty text", what)
+		r.Refuse(n, "%s must not be empty", what)
 		return "", false
 	}
 	return n.Value, true
+}
+
+// Printable is Text without characters that a terminal would obey: for what reports and terminals
+// show. Tabs and line ends are allowed.
+func (r *Reader) Printable(n *yaml.Node, what string) (string, bool) {
+	text, ok := r.Text(n, what)
+	for _, c := range text {
+		if !unicode.IsPrint(c) && c != '\n' && c != '\t' {
+			r.Refuse(n, "%s holds the character %U; text must be printable, with tabs and line ends", what, c)
+			return "", false
+		}
+	}
+	return text, ok
+}
+
+// Choice reads a scalar as one of a few names; what is how messages call one: "direction".
+func (r *Reader) Choice(n *yaml.Node, what string, allowed []string) (string, bool) {
+	if n.Kind != yaml.ScalarNode {
+		r.Unknown(n, fmt.Sprintf("%s must be a name, is %s", what, KindOf(n)), "", allowed)
+		return "", false
+	}
+	if !slices.Contains(allowed, n.Value) {
+		r.Unknown(n, fmt.Sprintf("unknown %s %q", what, Cut(n.Value)), n.Value, allowed)
+		return "", false
+	}
+	return n.Value, true
+}
+
+// Choices reads a list of names, each at most once, at the key where. It returns those that are
+// allowed; ok is false if any was refused.
+func (r *Reader) Choices(n *yaml.Node, what, where string, allowed []string) (list []string, ok bool) {
+	items, ok := r.Items(n, where)
+	for _, item := range items {
+		name, good := r.Choice(item, what, allowed)
+		if good && slices.Contains(list, name) {
+			r.Refuse(item, "duplicate value %s under %s", name, where)
+			good = false
+		}
+		if good {
+			list = append(list, name)
+		}
+		ok = ok && good
+	}
+	return list, ok
 }
 
 // Bool reads true or false.
@@ -65,6 +114,47 @@ func (r *Reader) Float(n *yaml.Node, what string) (float64, bool) {
 		return 0, false
 	}
 	return v, true
+}
+
+// Share reads a percentage above 0 and up to 100 as parts of a million.
+func (r *Reader) Share(n *yaml.Node, what string) (perMillion uint64, ok bool) {
+	number, percent := strings.CutSuffix(n.Value, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	switch numeric := n.Kind == yaml.ScalarNode && err == nil; {
+	case numeric && !percent:
+		if v < 1 { // 0.05 is how a program says 5 %
+			v *= 100
+		}
+		r.RefuseAt(n.Line, n.Column, Problem{
+			Message: fmt.Sprintf("%s is %s without a percent sign", what, n.Value),
+			Nearest: strconv.FormatFloat(v, 'g', 6, 64) + "%",
+		})
+	case numeric && !(v > 0 && v <= 100):
+		r.Refuse(n, "%s is %s, must be more than 0%% and at most 100%%", what, n.Value)
+	case !numeric || !shareForm.MatchString(n.Value):
+		r.Refuse(n, "%s must be a percentage such as 5%% or 0.25%%, is %s", what, KindOf(n))
+	default:
+		return uint64(math.Round(v * 10_000)), true
+	}
+	return 0, false
+}
+
+// Span reads a list of two durations, the least and the most, neither below floor.
+func (r *Reader) Span(n *yaml.Node, what string, floor time.Duration) (least, most time.Duration, ok bool) {
+	if n.Kind != yaml.SequenceNode || len(n.Content) != 2 {
+		r.Refuse(n, "%s must be a list of two durations such as [1s, 5s], is %s", what, KindOf(n))
+		return 0, 0, false
+	}
+	least, good := r.Duration(n.Content[0], what, floor)
+	most, fine := r.Duration(n.Content[1], what, floor)
+	if !good || !fine {
+		return 0, 0, false
+	}
+	if least > most {
+		r.Refuse(n, "%s is reversed: %s is later than %s", what, Short(least), Short(most))
+		return 0, 0, false
+	}
+	return least, most, true
 }
 
 // Duration reads a time with a unit that is at least least.

@@ -1,0 +1,88 @@
+package yamlfile
+
+import "maps"
+
+// Schema is a piece of JSON Schema.
+type Schema map[string]any
+
+// With returns a copy with a description; an empty one keeps what the schema has.
+func (s Schema) With(about string) Schema {
+	out := maps.Clone(s)
+	if out == nil {
+		out = Schema{}
+	}
+	if about != "" {
+		out["description"] = about
+	}
+	return out
+}
+
+// The forms of values that are written as strings. The Reader's methods and the schemas share them.
+const (
+	DurationPattern = `^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	SharePattern    = `^(100|[0-9]{1,2}(\.[0-9]{1,4})?) ?%$`
+)
+
+// Enum is the schema of Choice: one of the names.
+func Enum(names []string) Schema { return Schema{"enum": names} }
+
+// Described is an Enum whose entries, pairs of name and text, carry a description, which editors show
+// beside them.
+func Described(list [][2]string) Schema {
+	var options []any
+	for _, e := range list {
+		options = append(options, Schema{"const": e[0], "description": e[1]})
+	}
+	return Schema{"oneOf": options}
+}
+
+// ListOf is a list of any length.
+func ListOf(item Schema) Schema {
+	return Schema{"type": "array", "items": item}
+}
+
+// SomeOf is a list that is not empty.
+func SomeOf(item Schema) Schema {
+	return Schema{"type": "array", "items": item, "minItems": 1}
+}
+
+// SetOf is a list without duplicates, such as Choices reads.
+func SetOf(item Schema) Schema {
+	return Schema{"type": "array", "items": item, "uniqueItems": true}
+}
+
+// SomeSetOf is a list without duplicates that is not empty.
+func SomeSetOf(item Schema) Schema {
+	return Schema{"type": "array", "items": item, "minItems": 1, "uniqueItems": true}
+}
+
+// MapOf is a mapping from names that the author chooses to values of one kind; it is not empty.
+func MapOf(value Schema) Schema {
+	return Schema{"type": "object", "additionalProperties": value, "minProperties": 1}
+}
+
+// TextSchema is the schema of Text: a string that is not empty.
+func TextSchema() Schema { return Schema{"type": "string", "minLength": 1} }
+
+// StringSchema is the schema of any string.
+func StringSchema() Schema { return Schema{"type": "string"} }
+
+// IntegerSchema is the schema of Integer.
+func IntegerSchema(least, most int64) Schema {
+	return Schema{"type": "integer", "minimum": least, "maximum": most}
+}
+
+// DurationSchema is the schema of Duration.
+func DurationSchema() Schema {
+	return Schema{"type": "string", "pattern": DurationPattern}
+}
+
+// SpanSchema is the schema of Span.
+func SpanSchema() Schema {
+	return Schema{"type": "array", "items": DurationSchema(), "minItems": 2, "maxItems": 2}
+}
+
+// ShareSchema is the schema of Share.
+func ShareSchema() Schema {
+	return Schema{"type": "string", "pattern": SharePattern}
+}

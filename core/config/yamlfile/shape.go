@@ -1,0 +1,111 @@
+package yamlfile
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Shape is a mapping with fixed keys. The Reader reads by it and Object turns it into JSON Schema, so
+// what an editor offers and what is accepted can't drift apart.
+type Shape struct {
+	// Where is how messages call the mapping: "partition", "worker w1".
+	Where string
+	Keys  []Key
+}
+
+// Key is a key that a Shape may have.
+type Key struct {
+	Name string
+	// About says what the key is for, in one line without a capital letter: editors and messages show it.
+	About string
+	// Required keys are missed where they were left out.
+	Required bool
+	// Value is the schema of its value; nil allows any.
+	Value Schema
+}
+
+// NewShape returns the shape of a mapping that messages call where.
+func NewShape(where string, keys ...Key) Shape { return Shape{where, keys} }
+
+// Required returns a key that must be written.
+func Required(name, about string, value Schema) Key { return Key{name, about, true, value} }
+
+// Optional returns a key that may be left out; about should say what holds then.
+func Optional(name, about string, value Schema) Key { return Key{name, about, false, value} }
+
+// Names lists the keys in their order.
+func (s Shape) Names() []string {
+	names := make([]string, len(s.Keys))
+	for i, k := range s.Keys {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// key finds a key by its name.
+func (s Shape) key(name string) (Key, bool) {
+	for _, k := range s.Keys {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Key{}, false
+}
+
+// Object is the shape as JSON Schema: an object with these keys and no others. The result may be
+// changed.
+func (s Shape) Object() Schema {
+	properties, required := Schema{}, []string{}
+	for _, k := range s.Keys {
+		properties[k.Name] = k.Value.With(k.About)
+		if k.Required {
+			required = append(required, k.Name)
+		}
+	}
+	out := Schema{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		out["required"] = required
+	}
+	return out
+}
+
+// Mapping is a YAML mapping whose keys were checked against a Shape.
+type Mapping struct {
+	Node *yaml.Node
+	// Keys and Values are the nodes of both by the name of the key.
+	Keys, Values map[string]*yaml.Node
+	// Invalid says that keys were unknown or duplicate: what seems to be missing may be one of them.
+	Invalid bool
+}
+
+// At is the value of a key, nil where it was left out.
+func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
+
+// Has says that a key was written.
+func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
+
+// Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and returns
+// the others; ok is false only where n is no mapping.
+func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
+	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
+	list, duplicate, ok := r.entries(n, s.Where)
+	if !ok {
+		return m, false
+	}
+	m.Invalid = duplicate
+	for _, e := range list {
+		if _, known := s.key(e.Name); !known {
+			r.Unknown(e.Key, fmt.Sprintf("unknown key %q under %s", Cut(e.Name), s.Where), e.Name, s.Names())
+			m.Invalid = true
+			continue
+		}
+		m.Keys[e.Name], m.Values[e.Name] = e.Key, e.Value
+	}
+	for _, k := range s.Keys {
+		if k.Required && !m.Has(k.Name) && !m.Invalid {
+			r.Refuse(n, "%s lacks %q: %s", s.Where, k.Name, k.About)
+		}
+	}
+	return m, true
+}
