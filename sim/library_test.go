@@ -2,14 +2,15 @@ package sim
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
-	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -96,40 +97,11 @@ func TestProbesAndRegistryAgree(t *testing.T) {
 	}
 }
 
-// Every trigger of the registry is one that the world knows, and every kind of fault has its injector.
-func TestRegistriesAreImplemented(t *testing.T) {
-	kinds := injectors()
-	for _, f := range scenario.Faults() {
-		if kinds[f.Kind] == nil {
-			t.Errorf("the fault %q has no injector", f.Kind)
-		}
-	}
-	if len(kinds) != len(scenario.Faults()) {
-		t.Errorf("there are %d injectors for %d kinds of faults", len(kinds), len(scenario.Faults()))
-	}
-	library, err := scenarios.Library()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var events recording
-	w := newWorld(library[0], config.Hardened, Options{Seed: 1, Record: &events})
-	defer w.k.Close()
-	samples := []history.Event{
-		{Kind: history.HeartbeatRenewed},
-		{Kind: history.WorkerRegistered},
-		{Kind: history.Delivered, Execution: 1},
-		{Kind: history.Transition, To: 3},
-		{Kind: history.Transition, To: 4},
-		{Kind: history.Transition, To: 6},
-		{Kind: history.ActionStarted},
-		{Kind: history.ActionEnded},
-		{Kind: history.Expired, Execution: 1},
-	}
-	for _, trigger := range scenario.Triggers() {
-		if !slices.ContainsFunc(samples, func(e history.Event) bool {
-			return run.Matches(&scenario.When{After: trigger.Name}, &e, w.db.WorkerName)
-		}) {
-			t.Errorf("the trigger %q matches no event", trigger.Name)
+// The simulated world offers everything that a kind of fault needs.
+func TestEveryKindOfFaultCanBeSimulated(t *testing.T) {
+	for _, k := range fault.Kinds() {
+		if why := k.Lacks(reflect.TypeFor[*world]()); why != "" {
+			t.Errorf("%s: %s", k.Name, why)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/scenario"
 )
 
@@ -134,9 +135,9 @@ func drawFault(t *rapid.T, lasts string) string {
 	worker := rapid.SampledFrom([]string{"any worker", "half the workers", "every worker", "w-1"}).Draw(t, "worker")
 	end := rapid.SampledFrom([]string{"broker", "database"}).Draw(t, "end")
 	way := rapid.SampledFrom([]string{"both", "incoming", "outgoing"}).Draw(t, "direction")
-	message := rapid.SampledFrom(append(scenario.MessageTypes(), scenario.EveryMessage)).Draw(t, "message")
+	message := rapid.SampledFrom(append(fault.MessageTypes(), fault.EveryMessage)).Draw(t, "message")
 	rate := rapid.IntRange(5, 100).Draw(t, "rate")
-	queue := rapid.SampledFrom(append(scenario.ExecutorQueues(), "any worker")).Draw(t, "struck")
+	queue := rapid.SampledFrom(append(fault.ExecutorQueues(), "any worker")).Draw(t, "struck")
 	return rapid.SampledFrom([]string{
 		fmt.Sprintf("crash: %s, restart_after: %s", process, lasts),
 		fmt.Sprintf("stop: %s, restart_after: %s", process, lasts),

@@ -29,7 +29,7 @@ type Options struct {
 	// PauseAt pauses one process at one of its yield points.
 	PauseAt *Pause
 	// Without leaves the injectors of some kinds of faults out, to see that they are missed.
-	Without []scenario.FaultKind
+	Without []string
 	// WithoutInvariant leaves one invariant out, for the same reason.
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
@@ -117,7 +117,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 // quiet says that nothing is left to be done: everything submitted is finished and handled, every
 // fault is over, no message is anywhere and no action runs.
 func (w *world) quiet() bool {
-	if w.submitting > 0 || w.injector.pending > 0 || w.db.Unfinished() > 0 || !w.broker.Idle() || w.alerts.pending() {
+	if w.submitting > 0 || w.injector.Busy() || w.db.Unfinished() > 0 || !w.broker.Idle() || w.alerts.pending() {
 		return false
 	}
 	for _, p := range w.processes {
@@ -136,10 +136,10 @@ func (w *world) result(why kernel.Stop) *Result {
 	r := &Result{
 		Run: verdict.Run{
 			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.mutant.Name,
-			Faults: w.injector.counts(), Sometimes: w.probes.Hits(),
+			Faults: w.injector.Counts(), Sometimes: w.probes.Hits(),
 			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
 		},
-		FaultIntervals: w.injector.faultIntervals(), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
+		FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
 	}
 	w.tally.Fill(&r.Run)
 	defer func() { r.Judged = w.suite.Judged() }()

@@ -56,8 +56,10 @@ type world struct {
 
 	processes []*process                   // in a fixed order: executors, workers, then twins as they come
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
-	injector  *injector
-	alerts    *alerts // nil when the scenario expects none
+	injector  *run.Injector
+	// alarm names the fault that has raised the broker's alarm last.
+	alarm  string
+	alerts *alerts // nil when the scenario expects none
 	// submitting counts the loads that have not been submitted whole.
 	submitting int
 	// paused says that Options.PauseAt was reached.
@@ -101,7 +103,11 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.history = append(w.history, o.Record)
 		w.log = slog.New(&logHandler{w: w})
 	}
-	w.injector = newInjector(w)
+	w.injector = run.NewInjector(run.InjectorOptions{
+		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
+		Draws: func(label string) run.Draws { return w.k.Stream(label) },
+		Fail:  func(err error) { panic(err) },
+	})
 	w.alerts = newAlerts(w, s.Expect(p).Alerts)
 	w.suite.SetWork(w)
 	return w
@@ -121,16 +127,16 @@ func (w *world) pausePoint() *kernel.PausePoint {
 			hinders = 1
 		}
 		w.paused = true
-		w.injector.pending++
-		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: string(scenario.Pause), Count: hinders, Process: at.Process})
+		release := w.injector.Hold()
+		w.emit(history.Event{Kind: history.FaultBegan, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
 		w.emit(history.Event{Kind: history.ProcessPaused, Process: at.Process})
 		w.k.After(at.For, func() {
 			if p.Alive() {
 				p.Resume()
 				w.emit(history.Event{Kind: history.ProcessResumed, Process: at.Process})
 			}
-			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: string(scenario.Pause), Count: hinders, Process: at.Process})
-			w.injector.pending--
+			w.emit(history.Event{Kind: history.FaultEnded, Fault: fault, Text: "pause", Count: hinders, Process: at.Process})
+			release()
 		})
 		p.Pause()
 	}}
@@ -139,9 +145,7 @@ func (w *world) pausePoint() *kernel.PausePoint {
 // Observe implements history.Sink: everything that happens passes here once.
 func (w *world) Observe(e *history.Event) {
 	w.history.Observe(e)
-	if e.Kind != history.Logged {
-		w.injector.triggers(e)
-	}
+	w.injector.Observe(e)
 }
 
 // The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished execution: a
@@ -183,7 +187,7 @@ func (w *world) build() {
 		spec := &w.scenario.Cluster.Workers[i]
 		w.addWorker(spec.Name, spec)
 	}
-	w.net.OnTouch(w.injector.touch)
+	w.net.OnTouch(w.touched)
 	for _, p := range w.processes {
 		if p.worker != nil && p.worker.Starts > 0 {
 			w.k.After(p.worker.Starts, p.start)
@@ -192,7 +196,7 @@ func (w *world) build() {
 		p.start()
 	}
 	w.startClient()
-	w.injector.arm()
+	w.injector.Arm()
 	w.alerts.look()
 }
 

@@ -13,4 +13,6 @@ type brokerRestart struct{ brokerStruck }
 // Describe implements Describer.
 func (*brokerRestart) Describe() string { return "restart broker" }
 
-func (*brokerRestart) inject(x *Injection, w BrokerServer) (func(), error) { return w.StopBroker(x, false) }
+func (*brokerRestart) inject(x *Injection, w BrokerServer) (func(), error) {
+	return w.StopBroker(x, false)
+}

@@ -53,6 +53,7 @@ func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 const driftTick = time.Second
 
 func (f *clockDrift) database(x *Injection, w Clocks) {
+	w.TouchDatabaseClock(x)
 	step := driftTick / 1e6 * time.Duration(f.PerMillion)
 	over := x.Now() + x.For
 	var tick func()
@@ -61,7 +62,7 @@ func (f *clockDrift) database(x *Injection, w Clocks) {
 			x.endAfter(-step * (x.For / driftTick))
 			return
 		}
-		w.ShiftDatabaseClock(x, step)
+		w.ShiftDatabaseClock(step)
 		x.After(driftTick, tick)
 	}
 	tick()

@@ -18,9 +18,10 @@ func (f *clockOffset) inject(x *Injection, w Clocks) (func(), error) {
 	if f.Target != Database {
 		return f.move(x, w), nil
 	}
-	w.ShiftDatabaseClock(x, f.By)
+	w.TouchDatabaseClock(x)
+	w.ShiftDatabaseClock(f.By)
 	x.After(x.For, func() {
-		w.ShiftDatabaseClock(x, -f.By)
+		w.ShiftDatabaseClock(-f.By)
 		x.endAfter(f.By)
 	})
 	return nil, nil

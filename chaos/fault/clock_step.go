@@ -16,7 +16,8 @@ func (f *clockStep) Describe() string { return f.describe("clock_step") }
 
 func (f *clockStep) inject(x *Injection, w Clocks) (func(), error) {
 	if f.Target == Database {
-		w.ShiftDatabaseClock(x, f.By)
+		w.TouchDatabaseClock(x)
+		w.ShiftDatabaseClock(f.By)
 		x.endAfter(-f.By)
 		return nil, nil
 	}

@@ -13,4 +13,6 @@ type databaseKill struct{ databaseStruck }
 // Describe implements Describer.
 func (*databaseKill) Describe() string { return "kill database" }
 
-func (*databaseKill) inject(x *Injection, w DatabaseServer) (func(), error) { return w.StopDatabase(x, true) }
+func (*databaseKill) inject(x *Injection, w DatabaseServer) (func(), error) {
+	return w.StopDatabase(x, true)
+}

@@ -10,4 +10,6 @@ func init() {
 
 type databaseReadOnly struct{ databaseStruck }
 
-func (*databaseReadOnly) inject(x *Injection, w DatabaseReadOnly) (func(), error) { return w.RefuseWrites(x) }
+func (*databaseReadOnly) inject(x *Injection, w DatabaseReadOnly) (func(), error) {
+	return w.RefuseWrites(x)
+}

@@ -13,4 +13,6 @@ type databaseRestart struct{ databaseStruck }
 // Describe implements Describer.
 func (*databaseRestart) Describe() string { return "restart database" }
 
-func (*databaseRestart) inject(x *Injection, w DatabaseServer) (func(), error) { return w.StopDatabase(x, false) }
+func (*databaseRestart) inject(x *Injection, w DatabaseServer) (func(), error) {
+	return w.StopDatabase(x, false)
+}

@@ -20,4 +20,6 @@ type databaseSlow struct {
 // Read implements Fault.
 func (f *databaseSlow) Read(r *Reader) { f.Adds = r.Adds("slow") }
 
-func (f *databaseSlow) inject(x *Injection, w DatabaseSlow) (func(), error) { return w.SlowDatabase(x, f.Adds) }
+func (f *databaseSlow) inject(x *Injection, w DatabaseSlow) (func(), error) {
+	return w.SlowDatabase(x, f.Adds)
+}

@@ -5,6 +5,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/config"
+	"handoff/core/execution"
 )
 
 // Draws is a source of random numbers of one fault in one run, so that adding a fault does not shift what others draw.
@@ -54,13 +55,13 @@ type Runner interface {
 	Fail(err error)
 }
 
-// Touched is what a fault has made a difference to: a process, a queue, or a message of a type. The zero value stands
+// Touched is what a fault has made a difference to: a process, a queue, or a message with its type on the wire. The zero value stands
 // for something that the world can't name.
 type Touched struct {
 	Process string
 	Queue   string
-	Message history.MessageID
-	Type    string
+	Message uint64
+	Type    uint8
 }
 
 // draw draws from a span.
@@ -74,3 +75,6 @@ func together(undo []func()) func() {
 		}
 	}
 }
+
+// Names returns a worker's name by its id, empty for one that has never registered.
+type Names func(id execution.WorkerID) string

@@ -24,9 +24,9 @@ func (f *link) Strikes() Strikes { return Strikes{Target: f.Target, Ends: f.Ends
 func (f *link) read(r *Reader, process, ends string) {
 	f.Target, f.Way = r.Process(r.At(process)), Both
 	if n := r.At(ends); n != nil {
-		f.Ends, _ = r.Choices(n, "other end", ends, Ends())
+		f.Ends, _ = r.Choices(n, "other end", ends, OtherEnds())
 		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
-			r.Unknown(n, ends+" is empty", "", Ends())
+			r.Unknown(n, ends+" is empty", "", OtherEnds())
 		}
 	}
 	if n := r.At("direction"); n != nil {
@@ -64,7 +64,7 @@ func (f *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) 
 func linkKeys(process, about, ends string, own ...yamlfile.Key) []yamlfile.Key {
 	keys := []yamlfile.Key{
 		processKey(process, about),
-		yamlfile.Required(ends, "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(Ends()))),
+		yamlfile.Required(ends, "the other ends", yamlfile.SomeSetOf(yamlfile.Enum(OtherEnds()))),
 	}
 	return append(append(keys, own...), forKey())
 }

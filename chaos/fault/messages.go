@@ -11,10 +11,10 @@ import (
 // canary to itself.
 func MessageTypes() []string {
 	var names []string
-	for _, t := range []broker.Type{
-		broker.ExecutionRequested, broker.ExecutionScheduled, broker.ExecutionStatusChanged, broker.ExecutionCompleted, broker.ExecutionCancel,
-	} {
-		names = append(names, t.String())
+	for i := 1; i < broker.Types; i++ {
+		if t := broker.Type(i); t != broker.DeadLetterCanary {
+			names = append(names, t.String())
+		}
 	}
 	return names
 }

@@ -17,9 +17,9 @@ const (
 	Executors = "executors"
 )
 
-// Ends lists what a process has links to. Workers have one to the executors for their health probes and for nothing
+// OtherEnds lists what a process has links to. Workers have one to the executors for their health probes and for nothing
 // else; to a single other process nobody has one.
-func Ends() []string { return []string{Broker, Database, Executors} }
+func OtherEnds() []string { return []string{Broker, Database, Executors} }
 
 // The selectors: targets that stand for some or all processes of a kind. Which ones "any" and "half" mean is drawn when
 // the fault begins.

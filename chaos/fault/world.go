@@ -138,7 +138,7 @@ type Fate struct {
 	Behind bool
 }
 
-// touches says that something becomes of the message.
+// Touches says that something becomes of the message.
 func (f Fate) Touches() bool { return f != Fate{} }
 
 // Publisher publishes what no process has written.
@@ -218,6 +218,7 @@ type Clocks interface {
 	ShiftClock(x *Injection, process string, by time.Duration) (back func())
 	// DriftClock has both clocks of a process, and those of its machine, run faster by so many millionths.
 	DriftClock(x *Injection, process string, perMillion int64) (back func())
-	// ShiftDatabaseClock moves the database's clock.
-	ShiftDatabaseClock(x *Injection, by time.Duration)
+	// ShiftDatabaseClock moves the database's clock. TouchDatabaseClock has the fault touch whoever reads it next.
+	ShiftDatabaseClock(by time.Duration)
+	TouchDatabaseClock(x *Injection)
 }

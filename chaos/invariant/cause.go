@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
+	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
@@ -174,58 +176,62 @@ func (l *ledger) observe(e *history.Event) {
 	}
 }
 
-// The names that announcements use for servers and for dispatch messages.
-const (
-	serverDatabase = "database"
-	serverBroker   = "broker"
-	dispatchType   = "execution.scheduled"
-	everyType      = "*"
-)
+// dispatchType is the type of the messages that carry dispatches.
+var dispatchType = broker.ExecutionScheduled.String()
 
-// announced notes the beginning or the end of a fault that leaves no event of its own.
+// announced notes the beginning or the end of a fault that leaves no event of its own: what its kind says that it can
+// explain, as far as it strikes it.
 func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration)) {
+	kind := fault.Find(e.Text)
+	if kind == nil {
+		return
+	}
 	common := func(c cause) { note(&l.common[c.at()], e.At) }
 	each := func(c cause) {
 		for name := range strings.SplitSeq(e.Process, ",") {
 			note(&l.process(name).of[c.at()], e.At)
 		}
 	}
-	switch e.Text {
-	case "partition", "latency", "slow_link", "reset":
-		for end := range strings.SplitSeq(e.Queue, ",") {
-			switch end {
-			case serverDatabase:
+	ends := func(server string) bool { return slices.Contains(strings.Split(e.Queue, ","), server) }
+	for _, c := range kind.Excuses {
+		switch c {
+		case fault.LinkToDatabase:
+			if ends(fault.Database) {
 				each(toDatabase)
-			case serverBroker:
+			}
+		case fault.LinkToBroker:
+			if ends(fault.Broker) {
 				each(toBroker)
 			}
+		case fault.ClockOfProcess:
+			if e.Process != fault.Database {
+				each(itsClock)
+			}
+		case fault.ClockOfDatabase:
+			if e.Process == fault.Database {
+				common(databaseClock)
+			}
+		case fault.DispatchesFail:
+			if e.Queue == dispatchType || e.Queue == fault.EveryMessage {
+				common(dispatchesFail)
+			}
+		case fault.BrokerFails:
+			common(brokerFails)
+		case fault.DatabaseFails:
+			common(databaseFails)
+		case fault.WorkerDeaf:
+			each(isDeaf)
+		case fault.WorkerMute:
+			each(isMute)
+		case fault.WorkerSick:
+			each(isSick)
+		case fault.WorkerWithdrawn:
+			each(isWithdrawn)
+		case fault.WorkerTwin:
+			each(hasTwin)
+		case fault.WorkerQueue:
+			each(losesQueue)
 		}
-	case "clock_offset", "clock_step", "clock_drift":
-		if e.Process == serverDatabase {
-			common(databaseClock)
-			return
-		}
-		each(itsClock)
-	case "broker_alarm":
-		common(brokerFails)
-	case "database_read_only", "database_slow", "serialization_failures":
-		common(databaseFails)
-	case "drop_messages", "delay_messages", "corrupt_messages", "reorder_messages":
-		if e.Queue == dispatchType || e.Queue == everyType {
-			common(dispatchesFail)
-		}
-	case "deaf":
-		each(isDeaf)
-	case "mute":
-		each(isMute)
-	case "sick":
-		each(isSick)
-	case "drain":
-		each(isWithdrawn)
-	case "twin":
-		each(hasTwin)
-	case "delete_queue", "unbind_queue", "cancel_consumers", "block_consumers":
-		each(losesQueue)
 	}
 }
 

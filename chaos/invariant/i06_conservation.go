@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
@@ -133,7 +134,7 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if !known || max(c.troubled[e.Process], c.troubled[serverDatabase]) > since {
+	if !known || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
 		return
 	}
 	c.s.judged(c.i)

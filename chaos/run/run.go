@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/scenario"
@@ -49,68 +50,11 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 
 // lasts bounds how long after its beginning a fault can still change something.
 func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
-	if f.Kind == scenario.RollingRestart {
-		_, n := s.Cluster.Candidates(f.Target)
-		return time.Duration(n) * (f.Down + f.Every + c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack)
-	}
-	return max(f.For, f.CutAfter+f.RestartAfter) + max(f.Shift, -f.Shift)
+	_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
+	return f.Kind.Lasts(f.Spec, fault.Bounds{
+		For: f.For, RestartAfter: f.RestartAfter, Targets: targets, Stop: c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack,
+	})
 }
-
-// Hinders is 1 for a fault that can keep an executor from detecting something in time, because it strikes one
-// or a server that it needs.
-func Hinders(f *scenario.Fault, strikesExecutor bool) int64 {
-	switch f.Kind {
-	case scenario.BrokerRestart, scenario.BrokerKill, scenario.BrokerAlarm,
-		scenario.DatabaseRestart, scenario.DatabaseKill, scenario.DatabaseReadOnly, scenario.DatabaseSlow, scenario.Serialization:
-		return 1
-	default:
-	}
-	if strikesExecutor || f.Target == scenario.Database || f.Target == scenario.DeadLetterQueue {
-		return 1
-	}
-	return 0
-}
-
-// Announced returns the event with which a fault begins or ends: its kind, whom it strikes and, for links, their
-// other ends. struck are the processes that were drawn for it; none stands for the server.
-func Announced(kind history.Kind, f *scenario.Fault, struck []string, hinders int64) history.Event {
-	e := history.Event{Kind: kind, Fault: f.Name, Text: string(f.Kind), Count: hinders, Process: f.Target, Queue: f.Messages}
-	if len(struck) > 0 {
-		e.Process = strings.Join(struck, ",")
-	}
-	if len(f.From) > 0 {
-		e.Queue = strings.Join(f.From, ",")
-	}
-	return e
-}
-
-// Matches says whether an event is an instance of a trigger. workers names the workers by id.
-func Matches(when *scenario.When, e *history.Event, workers func(execution.WorkerID) string) bool {
-	who := e.Process
-	switch when.After {
-	case "heartbeat":
-		return e.Kind == history.HeartbeatRenewed && is(when.Of, who)
-	case "registered":
-		return e.Kind == history.WorkerRegistered && is(when.Of, who)
-	case "scheduled":
-		return e.Kind == history.Transition && e.To == execution.Scheduled && is(when.Of, workers(e.Worker))
-	case "delivered":
-		return e.Kind == history.Delivered && e.Execution != 0 && is(when.Of, who)
-	case "claimed":
-		return e.Kind == history.Transition && e.To == execution.Running && is(when.Of, who)
-	case "action_started":
-		return e.Kind == history.ActionStarted && is(when.Of, who)
-	case "action_ended":
-		return e.Kind == history.ActionEnded && is(when.Of, who)
-	case "completed":
-		return e.Kind == history.Transition && e.To == execution.Completed && is(when.Of, who)
-	case "expired":
-		return e.Kind == history.Expired && e.Execution != 0
-	}
-	return false
-}
-
-func is(wanted, name string) bool { return wanted == "" || wanted == name }
 
 // Tally counts what a scenario's expectations ask for. It implements history.Sink.
 type Tally struct {

@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/chaos/fault"
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
@@ -176,7 +177,7 @@ func (l *loader) worker(e yamlfile.Entry) {
 	if !nameForm.MatchString(e.Name) {
 		l.Refuse(e.Key, "worker name %q must be small letters and digits, with hyphens between them", e.Name)
 	}
-	if e.Name == Broker || e.Name == Database || strings.HasPrefix(e.Name, "executor-") {
+	if e.Name == fault.Broker || e.Name == fault.Database || strings.HasPrefix(e.Name, "executor-") {
 		l.Refuse(e.Key, "a worker can't be called %s: that is another part of the cluster", e.Name)
 	}
 	m, ok := l.Mapping(e.Value, workerShape(e.Name))
@@ -235,8 +236,8 @@ func (l *loader) action(ref string, m yamlfile.Mapping, configOK bool) Action {
 		a.Runtime, _ = l.Printable(n, "runtime")
 	}
 	if n := m.At("takes"); n != nil {
-		d := l.drawn(n, "takes", 0)
-		a.TakesMin, a.TakesMax, a.TakesLog = d.least, d.most, d.log
+		d := fault.ReadDrawn(l.Reader, n, "takes", 0)
+		a.TakesMin, a.TakesMax, a.TakesLog = d.Least, d.Most, d.Log
 	}
 	if n := m.At("fails"); n != nil {
 		l.fails(n, &a)

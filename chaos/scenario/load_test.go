@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/core/broker"
+	"handoff/chaos/fault"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -77,12 +77,11 @@ expect:
 		},
 		Faults: []Fault{
 			{
-				Index: 0, Name: "crash shell-1", Kind: Crash, Target: "shell-1", PerMillion: 1_000_000, RestartAfter: 90 * time.Second,
+				Index: 0, Name: "crash shell-1", Kind: fault.Find("crash"), Spec: s.Faults[0].Spec, RestartAfter: 90 * time.Second,
 				When: When{After: "heartbeat", Of: "shell-1", Nth: 3, Plus: 100 * time.Millisecond},
 			},
 			{
-				Index: 1, Name: "partition shell-2 from broker", Kind: Partition, Target: "shell-2", From: []string{"broker"},
-				Direction: Both, PerMillion: 1_000_000, For: 45 * time.Second,
+				Index: 1, Name: "partition shell-2 from broker", Kind: fault.Find("partition"), Spec: s.Faults[1].Spec, For: 45 * time.Second,
 				When: When{Min: 30 * time.Second, Max: time.Minute},
 			},
 		},
@@ -98,6 +97,11 @@ expect:
 		}},
 	}
 	s.source = nil
+	for i, fields := range []string{"&{struck:{Target:shell-1}}", "&{link:{Target:shell-2 Ends:[broker] Way:both}}"} {
+		if got := fmt.Sprintf("%+v", s.Faults[i].Spec); got != fields {
+			t.Errorf("fault %d is read as %s, want %s", i, got, fields)
+		}
+	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("read\n%+v\nwant\n%+v", s, want)
 	}
@@ -219,24 +223,24 @@ faults:
 			t.Errorf("fault %d is called %q (index %d), want %q", i, f.Name, f.Index, want[i])
 		}
 	}
-	if f := s.Faults[5]; f.PerMillion != 5_000 || f.Messages != EveryMessage || f.Target != Broker {
-		t.Errorf("corrupt: %+v", f)
+	if got := fmt.Sprintf("%+v", s.Faults[5].Spec); got != "&{ofMessages:{Type:* PerMillion:5000}}" {
+		t.Errorf("corrupt: %s", got)
 	}
-	if f := s.Faults[7]; f.DelayMin != 100*time.Millisecond || f.DelayMax != f.DelayMin || f.For != 2*time.Second {
+	if f := s.Faults[7]; !strings.Contains(fmt.Sprintf("%+v", f.Spec), "Adds:{Least:100ms Most:100ms}") || f.For != 2*time.Second {
 		t.Errorf("latency: %+v", f)
 	}
 }
 
 // Every kind's example in the registry is what lists and error texts show, so it must be accepted.
 func TestExamplesOfKinds(t *testing.T) {
-	for _, f := range Faults() {
+	for _, f := range fault.Kinds() {
 		s, err := Parse("example.yaml", []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
 		if err != nil {
-			t.Errorf("%s: %v", f.Kind, err)
+			t.Errorf("%s: %v", f.Name, err)
 			continue
 		}
-		if s.Faults[0].Kind != f.Kind {
-			t.Errorf("the example of %s is read as %s", f.Kind, s.Faults[0].Kind)
+		if s.Faults[0].Kind != f {
+			t.Errorf("the example of %s is read as %s", f.Name, s.Faults[0].Kind.Name)
 		}
 	}
 }
@@ -274,31 +278,5 @@ func TestReasonsHaveFriendlyNames(t *testing.T) {
 		if got, ok := reason(name); ok {
 			t.Errorf("reason(%q) = %v", name, got)
 		}
-	}
-}
-
-func TestCandidates(t *testing.T) {
-	c := parse(t, head).Cluster
-	for target, want := range map[string]string{
-		"shell-1": "[shell-1] 1", AnyWorker: "[shell-1 shell-2] 1", HalfWorkers: "[shell-1 shell-2] 1", EveryWorker: "[shell-1 shell-2] 2",
-		AnyExecutor: "[executor-1 executor-2] 1", EveryExecutor: "[executor-1 executor-2] 2", Broker: "[] 0",
-	} {
-		names, count := c.Candidates(target)
-		if got := fmt.Sprint(names, " ", count); got != want {
-			t.Errorf("%s: %s, want %s", target, got, want)
-		}
-	}
-}
-
-func TestMessageTypesAreTheBrokers(t *testing.T) {
-	var want []string
-	for i := 1; i < broker.Types; i++ {
-		// A canary goes past the exchange that message faults look at.
-		if broker.Type(i) != broker.DeadLetterCanary {
-			want = append(want, broker.Type(i).String())
-		}
-	}
-	if got := MessageTypes(); !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"handoff/chaos/fault"
 	"handoff/core/execution"
 )
 
@@ -13,34 +14,6 @@ const Stuck = "stuck"
 
 // Invariants is how many there are; they are numbered from 1.
 const Invariants = 19
-
-// The servers, as targets.
-const (
-	Broker   = "broker"
-	Database = "database"
-	// Executors is the other end of the links on which workers are probed.
-	Executors = "executors"
-)
-
-// The selectors: targets that stand for some or all processes of a kind. Which ones "any" and
-// "half" mean is drawn when the fault begins.
-const (
-	AnyWorker     = "any worker"
-	AnyExecutor   = "any executor"
-	HalfWorkers   = "half the workers"
-	EveryExecutor = "every executor"
-	EveryWorker   = "every worker"
-	EveryProcess  = "every process"
-)
-
-// EveryMessage is Fault.Messages for a message fault that strikes all types.
-const EveryMessage = "*"
-
-// MessageTypes lists the types that a message fault can strike: those between the services. An executor sends its canary
-// to itself.
-func MessageTypes() []string {
-	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}
-}
 
 // ExecutorNames lists executor-1 … executor-n.
 func (c Cluster) ExecutorNames() []string {
@@ -60,59 +33,18 @@ func (c Cluster) WorkerNames() []string {
 	return names
 }
 
-// Strikes says whether a fault of a kind may strike a process.
-func (s *Scenario) Strikes(k FaultKind, process string) bool {
+// Names are the names of the processes, as faults select them.
+func (c Cluster) Names() fault.Cluster {
+	return fault.Cluster{Executors: c.ExecutorNames(), Workers: c.WorkerNames()}
+}
+
+// Strikes says whether a fault of the kind of that name may strike a process.
+func (s *Scenario) Strikes(kind, process string) bool {
 	return slices.ContainsFunc(s.Faults, func(f Fault) bool {
-		names, _ := s.Cluster.Candidates(f.Target)
-		return f.Kind == k && slices.Contains(names, process)
+		names, _ := s.Cluster.Names().Select(f.Spec.Strikes().Target)
+		return f.Kind.Name == kind && slices.Contains(names, process)
 	})
 }
-
-// Candidates says which processes a fault's target may mean and how many of them it strikes: one
-// of one for a name, one of all for "any", half of them rounded up, or all. None for a server.
-func (c Cluster) Candidates(target string) (names []string, count int) {
-	switch target {
-	case Broker, Database:
-		return nil, 0
-	case AnyWorker:
-		return c.WorkerNames(), 1
-	case AnyExecutor:
-		return c.ExecutorNames(), 1
-	case HalfWorkers:
-		return c.WorkerNames(), (len(c.Workers) + 1) / 2
-	case EveryWorker:
-		return c.WorkerNames(), len(c.Workers)
-	case EveryExecutor:
-		return c.ExecutorNames(), c.Executors
-	case EveryProcess:
-		return append(c.ExecutorNames(), c.WorkerNames()...), c.Executors + len(c.Workers)
-	case RequestedQueue, StatusChangedQueue, CompletedQueue, DeadLetterQueue:
-		return nil, 0
-	}
-	return []string{target}, 1
-}
-
-// targets lists what a fault on a process may name.
-func (c Cluster) targets() []string {
-	names := append(c.ExecutorNames(), c.WorkerNames()...)
-	names = append(names, AnyExecutor, EveryExecutor)
-	if len(c.Workers) > 0 {
-		names = append(names, AnyWorker, HalfWorkers, EveryWorker)
-	}
-	return append(names, EveryProcess)
-}
-
-// workerTargets lists what a fault on workers may name.
-func (c Cluster) workerTargets() []string {
-	names := c.WorkerNames()
-	if len(c.Workers) > 0 {
-		names = append(names, AnyWorker, HalfWorkers, EveryWorker)
-	}
-	return names
-}
-
-// late says that a message fault says how late.
-func (k FaultKind) late() bool { return k == DelayMessages || k == ReorderMessages }
 
 // reasonAliases are the words in which people say why an action failed.
 func reasonAliases() map[string]execution.Reason {

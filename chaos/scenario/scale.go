@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/core/config"
 )
 
@@ -60,6 +61,12 @@ func scaleDurations(v reflect.Value, factor float64) {
 		for i := range v.Len() {
 			scaleDurations(v.Index(i), factor)
 		}
+	case v.Kind() == reflect.Interface && v.Type() == reflect.TypeFor[fault.Fault]():
+		// The fields of a fault are shared with the scenario that is scaled.
+		own := reflect.New(v.Elem().Type().Elem())
+		own.Elem().Set(v.Elem().Elem())
+		scaleDurations(own.Elem(), factor)
+		v.Set(own)
 	}
 }
 

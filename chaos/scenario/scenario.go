@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -162,34 +163,15 @@ type Fault struct {
 	Index int
 	Name  string
 	When  When
-	Kind  FaultKind
-	// Target is the process or server that it strikes, or a selector ("any worker").
-	Target string
-	// From lists the other ends of a partition, latency or reset.
-	From []string
-	// Direction of a partition or latency.
-	Direction Direction
+	// Kind is what goes wrong, and Spec the fields that faults of this kind have.
+	Kind *fault.Kind
+	Spec fault.Fault
 	// For is how long it lasts; RestartAfter when a crashed or stopped process comes back (zero:
 	// never). Where they are drawn these are the longest, ForMin and RestartMin the shortest, else zero; Log says
 	// that they are drawn log-uniformly. Drawn fixes them for a run.
 	For, ForMin              time.Duration
 	RestartAfter, RestartMin time.Duration
 	ForLog, RestartLog       bool
-	// Messages is the message type that a message fault strikes, "*" for every one.
-	Messages string
-	// PerMillion is the share that a message fault or reset strikes; 1,000,000 for all.
-	PerMillion uint64
-	// DelayMin and DelayMax are what a latency, a slow link, a slow database or a message delay adds.
-	DelayMin, DelayMax time.Duration
-	// CutAfter is how long a process whose stop is cut short gets. Down and Every are a rolling restart's:
-	// how long each process is down, and the time from one's start to the next one's stop.
-	CutAfter, Down, Every time.Duration
-	// Shift is how far a clock is moved, DriftPerMillion how much too fast it runs; both may be negative.
-	Shift           time.Duration
-	DriftPerMillion int64
-	// What says which messages an attacker publishes, Count how many. Messages is empty then.
-	What  Attack
-	Count int
 }
 
 // When says when a fault begins: at a time, at a drawn time, or after something has happened.
@@ -203,16 +185,6 @@ type When struct {
 	Nth   int
 	Plus  time.Duration
 }
-
-// Direction is which way a link is cut, seen from the fault's target.
-type Direction string
-
-// The directions.
-const (
-	Both     Direction = "both"
-	Outgoing Direction = "outgoing" // what the target sends is lost
-	Incoming Direction = "incoming" // what is sent to the target is lost
-)
 
 // Expect is what must hold at the end of every run, beside the invariants, and, over a sweep, what
 // must have been seen.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v4"
+
+	"handoff/chaos/fault"
 )
 
 var update = flag.Bool("update", false, "write scenarios/schema.json")
@@ -90,8 +92,8 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 		}
 		accept(file, data)
 	}
-	for _, f := range Faults() {
-		accept(string(f.Kind), []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
+	for _, f := range fault.Kinds() {
+		accept(f.Name, []byte(head+"worlds: [sim]\nfaults: [{when: {at: 10s}, "+f.Example+"}]\n"))
 	}
 	for _, l := range configLeaves() {
 		if !strings.Contains(string(Schema()), l.defaults()) {

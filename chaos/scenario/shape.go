@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"handoff/chaos/fault"
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
@@ -58,7 +59,7 @@ func workerShape(name string) yamlfile.Shape {
 func actionShape(ref string) yamlfile.Shape {
 	return yamlfile.NewShape(under("action", ref),
 		yamlfile.Required("runtime", "the runtime that a worker must have to run it", yamlfile.TextSchema()),
-		yamlfile.Required("takes", "how long a run lasts", drawnSchema("takes")),
+		yamlfile.Required("takes", "how long a run lasts", fault.DrawnSchema("takes")),
 		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsShape().Object()),
 		timeoutKey(yamlfile.Short(execution.DefaultTimeout)),
 		dispatchTimeoutKey("the configuration's"),
@@ -118,7 +119,7 @@ func cancelShape() yamlfile.Shape {
 		yamlfile.Required("action", "one of the actions that are submitted above", yamlfile.StringSchema()),
 		yamlfile.Optional("nth", "the number of the first execution of the action that is cancelled; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
 		yamlfile.Optional("count", "how many are cancelled; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
-		yamlfile.Optional("after", "how long after each was accepted; left out, without at: at once", drawnSchema("after")),
+		yamlfile.Optional("after", "how long after each was accepted; left out, without at: at once", fault.DrawnSchema("after")),
 		yamlfile.Optional("at", "when all of them are cancelled, instead of after", yamlfile.DurationSchema()),
 	)
 }

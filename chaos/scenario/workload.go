@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"handoff/chaos/fault"
 	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
@@ -169,8 +170,8 @@ func (l *loader) cancelStep(item *yaml.Node) {
 		if c.Timed {
 			l.Refuse(n, "after stands beside at: a cancellation comes at a time or after a submission")
 		}
-		d := l.drawn(n, "after", 0)
-		c.AfterMin, c.AfterMax, c.AfterLog = d.least, d.most, d.log
+		d := fault.ReadDrawn(l.Reader, n, "after", 0)
+		c.AfterMin, c.AfterMax, c.AfterLog = d.Least, d.Most, d.Log
 	}
 	if n := m.At("action"); n != nil {
 		if c.Action, ok = l.Choice(n, "action", l.submitted()); ok && c.Nth+c.Count-1 > l.s.SubmissionsOf(c.Action) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
@@ -79,33 +80,33 @@ func TestEveryMutantIsKilled(t *testing.T) {
 func TestEveryInjectorIsMissed(t *testing.T) {
 	skipShort(t)
 	all := library(t)
-	for _, kind := range scenario.Faults() {
+	for _, kind := range fault.Kinds() {
 		var affected []*scenario.Scenario
 		for _, s := range all {
-			if slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == kind.Kind }) {
+			if slices.ContainsFunc(s.Faults, func(f scenario.Fault) bool { return f.Kind == kind }) {
 				affected = append(affected, s)
 			}
 		}
 		if len(affected) == 0 {
-			t.Errorf("no scenario of the library has the fault %q", kind.Kind)
+			t.Errorf("no scenario of the library has the fault %s", kind.Name)
 			continue
 		}
-		out, err := Sweep(context.Background(), Targets(affected), Options{First: 1, Seeds: verdict.SweepSeeds, run: without(kind.Kind)})
+		out, err := Sweep(context.Background(), Targets(affected), Options{First: 1, Seeds: verdict.SweepSeeds, run: without(kind)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, result := range out.Sweep.Scenarios {
-			checkMissed(t, kind.Kind, Targets(affected)[i].Scenario, result)
+			checkMissed(t, kind, Targets(affected)[i].Scenario, result)
 		}
 	}
 }
 
 // without runs scenarios without one injector; the first seed of each stands for all.
-func without(kind scenario.FaultKind) func(Target, sim.Options) *sim.Result {
+func without(kind *fault.Kind) func(Target, sim.Options) *sim.Result {
 	var mu sync.Mutex
 	first := make(map[Target]*sim.Result)
 	return func(target Target, o sim.Options) *sim.Result {
-		o.Without = []scenario.FaultKind{kind}
+		o.Without = []string{kind.Name}
 		if os.Getenv("MUTANTS_FULL") != "" {
 			return once(target, o)
 		}
@@ -120,15 +121,15 @@ func without(kind scenario.FaultKind) func(Target, sim.Options) *sim.Result {
 	}
 }
 
-func checkMissed(t *testing.T, kind scenario.FaultKind, s *scenario.Scenario, result *verdict.Scenario) {
+func checkMissed(t *testing.T, kind *fault.Kind, s *scenario.Scenario, result *verdict.Scenario) {
 	t.Helper()
 	why := strings.Join(result.Why, "; ")
 	if result.Verdict == verdict.Pass {
-		t.Errorf("%s (%s) passes without the injector of %q", result.Name, result.Profile, kind)
+		t.Errorf("%s (%s) passes without the injector of %s", result.Name, result.Profile, kind.Name)
 	}
 	for _, f := range s.Faults {
 		if f.Kind == kind && !strings.Contains(why, f.Name) {
-			t.Errorf("%s (%s) without the injector of %q does not say that %q never struck: %s", result.Name, result.Profile, kind, f.Name, why)
+			t.Errorf("%s (%s) without the injector of %s does not say that %q never struck: %s", result.Name, result.Profile, kind.Name, f.Name, why)
 		}
 	}
 }

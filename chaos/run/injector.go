@@ -1,0 +1,362 @@
+package run
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
+	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+)
+
+// Injector brings about the faults of a scenario, and keeps the evidence: when each really began and ended, and whether
+// it made a difference to anything. It is the same for every world.
+//
+// It may be used by several tasks. It never calls the world or Emit while it holds its lock, because both come back: an
+// event may be the trigger of the next fault.
+type Injector struct {
+	o InjectorOptions
+
+	mu  sync.Mutex
+	all []*injection
+	// watching counts those that wait for an event: for their trigger, or for a sign that they made a difference.
+	watching atomic.Int32
+	// waiting are those whose trigger has not come; pending counts those that must still come to their end before the
+	// run can.
+	waiting []*injection
+	pending int
+	stopped bool
+}
+
+// InjectorOptions is what an injector works with.
+type InjectorOptions struct {
+	Scenario *scenario.Scenario
+	Config   config.Config
+	// World offers what faults need, by the interfaces of package fault.
+	World any
+	Clock Clock
+	// Draws makes the source of draws of that label.
+	Draws func(label string) Draws
+	// Emit writes an event into the history, now.
+	Emit func(history.Event)
+	// Workers names the workers that have registered.
+	Workers fault.Names
+	// Fail is told that the world itself failed.
+	Fail func(error)
+	// Without lists kinds that are left out, to see that they are missed.
+	Without []string
+}
+
+// injection is one fault of one run.
+type injection struct {
+	fault.Injection
+	in   *Injector
+	spec *scenario.Fault
+	// trigger is what it waits for, nil for a time; shown is set for a fault whose effect shows in events.
+	trigger *scenario.Trigger
+	shown   fault.Shown
+
+	// The injector's lock guards the rest.
+	seen    int // of its trigger
+	fired   bool
+	touched bool
+	// over says that it is not pending any more.
+	over  bool
+	began time.Duration
+	ended time.Duration // 0 while it lasts, and for ever if it has no end
+	undo  func()
+}
+
+// NewInjector makes the injector of a run, and draws how long its faults last.
+func NewInjector(o InjectorOptions) *Injector {
+	in := &Injector{o: o}
+	for i := range o.Scenario.Faults {
+		f := &o.Scenario.Faults[i]
+		draws := o.Draws(fmt.Sprintf("fault/%d", f.Index))
+		drawn := f.Drawn(draws)
+		x := &injection{in: in, spec: drawn, trigger: scenario.FindTrigger(f.When.After)}
+		x.shown, _ = f.Spec.(fault.Shown)
+		x.Injection = fault.Injection{
+			Name: f.Name, Index: f.Index, Kind: f.Kind, For: drawn.For, RestartAfter: drawn.RestartAfter, Config: o.Config,
+			Draws: draws, Runner: x,
+		}
+		in.all = append(in.all, x)
+	}
+	return in
+}
+
+// Arm sets the times of the faults, and begins to look for their triggers.
+func (in *Injector) Arm() {
+	for _, x := range in.all {
+		when := &x.spec.When
+		if slices.Contains(in.o.Without, x.Kind.Name) {
+			continue
+		}
+		if when.After != "" {
+			in.mu.Lock()
+			in.waiting = append(in.waiting, x)
+			in.mu.Unlock()
+			in.watching.Add(1)
+			continue
+		}
+		in.begins(x, x.Duration(when.Min, when.Max)-in.o.Clock.Now())
+	}
+}
+
+// begins begins a fault later.
+func (in *Injector) begins(x *injection, after time.Duration) {
+	in.mu.Lock()
+	in.pending++
+	in.mu.Unlock()
+	in.o.Clock.After(after, x.begin)
+}
+
+// Observe looks whether an event is what a fault waits for, or shows that one has made a difference. The fault begins
+// after the step in which the event happened, because the one who writes an event is in the middle of something.
+func (in *Injector) Observe(e *history.Event) {
+	if e.Kind == history.Logged || in.watching.Load() == 0 {
+		return
+	}
+	for _, x := range in.shownBy(e) {
+		x.Touch(fault.Touched{})
+	}
+	for _, x := range in.triggered(e) {
+		in.begins(x, x.spec.When.Plus)
+	}
+}
+
+// triggered takes the faults whose trigger has come out of those that wait.
+func (in *Injector) triggered(e *history.Event) (come []*injection) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for i := 0; i < len(in.waiting); i++ {
+		x := in.waiting[i]
+		if !x.trigger.Matches(e) || x.spec.When.Of != "" && x.spec.When.Of != x.trigger.Whose(e, in.o.Workers) {
+			continue
+		}
+		if x.seen++; x.seen < x.spec.When.Nth {
+			continue
+		}
+		in.waiting = slices.Delete(in.waiting, i, i+1)
+		i--
+		in.watching.Add(-1)
+		come = append(come, x)
+	}
+	return come
+}
+
+// shownBy lists the faults of which an event is the first sign.
+func (in *Injector) shownBy(e *history.Event) (all []*injection) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, x := range in.all {
+		if x.shown != nil && x.fired && !x.touched && x.shown.ShownBy(&x.Injection, e, in.o.Workers) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+// Busy says that a fault has still to come to its end.
+func (in *Injector) Busy() bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.pending > 0
+}
+
+// begin begins a fault now, and arms its end.
+func (x *injection) begin() {
+	in := x.in
+	in.mu.Lock()
+	if in.stopped {
+		in.mu.Unlock()
+		return
+	}
+	x.fired, x.began = true, in.o.Clock.Now()
+	if x.shown != nil {
+		in.watching.Add(1)
+	}
+	x.Targets = x.choose()
+	in.mu.Unlock()
+	in.o.Emit(x.announced(history.FaultBegan))
+	undo, err := x.Kind.Inject(x.spec.Spec, &x.Injection, in.o.World)
+	if err != nil {
+		in.o.Fail(fmt.Errorf("the harness could not inject the fault “%s”: %w", x.Name, err))
+		x.End()
+		return
+	}
+	if undo == nil {
+		return
+	}
+	in.mu.Lock()
+	x.undo = undo
+	in.mu.Unlock()
+	in.o.Clock.After(x.For, x.finish)
+}
+
+// finish undoes a fault, once.
+func (x *injection) finish() {
+	x.in.mu.Lock()
+	undo := x.undo
+	x.undo = nil
+	x.in.mu.Unlock()
+	if undo != nil {
+		undo()
+		x.End()
+	}
+}
+
+// choose draws the processes that the target means; none for a server.
+func (x *injection) choose() (chosen []string) {
+	names, count := x.in.o.Scenario.Cluster.Names().Select(x.spec.Spec.Strikes().Target)
+	for range count {
+		i := int(x.Uint64N(uint64(len(names))))
+		chosen = append(chosen, names[i])
+		names = slices.Delete(names, i, i+1)
+	}
+	return chosen
+}
+
+// announced is the event of its beginning or its end: its kind, whom it strikes and, for links, their other ends.
+func (x *injection) announced(kind history.Kind) history.Event {
+	to := x.spec.Spec.Strikes()
+	e := history.Event{Kind: kind, Fault: x.Name, Text: x.Kind.Name, Process: to.Target, Queue: to.Messages}
+	if len(x.Targets) > 0 {
+		e.Process = strings.Join(x.Targets, ",")
+	}
+	if len(to.Ends) > 0 {
+		e.Queue = strings.Join(to.Ends, ",")
+	}
+	executor := func(name string) bool { return slices.Contains(x.in.o.Scenario.Cluster.ExecutorNames(), name) }
+	if x.Kind.Hampers(x.spec.Spec, slices.ContainsFunc(x.Targets, executor)) {
+		e.Count = 1
+	}
+	return e
+}
+
+// Now implements fault.Runner.
+func (x *injection) Now() time.Duration { return x.in.o.Clock.Now() }
+
+// After implements fault.Runner.
+func (x *injection) After(d time.Duration, f func()) { x.in.o.Clock.After(d, f) }
+
+// Emit implements fault.Runner.
+func (x *injection) Emit(e history.Event) { x.in.o.Emit(e) }
+
+// Fail implements fault.Runner.
+func (x *injection) Fail(err error) {
+	if err != nil {
+		x.in.o.Fail(err)
+	}
+}
+
+// Touch implements fault.Runner.
+func (x *injection) Touch(on fault.Touched) {
+	x.in.mu.Lock()
+	first := !x.touched
+	x.touched = true
+	if first && x.shown != nil && x.fired {
+		x.in.watching.Add(-1)
+	}
+	x.in.mu.Unlock()
+	if first {
+		x.in.o.Emit(history.Event{
+			Kind: history.FaultTouched, Fault: x.Name, Text: x.Kind.Name, Process: on.Process, Queue: on.Queue, Message: on.Message, Type: on.Type,
+		})
+	}
+}
+
+// End implements fault.Runner.
+func (x *injection) End() {
+	in := x.in
+	in.mu.Lock()
+	if x.over {
+		in.mu.Unlock()
+		return
+	}
+	x.over, x.ended = true, in.o.Clock.Now()
+	in.pending--
+	in.mu.Unlock()
+	in.o.Emit(x.announced(history.FaultEnded))
+}
+
+// Endless implements fault.Runner.
+func (x *injection) Endless() {
+	x.in.mu.Lock()
+	defer x.in.mu.Unlock()
+	if !x.over {
+		x.over = true
+		x.in.pending--
+	}
+}
+
+// Touch is for models that know a fault by its name only: they tell to what it made a difference.
+func (in *Injector) Touch(name string, on fault.Touched) {
+	for _, x := range in.all {
+		if x.Name == name {
+			x.Touch(on)
+		}
+	}
+}
+
+// Hold keeps the run from its end until it is released, for whatever else disturbs a run.
+func (in *Injector) Hold() (release func()) {
+	add := func(n int) {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		in.pending += n
+	}
+	add(1)
+	return func() { add(-1) }
+}
+
+// Stop lets no fault begin any more, and returns what undoes each of those that last.
+func (in *Injector) Stop() (undo []func()) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.stopped = true
+	for _, x := range in.all {
+		undo = append(undo, x.finish)
+	}
+	return undo
+}
+
+// Counts are the results for each fault, in the order of the scenario.
+func (in *Injector) Counts() []verdict.FaultCount {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	counts := make([]verdict.FaultCount, len(in.all))
+	for i, x := range in.all {
+		counts[i] = verdict.FaultCount{Fault: x.Name, Planned: 1}
+		if x.fired {
+			counts[i].Fired = 1
+		}
+		if x.touched {
+			counts[i].Touched = 1
+		}
+	}
+	return counts
+}
+
+// FaultIntervals are the times during which the faults lasted, up to the end of the run.
+func (in *Injector) FaultIntervals(end time.Duration) (intervals []verdict.FaultInterval) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, x := range in.all {
+		if !x.fired {
+			continue
+		}
+		i := verdict.FaultInterval{Fault: x.Name, Begin: x.began, End: x.ended}
+		if i.End == 0 {
+			i.End = end
+		}
+		intervals = append(intervals, i)
+	}
+	return intervals
+}

@@ -1,0 +1,64 @@
+package scenario
+
+import (
+	"slices"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Trigger is an event that a fault can wait for.
+type Trigger struct {
+	Name  string
+	About string
+	// Matches says whether an event of a history is one.
+	Matches func(e *history.Event) bool
+	// ofWorker says that `of` means the worker to which the event is about, and not the process that it happened to.
+	ofWorker bool
+}
+
+// Whose names the process that an event happened to, for `of`. workers names the workers by id.
+func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) string) string {
+	if t.ofWorker {
+		return workers(e.Worker)
+	}
+	return e.Process
+}
+
+// triggers is what Triggers lists.
+var triggers = []Trigger{ //detlint:ok a constant table, never written
+	{"heartbeat", "a worker's lease was renewed", is(history.HeartbeatRenewed), false},
+	{"registered", "a worker has registered", is(history.WorkerRegistered), false},
+	{"scheduled", "an execution was dispatched to a worker (`of` names the worker)", to(execution.Scheduled), true},
+	{"delivered", "a dispatch reached a worker", ofExecution(history.Delivered), false},
+	{"claimed", "a worker has claimed an execution", to(execution.Running), false},
+	{"action_started", "a worker has started an action", is(history.ActionStarted), false},
+	{"action_ended", "an action has ended", is(history.ActionEnded), false},
+	{"completed", "an execution has completed", to(execution.Completed), false},
+	{"expired", "a message's time to live ended in a queue", ofExecution(history.Expired), false},
+}
+
+// Triggers lists every event that `when: {after: …}` may name.
+func Triggers() []Trigger { return slices.Clone(triggers) }
+
+// FindTrigger returns a trigger by its name, nil if there is none.
+func FindTrigger(name string) *Trigger {
+	for i := range triggers {
+		if triggers[i].Name == name {
+			return &triggers[i]
+		}
+	}
+	return nil
+}
+
+func is(kind history.Kind) func(*history.Event) bool {
+	return func(e *history.Event) bool { return e.Kind == kind }
+}
+
+func ofExecution(kind history.Kind) func(*history.Event) bool {
+	return func(e *history.Event) bool { return e.Kind == kind && e.Execution != 0 }
+}
+
+func to(status execution.Status) func(*history.Event) bool {
+	return func(e *history.Event) bool { return e.Kind == history.Transition && e.To == status }
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/core/broker"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// grayFailures are half deaths of a worker process: each holds the name of the fault that brought it about,
+// or nothing. They stay with the process over its restarts.
+type grayFailures struct {
+	deaf, mute string
+}
+
+// muted is a database to which a mute worker's heartbeats don't get through.
+type muted struct {
+	store.Worker
+	p *process
+}
+
+// Heartbeat implements store.Worker.
+func (m *muted) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	if name := m.p.gray.mute; name != "" {
+		m.p.w.injector.Touch(name, fault.Touched{Process: m.p.name})
+		return store.BeatReply{}, fmt.Errorf("%w: the worker is mute", store.ErrUnavailable)
+	}
+	return m.Worker.Heartbeat(ctx, b)
+}
+
+// deafened is a broker whose deliveries a deaf worker does not take: they have arrived, and lie there.
+type deafened struct {
+	broker.Broker
+	p *process
+	h host.Host
+}
+
+// Connect implements broker.Broker.
+func (d *deafened) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := d.Broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &deafSession{s, d}, nil
+}
+
+type deafSession struct {
+	broker.Session
+	d *deafened
+}
+
+// Consume implements broker.Session.
+func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &deafConsumer{c, s.d}, nil
+}
+
+type deafConsumer struct {
+	broker.Consumer
+	d *deafened
+}
+
+// stirs is how often a hung consumer is looked at.
+const stirs = time.Second
+
+// Receive implements broker.Consumer.
+func (c *deafConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	for err == nil && c.d.p.gray.deaf != "" {
+		c.d.p.w.injector.Touch(c.d.p.gray.deaf, fault.Touched{Process: c.d.p.name})
+		err = c.d.h.Sleep(ctx, stirs)
+	}
+	return d, err
+}

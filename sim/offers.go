@@ -1,0 +1,349 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/kernel"
+	"handoff/sim/simbroker"
+	"handoff/sim/simnet"
+)
+
+// This file is what the simulated world offers to faults (fault.Simulated): how a process, a link, a server, a queue, a
+// message or a clock of the models is disturbed. What a fault does with them, when, and to whom stands in package fault.
+
+var _ fault.Simulated = (*world)(nil)
+
+// clock is the kernel's virtual time as the runner uses it.
+type clock struct{ *kernel.Kernel }
+
+// After implements run.Clock.
+func (c clock) After(d time.Duration, f func()) { c.Kernel.After(d, f) }
+
+// touched tells a fault what it made a difference to. The models call it.
+func (w *world) touched(on simnet.Touched) {
+	name := on.Fault
+	if name == simbroker.FaultAlarm {
+		name = w.alarm
+	}
+	w.injector.Touch(name, fault.Touched{Process: on.Process, Queue: on.Queue, Message: on.Message, Type: on.Type})
+}
+
+// Process implements fault.Processes.
+func (w *world) Process(name string) fault.Process {
+	if p := w.process(name); p != nil {
+		return p
+	}
+	return nil
+}
+
+// Name implements fault.Process.
+func (p *process) Name() string { return p.name }
+
+// Alive implements fault.Process.
+func (p *process) Alive() bool { return p.alive() }
+
+// Start implements fault.Process.
+func (p *process) Start() { p.start() }
+
+// Terminate implements fault.Process.
+func (p *process) Terminate() { p.terminate() }
+
+// Kill implements fault.Process.
+func (p *process) Kill() { p.crash() }
+
+// OnEnd implements fault.Process.
+func (p *process) OnEnd(f func()) { p.ended = f }
+
+// Instance implements fault.Process.
+func (p *process) Instance() fault.Instance {
+	if p.current == nil {
+		return nil
+	}
+	return p.current
+}
+
+// Freeze implements fault.Machines: the process and the machine below it, with its actions.
+func (w *world) Freeze(name string) (thaw func()) {
+	p := w.process(name)
+	frozen := []*kernel.Process{p.current}
+	if p.machine != nil {
+		frozen = append(frozen, p.machine.Ground())
+	}
+	for _, f := range frozen {
+		f.Freeze()
+	}
+	return func() {
+		for _, f := range frozen {
+			f.Thaw()
+		}
+	}
+}
+
+// Twin implements fault.Twins.
+func (w *world) Twin(name, worker string) (fault.Process, error) {
+	return w.addWorker(name, w.process(worker).worker), nil
+}
+
+// Affect implements fault.Links. The executors are one end for each of them.
+func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
+	ends := []string{end}
+	if end == fault.Executors {
+		ends = w.scenario.Cluster.ExecutorNames()
+	}
+	var heal []func()
+	for _, end := range ends {
+		if e.ResetPerMillion > 0 {
+			w.net.SetReset(process, end, e.ResetPerMillion, x.Name)
+			heal = append(heal, func() { w.net.SetReset(process, end, 0, x.Name) })
+			continue
+		}
+		if way != fault.Incoming {
+			heal = append(heal, w.affect(x, process, end, e))
+		}
+		if way != fault.Outgoing {
+			heal = append(heal, w.affect(x, end, process, e))
+		}
+	}
+	return all(heal), nil
+}
+
+// affect has an effect on one way of a link.
+func (w *world) affect(x *fault.Injection, from, to string, e fault.Effect) (heal func()) {
+	switch {
+	case e.Cut:
+		w.net.Cut(from, to, x.Name)
+		return func() { w.net.Heal(from, to, x.Name) }
+	case e.Busy != fault.Span{}:
+		w.net.SetNarrow(from, to, e.Busy.Least, e.Busy.Most, x.Name)
+		return func() { w.net.SetNarrow(from, to, 0, 0, x.Name) }
+	default:
+		w.net.SetSlow(from, to, e.Delay.Least, e.Delay.Most, x.Name)
+		return func() { w.net.SetSlow(from, to, 0, 0, x.Name) }
+	}
+}
+
+// all runs each in order.
+func all(each []func()) func() {
+	return func() {
+		for _, f := range each {
+			f()
+		}
+	}
+}
+
+// StopBroker implements fault.BrokerServer.
+func (w *world) StopBroker(x *fault.Injection, kill bool) (func(), error) {
+	if w.broker.Sessions() > 0 {
+		x.Touch(fault.Touched{Process: fault.Broker})
+	}
+	w.broker.Stop(kill)
+	return w.broker.Start, nil
+}
+
+// RaiseAlarm implements fault.BrokerAlarm.
+func (w *world) RaiseAlarm(x *fault.Injection) (func(), error) {
+	w.alarm = x.Name
+	w.broker.SetAlarm(true)
+	return func() { w.broker.SetAlarm(false) }, nil
+}
+
+// Registered implements fault.Registry.
+func (w *world) Registered() (all []fault.Registration) {
+	for id := execution.WorkerID(1); int(id) <= w.db.Workers(); id++ {
+		all = append(all, fault.Registration{ID: id, Name: w.db.WorkerName(id)})
+	}
+	return all
+}
+
+// DeleteQueue implements fault.Queues.
+func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
+	if w.broker.DeleteQueue(b.Queue) {
+		x.Touch(fault.Touched{Queue: b.Queue})
+	}
+	return nil
+}
+
+// UnbindQueue implements fault.Queues.
+func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error) {
+	if _, declared := w.broker.Depth(b.Queue); declared {
+		x.Touch(fault.Touched{Queue: b.Queue})
+	}
+	return w.broker.Unbind(b.Queue), nil
+}
+
+// BlockConsumers implements fault.Queues.
+func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
+	var unblock []func()
+	for _, b := range bindings {
+		unblock = append(unblock, w.broker.BlockConsumers(b.Queue, func() { x.Touch(fault.Touched{Queue: b.Queue}) }))
+	}
+	return all(unblock), nil
+}
+
+// CancelConsumers implements fault.ConsumerCancelling.
+func (w *world) CancelConsumers(x *fault.Injection, queue string) error {
+	if w.broker.CancelConsumers(queue) > 0 {
+		x.Touch(fault.Touched{Queue: queue})
+	}
+	return nil
+}
+
+// Intercept implements fault.Messages.
+func (w *world) Intercept(x *fault.Injection, fate func(string) fault.Fate) (func(), error) {
+	id := x.Index + 1
+	w.broker.SetFilter(id, func(t broker.Type, _ string) simbroker.Interception {
+		f := fate(t.String())
+		if !f.Touches() {
+			return simbroker.Interception{}
+		}
+		return simbroker.Interception{
+			Fault: x.Name, Drop: f.Drop, Delay: f.Delay, Behind: f.Behind, Duplicate: f.Duplicate, Corrupt: f.Corrupt,
+		}
+	})
+	return func() { w.broker.SetFilter(id, nil) }, nil
+}
+
+// Running implements fault.Publisher.
+func (w *world) Running() (rows []execution.Execution, err error) {
+	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
+		if row, known := w.db.Execution(id); known && row.Status == execution.Running {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// Publish implements fault.Publisher.
+func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
+	for i := range messages {
+		m := &messages[i]
+		m.Envelope.MessageID, m.Envelope.Timestamp = fmt.Sprintf("forged-%d", m.Number), w.broker.Clock().Wall()
+		w.broker.Forge(m.Queue, simbroker.Forged{
+			Envelope: m.Envelope, Garbage: m.Garbage, Hostile: m.HostileHeaders, Size: m.Size, Fault: x.Name,
+		})
+	}
+	return nil
+}
+
+// Deafen implements fault.Deafness.
+func (w *world) Deafen(x *fault.Injection) (func(), error) {
+	return w.gray(x, func(g *grayFailures, name string) { g.deaf = name })
+}
+
+// Mute implements fault.Muteness.
+func (w *world) Mute(x *fault.Injection) (func(), error) {
+	return w.gray(x, func(g *grayFailures, name string) { g.mute = name })
+}
+
+// gray begins and ends a gray failure of the struck workers.
+func (w *world) gray(x *fault.Injection, set func(g *grayFailures, name string)) (func(), error) {
+	strike := func(name string) {
+		for _, target := range x.Targets {
+			set(&w.process(target).gray, name)
+		}
+	}
+	strike(x.Name)
+	return func() { strike("") }, nil
+}
+
+// Sicken implements fault.Sickness: it takes the means to start actions from machines.
+func (w *world) Sicken(x *fault.Injection) (func(), error) {
+	for _, name := range x.Targets {
+		m := w.process(name).machine
+		m.Sick, m.Asked = true, func() { x.Touch(fault.Touched{Process: name}) }
+	}
+	return func() {
+		for _, name := range x.Targets {
+			w.process(name).machine.Sick = false
+		}
+	}, nil
+}
+
+// Cordon implements fault.Fleet.
+func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
+	c := store.Cordon{Worker: w.db.WorkerID(w.process(worker).worker.Name), On: on, Drain: drain}
+	if on {
+		c.Reason = x.Name
+	}
+	return w.db.Operate(c)
+}
+
+// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so a database never
+// goes unnoticed.
+func (w *world) StopDatabase(x *fault.Injection, _ bool) (func(), error) {
+	x.Touch(fault.Touched{Process: fault.Database})
+	w.db.Stop()
+	return w.db.Start, nil
+}
+
+// RefuseWrites implements fault.DatabaseReadOnly.
+func (w *world) RefuseWrites(x *fault.Injection) (func(), error) {
+	w.db.SetReadOnly(x.Name)
+	return func() { w.db.SetReadOnly("") }, nil
+}
+
+// SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
+// statement from a slow network.
+func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
+	set := func(adds fault.Span) {
+		for _, p := range w.processes {
+			w.net.SetSlow(p.name, fault.Database, adds.Least, adds.Most, x.Name)
+		}
+		w.net.SetSlow(client, fault.Database, adds.Least, adds.Most, x.Name)
+	}
+	set(adds)
+	return func() { set(fault.Span{}) }, nil
+}
+
+// FailWrites implements fault.DatabaseConflicts.
+func (w *world) FailWrites(x *fault.Injection, perMillion uint64) (func(), error) {
+	w.db.SetRollback(perMillion, x.Name)
+	return func() { w.db.SetRollback(0, "") }, nil
+}
+
+// ShiftClock implements fault.Clocks.
+func (w *world) ShiftClock(x *fault.Injection, process string, by time.Duration) (back func()) {
+	p := w.process(process)
+	if p.current == nil {
+		return func() {}
+	}
+	c := p.current.Clock()
+	c.OnWall(func() { x.Touch(fault.Touched{Process: process}) })
+	c.Step(by)
+	return func() { c.Step(-by) }
+}
+
+// DriftClock implements fault.Clocks.
+func (w *world) DriftClock(x *fault.Injection, process string, perMillion int64) (back func()) {
+	p := w.process(process)
+	if p.current == nil {
+		return func() {}
+	}
+	if p.alive() {
+		x.Touch(fault.Touched{Process: process})
+	}
+	clocks := []*kernel.Clock{p.current.Clock()}
+	if p.machine != nil {
+		clocks = append(clocks, p.machine.Ground().Clock())
+	}
+	drift := func(by int64) {
+		for i := range clocks {
+			clocks[i].SetDrift(clocks[i].Drift() + by)
+		}
+	}
+	drift(perMillion)
+	return func() { drift(-perMillion) }
+}
+
+// ShiftDatabaseClock implements fault.Clocks.
+func (w *world) ShiftDatabaseClock(by time.Duration) { w.db.StepClock(by) }
+
+// TouchDatabaseClock implements fault.Clocks.
+func (w *world) TouchDatabaseClock(x *fault.Injection) {
+	w.db.Clock().OnWall(func() { x.Touch(fault.Touched{Process: fault.Database}) })
+}
