@@ -113,3 +113,6 @@ func missing(needs, offers reflect.Type) string {
 	slices.Sort(names)
 	return fmt.Sprintf("%v (%s)", needs, strings.Join(names, ", "))
 }
+
+// Needs says that the kind needs an interface of the world.
+func (k *Kind) Needs(of reflect.Type) bool { return k.needs.Implements(of) }

@@ -31,7 +31,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	w := &world{scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
-	w.injector = newInjector(w)
+	w.injector = w.newInjector()
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {

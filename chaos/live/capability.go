@@ -15,8 +15,8 @@ func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 	var why []string
 	for i := range s.Faults {
 		f := &s.Faults[i]
-		if reason := f.Kind.Lacks(scenario.Live); reason != "" {
-			if text := fmt.Sprintf("it has no %s: %s", f.Kind, reason); !slices.Contains(why, text) {
+		if reason := scenario.Lacks(f.Kind, scenario.Live); reason != "" {
+			if text := fmt.Sprintf("it has no %s: %s", f.Kind.Name, reason); !slices.Contains(why, text) {
 				why = append(why, text)
 			}
 		}
@@ -46,8 +46,8 @@ func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) stri
 		}
 	}
 	for i := range s.Faults {
-		if reason := s.Faults[i].Kind.Lacks(scenario.Live); reason != "" {
-			add(fmt.Sprintf("it has no %s: %s", s.Faults[i].Kind, reason))
+		if reason := scenario.Lacks(s.Faults[i].Kind, scenario.Live); reason != "" {
+			add(fmt.Sprintf("it has no %s: %s", s.Faults[i].Kind.Name, reason))
 		}
 	}
 	for _, w := range s.Cluster.Workers {

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strconv"
 
-	"handoff/chaos/history"
 	"handoff/chaos/live/evidence"
 )
 
@@ -47,9 +46,4 @@ func (w *world) depths(ctx context.Context) (map[string]int, error) {
 		return nil, fmt.Errorf("counting messages: rabbitmqctl said %q", out)
 	}
 	return depths, nil
-}
-
-// touchEvent is the evidence that a fault made a difference.
-func touchEvent(x *injection) history.Event {
-	return history.Event{Kind: history.FaultTouched, Fault: x.fault.Name, Text: string(x.fault.Kind)}
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/evidence"
@@ -35,7 +36,7 @@ type process struct {
 	// since is when it was last started.
 	since time.Time
 	// deaf is the fault that keeps back what the broker delivers to it, nil for none.
-	deaf atomic.Pointer[injection]
+	deaf atomic.Pointer[fault.Injection]
 	// blocked are the queues that it can't consume just now, each with the fault.
 	blocked blockedQueues
 	// binary is its own copy of the program, empty where no fault takes that from it.
@@ -45,6 +46,8 @@ type process struct {
 	still atomic.Int32
 	// superseded says that another process has taken its name: it ends by itself.
 	superseded bool
+	// gone is the instance whose end was noted last.
+	gone cluster.Process
 	// ended is called at the next end of the process.
 	ended func()
 }
@@ -90,7 +93,7 @@ func (p *process) make(at endpoint) error {
 	}
 	args := []string{"--name", p.name, "--listen", at.listen}
 	if p.spec != nil {
-		health, err := p.link(scenario.Executors, at)
+		health, err := p.link(fault.Executors, at)
 		if err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func (p *process) make(at endpoint) error {
 		witness := filepath.Join(w.folder, "witness-"+p.file())
 		env = append(env, "HANDOFF_WITNESS="+witness)
 		p.witness = evidence.NewWitness(witness, p.name, w.began)
-		if w.scenario.Strikes(scenario.Sick, p.spec.Name) {
+		if w.scenario.Strikes("sick", p.spec.Name) {
 			p.binary = filepath.Join(w.folder, "worker-"+p.file())
 		}
 	}
@@ -138,8 +141,8 @@ func (p *process) variables(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
 	for _, server := range []struct{ name, url, variable, application string }{
-		{scenario.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
-		{scenario.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
+		{fault.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
+		{fault.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
 	} {
 		address, err := p.link(server.name, at)
 		if err != nil {
@@ -226,6 +229,7 @@ func (p *process) start() error {
 func (p *process) over(running cluster.Process) {
 	p.buried()
 	p.mu.Lock()
+	p.gone = running
 	stopping, killing, ended := p.stopping || p.superseded, p.killing, p.ended
 	p.ended = nil
 	p.mu.Unlock()

@@ -99,7 +99,7 @@ func (w *world) quiet() bool {
 
 // rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
 func (w *world) rests() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() || w.interceptor.busy() {
+	if w.submitting.Load() > 0 || w.injector.Busy() || w.interceptor.busy() {
 		return false
 	}
 	if w.alive() > 0 {
@@ -135,7 +135,7 @@ func (w *world) finish(settled bool) (*Result, error) {
 	} else if depths, err := w.depths(w.ctx); err == nil {
 		w.lastDepths = depths
 	}
-	w.injector.stop()
+	w.stopFaults()
 	stalls := w.noise.stop()
 	crashed := w.broken()
 	w.stopDaemons()
@@ -147,10 +147,14 @@ func (w *world) finish(settled bool) (*Result, error) {
 	r := &Result{Stalls: stalls, Unscraped: missed}
 	r.Run = verdict.Run{
 		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.options.Mutant,
-		Faults: w.injector.counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
+		Faults: w.injector.Counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
 	}
 	r.TimeScale = w.options.Scale
-	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.faultIntervals(end)
+	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.FaultIntervals(end-w.ready)
+	for i := range r.FaultIntervals { // the record counts from the start of the run
+		r.FaultIntervals[i].Begin += w.ready
+		r.FaultIntervals[i].End += w.ready
+	}
 	w.judge(r, settled, rows)
 	return r, nil
 }

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/netproxy"
-	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 )
 
@@ -79,9 +79,9 @@ func (m machine) link(p *process, server string, at endpoint) (link, string, err
 	var l *netproxy.Link
 	var err error
 	switch server {
-	case scenario.Database:
+	case fault.Database:
 		l, err = w.proxies.Link(w.label+"/"+p.name+"/"+server, mustHost(w.db.URL))
-	case scenario.Broker:
+	case fault.Broker:
 		l, err = w.brokerLink(p, "127.0.0.1")
 	default:
 		l, err = w.proxies.Link(w.label+"/"+p.name+"/"+server, at.upstream)
@@ -95,7 +95,7 @@ func (m machine) link(p *process, server string, at endpoint) (link, string, err
 // brokerLink makes a process's way to the broker, which knows messages, and listens on one of this machine's
 // addresses.
 func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
-	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+scenario.Broker, mustHost(w.mq.URL))
+	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+fault.Broker, mustHost(w.mq.URL))
 	if err == nil {
 		w.interceptor.watch(l, p)
 		l.Rewrite(netproxy.In, func() netproxy.Rewriter { return netproxy.Deliveries(p.keepsBack) })

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/live/cluster"
 	"handoff/chaos/live/compose"
 	"handoff/chaos/scenario"
@@ -58,12 +60,12 @@ func (j *project) link(p *process, server string, at endpoint) (link, string, er
 	c := j.w.config
 	upstream, traffic := at.upstream, compose.Traffic{Every: c.Executor.HealthCheckInterval, Alive: p.moves}
 	switch server {
-	case scenario.Database:
+	case fault.Database:
 		upstream, traffic.Every, traffic.Kept = "postgres:5432", c.Worker.HeartbeatInterval, true
 		if p.spec == nil {
 			traffic.Every = c.Executor.ReconcileInterval
 		}
-	case scenario.Broker:
+	case fault.Broker:
 		traffic.Every, traffic.Kept = c.MessageQueue.RabbitMQ.Heartbeat, true
 		var err error
 		if upstream, err = j.broker(p); err != nil {
@@ -82,7 +84,7 @@ func (j *project) link(p *process, server string, at endpoint) (link, string, er
 // a proxy of this process on the way. Toxiproxy's container passes bytes and knows no messages.
 func (j *project) broker(p *process) (string, error) {
 	w := j.w
-	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return slices.Contains(ofMessages(), f.Kind) }) {
+	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return looksAtMessages(f.Kind) }) {
 		return "rabbitmq:5672", nil
 	}
 	ip, host, err := j.stack.Here(w.ctx)
@@ -97,12 +99,10 @@ func (j *project) broker(p *process) (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// ofMessages are the faults that look at messages on their way to the broker or from it.
-func ofMessages() []scenario.FaultKind {
-	return []scenario.FaultKind{
-		scenario.DropMessages, scenario.DelayMessages, scenario.ReorderMessages, scenario.DuplicateMessage,
-		scenario.CorruptMessages, scenario.Deaf, scenario.BlockConsumers, scenario.BrokerAlarm,
-	}
+// looksAtMessages says that a kind of fault looks at what goes to the broker or comes from it.
+func looksAtMessages(k *fault.Kind) bool {
+	return k.Needs(reflect.TypeFor[fault.Messages]()) || k.Needs(reflect.TypeFor[fault.Deafness]()) ||
+		k.Needs(reflect.TypeFor[fault.Queues]()) || k.Needs(reflect.TypeFor[fault.BrokerAlarm]())
 }
 
 func (j *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {

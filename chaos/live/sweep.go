@@ -128,7 +128,7 @@ func atLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {
 		f := &s.Faults[i]
-		last = max(last, f.When.Max+max(f.For, f.CutAfter+f.RestartAfter))
+		last = max(last, f.When.Max+max(f.For, f.RestartAfter))
 	}
 	return last
 }

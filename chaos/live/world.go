@@ -14,9 +14,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/netproxy"
+	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 	"handoff/core/broker"
@@ -53,7 +55,7 @@ type world struct {
 	lastDepths map[string]int
 
 	processes   []*process // executors, then workers; a twin comes last
-	injector    *injector
+	injector    *run.Injector
 	interceptor *interceptor
 	alerts      *alerts // nil when the scenario expects none
 	client      *netproxy.Link
@@ -63,7 +65,11 @@ type world struct {
 	// down is held by the fault that has taken a server down, so that the next one waits for its return.
 	down struct{ broker, database sync.Mutex }
 
+	// working counts what Clock.After has called and what has not returned; it grows no more when stopping is set.
+	working sync.WaitGroup
+
 	mu       sync.Mutex
+	stopping bool
 	happened []evidence.Item
 	why      string
 }
@@ -96,8 +102,8 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor, w.alerts = newInjector(w), &interceptor{w: w}, newAlerts(w, s.Expect(p).Alerts)
-	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+scenario.Broker, mustHost(w.mq.URL)); err != nil {
+	w.injector, w.interceptor, w.alerts = w.newInjector(), &interceptor{w: w}, newAlerts(w, s.Expect(p).Alerts)
+	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+fault.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
 	w.interceptor.watch(w.client, &process{w: w, name: client})
@@ -156,7 +162,7 @@ func (w *world) emit(e history.Event) {
 }
 
 // observe is told of everything as it is seen, to find the triggers of faults.
-func (w *world) observe(e *history.Event) { w.injector.observe(e) }
+func (w *world) observe(e *history.Event) { w.injector.Observe(e) }
 
 func (w *world) own() []evidence.Item {
 	w.mu.Lock()
@@ -181,7 +187,7 @@ func (w *world) broken() string {
 
 // watch begins to look for what is no verdict. Its way to the database is a proxy of its own, which nothing cuts.
 func (w *world) watch() error {
-	link, err := w.proxies.Link(w.label+"/watchdog/"+scenario.Database, mustHost(w.db.URL))
+	link, err := w.proxies.Link(w.label+"/watchdog/"+fault.Database, mustHost(w.db.URL))
 	if err != nil {
 		return err
 	}
@@ -246,7 +252,7 @@ func (w *world) start() error {
 			w.after(p.spec.Starts, func() { _ = p.start() })
 		}
 	}
-	w.injector.arm()
+	w.injector.Arm()
 	w.alerts.watch(w.ctx)
 	return w.submit()
 }
@@ -257,11 +263,46 @@ const readyWithin = time.Minute
 // after calls f later, unless the run is over by then.
 func (w *world) after(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, func() {
-		if w.ctx.Err() == nil {
+		w.mu.Lock()
+		over := w.stopping || w.ctx.Err() != nil
+		if !over {
+			w.working.Add(1)
+		}
+		w.mu.Unlock()
+		if !over {
+			defer w.working.Done()
 			f()
 		}
 	})
 	context.AfterFunc(w.ctx, func() { timer.Stop() })
+}
+
+func (w *world) newInjector() *run.Injector {
+	return run.NewInjector(run.InjectorOptions{
+		Scenario: w.scenario, Config: w.config, World: w, Clock: clock{w}, Emit: w.emit, Workers: w.database.Worker,
+		Draws: func(label string) run.Draws { return newStream(w.options.Seed, label) },
+		Fail:  func(err error) { w.fail(err.Error()) },
+	})
+}
+
+// stopFaults lets no fault begin any more, and undoes whatever lasts.
+func (w *world) stopFaults() {
+	undo := w.injector.Stop()
+	// One may wait for another: what ends by a statement, for the database's return.
+	finish := func() {
+		var all sync.WaitGroup
+		for _, f := range undo {
+			all.Go(f)
+		}
+		all.Wait()
+	}
+	finish() // one that is about to begin may wait for the end of another
+	w.mu.Lock()
+	w.stopping = true
+	w.mu.Unlock()
+	w.working.Wait()
+	finish()
+	w.serversUp()
 }
 
 // close ends whatever the run has started.

@@ -173,8 +173,8 @@ func lacking(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
 		k := s.Faults[i].Kind
-		if why := k.Lacks(w); why != "" {
-			if text := fmt.Sprintf("it has no %s: %s", k, why); !slices.Contains(all, text) {
+		if why := scenario.Lacks(k, w); why != "" {
+			if text := fmt.Sprintf("it has no %s: %s", k.Name, why); !slices.Contains(all, text) {
 				all = append(all, text)
 			}
 		}

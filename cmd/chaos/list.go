@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
@@ -77,12 +78,12 @@ func scenarioRows() ([][]string, error) {
 
 func faultRows() ([][]string, error) {
 	var rows [][]string
-	for _, f := range scenario.Faults() {
+	for _, f := range fault.Kinds() {
 		about := f.About
-		if why := f.Kind.Lacks(scenario.Live); why != "" {
+		if why := scenario.Lacks(f, scenario.Live); why != "" {
 			about += " (simulated world only: " + why + ")"
 		}
-		rows = append(rows, []string{string(f.Kind), about, f.Example})
+		rows = append(rows, []string{f.Name, about, f.Example})
 	}
 	return rows, nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
@@ -260,8 +261,8 @@ func TestLint(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	chaos(t, "list").wants(t, 0, scenarios.Names()...)
-	for _, f := range scenario.Faults() {
-		chaos(t, "list", "--faults").wants(t, 0, string(f.Kind), f.About)
+	for _, f := range fault.Kinds() {
+		chaos(t, "list", "--faults").wants(t, 0, f.Name, f.About)
 	}
 	for _, x := range scenario.Triggers() {
 		chaos(t, "list", "--triggers").wants(t, 0, x.Name, x.About)

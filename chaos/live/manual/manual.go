@@ -4,18 +4,24 @@
 package manual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	toxiproxy "github.com/Shopify/toxiproxy/v2/client"
 
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
 	"handoff/chaos/live/cluster"
+	"handoff/chaos/run"
 	"handoff/chaos/scenario"
+	"handoff/core/execution"
 )
 
 // Supervisor is what starts and ends the processes of a running system.
@@ -62,147 +68,259 @@ faults: [{when: {at: 0s}, %s}]
 		return nil, nil, errors.New("one fault at a time")
 	}
 	f := &s.Faults[0]
-	if !slices.Contains(Kinds(), f.Kind) {
-		return nil, nil, fmt.Errorf("%s can't be brought about by hand; what can: %v", f.Kind, Kinds())
+	if why := f.Kind.Lacks(reflect.TypeFor[*world]()); why != "" {
+		return nil, nil, fmt.Errorf("%s can't be brought about by hand: %s; what can: %s", f.Kind.Name, why, strings.Join(Kinds(), ", "))
 	}
 	return s, f, nil
 }
 
-// Kinds are the faults that can be brought about by hand.
-func Kinds() []scenario.FaultKind {
-	return []scenario.FaultKind{
-		scenario.Crash, scenario.Stop, scenario.Pause, scenario.Partition, scenario.Latency, scenario.Reset,
+// Kinds names the faults that can be brought about by hand: those that need no more than processes and links.
+func Kinds() (names []string) {
+	for _, k := range fault.Kinds() {
+		if k.Lacks(reflect.TypeFor[*world]()) == "" {
+			names = append(names, k.Name)
+		}
 	}
+	return names
 }
 
 // Break brings a fault about, waits until it is to end or ctx does, and ends it. say is told what is done.
 func (y *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.Fault, say func(string)) error {
-	targets := choose(s, f)
-	undo, lasts, err := y.begin(ctx, f, targets)
-	if err == nil {
-		say(fmt.Sprintf("%s: %s", f.Kind, strings.Join(targets, ", ")))
-		if undo == nil {
-			return nil
-		}
-		say(fmt.Sprintf("it ends in %v, or with Ctrl-C", lasts))
-		select {
-		case <-ctx.Done():
-		case <-time.After(lasts):
+	w := &world{system: y, ctx: context.WithoutCancel(ctx), processes: make(map[string]*process), began: time.Now()}
+	var struck string
+	injector := run.NewInjector(run.InjectorOptions{
+		Scenario: s, Config: s.Config(s.Profiles[0]), World: w, Clock: w,
+		Draws:   func(string) run.Draws { return chance{} },
+		Workers: func(execution.WorkerID) string { return "" },
+		Fail:    func(err error) { w.failed = errors.Join(w.failed, err) },
+		Emit: func(e history.Event) {
+			if e.Kind == history.FaultBegan {
+				struck = e.Process
+			}
+		},
+	})
+	injector.Arm()
+	w.step(ctx) // it begins
+	if w.failed == nil {
+		say(fmt.Sprintf("%s: %s", f.Kind.Name, strings.ReplaceAll(struck, ",", ", ")))
+		if lasts := max(f.For, f.RestartAfter); lasts > 0 {
+			say(fmt.Sprintf("it ends in %v, or with Ctrl-C", lasts))
 		}
 	}
-	if undo != nil {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-		defer cancel()
-		if failed := undo(within); failed != nil {
-			return errors.Join(err, fmt.Errorf("ending it: %w", failed))
-		}
+	later := len(w.due) > 0
+	for len(w.due) > 0 {
+		w.step(ctx)
+	}
+	if w.failed == nil && later {
 		say("it is over")
 	}
-	return err
+	return w.failed
 }
 
-// choose draws whom a fault strikes.
-func choose(s *scenario.Scenario, f *scenario.Fault) []string {
-	names, count := s.Cluster.Candidates(f.Target)
-	names = slices.Clone(names)
-	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	names = names[:count]
-	slices.Sort(names)
-	return names
+// world is what a running system offers to faults: its processes and links. Everything happens in one task, in which
+// time passes by waiting for what is due next.
+type world struct {
+	system *System
+	//nolint:containedctx // of one fault; it goes on where the user has interrupted, to mend what was broken
+	ctx       context.Context
+	processes map[string]*process
+	began     time.Time
+	due       []timer
+	failed    error
 }
 
-// undoing ends a fault.
-type undoing func(ctx context.Context) error
+var (
+	_ fault.Processes = (*world)(nil)
+	_ fault.Links     = (*world)(nil)
+	_ run.Clock       = (*world)(nil)
+)
 
-// begin begins a fault. What it returns ends it, also where it began in part only; nil if it has no end.
-func (y *System) begin(ctx context.Context, f *scenario.Fault, targets []string) (undoing, time.Duration, error) {
-	switch f.Kind {
-	case scenario.Crash:
-		return y.processes(ctx, targets, cluster.Crash, cluster.Start, f.RestartAfter)
-	case scenario.Stop:
-		return y.processes(ctx, targets, cluster.Stop, cluster.Start, f.RestartAfter)
-	case scenario.Pause:
-		return y.processes(ctx, targets, cluster.Pause, cluster.Resume, f.For)
+// timer is something that is due.
+type timer struct {
+	at time.Duration
+	do func()
+}
+
+// Now implements run.Clock.
+func (w *world) Now() time.Duration { return time.Since(w.began) }
+
+// After implements run.Clock.
+func (w *world) After(d time.Duration, f func()) {
+	w.due = append(w.due, timer{w.Now() + d, f})
+	slices.SortStableFunc(w.due, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
+}
+
+// step does what is due next, at its time, or at once if ctx has ended.
+func (w *world) step(ctx context.Context) {
+	next := w.due[0]
+	w.due = w.due[1:]
+	select {
+	case <-ctx.Done():
+	case <-time.After(next.at - w.Now()):
+	}
+	next.do()
+}
+
+// actWithin bounds what is asked of a supervisor.
+const actWithin = 10 * time.Second
+
+// do has the supervisor do something to a process.
+func (w *world) do(process string, act cluster.Act) {
+	ctx, cancel := context.WithTimeout(w.ctx, actWithin)
+	defer cancel()
+	if err := w.system.Supervisor.Do(ctx, process, act); err != nil {
+		w.failed = errors.Join(w.failed, fmt.Errorf("%s %s: %w", act, process, err))
+	}
+}
+
+// Process implements fault.Processes. Nothing asks whether a process is alive: it is, until this fault has ended it.
+func (w *world) Process(name string) fault.Process {
+	p := w.processes[name]
+	if p == nil {
+		p = &process{w: w, name: name, alive: true}
+		w.processes[name] = p
+	}
+	return p
+}
+
+// process is a process of the system.
+type process struct {
+	w     *world
+	name  string
+	alive bool
+	ended func()
+	// starts counts its starts by this fault: it tells instances apart.
+	starts int
+}
+
+// Name implements fault.Process.
+func (p *process) Name() string { return p.name }
+
+// Alive implements fault.Process.
+func (p *process) Alive() bool { return p.alive }
+
+// Start implements fault.Process.
+func (p *process) Start() {
+	if !p.alive {
+		p.alive = true
+		p.starts++
+		p.w.do(p.name, cluster.Start)
+	}
+}
+
+// Terminate implements fault.Process. The supervisor answers when the process has stopped.
+func (p *process) Terminate() { p.end(cluster.Stop) }
+
+// Kill implements fault.Process.
+func (p *process) Kill() { p.end(cluster.Crash) }
+
+func (p *process) end(act cluster.Act) {
+	if !p.alive {
+		return
+	}
+	p.alive = false
+	p.w.do(p.name, act)
+	if ended := p.ended; ended != nil {
+		p.ended = nil
+		p.w.After(0, ended)
+	}
+}
+
+// OnEnd implements fault.Process.
+func (p *process) OnEnd(f func()) { p.ended = f }
+
+// instance is a process as it runs now.
+type instance struct {
+	p      *process
+	starts int
+}
+
+// Instance implements fault.Process.
+func (p *process) Instance() fault.Instance { return instance{p, p.starts} }
+
+// Alive implements fault.Instance.
+func (i instance) Alive() bool { return i.p.alive && i.p.starts == i.starts }
+
+// Pause implements fault.Instance.
+func (i instance) Pause() { i.p.w.do(i.p.name, cluster.Pause) }
+
+// Resume implements fault.Instance.
+func (i instance) Resume() { i.p.w.do(i.p.name, cluster.Resume) }
+
+// Affect implements fault.Links: it puts a toxic on every way of the link.
+func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
+	proxy, err := toxiproxy.NewClient(w.system.Toxiproxy).Proxy(process + "." + end)
+	if err != nil {
+		return nil, fmt.Errorf("the link from %s to the %s: %w", process, end, err)
+	}
+	var placed []string
+	heal := func() {
+		for _, name := range placed {
+			if err := proxy.RemoveToxic(name); err != nil {
+				w.failed = errors.Join(w.failed, fmt.Errorf("ending it: the link from %s to the %s: %w", process, end, err))
+			}
+		}
+	}
+	kind, toxicity, attributes := toxic(e)
+	for _, stream := range ways(way, end) {
+		name := "by-hand-" + stream
+		if _, err := proxy.AddToxic(name, kind, stream, toxicity, attributes); err != nil {
+			heal()
+			return nil, fmt.Errorf("the link from %s to the %s: %w", process, end, err)
+		}
+		placed = append(placed, name)
+	}
+	return heal, nil
+}
+
+// toxic is what toxiproxy has for an effect; toxicity is 1 where nothing is to be drawn. A timeout of 0 lets nothing
+// through, and closes the connections when it is taken away, because bytes were lost. A slicer that cuts nothing makes
+// the link wait after each piece.
+func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
+	middle := func(s fault.Span) time.Duration { return (s.Least + s.Most) / 2 }
+	switch {
+	case e.ResetPerMillion > 0:
+		return "reset_peer", float32(e.ResetPerMillion) / 1_000_000, toxiproxy.Attributes{"timeout": 0}
+	case e.Busy != fault.Span{}:
+		return "slicer", 1, toxiproxy.Attributes{"average_size": 1 << 15, "size_variation": 0, "delay": middle(e.Busy).Microseconds()}
+	case e.Delay != fault.Span{}:
+		m := middle(e.Delay)
+		return "latency", 1, toxiproxy.Attributes{"latency": m.Milliseconds(), "jitter": (e.Delay.Most - m).Milliseconds()}
 	default:
-		undo, err := y.links(f, targets)
-		return undo, f.For, err
+		return "timeout", 1, toxiproxy.Attributes{"timeout": 0}
 	}
 }
 
-func (y *System) processes(ctx context.Context, targets []string, act, back cluster.Act, lasts time.Duration) (undoing, time.Duration, error) {
-	each := func(ctx context.Context, act cluster.Act) (failed error) {
-		for _, name := range targets {
-			failed = errors.Join(failed, y.Supervisor.Do(ctx, name, act))
-		}
-		return failed
-	}
-	err := each(ctx, act)
-	if lasts == 0 {
-		return nil, 0, err
-	}
-	return func(ctx context.Context) error { return each(ctx, back) }, lasts, err
+// chance draws without a seed: whom a fault by hand strikes is nobody's evidence.
+type chance struct{}
+
+// Uint64N implements run.Draws.
+func (chance) Uint64N(n uint64) uint64 { return rand.Uint64N(n) }
+
+// Chance implements run.Draws.
+func (chance) Chance(perMillion uint64) bool { return rand.Uint64N(1_000_000) < perMillion }
+
+// Duration implements run.Draws.
+func (chance) Duration(least, most time.Duration) time.Duration {
+	return least + rand.N(most-least+1)
 }
 
-// links puts a toxic on every way that the fault is about. Toxicity is 1 where nothing is to be drawn.
-func (y *System) links(f *scenario.Fault, targets []string) (undoing, error) {
-	client := toxiproxy.NewClient(y.Toxiproxy)
-	kind, toxicity, attributes := toxic(f)
-	type placed struct {
-		proxy *toxiproxy.Proxy
-		name  string
-	}
-	var all []placed
-	undo := func(context.Context) (failed error) {
-		for _, p := range all {
-			failed = errors.Join(failed, p.proxy.RemoveToxic(p.name))
-		}
-		return failed
-	}
-	for _, target := range targets {
-		for _, server := range f.From {
-			proxy, err := client.Proxy(target + "." + server)
-			if err != nil {
-				return undo, fmt.Errorf("the link from %s to the %s: %w", target, server, err)
-			}
-			for _, way := range ways(f.Direction, server) {
-				name := "by-hand-" + way
-				if _, err := proxy.AddToxic(name, kind, way, toxicity, attributes); err != nil {
-					return undo, fmt.Errorf("the link from %s to the %s: %w", target, server, err)
-				}
-				all = append(all, placed{proxy, name})
-			}
-		}
-	}
-	return undo, nil
-}
+// LogDuration implements run.Draws.
+func (c chance) LogDuration(least, most time.Duration) time.Duration { return c.Duration(least, most) }
 
 // ways are toxiproxy's names for the directions, seen from the process, which on the link to the executors is
 // the one that listens.
-func ways(d scenario.Direction, server string) []string {
+func ways(d fault.Direction, server string) []string {
 	out, in := "upstream", "downstream"
-	if server == scenario.Executors {
+	if server == fault.Executors {
 		out, in = in, out
 	}
 	switch d {
-	case scenario.Outgoing:
+	case fault.Outgoing:
 		return []string{out}
-	case scenario.Incoming:
+	case fault.Incoming:
 		return []string{in}
 	default:
 		return []string{out, in}
-	}
-}
-
-// toxic is what toxiproxy has for a fault. A timeout of 0 lets nothing through, and closes the connections when
-// it is taken away, because bytes were lost.
-func toxic(f *scenario.Fault) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
-	switch f.Kind {
-	case scenario.Latency:
-		middle := (f.DelayMin + f.DelayMax) / 2
-		return "latency", 1, toxiproxy.Attributes{"latency": middle.Milliseconds(), "jitter": (f.DelayMax - middle).Milliseconds()}
-	case scenario.Reset:
-		return "reset_peer", float32(f.PerMillion) / 1_000_000, toxiproxy.Attributes{"timeout": 0}
-	default:
-		return "timeout", 1, toxiproxy.Attributes{"timeout": 0}
 	}
 }

@@ -9,9 +9,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/netproxy"
-	"handoff/chaos/scenario"
 	"handoff/core/broker"
 )
 
@@ -22,13 +22,19 @@ type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
-	active []*injection
+	active []*interception
 	// held back until the next one of its kind has passed.
 	overtaken []*delayed
 	// late counts what has still to be published.
 	late int
 	conn *amqp.Connection
 	ch   *amqp.Channel
+}
+
+// interception is a fault that is asked of each message.
+type interception struct {
+	x    *fault.Injection
+	fate func(messageType string) fault.Fate
 }
 
 // delayed is a message that the harness holds.
@@ -95,14 +101,14 @@ func (t *interceptor) busy() bool {
 	return t.late > 0
 }
 
-func (t *interceptor) begin(x *injection) (end func()) {
+func (t *interceptor) begin(x *interception) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.active = append(t.active, x)
 	return func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.active = slices.DeleteFunc(t.active, func(other *injection) bool { return other == x })
+		t.active = slices.DeleteFunc(t.active, func(other *interception) bool { return other == x })
 		if len(t.active) == 0 {
 			t.releaseAll()
 		}
@@ -139,29 +145,25 @@ func (t *interceptor) change(m *netproxy.Publish) {
 }
 
 // decide adds what one fault does to a message of a type.
-func (f *fate) decide(x *injection, kind string) {
-	if x.fault.Kind == scenario.BrokerAlarm {
-		x.touch()
+func (f *fate) decide(i *interception, kind string) {
+	its := i.fate(kind)
+	if !its.Touches() {
 		return
 	}
-	if x.fault.Messages != scenario.EveryMessage && x.fault.Messages != kind || !x.random.chance(x.fault.PerMillion) {
-		return
-	}
-	x.touch()
-	switch x.fault.Kind {
-	case scenario.DropMessages:
-		f.drop = x.fault.Name
-	case scenario.CorruptMessages:
-		f.corrupt = x.fault.Name
-	case scenario.DuplicateMessage:
-		f.duplicate = x.fault.Name
-	case scenario.DelayMessages:
-		f.delay = x.fault.Name
-		f.by += x.random.Duration(x.fault.DelayMin, x.fault.DelayMax)
-	case scenario.ReorderMessages:
-		f.reorder = x.fault.Name
-		f.by = max(f.by, x.fault.DelayMax)
+	i.x.Touch(fault.Touched{})
+	switch {
+	case its.Drop:
+		f.drop = i.x.Name
+	case its.Corrupt:
+		f.corrupt = i.x.Name
+	case its.Duplicate:
+		f.duplicate = i.x.Name
+	case its.Behind:
+		f.reorder = i.x.Name
+		f.by = max(f.by, its.Delay)
 	default:
+		f.delay = i.x.Name
+		f.by += its.Delay
 	}
 }
 
@@ -264,14 +266,21 @@ func (t *interceptor) releaseAll() {
 	t.overtaken = nil
 }
 
-func injectMessages(x *injection) (func(), error) { return x.w.interceptor.begin(x), nil }
+// Intercept implements fault.Messages.
+func (w *world) Intercept(x *fault.Injection, fate func(string) fault.Fate) (func(), error) {
+	return w.interceptor.begin(&interception{x, fate}), nil
+}
 
-func injectAlarm(x *injection) (func(), error) {
-	end := x.w.interceptor.begin(x)
+// RaiseAlarm implements fault.BrokerAlarm. Whatever is published meanwhile is held back.
+func (w *world) RaiseAlarm(x *fault.Injection) (func(), error) {
+	end := w.interceptor.begin(&interception{x, func(string) fault.Fate {
+		x.Touch(fault.Touched{})
+		return fault.Fate{}
+	}})
 	eval := func(expression string) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.w.ctx), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), 30*time.Second)
 		defer cancel()
-		_, err := x.w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
+		_, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
 		return err
 	}
 	if err := eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []})."); err != nil {
@@ -280,7 +289,7 @@ func injectAlarm(x *injection) (func(), error) {
 	}
 	return func() {
 		if err := eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()})."); err != nil {
-			x.w.fail("the broker's alarm could not be cleared: " + err.Error())
+			x.Fail(fmt.Errorf("the broker's alarm could not be cleared: %w", err))
 		}
 		end()
 	}, nil

@@ -1,0 +1,318 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/live/cluster"
+	"handoff/chaos/netproxy"
+	"handoff/core/store"
+)
+
+// This file is what the live world can do to processes, their links and their machines (fault.Live).
+
+var _ fault.Live = (*world)(nil)
+
+// Process implements fault.Processes.
+func (w *world) Process(name string) fault.Process {
+	if p := w.process(name); p != nil {
+		return p
+	}
+	return nil
+}
+
+// Name implements fault.Process.
+func (p *process) Name() string { return p.name }
+
+// Alive implements fault.Process.
+func (p *process) Alive() bool { return p.alive() }
+
+// Start implements fault.Process.
+func (p *process) Start() { p.w.launch(p) }
+
+// Terminate implements fault.Process.
+func (p *process) Terminate() { p.terminate() }
+
+// Kill implements fault.Process.
+func (p *process) Kill() { p.crash() }
+
+// OnEnd implements fault.Process. A process that has ended since it was last asked has its end now.
+func (p *process) OnEnd(f func()) {
+	p.mu.Lock()
+	ended := p.gone != nil && p.gone == p.daemon.Process()
+	if !ended {
+		p.ended = f
+	}
+	p.mu.Unlock()
+	if ended {
+		p.w.after(0, f)
+	}
+}
+
+// instance is a process as it runs now.
+type instance struct {
+	p       *process
+	running cluster.Process
+}
+
+// Instance implements fault.Process.
+func (p *process) Instance() fault.Instance {
+	running := p.daemon.Process()
+	if running == nil {
+		return nil
+	}
+	return instance{p, running}
+}
+
+// Alive implements fault.Instance.
+func (i instance) Alive() bool { return i.running.Running() }
+
+// Pause implements fault.Instance.
+func (i instance) Pause() {
+	i.running.Pause()
+	i.p.still.Add(1)
+}
+
+// Resume implements fault.Instance.
+func (i instance) Resume() {
+	i.p.still.Add(-1)
+	if i.running.Running() {
+		i.running.Resume()
+	}
+}
+
+// launch starts a process, unless the run is over.
+func (w *world) launch(p *process) {
+	if w.ctx.Err() != nil {
+		return
+	}
+	if err := p.start(); err != nil {
+		w.fail(err.Error())
+	}
+}
+
+// Twin implements fault.Twins. The worker whose name is taken ends by itself.
+func (w *world) Twin(name, worker string) (fault.Process, error) {
+	original := w.process(worker)
+	original.mu.Lock()
+	original.superseded = true
+	original.mu.Unlock()
+	twin := &process{w: w, name: name, spec: original.spec}
+	if err := w.endpoint(twin); err != nil {
+		return nil, err
+	}
+	twin.followWitness()
+	return twin, nil
+}
+
+// Affect implements fault.Links.
+func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
+	l := w.process(process).links[end]
+	if l == nil {
+		return func() {}, nil
+	}
+	out, in := netproxy.Out, netproxy.In
+	if end == fault.Executors {
+		out, in = in, out // there it is the worker that listens
+	}
+	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
+	switch {
+	case e.Cut:
+		effect.Hold = true
+	case e.ResetPerMillion > 0:
+		effect.Break = func() bool { return x.Chance(e.ResetPerMillion) }
+	case e.Busy != fault.Span{}:
+		effect.Each = drawn(x, e.Busy)
+	default:
+		effect.Delay = drawn(x, e.Delay)
+	}
+	var heal []func()
+	if way != fault.Incoming {
+		heal = append(heal, l.Begin(out, effect))
+	}
+	if way != fault.Outgoing {
+		heal = append(heal, l.Begin(in, effect))
+	}
+	return all(heal), nil
+}
+
+// drawn draws a delay for each thing that passes.
+func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
+	return func() time.Duration { return x.Duration(s.Least, s.Most) }
+}
+
+// all runs each in order.
+func all(each []func()) func() {
+	return func() {
+		for _, f := range each {
+			f()
+		}
+	}
+}
+
+// SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
+// statement from a slow network.
+func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
+	var ends []func()
+	for _, p := range w.all() {
+		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawn(x, adds)}
+		ends = append(ends, p.links[fault.Database].Begin(netproxy.Out, e))
+	}
+	return all(ends), nil
+}
+
+// Deafen implements fault.Deafness: it keeps back what the broker delivers. Heartbeats of both kinds go on, and so does
+// everything that the worker says, so nothing that it can see tells it.
+func (w *world) Deafen(x *fault.Injection) (func(), error) {
+	for _, name := range x.Targets {
+		w.process(name).deaf.Store(x)
+	}
+	return func() {
+		for _, name := range x.Targets {
+			w.process(name).deaf.CompareAndSwap(x, nil)
+		}
+	}, nil
+}
+
+// keepsBack says whether the process is deaf just now.
+func (p *process) keepsBack() bool {
+	x := p.deaf.Load()
+	if x != nil {
+		x.Touch(fault.Touched{Process: p.name})
+	}
+	return x != nil
+}
+
+// Mute implements fault.Muteness: the database refuses the heartbeats of the workers and takes everything else that they
+// say. A sequence counts the refusals, because it is not rolled back with them.
+func (w *world) Mute(x *fault.Injection) (func(), error) {
+	var names []string
+	for _, name := range x.Targets {
+		names = append(names, "'"+strings.ReplaceAll(name, "'", "''")+"'")
+	}
+	mute := fmt.Sprintf("chaos_mute_%d", x.Index)
+	begin := []string{
+		"create sequence " + mute,
+		fmt.Sprintf(`create function %[1]s() returns trigger language plpgsql as $$
+begin
+    if current_setting('application_name') in (%[2]s) then
+        perform nextval('%[1]s');
+        raise exception 'the worker is mute' using errcode = 'io_error';
+    end if;
+    return new;
+end
+$$`, mute, strings.Join(names, ", ")),
+		fmt.Sprintf("create trigger %[1]s before update on worker_incarnation for each row when (old.beat <> new.beat) execute function %[1]s()", mute),
+	}
+	if err := w.sql(begin...); err != nil {
+		return nil, err
+	}
+	return func() {
+		ctx, cancel := w.within()
+		defer cancel()
+		var refused bool
+		if err := w.pool.QueryRow(ctx, "select is_called from "+mute).Scan(&refused); err != nil {
+			x.Fail(fmt.Errorf("counting refused heartbeats: %w", err))
+		}
+		if refused {
+			x.Touch(fault.Touched{})
+		}
+		x.Fail(w.sql(fmt.Sprintf("drop trigger %s on worker_incarnation", mute), "drop function "+mute, "drop sequence "+mute))
+	}, nil
+}
+
+// Sicken implements fault.Sickness: it takes from each worker the right to run its own program, with which it starts
+// every action.
+func (w *world) Sicken(x *fault.Injection) (func(), error) {
+	set := func(sick bool) error {
+		for _, name := range x.Targets {
+			if err := w.process(name).setSick(sick); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := set(true); err != nil {
+		return nil, err
+	}
+	return func() { x.Fail(set(false)) }, nil
+}
+
+// copyProgram makes a copy that is run in endpoint of the original.
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_EXCL, runnable)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if closed := out.Close(); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// The modes of a program that can be run, and of one that can't, not even by root.
+const (
+	runnable    = 0o755
+	notRunnable = 0o644
+)
+
+func (p *process) setSick(sick bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sick = sick
+	if sick {
+		return os.Chmod(p.binary, notRunnable)
+	}
+	return os.Chmod(p.binary, runnable)
+}
+
+// launched starts the daemon, also where its machine can't start actions just now.
+func (p *process) launched() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.sick {
+		return p.daemon.Launch()
+	}
+	if err := os.Chmod(p.binary, runnable); err != nil {
+		return err
+	}
+	err := p.daemon.Launch()
+	if failed := os.Chmod(p.binary, notRunnable); err == nil {
+		err = failed
+	}
+	return err
+}
+
+// Cordon implements fault.Fleet, as the API makes it. A worker that has never registered can't be operated on.
+func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
+	if p := w.process(worker); drain {
+		p.mu.Lock()
+		p.stopping = true // it stops because of this, and not for a failure
+		p.mu.Unlock()
+	}
+	c := store.Cordon{Worker: w.database.WorkerID(worker), On: on, Drain: drain}
+	if c.Worker == 0 {
+		return false
+	}
+	if on {
+		c.Reason = x.Name
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, w.config.Executor.StatementTimeout)
+	defer cancel()
+	done, err := w.store.SetCordon(ctx, c)
+	if err != nil && w.ctx.Err() == nil {
+		x.Fail(fmt.Errorf("an operator's act was refused: %w", err))
+	}
+	return done && err == nil
+}

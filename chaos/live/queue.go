@@ -1,0 +1,193 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/live/evidence"
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+// This file is what the live world can do to the broker's queues.
+
+// blockedQueues are the queues that a process can't consume, by name. The zero value is none.
+type blockedQueues struct {
+	mu sync.Mutex
+	by map[string]*fault.Injection
+}
+
+func (b *blockedQueues) set(queue string, x *fault.Injection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by == nil {
+		b.by = make(map[string]*fault.Injection)
+	}
+	b.by[queue] = x
+}
+
+func (b *blockedQueues) clear(queue string, x *fault.Injection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.by[queue] == x {
+		delete(b.by, queue)
+	}
+}
+
+// holds says whether a subscription to a queue waits just now.
+func (b *blockedQueues) holds(queue string) bool {
+	b.mu.Lock()
+	x := b.by[queue]
+	b.mu.Unlock()
+	if x != nil {
+		x.Touch(fault.Touched{Queue: queue})
+	}
+	return x != nil
+}
+
+// Registered implements fault.Registry.
+func (w *world) Registered() (all []fault.Registration) {
+	for id, name := range w.database.Workers() {
+		all = append(all, fault.Registration{ID: id, Name: name})
+	}
+	slices.SortFunc(all, func(a, b fault.Registration) int { return int(a.ID) - int(b.ID) })
+	return all
+}
+
+// DeleteQueue implements fault.Queues.
+func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
+	began := time.Now()
+	err := w.interceptor.with(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(b.Queue, false, false, false)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("deleting %s: %w", b.Queue, err)
+	}
+	x.Touch(fault.Touched{Queue: b.Queue})
+	w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.Name, Queue: b.Queue})
+	return nil
+}
+
+// UnbindQueue implements fault.Queues.
+func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error) {
+	began := time.Now()
+	err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
+	if err != nil {
+		return nil, fmt.Errorf("unbinding %s: %w", b.Queue, err)
+	}
+	x.Touch(fault.Touched{Queue: b.Queue})
+	return func() {
+		err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
+		if err != nil {
+			x.Fail(fmt.Errorf("binding %s again: %w", b.Queue, err))
+		}
+		if b.Queue == broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange) {
+			// What died meanwhile, in whatever queue, had nowhere to go.
+			w.firehose.Deaf(evidence.Gap{From: began.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
+		}
+	}, nil
+}
+
+// BlockConsumers implements fault.Queues. RabbitMQ can't be asked to cancel a consumer, so the connections of the
+// processes that consume the queues end once; when they come back, their subscriptions to these queues wait in the proxy,
+// and everything else goes on.
+func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
+	each := func(f func(blocked *blockedQueues, queue string)) {
+		for _, b := range bindings {
+			for _, p := range w.all() {
+				f(&p.blocked, b.Queue)
+			}
+		}
+	}
+	each(func(blocked *blockedQueues, queue string) { blocked.set(queue, x) })
+	for _, p := range w.all() {
+		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
+			continue
+		}
+		l := p.links[fault.Broker]
+		l.Down()
+		if err := l.Up(); err != nil {
+			return nil, err
+		}
+	}
+	return func() { each(func(blocked *blockedQueues, queue string) { blocked.clear(queue, x) }) }, nil
+}
+
+// Publish implements fault.Publisher, over AMQP. The firehose is told that a message is about no execution, whatever it
+// says, and whether it can be read.
+func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
+	err := w.interceptor.with(func(ch *amqp.Channel) error {
+		for i := range messages {
+			if err := w.publishForged(x, ch, &messages[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("publishing what nobody has asked for: %w", err)
+	}
+	x.Touch(fault.Touched{})
+	return nil
+}
+
+func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.Forged) error {
+	m := amqp.Publishing{
+		MessageId: fmt.Sprintf("forged-%d-%d-%s", x.Index, f.Number, f.Queue), DeliveryMode: amqp.Persistent,
+		ContentType: broker.ContentType, Body: append([]byte("{\"message_type\": \xff"), make([]byte, f.Size)...),
+	}
+	if !f.Garbage {
+		e := f.Envelope
+		e.MessageID, e.Timestamp = m.MessageId, time.Now()
+		if e.Type == broker.ExecutionScheduled && e.Dispatch == nil {
+			e.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(f.Number + 1), Epoch: 99}}
+		}
+		if e.Dispatch != nil && e.Dispatch.Action.Ref == "" {
+			e.Dispatch.Action = execution.Action{Ref: "forged", Runtime: "shell"}
+		}
+		body, err := broker.Encode(&e)
+		if err != nil {
+			return err
+		}
+		m.Body = body
+	}
+	if f.HostileHeaders {
+		// None of it is of a type that RabbitMQ writes.
+		m.Headers = amqp.Table{"x-death": []any{amqp.Table{"queue": f.Queue, "reason": int32(5), "count": "x", "time": "y"}, int32(3), nil}}
+	}
+	unreadable := ""
+	if f.Garbage || f.HostileHeaders {
+		unreadable = x.Name
+	}
+	w.firehose.Forged(m.MessageId, f.Envelope.Type, unreadable)
+	return ch.PublishWithContext(w.ctx, "", f.Queue, false, false, m)
+}
+
+// Running implements fault.Publisher: it reads past every link and every fault.
+func (w *world) Running() (rows []execution.Execution, err error) {
+	w.down.database.Lock() // a server that is down is waited for
+	defer w.down.database.Unlock()
+	ctx, cancel := w.within()
+	defer cancel()
+	conn, err := pgx.Connect(ctx, w.db.URL)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	found, err := conn.Query(ctx, "select id, epoch, worker, incarnation from execution where status = 'running' order by id")
+	if err != nil {
+		return nil, fmt.Errorf("reading what runs: %w", err)
+	}
+	return pgx.CollectRows(found, func(row pgx.CollectableRow) (e execution.Execution, err error) {
+		err = row.Scan(&e.ID, &e.Epoch, &e.Worker, &e.Incarnation)
+		return e, err
+	})
+}
