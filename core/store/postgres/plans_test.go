@@ -14,7 +14,9 @@ import (
 	"handoff/core/store"
 )
 
-// fill makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// fillRows makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
 // parent that is not at its end, and 40 each for 250 chains whose children are to be settled.
 const fillRows = `
 set session_replication_role = replica;
