@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // end records how a test ends.

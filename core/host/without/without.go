@@ -1,5 +1,6 @@
 // Package without reads HANDOFF_WITHOUT, in which a machine declares what it does not offer, and
-// decides by it what becomes of a test that needs such a thing.
+// decides by it what becomes of a test that needs such a thing. It is in core, whose tests ask for
+// users, mounts and control groups; servers, pages and reports ask for the rest.
 //
 // A test that cannot run says so. On a build machine (CI=true) it fails unless the lack is declared:
 // there a skip would go unseen for ever.
