@@ -1,11 +1,10 @@
-package postgres
+package postgrestest_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
-	"handoff/chaos/servers"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -66,21 +65,12 @@ func TestPlansOfWhatWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 180,000 rows")
 	}
-	ctx := t.Context()
-	s, err := Open(ctx, servers.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
+	s, r := recorded(t)
+	survey, _ := r.with(t, "min(due_at) filter")
+	freeSlots, _ := r.with(t, "with stale as")
+	conn, fill := planned(t)
 	claim := func(name string, others int, demands ...store.Demand) hot {
-		return hot{name: "claim " + name, sql: claimForScheduling, args: schedulingArgs(nil, store.SchedulingClaim{
-			Executor: "e", Expiry: time.Minute, Demands: demands, Others: others,
-		})}
+		return claimFor(t, s, r, "claim "+name, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others}, 0)
 	}
 	shell := func(pinned execution.WorkerID, limit int) store.Demand {
 		return store.Demand{Runtime: "shell", Pinned: pinned, Limit: limit}
@@ -96,30 +86,18 @@ func TestPlansOfWhatWaits(t *testing.T) {
 		{claim("with no worker at all", 3), effort{executions: lanes + 6*3, slots: 6 * 3, locks: 4 * 3, blocks: 1000}},
 		{claim("with room at the worker that they wait for", 100, shell(0, 0), shell(1, 3)), effort{executions: lanes + 6*3, slots: 6 * 3, locks: 4 * 3, blocks: 1000}},
 		{hot{name: "Survey", sql: survey, args: []any{nil}}, effort{executions: 80000, slots: 1, blocks: 100000}},
-		{hot{name: "FreeSlots", sql: freeStaleSlots, args: []any{nil, 100}}, effort{executions: 1, slots: 1, locks: 1, blocks: 100}},
+		{hot{name: "FreeSlots", sql: freeSlots, args: []any{nil, 100}}, effort{executions: 1, slots: 1, locks: 1, blocks: 100}},
 	} {
 		if x.name == "claim with all workers full" {
 			// Whatever the session keeps of a plan, it keeps from an empty table.
-			explain(t, conn.Conn(), x.hot)
-			fillTheTable(t, s)
+			explain(t, conn, x.hot)
+			fill(fillWaiting)
 		}
-		e := effortOf(explain(t, conn.Conn(), x.hot))
+		e := effortOf(explain(t, conn, x.hot))
 		if e.executions > x.most.executions || e.slots > x.most.slots || e.locks > x.most.locks || e.blocks > x.most.blocks {
 			t.Errorf("%s reads %.0f executions (at most %.0f expected), %.0f slots (%.0f), %.0f pages (%.0f), and locks %.0f rows (%.0f):%s",
 				x.name, e.executions, x.most.executions, e.slots, x.most.slots, e.blocks, x.most.blocks, e.locks, x.most.locks, e.text)
 		}
 		t.Logf("%s: %.0f executions, %.0f slots, %.0f locks, %.0f pages", x.name, e.executions, e.slots, e.locks, e.blocks)
-	}
-}
-
-func fillTheTable(t *testing.T, s *Store) {
-	t.Helper()
-	filling, err := s.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer filling.Release()
-	if _, err := filling.Conn().PgConn().Exec(t.Context(), fillWaiting).ReadAll(); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package postgres
+package postgrestest_test
 
 import (
 	"encoding/json"
@@ -11,10 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"handoff/chaos/servers"
+	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/store/postgres"
 )
-
-func TestMain(m *testing.M) { servers.Main(m) }
 
 // fillRows makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
 // parent that is not at its end, and 40 each for 250 chains whose children are to be settled.
@@ -52,7 +52,10 @@ type hot struct {
 	most      float64
 }
 
-func hotStatements() []hot {
+// hotStatements are those that the contract makes a store send, each found by a part of its text that no other one has.
+func hotStatements(t *testing.T) []hot {
+	s, r := recorded(t)
+	ctx := t.Context()
 	const batch = 100
 	var ids, epochs, ones, owners []int64
 	var falses []bool
@@ -80,44 +83,64 @@ func hotStatements() []hot {
 		by[i] = "reconciler"
 	}
 	var now *time.Time
-	all := []hot{
-		{"Executions", selectExecutions, []any{ids}, batch},
-		{"Create", insertExecutions, []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
-		{"Create under keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
-		{"Create under old keys", insertExecutions, []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
-		{"Create, locks of parents", lockParents, []any{ids}, batch},
-		{"Create, ends of parents", selectEnds, []any{ids}, batch},
-		{"Create, parents marked", adopt, []any{ids}, batch},
-		{"Workers", selectWorkers, []any{now, int64(0), "", int64(0), nil}, 4000},
-		{"ClaimForScheduling", claimForScheduling, schedulingArgs(now, store.SchedulingClaim{
-			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
-		}), 400},
-		{"Dispatch", dispatch, []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
-		{"MarkPublished", markPublished, []any{now, ids, epochs}, batch},
-		{"Park", park, []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
-		// What the 100 owners hold is counted: 20 each.
-		{"Reclaim", reclaim, []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
-		{"Orchestrate", orchestrate, []any{now, ids, counts, nulls, zero}, batch},
-		{"SettleChildren of one chain", settleChildren, []any{now, settling[:1], 100, nulls[0]}, batch + 1},
-		{"SettleChildren of many chains", settleChildren, []any{now, settling, 1, nulls[0]}, 2 * batch},
-		{"Claim", claimRows, []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
-		{"Finish", finishRows, []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
-		{"Heartbeat, lost", selectLost, []any{int64(1), ids, epochs}, batch},
-		{"Heartbeat, unheld", endUnheld, []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
-		{"List", selectPage, []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
-		{"Chain", selectChain, []any{int64(3), store.MaxChain}, batch},
-		{"Transitions", selectTransitions, []any{int64(3), int64(0), 500}, batch},
-		{"Release", releaseAll, []any{now, int64(4)}, 2500},
-		{"Dispatched", dispatchedTo, []any{int64(4), 100}, 2500},
-		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
-		{"Survey", survey, []any{now}, 45_000},
-		{"FreeSlots", freeStaleSlots, []any{now, batch}, batch},
-		{"ForgetKeys", forgetKeys, []any{now, time.Duration(0), batch}, 600},
+	with := func(mark string) string {
+		t.Helper()
+		sql, _ := r.with(t, mark)
+		return sql
 	}
-	for cause, sql := range finders {
+	executions, _ := r.of(t, func() error { _, err := s.Executions(ctx, []execution.ID{1}); return err })
+	transitions, _ := r.of(t, func() error { _, err := s.Transitions(ctx, store.TransitionQuery{Execution: 1, Limit: 500}); return err })
+	all := []hot{
+		{"Executions", executions, []any{ids}, batch},
+		{"Create", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under keys", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under old keys", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
+		{"Create, locks of parents", with("as chain from execution e where e.id = any"), []any{ids}, batch},
+		{"Create, ends of parents", with("select f.id, coalesce(last.status, f.status)"), []any{ids}, batch},
+		{"Create, parents marked", with("set has_children = true where id"), []any{ids}, batch},
+		{"Workers", with("select w.id, w.incarnation, w.name, i.lifecycle"), []any{now, int64(0), "", int64(0), nil}, 4000},
+		claimFor(t, s, r, "ClaimForScheduling", store.SchedulingClaim{
+			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
+		}, 400),
+		{"Dispatch", with("set status = 'scheduled'"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
+		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
+		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
+		// What the 100 owners hold is counted: 20 each.
+		{"Reclaim", with("insert into worker_expiry"), []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
+		{"Orchestrate", with("select chain, null, null, null, null from asked"), []any{now, ids, counts, nulls, zero}, batch},
+		{"SettleChildren of one chain", with("num_nulls(f.settling_at)"), []any{now, settling[:1], 100, nulls[0]}, batch + 1},
+		{"SettleChildren of many chains", with("num_nulls(f.settling_at)"), []any{now, settling, 1, nulls[0]}, 2 * batch},
+		{"Claim", with("set status = 'running'"), []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
+		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
+		{"Heartbeat, lost", with("select a.n, e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
+		{"Heartbeat, unheld", with("with missing as"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
+		{"List", with("($1::bigint = 0 or e.id < $1)"), []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
+		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
+		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},
+		{"Release", with("i.lifecycle = 'draining'),"), []any{now, int64(4)}, 2500},
+		{"Dispatched", with("where e.incarnation = $1 and e.status = 'scheduled' order"), []any{int64(4), 100}, 2500},
+		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
+		{"Survey", with("min(due_at) filter"), []any{now}, 45_000},
+		{"FreeSlots", with("with stale as"), []any{now, batch}, batch},
+		{"ForgetKeys", with("with old as"), []any{now, time.Duration(0), batch}, 600},
+	}
+	for cause := store.Unclaimed; cause <= store.Unsettled; cause++ {
+		switch cause {
+		case store.DeadLettered, store.Undeliverable:
+			continue // only for Reclaim
+		}
+		sql, _ := r.of(t, func() error { _, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1}); return err })
 		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
 	}
 	return all
+}
+
+// claimFor is a claim by the clock of the database, with what the store makes of its demands.
+func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
+	t.Helper()
+	sql, args := r.of(t, func() error { _, err := s.ClaimForScheduling(t.Context(), c); return err })
+	args[0] = (*time.Time)(nil)
+	return hot{name, sql, args, most}
 }
 
 // node is what the test reads of a plan.
@@ -146,44 +169,54 @@ func TestPlans(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fills 200,000 rows")
 	}
+	statements := hotStatements(t)
 	ctx := t.Context()
-	s, err := Open(ctx, servers.Database(t).URL, Options{Migrate: true, MaxConns: 2, StatementTimeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
+	conn, fill := planned(t)
 	exec := func(sql string) {
 		t.Helper()
-		if _, err := conn.Conn().PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	exec("alter table execution set (autovacuum_enabled = off)")
-	for _, h := range hotStatements() {
+	for _, h := range statements {
 		// Whatever the session keeps of a plan, it keeps from here.
-		explain(t, conn.Conn(), h)
+		explain(t, conn, h)
 	}
-	// On a connection of its own: the setting with which it fills discards the plans of its session.
-	filling, err := s.pool.Acquire(ctx)
+	fill(fillRows)
+	t.Run("first used on an empty table", func(t *testing.T) { judge(t, conn, statements) })
+	exec("analyze execution")
+	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn, statements) })
+}
+
+// planned returns a session as the store opens it, on an empty database, and what executes a script there on a connection
+// of its own: the setting with which one fills discards the plans of its session.
+func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
+	t.Helper()
+	ctx, url := t.Context(), servers.Database(t).URL
+	s, err := postgres.Open(ctx, url, postgres.Options{
+		Migrate: true, MaxConns: 1, StatementTimeout: time.Minute,
+		Tracer: &sessions{opened: func(c *pgx.Conn) { conn = c }},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := filling.Conn().PgConn().Exec(ctx, fillRows).ReadAll(); err != nil {
-		t.Fatal(err)
+	t.Cleanup(s.Close)
+	return conn, func(script string) {
+		t.Helper()
+		filling, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer filling.Close(ctx)
+		if _, err := filling.PgConn().Exec(ctx, script).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	filling.Release()
-	t.Run("first used on an empty table", func(t *testing.T) { judge(t, conn.Conn()) })
-	exec("analyze execution")
-	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn.Conn()) })
 }
 
-func judge(t *testing.T, conn *pgx.Conn) {
-	for _, h := range hotStatements() {
+func judge(t *testing.T, conn *pgx.Conn, statements []hot) {
+	for _, h := range statements {
 		plan := explain(t, conn, h)
 		text := ""
 		touched := 0.0
