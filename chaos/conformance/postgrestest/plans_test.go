@@ -88,8 +88,14 @@ func hotStatements(t *testing.T) []hot {
 		sql, _ := r.with(t, mark)
 		return sql
 	}
-	executions, _ := r.of(t, func() error { _, err := s.Executions(ctx, []execution.ID{1}); return err })
-	transitions, _ := r.of(t, func() error { _, err := s.Transitions(ctx, store.TransitionQuery{Execution: 1, Limit: 500}); return err })
+	executions, _ := r.of(t, func() error {
+		_, err := s.Executions(ctx, []execution.ID{1})
+		return err
+	})
+	transitions, _ := r.of(t, func() error {
+		_, err := s.Transitions(ctx, store.TransitionQuery{Execution: 1, Limit: 500})
+		return err
+	})
 	all := []hot{
 		{"Executions", executions, []any{ids}, batch},
 		{"Create", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
@@ -129,7 +135,10 @@ func hotStatements(t *testing.T) []hot {
 		case store.DeadLettered, store.Undeliverable:
 			continue // only for Reclaim
 		}
-		sql, _ := r.of(t, func() error { _, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1}); return err })
+		sql, _ := r.of(t, func() error {
+			_, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1})
+			return err
+		})
 		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
 	}
 	return all
@@ -138,7 +147,10 @@ func hotStatements(t *testing.T) []hot {
 // claimFor is a claim by the clock of the database, with what the store makes of its demands.
 func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
 	t.Helper()
-	sql, args := r.of(t, func() error { _, err := s.ClaimForScheduling(t.Context(), c); return err })
+	sql, args := r.of(t, func() error {
+		_, err := s.ClaimForScheduling(t.Context(), c)
+		return err
+	})
 	args[0] = (*time.Time)(nil)
 	return hot{name, sql, args, most}
 }

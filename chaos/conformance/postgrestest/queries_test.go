@@ -191,8 +191,11 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 		for name, sql := range all {
 			sql = strings.Replace(sql, "100000 as most", "500 as most", 1)
 			var text []byte
-			if err := conn.QueryRow(ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
-				t.Fatalf("%s: %v", name, err)
+			// The first time after the tables have changed, a function that is planned anew reads catalogues.
+			for range 2 {
+				if err := conn.QueryRow(ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
 			}
 			var plans []executed
 			if err := json.Unmarshal(text, &plans); err != nil || len(plans) != 1 {
