@@ -114,7 +114,7 @@ containers: build
 # What the models promise of a database and a broker, on the servers of this machine or on those that are named
 # (HANDOFF_CHAOS_POSTGRES_IMAGE, HANDOFF_CHAOS_RABBITMQ_IMAGE, README.md).
 contracts: servers
-	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./core/store/postgres ./core/broker/rabbitmq
+	go test -vet=off -count 1 -timeout 15m -run 'Test(Contract|Sequences|MigrationsUpAndDown)$$' ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
 # The attacks of docs/attacks.md, on loopback only: exit code 0 only if everything held. An older build: --bin DIR.
 ATTACK_FLAGS :=
@@ -137,8 +137,8 @@ mutants: chaos-binary
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
 conformance:
-	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./core/store/postgres
-	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./core/store/postgres
+	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./chaos/conformance/postgrestest
+	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./chaos/conformance/postgrestest
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"handoff/chaos/servers"
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 	"handoff/docs"
 )
 

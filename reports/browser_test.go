@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/servers/without"
 	"handoff/chaos/verdict"
+	"handoff/core/host/without"
 	"handoff/reports"
 )
 

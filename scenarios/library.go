@@ -1,3 +1,5 @@
+// Package scenarios is the scenario library, embedded in the programs: the YAML files of this folder, and those of
+// regressions, which are failures that were found once. The language that they are written in is chaos/scenario.
 package scenarios
 
 import (

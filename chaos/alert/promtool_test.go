@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 	"handoff/core/telemetry"
 )
 

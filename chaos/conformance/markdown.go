@@ -17,10 +17,10 @@ what clients observe is compared.
 
 A divergence is a bug of the model unless it stands in the first table.
 
-    HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/store/postgres -run TestSequences
-    HANDOFF_CONFORMANCE_STEPS=100000 go test ./core/broker/rabbitmq -run TestContract
-    HANDOFF_CONFORMANCE_PAIRS=all go test ./core/store/postgres -run TestPairs -timeout 2h
-    HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./core/store/postgres ./core/broker/rabbitmq
+    HANDOFF_CONFORMANCE_STEPS=100000 go test ./chaos/conformance/postgrestest -run TestSequences
+    HANDOFF_CONFORMANCE_STEPS=100000 go test ./chaos/conformance/rabbitmqtest -run TestContract
+    HANDOFF_CONFORMANCE_PAIRS=all go test ./chaos/conformance/postgrestest -run TestPairs -timeout 2h
+    HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
 run longer ones, every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
 adds what was found to the last table, and ` + "`go test ./chaos/conformance -update`" + ` writes this page.

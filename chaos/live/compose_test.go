@@ -11,8 +11,8 @@ import (
 	"handoff/chaos/live/compose"
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers/containers"
-	"handoff/chaos/servers/without"
 	"handoff/core/config"
+	"handoff/core/host/without"
 )
 
 const composeFile = "../../docker-compose.chaos.yaml"

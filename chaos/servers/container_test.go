@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"handoff/chaos/servers/containers"
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // engine finds the machine's container engine.

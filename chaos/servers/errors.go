@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // The components, as HANDOFF_WITHOUT spells them.

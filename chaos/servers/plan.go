@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"handoff/chaos/servers/containers"
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // plan is where each wanted component comes from: an address, binaries or an image, never two of

@@ -26,7 +26,7 @@ import (
 	"strings"
 	"sync"
 
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // The variables this package reads.

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"handoff/chaos/servers/containers"
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // WithoutList reads HANDOFF_WITHOUT.

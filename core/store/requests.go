@@ -260,7 +260,7 @@ type Park struct {
 	Result   execution.Result
 }
 
-// Cause is why rows need attention, and why a reclaim of them is lawful.
+// ReclaimCause is why rows need attention, and why a reclaim of them is lawful.
 type ReclaimCause uint8
 
 // The causes. Each names the statuses that it covers and when the database finds it given.

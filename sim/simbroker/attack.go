@@ -49,8 +49,8 @@ var errInternal = errors.New("internal error")
 
 // poisoned says that a message with a hostile x-death header has died, and is still where it did. RabbitMQ 3.10 then ends
 // its worker for dead letters, again at each attempt, so that nothing of the whole node is dead-lettered any more and no
-// queue can be made (core/broker/rabbitmq.TestAHostileHeaderEndsDeadLettering). A restart begins with another attempt: it
-// helps only after the queue with the message was deleted.
+// queue can be made (chaos/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with another
+// attempt: it helps only after the queue with the message was deleted.
 func (b *Broker) poisoned() bool { return b.stuck }
 
 // poison notes that such a message has died in a queue.

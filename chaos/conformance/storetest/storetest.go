@@ -249,13 +249,16 @@ func Cases() []Case {
 func Run(t *testing.T, world World) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			world(t, func(s Subject) {
-				b := &fixture{Subject: s, t: t, ctx: context.Background()}
-				b.must(s.Store.PutActions(b.ctx, Actions()))
-				c.body(b)
-			})
+			world(t, func(s Subject) { RunCase(t, c, s) })
 		})
 	}
+}
+
+// RunCase runs one case on a subject in which nothing has happened yet.
+func RunCase(t *testing.T, c Case, s Subject) {
+	b := &fixture{Subject: s, t: t, ctx: context.Background()}
+	b.must(s.Store.PutActions(b.ctx, Actions()))
+	c.body(b)
 }
 
 func list(ids ...execution.ID) string { return fmt.Sprint(ids) }

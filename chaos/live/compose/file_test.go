@@ -15,8 +15,8 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
-	"handoff/chaos/servers/without"
 	"handoff/core/config"
+	"handoff/core/host/without"
 	"handoff/core/telemetry"
 )
 

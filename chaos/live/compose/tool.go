@@ -12,7 +12,7 @@ import (
 
 	"handoff/chaos/servers"
 	"handoff/chaos/servers/containers"
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 // Tool is how docker compose is called: "docker compose" or, for its first version, "docker-compose".

@@ -35,7 +35,7 @@
 // batch of 100 on a table of 10,000. A statement without parameters inside a function is kept all the same: the
 // audit's trigger has one, and allows itself hash joins and no nested loops.
 //
-// What each call costs at n and 2n of everything that grows is counted by TestCosts and listed in docs/costs.md.
+// What each call costs at n and 2n of everything that grows is counted by TestCosts (chaos/conformance/postgrestest) and listed in docs/costs.md.
 //
 // # What a caller may conclude from an error
 //

@@ -43,8 +43,10 @@ type Options struct {
 	// Now replaces the database's clock where it returns true. It is for tests; nil in production.
 	Now func() (time.Time, bool)
 
-	// trace sees every statement, and may hold it back. It is for tests.
-	trace pgx.QueryTracer
+	// Tracer is told of every statement before it is sent and after, and of connections and batches if it
+	// implements pgx.ConnectTracer and pgx.BatchTracer as well; nil for none. A statement is sent when the tracer
+	// returns, so a slow tracer slows the store.
+	Tracer pgx.QueryTracer
 }
 
 func (o Options) withDefaults() Options {
@@ -150,8 +152,8 @@ func (s *Store) Close() { s.pool.Close() }
 func configure(config *pgxpool.Config, o Options) {
 	config.MaxConns = int32(o.MaxConns)
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-	if o.trace != nil {
-		config.ConnConfig.Tracer = o.trace
+	if o.Tracer != nil {
+		config.ConnConfig.Tracer = o.Tracer
 	}
 	set := config.ConnConfig.RuntimeParams
 	if set["application_name"] == "" {

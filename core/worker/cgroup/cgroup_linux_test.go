@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/servers/without"
+	"handoff/core/host/without"
 )
 
 func TestTheGroupOfAProcessIsFoundAmongItsMounts(t *testing.T) {

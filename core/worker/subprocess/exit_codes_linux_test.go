@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"handoff/chaos/servers/without"
 	"handoff/core/execution"
+	"handoff/core/host/without"
 )
 
 // Every code of the table is told apart by a real process, and so are codes that are not in it.

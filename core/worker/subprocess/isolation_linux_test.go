@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/servers/without"
 	"handoff/core/execution"
+	"handoff/core/host/without"
 )
 
 // needRoot skips what only root can do: start a worker as another user, or give actions one.

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"handoff/chaos/servers/without"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
+	"handoff/core/host/without"
 	"handoff/core/worker"
 )
 

@@ -1,0 +1,159 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// changes reads a page.
+func (b *fixture) changes(q store.ChangeQuery) store.ChangePage {
+	b.Helper()
+	page, err := b.Changes(b.ctx, q)
+	b.must(err)
+	return page
+}
+
+// told shows a page as "execution to status".
+func told(p store.ChangePage) (all []string) {
+	for i := range p.Changes {
+		all = append(all, fmt.Sprintf("%d %v", p.Changes[i].Execution, p.Changes[i].To))
+	}
+	return all
+}
+
+func (b *fixture) tells(what string, p store.ChangePage, want ...string) {
+	b.Helper()
+	if got := told(p); !slices.Equal(got, want) {
+		b.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+const cancelByHand = `update execution set status = 'cancelled', failure_reason = 'cancelled', result = '{}', ended = now(), due_at = now(),
+	written_by = 'api', written_epoch = epoch, written_reason = 'cancelled' where id = $1`
+
+// Whatever order transactions begin, draw numbers and commit in, no change comes to stand before one that was told.
+func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
+	for name, early := range map[string]bool{"its number is smaller": true, "its number is larger": false} {
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			slow, fast := b.requested(), b.requested()
+			from := b.changes(store.ChangeQuery{}).Next
+			tx, err := b.conn.Begin(b.ctx)
+			b.must(err)
+			_, err = tx.Exec(b.ctx, "select pg_current_xact_id()")
+			b.must(err)
+			change := func() {
+				_, err := tx.Exec(b.ctx, cancelByHand, int64(slow))
+				b.must(err)
+			}
+			if early {
+				change()
+			}
+			_, err = b.Cancel(b.ctx, []execution.ID{fast}, "")
+			b.must(err)
+			if !early {
+				change()
+			}
+			before := b.changes(store.ChangeQuery{After: from, Limit: 10})
+			b.tells("while an older transaction goes on", before)
+			b.must(tx.Commit(b.ctx))
+			after := b.changes(store.ChangeQuery{After: before.Next, Limit: 10})
+			b.tells("afterwards", after, fmt.Sprintf("%d cancelled", slow), fmt.Sprintf("%d cancelled", fast))
+			b.tells("once more", b.changes(store.ChangeQuery{After: after.Next, Limit: 10}))
+		})
+	}
+}
+
+func TestChangesArePaged(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	key := b.running(w)
+	other := b.requested()
+	b.finish(w, store.Finish{Key: key, To: execution.Completed})
+	all := []string{
+		fmt.Sprintf("%d requested", key.ID), fmt.Sprintf("%d scheduling", key.ID), fmt.Sprintf("%d scheduled", key.ID), fmt.Sprintf("%d running", key.ID),
+		fmt.Sprintf("%d requested", other), fmt.Sprintf("%d completed", key.ID),
+	}
+	b.tells("everything", b.changes(store.ChangeQuery{Limit: 100}), all...)
+	var paged []string
+	for q := (store.ChangeQuery{Limit: 4}); ; {
+		page := b.changes(q)
+		paged, q.After = append(paged, told(page)...), page.Next
+		if !page.More {
+			break
+		}
+	}
+	if !slices.Equal(paged, all) {
+		t.Errorf("in pages: %q", paged)
+	}
+	b.tells("of one", b.changes(store.ChangeQuery{Execution: other, Limit: 100}), all[4])
+	b.tells("to one status", b.changes(store.ChangeQuery{To: execution.Running, Limit: 100}), all[3])
+	b.tells("of an action", b.changes(store.ChangeQuery{ActionRef: "a", Limit: 100}), all...)
+	b.tells("of another", b.changes(store.ChangeQuery{ActionRef: "b", Limit: 100}))
+	hidden := b.changes(store.ChangeQuery{ActionRef: "b", Limit: 2})
+	if !hidden.More || len(hidden.Changes) > 0 {
+		t.Errorf("a page of which nothing is selected: %+v", hidden)
+	}
+	b.tells("behind it", b.changes(store.ChangeQuery{After: hidden.Next, Limit: 100}), all[2:]...)
+	first := b.changes(store.ChangeQuery{Execution: key.ID, To: execution.Completed, Limit: 100}).Changes[0]
+	if first.ActionRef != "a" || first.From != execution.Running || first.By != execution.Worker || first.Writer != w.Incarnation || first.Epoch != key.Epoch || first.At.IsZero() {
+		t.Errorf("a change: %+v", first)
+	}
+	if end := b.changes(store.ChangeQuery{Limit: 100}); end.End.Before(end.Next) || end.More {
+		t.Errorf("the end %v lies before the last position %v", end.End, end.Next)
+	}
+}
+
+// Readers that go on from where they are while others write see what the table has in the end, in its order.
+func TestChangesUnderConcurrentWriters(t *testing.T) {
+	b := setup(t)
+	b.must(b.PutActions(b.ctx, []execution.Action{action}))
+	const writers, each = 4, 40
+	var writing sync.WaitGroup
+	for range writers {
+		writing.Go(func() {
+			for range each {
+				created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "a"}})
+				if err == nil {
+					_, err = b.Cancel(b.ctx, []execution.ID{created[1].ID, created[0].ID}, "")
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	written := make(chan struct{})
+	go func() { writing.Wait(); close(written) }()
+	var seen []string
+	over := false
+	for q := (store.ChangeQuery{Limit: 7}); ; {
+		page := b.changes(q)
+		for i := range page.Changes {
+			seen = append(seen, page.Changes[i].Position.String())
+		}
+		q.After = page.Next
+		if over && !page.More {
+			break
+		}
+		select {
+		case <-written:
+			over = true
+		default:
+		}
+	}
+	rows, err := b.conn.Query(b.ctx, "select concat(transaction, '-', id) from execution_transition order by transaction, id")
+	b.must(err)
+	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	b.must(err)
+	if len(want) != writers*each*4 || !slices.Equal(seen, want) {
+		t.Errorf("%d changes were told, the table has %d; told in its order: %v", len(seen), len(want), slices.Equal(seen, want))
+	}
+}

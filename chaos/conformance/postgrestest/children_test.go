@@ -1,0 +1,213 @@
+package postgrestest_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// children creates so many for each of the parents, under keys, in one call.
+func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int) []store.Created {
+	t.Helper()
+	var items []store.NewExecution
+	for _, parent := range parents {
+		for n := range each {
+			items = append(items, store.NewExecution{ActionRef: "a", Parent: parent, IdempotencyKey: fmt.Sprint(parent, "/", n)})
+		}
+	}
+	created, err := s.Create(t.Context(), items)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return created
+}
+
+// Over a slow path a request must come to its end, however many children it has, and so must its repetition.
+func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) {
+	b := setup(t)
+	p, address := through(t, b.url)
+	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
+	b.must(err)
+	defer s.Close()
+	var parents []execution.ID
+	for range 4 {
+		parents = append(parents, b.requested())
+	}
+	children(t, s, parents[:1], 1)
+	p.roundTrips()
+	children(t, s, parents[1:2], 1)
+	one := p.roundTrips()
+	children(t, s, parents, 25)
+	hundred := p.roundTrips()
+	again := children(t, s, parents, 25)
+	repeated := p.roundTrips()
+	if hundred > one+1 || repeated > one+1 || one > 8 {
+		t.Errorf("%d round trips for one child, %d for a hundred, %d for their repetition", one, hundred, repeated)
+	}
+	if slices.ContainsFunc(again, func(c store.Created) bool { return !c.Existed }) {
+		t.Errorf("the repetition created something")
+	}
+	t.Logf("%d round trips for one child, %d for a hundred, %d for their repetition", one, hundred, repeated)
+}
+
+// completed creates an execution that has completed, with so many children that wait.
+func (b *fixture) completedWithChildren(waiting int) execution.ID {
+	b.Helper()
+	w := b.worker("w")
+	key := b.running(w)
+	children(b.T, b.Store, []execution.ID{key.ID}, 1)
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parent, due_at, created, written_by)
+		select action, action_ref, runtime, entrypoint, max_retries, $1, 'infinity', created, 'api'
+		  from execution, generate_series(2, $2) where id = $1`, int64(key.ID), waiting)
+	outcomes, err := b.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}})
+	b.must(err)
+	if !outcomes[0].Applied {
+		b.Fatal("the result was refused")
+	}
+	return key.ID
+}
+
+// The handling of an end, and each batch of its children, stay short however many children there are.
+func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
+	const waiting, most = 5000, 100
+	b := setup(t)
+	id := b.completedWithChildren(waiting)
+	s := b.open(postgres.Options{Now: b.clock, StatementTimeout: time.Second})
+	began := time.Now()
+	done, err := s.Orchestrate(b.ctx, []store.Orchestration{{ID: id}})
+	b.must(err)
+	handled := time.Since(began)
+	if !done[0].Applied || !done[0].Children {
+		t.Fatalf("%+v", done[0])
+	}
+	started, batches, longest := 0, 0, time.Duration(0)
+	for more := true; more; batches++ {
+		began := time.Now()
+		settled, err := s.SettleChildren(b.ctx, []execution.ID{id}, most)
+		b.must(err)
+		longest = max(longest, time.Since(began))
+		started, more = started+len(settled[0].Started), settled[0].More
+		if len(settled[0].Started) > most || len(settled[0].Skipped) > 0 || batches > waiting {
+			t.Fatalf("batch %d: %d started, %d skipped", batches, len(settled[0].Started), len(settled[0].Skipped))
+		}
+	}
+	if started != waiting || batches != waiting/most {
+		t.Errorf("%d of %d children were started in %d batches, want %d", started, waiting, batches, waiting/most)
+	}
+	t.Logf("the end was handled in %v, %d batches of %d took at most %v each", handled, batches, most, longest)
+}
+
+// However creations, the handling of the end and the settling meet, no child is left waiting and none is settled twice.
+func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
+	for round := range 10 {
+		b := setup(t)
+		w := b.worker("w")
+		key := b.running(w)
+		if round%2 == 0 {
+			children(t, b.Store, []execution.ID{key.ID}, 3)
+		}
+		var mu sync.Mutex
+		var settled []execution.ID
+		var group sync.WaitGroup
+		for n := range 4 {
+			group.Go(func() {
+				for k := range 5 {
+					_, err := b.Create(b.ctx, []store.NewExecution{
+						{ActionRef: "a", Parent: key.ID, IdempotencyKey: fmt.Sprint(n, "-", k)}, {ActionRef: "a", Parent: key.ID, IdempotencyKey: fmt.Sprint("shared-", k)},
+					})
+					if err != nil && !errors.Is(err, store.ErrUnavailable) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		settle := func(s *postgres.Store) (more bool) {
+			answers, err := s.SettleChildren(b.ctx, []execution.ID{key.ID}, 2)
+			if err != nil {
+				t.Error(err)
+				return true
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			settled = append(settled, answers[0].Started...)
+			return answers[0].More
+		}
+		group.Go(func() {
+			to := execution.Completed
+			if round%3 == 0 {
+				to = execution.Failed
+			}
+			_, err := b.Finish(b.ctx, w, []store.Finish{{Key: key, To: to, Reason: execution.Validation}})
+			if err == nil {
+				_, err = b.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}})
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			for range 3 {
+				group.Go(func() {
+					for range 5 {
+						settle(b.Store)
+					}
+				})
+			}
+		})
+		group.Wait()
+		for range 30 {
+			settle(b.Store)
+		}
+		var waiting, notes int
+		b.scan(`select count(*) filter (where awaits_parent), count(settling_at) from execution`, nil, &waiting, &notes)
+		if waiting != 0 || notes != 0 {
+			t.Errorf("round %d: %d children are left waiting, %d chains noted", round, waiting, notes)
+		}
+		before := len(settled)
+		slices.Sort(settled)
+		if len(slices.Compact(settled)) != before {
+			t.Errorf("round %d: a child was started twice", round)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// Of several requests that take over one old key, one creates an execution.
+func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
+	b := setup(t)
+	b.requested()
+	item := []store.NewExecution{{ActionRef: "a", IdempotencyKey: "k"}}
+	stores := []*postgres.Store{b.Store, b.open(postgres.Options{Now: b.clock}), b.open(postgres.Options{Now: b.clock})}
+	for range 10 {
+		var mu sync.Mutex
+		ids, fresh := make(map[execution.ID]bool), 0
+		var group sync.WaitGroup
+		for _, s := range stores {
+			group.Go(func() {
+				created, err := s.Create(b.ctx, item)
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ids[created[0].ID] = true
+				if !created[0].Existed {
+					fresh++
+				}
+			})
+		}
+		group.Wait()
+		if len(ids) != 1 || fresh != 1 {
+			t.Fatalf("%d executions were answered, %d created", len(ids), fresh)
+		}
+		b.sleep(execution.KeyLifetime)
+	}
+}

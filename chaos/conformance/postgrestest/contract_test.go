@@ -1,0 +1,32 @@
+package postgrestest_test
+
+import (
+	"strings"
+	"testing"
+
+	"handoff/chaos/conformance"
+	"handoff/chaos/conformance/storetest"
+)
+
+// The contract that the model of the simulated world keeps too. All cases share a database, emptied
+// before each.
+func TestContract(t *testing.T) {
+	b := setup(t)
+	storetest.Run(t, func(_ *testing.T, body func(storetest.Subject)) {
+		b.empty()
+		body(storetest.Subject{Store: b.Store, Advance: b.sleep})
+	})
+	b.agreed(conformance.Result{Cases: len(storetest.Cases())})
+}
+
+// agreed records what this version of PostgreSQL agreed with the model on.
+func (b *fixture) agreed(r conformance.Result) {
+	if b.Failed() {
+		return
+	}
+	var version string
+	b.scan("show server_version", nil, &version)
+	r.Server, r.Version = "PostgreSQL", strings.Fields(version)[0]
+	b.Logf("%+v", r)
+	b.must(conformance.Record(r))
+}

@@ -1,0 +1,498 @@
+package postgrestest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// costCase is a call of one method in one shape.
+type costCase struct {
+	method, shape string
+	// lists says that the call takes a list or a limit, whose length is a dimension of its own.
+	lists bool
+	// prepare makes what a call about b rows needs, and returns the call.
+	prepare func(c *costs, b int) func() error
+}
+
+func (k *costCase) name() string {
+	if k.shape == "" {
+		return k.method
+	}
+	return k.method + ", " + k.shape
+}
+
+// done drops the answer of a call.
+func done[T any](_ T, err error) error { return err }
+
+func keys(ids []execution.ID, epoch execution.Epoch) []execution.Key {
+	all := make([]execution.Key, len(ids))
+	for i, id := range ids {
+		all[i] = execution.Key{ID: id, Epoch: epoch}
+	}
+	return all
+}
+
+// mapped makes an item of each id.
+func mapped[T any](ids []execution.ID, item func(id execution.ID, n int) T) []T {
+	all := make([]T, len(ids))
+	for i, id := range ids {
+		all[i] = item(id, i)
+	}
+	return all
+}
+
+// spreadWorker is the worker of the nth row of a batch, as fill spreads them.
+func spreadWorker(n int) store.WorkerKey {
+	w := spread + (n+1)%(spreadTo-spread+1)
+	return store.WorkerKey{ID: execution.WorkerID(w), Incarnation: execution.Incarnation(w)}
+}
+
+func number(n int) store.WorkerKey {
+	return store.WorkerKey{ID: execution.WorkerID(n), Incarnation: execution.Incarnation(n)}
+}
+
+func costCases() []costCase {
+	all := append(clientCosts(), executorCosts()...)
+	for _, cause := range []store.ReclaimCause{
+		store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.OwnerGone, store.Overrun,
+		store.ClaimExpired, store.Unorchestrated, store.Unanswered, store.Unsettled,
+	} {
+		all = append(all, findCost(cause))
+	}
+	all = append(append(all, reclaimCosts()...), observationCosts()...)
+	return append(all, workerCosts()...)
+}
+
+func clientCosts() []costCase {
+	return slices.Concat([]costCase{
+		{"Executions", "", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error { return done(c.Executions(c.ctx, ids)) }
+		}},
+		{"Actions", "a page", true, func(c *costs, b int) func() error {
+			return func() error { return done(c.Actions(c.ctx, store.ActionQuery{Limit: b})) }
+		}},
+		{"Actions", "one", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.Actions(c.ctx, store.ActionQuery{Ref: "a", Limit: 1})) }
+		}},
+		{"PutActions", "", true, func(c *costs, b int) func() error {
+			var put []execution.Action
+			for range b {
+				put = append(put, execution.Action{Ref: fmt.Sprintf("put%d", c.next()), Runtime: "cost", Concurrency: 1})
+			}
+			return func() error { return c.PutActions(c.ctx, put) }
+		}},
+		{"PutActions", "one with slots", false, func(c *costs, b int) func() error {
+			put := []execution.Action{{Ref: "idle", Runtime: "other", Concurrency: c.of("free slots", 1)}}
+			return func() error { return c.PutActions(c.ctx, put) }
+		}},
+		{"Create", "", true, func(c *costs, b int) func() error {
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", Parameters: json.RawMessage(`{"n":1}`), Pinned: claimant}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"Create", "new keys", true, func(c *costs, b int) func() error {
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprintf("fresh%d", c.next())}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"Create", "keys again", true, func(c *costs, b int) func() error {
+			prefix := fmt.Sprintf("again%d-", c.next())
+			c.fill(fillOf{status: "completed", handled: true, count: b, more: map[string]string{"idempotency_key": "'" + prefix + "' || n"}})
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprint(prefix, i+1)}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"Create", "keys that are free again", true, func(c *costs, b int) func() error {
+			prefix := fmt.Sprintf("over%d-", c.next())
+			c.fill(fillOf{status: "completed", handled: true, count: b, ago: 2 * execution.KeyLifetime, more: map[string]string{"idempotency_key": "'" + prefix + "' || n"}})
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", IdempotencyKey: fmt.Sprint(prefix, i+1)}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"Create", "children", true, func(c *costs, b int) func() error {
+			parent := c.fill(fillOf{status: "running", count: 1})[0]
+			switch c.dimension {
+			case "children":
+				parent = standingParent
+			case "chain":
+				parent = standingChain
+			}
+			items := make([]store.NewExecution, b)
+			for i := range items {
+				items[i] = store.NewExecution{ActionRef: "a", Parent: parent}
+			}
+			return func() error { return done(c.Create(c.ctx, items)) }
+		}},
+		{"List", "the newest", true, func(c *costs, b int) func() error {
+			return func() error { return done(c.List(c.ctx, store.ExecutionQuery{Limit: b})) }
+		}},
+		{"List", "a filter that nothing passes", false, func(c *costs, b int) func() error {
+			return func() error {
+				return done(c.List(c.ctx, store.ExecutionQuery{Status: execution.Abandoned, Limit: b}))
+			}
+		}},
+		{"List", "rows that are named", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error { return done(c.List(c.ctx, store.ExecutionQuery{IDs: ids, Digests: true})) }
+		}},
+		{"Chain", "", false, func(c *costs, b int) func() error {
+			id := c.fill(fillOf{status: "failed", handled: true, count: 1})[0]
+			c.fill(fillOf{status: "failed", handled: true, count: 2, more: map[string]string{
+				"original_execution": fmt.Sprint(id), "retry_count": "n", "retry_reason": "'transient'",
+			}})
+			if c.dimension == "chain" {
+				id = standingChain
+			}
+			return func() error { return done(c.Chain(c.ctx, id)) }
+		}},
+	}, deadLetterCosts(), []costCase{
+		{"Cancel", "", true, func(c *costs, b int) func() error {
+			ids := append(c.fill(fillOf{status: "requested", count: b / 2}), c.fill(fillOf{status: "running", count: b - b/2})...)
+			if c.dimension == "chain" {
+				c.exec("update execution set status = 'running', orchestrated_at = null, ended = null, started_at = now(), claim_beat = 1, run_deadline = now() where id = (select id from execution where original_execution = $1 order by retry_count desc limit 1)", standingChain)
+				ids[0] = standingChain
+			}
+			return func() error { return done(c.Cancel(c.ctx, ids, "ci")) }
+		}},
+		{"Workers", "", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.Workers(c.ctx)) }
+		}},
+		{"FindWorkers", "the first page", true, func(c *costs, b int) func() error {
+			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Limit: b})) }
+		}},
+		{"FindWorkers", "by name", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.FindWorkers(c.ctx, store.WorkerQuery{Name: "w", Limit: 1})) }
+		}},
+		{"SetCordon", "", false, func(c *costs, b int) func() error {
+			return func() error {
+				return done(c.SetCordon(c.ctx, store.Cordon{Worker: cordoned, On: true, Reason: "test", Drain: true}))
+			}
+		}},
+		{"Transitions", "", false, func(c *costs, b int) func() error {
+			id := c.fill(fillOf{status: "completed", handled: true, count: 1})[0]
+			c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
+				select $1::bigint, 'requested', 0, 0, 0, 'api' from generate_series(1, 5)`, int64(id))
+			return func() error { return done(c.Transitions(c.ctx, store.TransitionQuery{Execution: id, Limit: 500})) }
+		}},
+		{"Changes", "from the beginning", true, func(c *costs, b int) func() error {
+			c.changes(b)
+			c.over()
+			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{Limit: b})) }
+		}},
+		{"Changes", "from the end", false, func(c *costs, b int) func() error {
+			c.over()
+			page, err := c.Changes(c.ctx, store.ChangeQuery{})
+			c.must(err)
+			return func() error { return done(c.Changes(c.ctx, store.ChangeQuery{After: page.End, Limit: b})) }
+		}},
+		{"Changes", "a filter that nothing passes", true, func(c *costs, b int) func() error {
+			c.changes(b)
+			c.over()
+			return func() error {
+				return done(c.Changes(c.ctx, store.ChangeQuery{ActionRef: "none", To: execution.Abandoned, Limit: b}))
+			}
+		}},
+	})
+}
+
+// changes audits b changes.
+func (c *costs) changes(b int) {
+	c.Helper()
+	c.exec(`insert into execution_transition (execution, "to", epoch, old_epoch, named_epoch, writer)
+		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
+}
+
+// over waits until every transaction is over that is as old as the latest change, also one of the server's own in another
+// database: as long as it is not, Changes does not come to what was changed since.
+func (c *costs) over() {
+	c.Helper()
+	for over := false; !over; {
+		c.must(c.hand.QueryRow(c.ctx, `select coalesce((select t.transaction < pg_snapshot_xmin(pg_current_snapshot())
+			from execution_transition t order by t.transaction desc, t.id desc limit 1), true)`).Scan(&over))
+	}
+}
+
+func executorCosts() []costCase {
+	claimed := func(c *costs, demands []store.Demand, others int) func() error {
+		return func() error {
+			return done(c.ClaimForScheduling(c.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others}))
+		}
+	}
+	return []costCase{
+		{"ClaimForScheduling", "", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "requested", count: b})
+			return claimed(c, []store.Demand{{Runtime: "cost", Limit: b}}, 0)
+		}},
+		{"ClaimForScheduling", "limited actions", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "requested", action: "limited", count: b})
+			return claimed(c, []store.Demand{{Runtime: "cost", Limit: b}}, 0)
+		}},
+		{"ClaimForScheduling", "runtimes nobody offers", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "requested", count: b})
+			return claimed(c, nil, b)
+		}},
+		{"ClaimForScheduling", "nothing is due", false, func(c *costs, b int) func() error {
+			return claimed(c, []store.Demand{{Runtime: "absent", Limit: b}}, 0)
+		}},
+		{"Dispatch", "", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "scheduling", count: b})
+			ds := mapped(ids, func(id execution.ID, n int) store.Dispatch {
+				return store.Dispatch{Key: execution.Key{ID: id}, Worker: spreadWorker(n), Timeout: time.Minute, Limit: 1 << 30}
+			})
+			return func() error { return done(c.Dispatch(c.ctx, "e", ds)) }
+		}},
+		{"MarkPublished", "", true, func(c *costs, b int) func() error {
+			published := keys(c.fill(fillOf{status: "scheduled", count: b}), 1)
+			return func() error { return c.MarkPublished(c.ctx, published) }
+		}},
+		{"Park", "", true, func(c *costs, b int) func() error {
+			ids := append(c.fill(fillOf{status: "scheduling", count: b / 2}), c.fill(fillOf{status: "scheduling", action: "limited", count: b - b/2})...)
+			c.take("limited", ids)
+			ps := mapped(ids, func(id execution.ID, n int) store.Park {
+				return store.Park{Key: execution.Key{ID: id}, Delay: time.Second, Unschedulable: true, Grace: time.Hour}
+			})
+			return func() error { return done(c.Park(c.ctx, "e", ps)) }
+		}},
+		{"Reap", "", true, func(c *costs, b int) func() error {
+			c.exec(`update worker_incarnation set lifecycle = 'active', beat = 0, lease_expires_at = now() - interval '1 hour'
+				where incarnation >= $1::bigint and incarnation < $1::bigint + $2::int`, late, b)
+			var rs []store.Reap
+			for n := range b {
+				rs = append(rs, store.Reap{WorkerKey: number(late + n)})
+			}
+			return func() error { return done(c.Reap(c.ctx, rs)) }
+		}},
+		{"Orchestrate", "ended", true, func(c *costs, b int) func() error {
+			ids := append(c.fill(fillOf{status: "completed", count: b / 2}), c.fill(fillOf{status: "completed", action: "limited", count: b - b/2})...)
+			c.take("limited", ids)
+			os := mapped(ids, func(id execution.ID, _ int) store.Orchestration { return store.Orchestration{ID: id} })
+			return func() error { return done(c.Orchestrate(c.ctx, os)) }
+		}},
+		{"Orchestrate", "retries", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "failed", count: b, more: map[string]string{"failure_reason": "'transient'"}})
+			os := mapped(ids, func(id execution.ID, _ int) store.Orchestration {
+				return store.Orchestration{ID: id, Retry: &store.Retry{Count: 1, Reason: execution.Transient}}
+			})
+			return func() error { return done(c.Orchestrate(c.ctx, os)) }
+		}},
+		{"Orchestrate", "children wait", false, func(c *costs, b int) func() error {
+			parent := c.fill(fillOf{status: "completed", count: 1, more: map[string]string{"has_children": "true"}})[0]
+			c.fill(fillOf{status: "requested", count: c.of("children", b), more: map[string]string{"parent": fmt.Sprint(parent), "due_at": "'infinity'"}})
+			return func() error { return done(c.Orchestrate(c.ctx, []store.Orchestration{{ID: parent}})) }
+		}},
+		settlingCost("one chain, children start", "completed"),
+		settlingCost("one chain, children are skipped", "failed"),
+		{"SettleChildren", "many chains", true, func(c *costs, b int) func() error {
+			chains := c.fill(fillOf{status: "completed", handled: true, count: b, more: map[string]string{"has_children": "true", "settling_at": "now()"}})
+			c.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, parent, written_by)
+				select action, action_ref, runtime, entrypoint, max_retries, 'infinity', now(), id, 'api' from execution where id = any($1::bigint[])`, integers(chains))
+			return func() error { return done(c.SettleChildren(c.ctx, chains, 1)) }
+		}},
+		{"SettleChildren", "no child waits", true, func(c *costs, b int) func() error {
+			chains := c.fill(fillOf{status: "completed", handled: true, count: b})
+			return func() error { return done(c.SettleChildren(c.ctx, chains, few)) }
+		}},
+		{"StoreDeadLetters", "", true, func(c *costs, b int) func() error {
+			ds := make([]store.DeadLetter, b)
+			for i := range ds {
+				ds[i] = store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}
+			}
+			return func() error { return c.StoreDeadLetters(c.ctx, ds...) }
+		}},
+		{"PurgeDeadLetters", "", true, func(c *costs, b int) func() error {
+			c.exec(`insert into dead_letter (queue, reason, outcome, received_at)
+				select 'q', 'expired', 'kept', now() - interval '2 days' from generate_series(1, $1::int)`, b)
+			return func() error { return done(c.PurgeDeadLetters(c.ctx, 24*time.Hour, b)) }
+		}},
+		{"PurgeDeadLetters", "nothing is old enough", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.PurgeDeadLetters(c.ctx, 24*time.Hour, b)) }
+		}},
+		{"Clock", "", false, func(c *costs, b int) func() error { return func() error { return done(c.Clock(c.ctx)) } }},
+		{"Survey", "", false, func(c *costs, b int) func() error { return func() error { return done(c.Survey(c.ctx)) } }},
+		{"FreeSlots", "", true, func(c *costs, b int) func() error {
+			c.exec(`update concurrency_slot set execution = 1000000000 + number, taken_at = now() - interval '1 hour'
+				where number <= $1::int and action = (select id from action where ref = 'stale')`, b)
+			return func() error { return done(c.FreeSlots(c.ctx, b)) }
+		}},
+		{"FreeSlots", "nothing to free", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.FreeSlots(c.ctx, b)) }
+		}},
+		{"ForgetKeys", "", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{
+				status: "completed", handled: true, count: b, ago: 72 * time.Hour,
+				more: map[string]string{"idempotency_key": fmt.Sprintf("'forgotten%d-' || n", c.next())},
+			})
+			return func() error { return done(c.ForgetKeys(c.ctx, 24*time.Hour, b)) }
+		}},
+	}
+}
+
+// settlingCost settles children of one chain: as many as the batch is long, of as many as the dimension has. The chain
+// itself is as long as its dimension.
+func settlingCost(shape, status string) costCase {
+	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
+		var first int64 = standingChain
+		if c.dimension == "chain" {
+			c.exec("update execution set settling_at = now(), has_children = true where id = $1", first)
+		} else {
+			first = int64(c.fill(fillOf{status: status, handled: true, count: 1, more: map[string]string{"has_children": "true", "settling_at": "now()"}})[0])
+		}
+		c.fill(fillOf{status: "requested", count: c.of("children", b), more: map[string]string{"parent": fmt.Sprint(first), "due_at": "'infinity'"}})
+		return func() error { return done(c.SettleChildren(c.ctx, []execution.ID{execution.ID(first)}, b)) }
+	}}
+}
+
+// take gives slots of an action to those of the executions that are its own.
+func (c *costs) take(ref string, ids []execution.ID) {
+	c.Helper()
+	c.exec(`update concurrency_slot s set execution = t.id, taken_at = now()
+		from (select e.id, row_number() over (order by e.id) as n from execution e where e.id = any($2::bigint[]) and e.action_ref = $1) t
+		where s.action = (select id from action where ref = $1) and s.number = t.n`, ref, integers(ids))
+}
+
+func integers(ids []execution.ID) []int64 {
+	all := make([]int64, len(ids))
+	for i, id := range ids {
+		all[i] = int64(id)
+	}
+	return all
+}
+
+// findCost finds b rows on a cause.
+func findCost(cause store.ReclaimCause) costCase {
+	of := map[store.ReclaimCause]fillOf{
+		store.Unclaimed:       {status: "scheduled"},
+		store.Unpublished:     {status: "scheduled"},
+		store.UnpublishedLate: {status: "scheduled", more: map[string]string{"dispatch_deadline": "now() - interval '1 hour'"}},
+		store.OwnerGone:       {status: "running", owner: gone},
+		store.Overrun:         {status: "running", more: map[string]string{"run_deadline": "now() - interval '1 hour'"}},
+		store.ClaimExpired:    {status: "scheduling"},
+		store.Unorchestrated:  {status: "completed"},
+		store.Unanswered:      {status: "canceling"},
+		store.Unsettled:       {status: "completed", handled: true, more: map[string]string{"settling_at": "now() - interval '1 hour'"}},
+	}
+	names := map[store.ReclaimCause]string{
+		store.Unclaimed: "unclaimed", store.Unpublished: "unpublished", store.UnpublishedLate: "unpublished late", store.OwnerGone: "owner gone",
+		store.Overrun: "overrun", store.ClaimExpired: "claim expired", store.Unorchestrated: "unorchestrated", store.Unanswered: "unanswered",
+		store.Unsettled: "unsettled",
+	}
+	return costCase{"Find", names[cause], true, func(c *costs, b int) func() error {
+		f := of[cause]
+		f.count, f.ago = b, 2*time.Hour
+		c.fill(f)
+		return func() error { return done(c.Find(c.ctx, store.Finding{Cause: cause, Age: time.Minute, Limit: b})) }
+	}}
+}
+
+func reclaimCosts() []costCase {
+	reclaimed := func(ids []execution.ID, r store.Reclaim) []store.Reclaim {
+		return mapped(ids, func(id execution.ID, _ int) store.Reclaim {
+			item := r
+			item.Key = execution.Key{ID: id, Epoch: 1}
+			return item
+		})
+	}
+	return []costCase{
+		{"Reclaim", "unclaimed", true, func(c *costs, b int) func() error {
+			rs := reclaimed(c.fill(fillOf{status: "scheduled", count: b, ago: time.Hour}), store.Reclaim{
+				Cause: store.Unclaimed, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,
+				Policy: config.Reschedule, MaxDispatches: 5, Counts: true, Delay: time.Second,
+			})
+			return func() error { return done(c.Reclaim(c.ctx, rs)) }
+		}},
+		{"Reclaim", "owner gone", true, func(c *costs, b int) func() error {
+			ids := append(c.fill(fillOf{status: "running", count: b / 2, owner: gone}), c.fill(fillOf{status: "scheduled", count: b - b/2, owner: gone})...)
+			rs := reclaimed(ids, store.Reclaim{
+				Cause: store.OwnerGone, By: execution.Reconciler, Reason: execution.WorkerLost,
+				Policy: config.Reschedule, MaxDispatches: 5, To: execution.Abandoned,
+			})
+			return func() error { return done(c.Reclaim(c.ctx, rs)) }
+		}},
+	}
+}
+
+func workerCosts() []costCase {
+	return []costCase{
+		{"Register", "a new name", false, func(c *costs, b int) func() error {
+			g := c.registration(fmt.Sprintf("new%d", c.next()))
+			return func() error { return done(c.Register(c.ctx, g)) }
+		}},
+		{"Register", "a known name", false, func(c *costs, b int) func() error {
+			g := c.registration(fmt.Sprintf("w%d", named))
+			var err error
+			g.After, err = c.Newest(c.ctx, g.Name)
+			c.must(err)
+			return func() error { return done(c.Register(c.ctx, g)) }
+		}},
+		{"Newest", "", false, func(c *costs, b int) func() error {
+			return func() error { return done(c.Newest(c.ctx, fmt.Sprintf("w%d", named))) }
+		}},
+		{"SetLifecycle", "", false, func(c *costs, b int) func() error {
+			c.exec("update worker_incarnation set lifecycle = 'active' where incarnation = $1", setting)
+			return func() error { return c.SetLifecycle(c.ctx, number(setting), execution.Draining) }
+		}},
+		{"Heartbeat", "all is well", true, func(c *costs, b int) func() error {
+			beat := store.Beat{
+				WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
+				Held: keys(c.fill(fillOf{status: "running", owner: beating, count: b}), 1),
+			}
+			return func() error { return done(c.Heartbeat(c.ctx, beat)) }
+		}},
+		{"Heartbeat", "nothing of it is known", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "running", owner: beating, count: b})
+			beat := store.Beat{
+				WorkerKey: number(beating), Number: c.next() + 10, Lease: 24 * time.Hour, ConsumerAlive: true,
+				Held: keys(c.fill(fillOf{status: "completed", handled: true, owner: beating, count: b}), 1),
+			}
+			return func() error { return done(c.Heartbeat(c.ctx, beat)) }
+		}},
+		{"Claim", "", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "scheduled", owner: claimant, count: b})
+			cs := mapped(ids, func(id execution.ID, _ int) store.Claim {
+				return store.Claim{Key: execution.Key{ID: id, Epoch: 1}, Beat: 1}
+			})
+			return func() error { return done(c.Claim(c.ctx, c.worker, cs)) }
+		}},
+		{"Finish", "", true, func(c *costs, b int) func() error {
+			ids := c.fill(fillOf{status: "running", owner: claimant, count: b})
+			fs := mapped(ids, func(id execution.ID, _ int) store.Finish {
+				return store.Finish{Key: execution.Key{ID: id, Epoch: 1}, To: execution.Completed}
+			})
+			return func() error { return done(c.Finish(c.ctx, c.worker, fs)) }
+		}},
+		{"Release", "", true, func(c *costs, b int) func() error {
+			c.exec("update worker_incarnation set lifecycle = 'draining' where incarnation = $1", releasing)
+			c.fill(fillOf{status: "scheduled", owner: releasing, count: b})
+			return func() error { return done(c.Release(c.ctx, number(releasing))) }
+		}},
+		{"Dispatched", "", true, func(c *costs, b int) func() error {
+			c.fill(fillOf{status: "scheduled", owner: claimant, count: b})
+			return func() error { return done(c.Dispatched(c.ctx, c.worker, b)) }
+		}},
+		{"KeepRefusedResult", "", false, func(c *costs, b int) func() error {
+			id := c.fill(fillOf{status: "completed", handled: true, count: 1})[0]
+			return func() error {
+				return c.KeepRefusedResult(c.ctx, c.worker, store.Finish{Key: execution.Key{ID: id, Epoch: 1}, To: execution.Completed})
+			}
+		}},
+	}
+}
+
+func (c *costs) registration(name string) store.Registration {
+	return store.Registration{Process: c.next() + 1000, Attempt: 1, Name: name, Runtimes: []string{"cost"}, Capacity: 10, Lease: 24 * time.Hour}
+}

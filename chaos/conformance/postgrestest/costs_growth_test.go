@@ -1,0 +1,56 @@
+package postgrestest_test
+
+import "slices"
+
+// grows says that a call, in one shape or in all ("Find"), grows with dimensions, and why that is accepted.
+type grows struct {
+	call       string
+	growth     growth
+	why        string
+	dimensions []string
+}
+
+// Dimensions that are made of executions: of all, and of those that have not ended or are not handled.
+var (
+	executionsOf = append([]string{"finished", "keys", "old keys", "chain"}, openOf...)
+	openOf       = []string{
+		"children", "backlog", "pinned", "limited", "limited, free", "limited actions", "runtimes",
+		"held slots", "scheduled", "running", "unhandled",
+	}
+)
+
+// costGrowth is everything that is not constant. What does not stand here may not grow with any dimension, and a
+// call that takes a list grows with its length in proportion ("batch").
+var costGrowth = []grows{
+	{"Actions, a page", linear, "actions are few: what a page skips is sorted each time", []string{"actions", "limited actions"}},
+	{"PutActions, one with slots", linear, "an action has as many slots as its concurrency says, and each is looked up", []string{"free slots"}},
+	{"List, a filter that nothing passes", linear, "a page is a walk down the primary key; no index for lists makes the hot path pay", executionsOf},
+	{"Chain", linear, "it answers with each row of the chain", []string{"chain"}},
+	{"Workers", linear, "one row for each worker name ever seen, until a retention bounds them", []string{"names"}},
+	{"Workers", linear, "it counts what each worker holds", []string{"held slots", "scheduled", "running"}},
+	{
+		"Survey", linear, "it counts the executions that have not ended or are not handled, and the dead letters that are open",
+		append([]string{"open dead letters"}, openOf...),
+	},
+	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
+	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
+	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
+	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
+	{"Reclaim, unclaimed", linear, "it counts what the workers hold that it takes from, which their limits bound", []string{"held slots", "scheduled", "running"}},
+	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},
+}
+
+// costExceptions are calls that grow more than they may: each is a defect, which somebody mends. The test fails when
+// one no longer grows, so that it leaves this list together with its defect.
+var costExceptions []grows
+
+// expectation finds what a list says of a pair.
+func expectation(list []grows, p pair) *grows {
+	for i := range list {
+		g := &list[i]
+		if (g.call == p.call || g.call == methodOf(p.call)) && slices.Contains(g.dimensions, p.dimension) {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package postgrestest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// cost is what a call made the server do, counted and not timed. Rows are the tuples that the nodes of its
+// plans handed on or threw away, and one more each time that a node was started: a pair that a nested loop
+// compares is a row, also where both sides lie in memory (the transition tables of a trigger). Buffers are the
+// pages that were looked at, in memory or on disk, and temporary ones.
+type cost struct{ rows, buffers float64 }
+
+func (c cost) String() string { return fmt.Sprintf("%s/%s", thousands(c.rows), thousands(c.buffers)) }
+
+// executed is one statement that the server has executed, as auto_explain tells it. A statement inside a trigger or
+// a function is one of its own; what a function reads counts for the statement that calls it as well.
+type executed struct {
+	Text string `json:"Query Text"`
+	Plan step
+}
+
+// step is a node of a plan. Figures are averages over its loops.
+type step struct {
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	CTE      string  `json:"CTE Name"`
+	Table    string  `json:"Tuplestore Name"`
+	Function string  `json:"Function Name"`
+	Loops    float64 `json:"Actual Loops"`
+	Rows     float64 `json:"Actual Rows"`
+
+	Filtered  float64 `json:"Rows Removed by Filter"`
+	Joined    float64 `json:"Rows Removed by Join Filter"`
+	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+
+	Hit         float64 `json:"Shared Hit Blocks"`
+	Read        float64 `json:"Shared Read Blocks"`
+	TempRead    float64 `json:"Temp Read Blocks"`
+	TempWritten float64 `json:"Temp Written Blocks"`
+
+	Plans []step
+}
+
+// own is the work of the node without those under it.
+func (s *step) own() float64 { return s.Loops * (1 + s.Rows + s.Filtered + s.Joined + s.Rechecked) }
+
+func (s *step) String() string {
+	on := s.Relation + s.CTE + s.Table + s.Function
+	if s.Index != "" {
+		on = strings.TrimSpace(on + " by " + s.Index)
+	}
+	if on != "" {
+		on = " on " + on
+	}
+	return s.Type + on
+}
+
+func (s *step) walk(f func(*step)) {
+	f(s)
+	for i := range s.Plans {
+		s.Plans[i].walk(f)
+	}
+}
+
+// observer collects the plans of one session.
+type observer struct {
+	plans []executed
+	wrong error
+}
+
+// notice takes a message of auto_explain: "duration: 0.123 ms  plan:" and the plan.
+func (o *observer) notice(text string) {
+	head, _, ok := strings.Cut(text, "{")
+	if !ok || !strings.HasPrefix(head, "duration: ") {
+		return
+	}
+	var e executed
+	if err := json.Unmarshal([]byte(text[len(head):]), &e); err != nil {
+		o.wrong = fmt.Errorf("a plan of auto_explain can't be read: %w: %s", err, text)
+		return
+	}
+	o.plans = append(o.plans, e)
+}
+
+// observed is the cost of one call, and what it consists of.
+type observed struct {
+	cost
+	// nodes is the work by statement and node.
+	nodes map[string]float64
+}
+
+func (o *observer) sum() observed {
+	all := observed{nodes: make(map[string]float64)}
+	for i := range o.plans {
+		e := &o.plans[i]
+		all.buffers += e.Plan.Hit + e.Plan.Read + e.Plan.TempRead + e.Plan.TempWritten
+		e.Plan.walk(func(s *step) {
+			all.rows += s.own()
+			all.nodes[s.String()+" in «"+gist(e.Text)+"»"] += s.own()
+		})
+	}
+	return all
+}
+
+// gist is the beginning of a statement on one line.
+func gist(sql string) string {
+	line := strings.Join(strings.Fields(sql), " ")
+	if len(line) > 70 {
+		line = line[:70] + "…"
+	}
+	return line
+}
+
+// grown lists the nodes that grew most between two calls.
+func grown(before, after observed) string {
+	type change struct {
+		node     string
+		from, to float64
+	}
+	var all []change
+	for node, to := range after.nodes {
+		all = append(all, change{node, before.nodes[node], to})
+	}
+	slices.SortFunc(all, func(a, b change) int { return int(b.to - b.from - a.to + a.from) })
+	var text strings.Builder
+	for _, c := range all[:min(3, len(all))] {
+		if c.to > c.from {
+			fmt.Fprintf(&text, "\n\t\t%s → %s rows: %s", thousands(c.from), thousands(c.to), c.node)
+		}
+	}
+	return text.String()
+}
+
+// thousands writes a count as people read it: 1,234,567.
+func thousands(n float64) string {
+	digits := fmt.Sprintf("%.0f", n)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	return digits
+}

@@ -1,0 +1,148 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// The function of the database and the decision of the retry manager are one rule in two languages.
+func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
+	b := setup(t)
+	// Rows of every kind, also such as never come into being.
+	b.exec(`do $$ declare c record; begin
+		for c in select conname from pg_constraint where conrelid = 'execution'::regclass and contype = 'c' loop
+			execute format('alter table execution drop constraint %I', c.conname);
+		end loop; end $$`)
+	b.exec("set session_replication_role = replica")
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, status, failure_reason, retry_count, max_retries, due_at, created, written_by)
+		select 1, 'a', 'shell', 'x', s.status, f.reason, n.count, m.most, now(), now(), 'api'
+		  from unnest(enum_range(null::execution_status)) s (status), unnest(enum_range(null::failure_reason) || null::failure_reason) f (reason),
+		       generate_series(0, 3) n (count), generate_series(0, 3) m (most)`)
+	rows, err := b.conn.Query(b.ctx, `select status::text, coalesce(failure_reason::text, ''), retry_count, max_retries, is_execution_retriable(id) from execution`)
+	b.must(err)
+	var status, reason string
+	var e execution.Execution
+	var retriable bool
+	seen := map[bool]int{}
+	_, err = pgx.ForEachRow(rows, []any{&status, &reason, &e.RetryCount, &e.Action.MaxRetries, &retriable}, func() (err error) {
+		if e.Status, err = execution.ParseStatus(status); err != nil {
+			return err
+		}
+		if e.FailureReason, err = execution.ParseReason(reason); err != nil {
+			return err
+		}
+		seen[retriable]++
+		if retriable != e.Retriable() {
+			t.Errorf("%s for %q after %d of %d retries: the database says %v, the domain %v", status, reason, e.RetryCount, e.Action.MaxRetries, retriable, !retriable)
+		}
+		return nil
+	})
+	b.must(err)
+	if n := (execution.Statuses - int(execution.Requested)) * (len(execution.Reasons()) + 1) * 16; seen[true]+seen[false] != n || seen[true] == 0 {
+		t.Errorf("%d rows were compared, of %d; retriable %d", seen[true]+seen[false], n, seen[true])
+	}
+	var unknown bool
+	b.scan("select is_execution_retriable(-1)", nil, &unknown)
+	if unknown {
+		t.Error("an execution that does not exist is retriable")
+	}
+}
+
+// eligible says whether the scheduler would hand work to a worker that no other one can replace: it fits one of its
+// runtimes, and its own figures do not make it unhealthy.
+func eligible(w *store.WorkerRow, c config.Config) bool {
+	fits := slices.ContainsFunc(w.Runtimes, w.Fits)
+	return fits && c.Health.Of(w.Evidence(c.Health.Window), 0) != execution.Unhealthy
+}
+
+// The view and the function are held to what the scheduler reads, over fleets in which every condition of a worker meets
+// every other one.
+func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues(t *testing.T) {
+	c := config.Default(config.Hardened)
+	for seed := range uint64(6) {
+		b := setup(t)
+		// The view asks the server's clock. An hour ahead of it, leases stay valid there for as long as this may take.
+		b.now = time.Now().Add(time.Hour)
+		draw := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
+		one := func(of ...int) int { return of[draw.IntN(len(of))] }
+		for n := range 60 {
+			w := b.worker(fmt.Sprint("w", n))
+			b.generate(w, draw)
+			lifecycle := []execution.Lifecycle{execution.Starting, execution.Active, execution.Draining, execution.Stopped, execution.Lost}[one(0, 1, 1, 1, 1, 1, 1, 2, 3, 4)]
+			figures := execution.Figures{Total: one(0, 20, 30), Consecutive: one(0, 0, 3, 10)}
+			figures.Failed = max(figures.Consecutive, figures.Total*one(0, 0, 4, 9)/10)
+			figures.Total = max(figures.Total, figures.Failed)
+			if lifecycle == execution.Active {
+				_, err := b.Heartbeat(b.ctx, store.Beat{
+					WorkerKey: w, Number: 2, Lease: lease, ConsumerAlive: one(0, 1, 1) == 1, Figures: figures, Health: c.Health.Of(figures, 0),
+				})
+				b.must(err)
+			}
+			if one(0, 0, 0, 1) == 1 {
+				_, err := b.SetCordon(b.ctx, store.Cordon{Worker: w.ID, On: true, Reason: "test"})
+				b.must(err)
+			}
+			over := time.Duration(one(0, 0, 3)) * time.Hour
+			b.exec("update worker_incarnation set lifecycle = $2::text::worker_lifecycle, lease_expires_at = lease_expires_at - $3::interval where incarnation = $1",
+				int64(w.Incarnation), lifecycle.String(), over)
+		}
+		rows, err := b.Workers(b.ctx)
+		b.must(err)
+		var listed, chosen []int64
+		b.scan("select coalesce(array_agg(id order by id), '{}') from healthy_workers", nil, &listed)
+		for i := range rows {
+			if eligible(&rows[i], c) {
+				chosen = append(chosen, int64(rows[i].ID))
+			}
+			var depth int
+			b.scan("select get_worker_queue_depth($1)", []any{int64(rows[i].ID)}, &depth)
+			if depth != rows[i].Queued {
+				t.Errorf("seed %d: the queue of worker %d is %d deep, and the scheduler counts %d", seed, rows[i].ID, depth, rows[i].Queued)
+			}
+		}
+		if !slices.Equal(listed, chosen) || len(listed) == 0 || len(listed) == len(rows) {
+			t.Errorf("seed %d: the view lists %v, the scheduler may choose %v", seed, listed, chosen)
+		}
+	}
+}
+
+// generate gives a worker some executions in several statuses.
+func (b *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
+	b.Helper()
+	b.exec("set session_replication_role = replica")
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch, scheduled_at, dispatch_deadline,
+			started_at, run_deadline, claim_beat, due_at, created, written_by)
+		select 1, 'a', 'shell', 'x', 0, s.status::execution_status, $1, $2, 1, now(), now(), case when s.status = 'running' then now() end, now(), 1, now(), now(), 'api'
+		  from (select case when n <= $3 then 'scheduled' else 'running' end as status from generate_series(1, $4::int) n) s`,
+		int64(w.ID), int64(w.Incarnation), draw.IntN(5), 5)
+	b.exec("set session_replication_role = origin")
+}
+
+// A dispatch to an earlier incarnation still waits in the worker's queue: the function counts it, and the scheduler, who
+// asks what the present incarnation holds, does not.
+func TestTheDepthOfAQueueCountsDispatchesToEarlierIncarnations(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	b.scheduled(w)
+	b.sleep(2 * lease)
+	again := b.register("w", 8)
+	if again.ID != w.ID {
+		t.Fatalf("%v registered as %v", w, again)
+	}
+	var depth int
+	b.scan("select get_worker_queue_depth($1)", []any{int64(w.ID)}, &depth)
+	rows, err := b.Workers(b.ctx)
+	b.must(err)
+	if depth != 1 || rows[0].Queued != 0 {
+		t.Errorf("the queue is %d deep, and the present incarnation holds %d of it", depth, rows[0].Queued)
+	}
+}

@@ -1,0 +1,56 @@
+package postgrestest_test
+
+import (
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// What the request of an execution allows counts in the database's own function, too, whatever its action says.
+func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	for _, x := range []struct {
+		limits execution.Limits
+		want   bool
+	}{
+		{execution.Limits{}, true}, // the action allows one
+		{execution.Limits{OwnRetries: true}, false},
+		{execution.Limits{MaxRetries: 3, OwnRetries: true}, true},
+	} {
+		b.must(b.PutActions(b.ctx, []execution.Action{action}))
+		_, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Limits: x.limits}})
+		b.must(err)
+		rows, err := b.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: 15 * time.Second, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}})
+		b.must(err)
+		results, err := b.Dispatch(b.ctx, "e", []store.Dispatch{{Key: rows[0].Key(), Worker: w, Timeout: 20 * time.Second}})
+		b.must(err)
+		key := results[0].Row.Key()
+		b.claim(w, key)
+		b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
+		var retriable bool
+		b.scan("select is_execution_retriable($1)", []any{int64(key.ID)}, &retriable)
+		if retriable != x.want {
+			t.Errorf("with %+v it is retriable: %v, want %v", x.limits, retriable, x.want)
+		}
+	}
+}
+
+// The names of the limits in the row are those of the columns that they stand in.
+func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
+	b := setup(t)
+	b.must(b.PutActions(b.ctx, []execution.Action{action}))
+	own := execution.Limits{Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, OwnRetries: true}
+	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Limits: own}, {ActionRef: "a"}})
+	b.must(err)
+	var named, values string
+	var none bool
+	b.scan(`select array_to_string(own_limits, ' '), concat_ws(' ', timeout_seconds, dispatch_timeout_seconds, max_retries) from execution where id = $1`,
+		[]any{int64(created[0].ID)}, &named, &values)
+	b.scan("select own_limits is null from execution where id = $1", []any{int64(created[1].ID)}, &none)
+	if named != "timeout_seconds dispatch_timeout_seconds max_retries" || values != "90 1.5 0" || !none {
+		t.Errorf("the row names %q with %q, and that of a request without limits none: %v", named, values, none)
+	}
+}

@@ -1,0 +1,316 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"handoff/chaos/conformance/storetest"
+)
+
+// PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between its statements: all
+// of them (HANDOFF_CONFORMANCE_PAIRS=all go test ./chaos/conformance/postgrestest -run TestPairs -timeout 2h), or those of some
+// methods (HANDOFF_CONFORMANCE_PAIRS=Claim,Reclaim). Without it a sample is taken of those of which it matters which
+// comes first, at the locks that both take.
+const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
+
+// sample is which part of those meetings is made: one of so many, and the first of each method.
+const sample = 25
+
+// alone are the methods that can't meet another call, and why.
+var alone = map[string]string{
+	"StoreDeadLetters":  "it inserts a row that nobody else can see yet",
+	"KeepRefusedResult": "it inserts a row that nobody else can see yet",
+}
+
+// meetings are which calls are made to meet, and what became of it.
+type meetings struct {
+	all bool
+	// methods are the only ones, nil for all.
+	methods []string
+	// once says that the first difference is enough.
+	once bool
+	// differs is told of each result that no order of the two calls explains.
+	differs func(t *testing.T, where, how string)
+
+	mu         sync.Mutex
+	situations int
+	// pairs are all; apart are those that lock nothing in common, idle those of which neither does anything, alike
+	// those whose order does not matter.
+	pairs, apart, idle, alike int
+	// made are the interleavings: in gated the first call was held back between its statements, otherwise at a lock,
+	// which it passed over in passed; in waited the second call waited, too.
+	made, gated, passed, waited int
+	met                         map[string]int
+	deadlocks                   map[string]int
+	differences                 int
+}
+
+func newMeetings(all bool) *meetings {
+	return &meetings{
+		all: all, met: make(map[string]int), deadlocks: make(map[string]int),
+		differs: func(t *testing.T, where, how string) {
+			t.Helper()
+			t.Errorf("%s: no order of the two explains\n%s", where, how)
+		},
+	}
+}
+
+func (m *meetings) String() string {
+	return fmt.Sprintf("%d pairs; of them %d lock nothing in common, %d do nothing, and the order of %d does not matter.\n"+
+		"%d interleavings: in %d the first call was held back between its statements, in the others at a lock, which it passed over in %d; "+
+		"in %d the second call waited too. %d pairs with deadlocks, %d differences.\n%v",
+		m.pairs, m.apart, m.idle, m.alike, m.made, m.gated, m.passed, m.waited, len(m.deadlocks), m.differences, m.met)
+}
+
+func (m *meetings) count(f func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f()
+}
+
+// Whichever two calls meet, at whichever lock, they are answered and leave the database as if one had been made after
+// the other, as the model has it; where a call is about two rows, each of them at a moment of its own.
+func TestPairs(t *testing.T) {
+	asked := os.Getenv(PairsVariable)
+	m := newMeetings(asked != "")
+	if m.all && asked != "all" {
+		m.methods = strings.Split(asked, ",")
+	}
+	t.Run("situations", func(t *testing.T) {
+		for n, situation := range storetest.Situations() {
+			if testing.Short() && n%6 != 0 {
+				continue
+			}
+			t.Run(situation.Name, func(t *testing.T) {
+				t.Parallel()
+				newStage(t, situation, nil).meet(m)
+			})
+		}
+	})
+	t.Log(m)
+	for where, n := range m.deadlocks {
+		t.Errorf("%d deadlocks: %s", n, where)
+	}
+	if m.waited < m.made/2 || m.methods == nil && m.made < 30*m.situations {
+		t.Error("too few calls have met")
+	}
+	if m.situations < len(storetest.Situations()) || m.methods != nil {
+		return
+	}
+	for _, method := range storetest.Writing() {
+		if reason, apart := alone[method]; apart && m.met[method] > 0 {
+			t.Errorf("%s has met other calls, although %s", method, reason)
+		} else if !apart && m.met[method] == 0 {
+			t.Errorf("%s has met no other call: say in storetest/pairs_situations.go where it can, or why it can't", method)
+		}
+	}
+}
+
+// trial is a write and what it does when nobody else is there.
+type trial struct {
+	storetest.Write
+	// model is the same write on the model.
+	model      storetest.Write
+	locks      []lock
+	statements int
+	effective  bool
+}
+
+func (w *trial) String() string { return strings.TrimSpace(w.Method + " " + w.Name) }
+
+func (s *stage) trials(methods []string) (all []*trial) {
+	s.Helper()
+	writes, models := s.Writes(), s.modelStage.Writes()
+	if missing := storetest.Ungenerated(writes); len(missing) > 0 {
+		s.Fatalf("no pair has %v: say in storetest/pairs_writes.go with which arguments it meets others, or list it in storetest/pairs.go with the readers", missing)
+	}
+	for i, w := range writes {
+		if methods == nil || slices.Contains(methods, w.Method) {
+			locks, statements := s.footprint(w)
+			all = append(all, &trial{w, models[i], locks, statements, s.modelStage.Effective(s.model, models[i])})
+		}
+	}
+	return all
+}
+
+// meet makes the calls meet, two at a time, either of them first.
+func (s *stage) meet(m *meetings) {
+	trials := s.trials(m.methods)
+	m.count(func() { m.situations++ })
+	for _, a := range trials {
+		for _, b := range trials {
+			common := slices.DeleteFunc(slices.Clone(a.locks), func(l lock) bool { return !slices.Contains(b.locks, l) })
+			idle := !a.effective && !b.effective
+			m.count(func() {
+				m.pairs++
+				switch {
+				case len(common) == 0:
+					m.apart++
+				case idle:
+					m.idle++
+				}
+			})
+			if len(common) > 0 && !idle && !(m.once && m.differences > 0) {
+				s.together(m, a, b, common)
+			}
+		}
+	}
+}
+
+// stop is where a call is held back: at a lock, or before one of its statements, counted from 1.
+type stop struct {
+	lock      lock
+	statement int
+}
+
+func (s stop) String() string {
+	if s.lock != "" {
+		return string(s.lock)
+	}
+	return fmt.Sprint("its statement ", s.statement)
+}
+
+// together makes two calls meet wherever it is to be tried.
+func (s *stage) together(m *meetings, a, b *trial, common []lock) {
+	orders := s.modelStage.Orders(s.model, a.model, b.model)
+	if !m.all && !orders.Matter() {
+		m.count(func() { m.alike++ })
+		return
+	}
+	if m.all {
+		common = a.locks
+	}
+	var stops []stop
+	for _, l := range common {
+		stops = append(stops, stop{lock: l})
+	}
+	// Before its second statement a transaction has neither seen nor locked anything.
+	for n := 3; n <= a.statements; n++ {
+		stops = append(stops, stop{statement: n})
+	}
+	for _, at := range stops {
+		h := fnv.New32a()
+		fmt.Fprint(h, s.Name(), a, b, at)
+		if m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] {
+			s.met[a.Method] = true
+			s.interleave(m, a, b, orders, at)
+		}
+	}
+}
+
+// interleave holds the first call back at a lock, or before one of its statements, lets the second begin and come as
+// far as it can, and lets both go on.
+func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at stop) {
+	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
+	s.restore()
+	s.one.gate.arm(at.statement)
+	s.two.gate.arm(0)
+	release := func() { close(s.one.gate.opened) }
+	if at.lock != "" {
+		tx := s.hold(at.lock)
+		release = func() { s.must(tx.Rollback(s.ctx)) }
+	}
+	first := s.begin(s.one, a.Write)
+	stopped := s.stops(first, at.statement > 0)
+	if !stopped && !a.Passes {
+		s.Errorf("%s: the first call did not wait", where)
+	}
+	second := s.begin(s.two, b.Write)
+	waited := s.stops(second, false)
+	release()
+	s.ends(first)
+	s.ends(second)
+	_, deadlocks := s.one.gate.seen()
+	_, others := s.two.gate.seen()
+	shown := s.Shown(s.watch, first.answer, second.answer)
+	different := orders.Explain(shown)
+	if different != "" && slices.Contains(s.modelStage.Apart(s.model, a.model, b.model), shown) {
+		different = ""
+	}
+	m.count(func() {
+		m.made++
+		m.met[a.Method]++
+		if !stopped {
+			m.passed++
+		}
+		if waited {
+			m.waited++
+		}
+		if at.statement > 0 {
+			m.gated++
+		}
+		if all := slices.Concat(deadlocks, others); len(all) > 0 {
+			m.deadlocks[fmt.Sprint(s.Name(), ": ", where, "\n", all[0])] += len(all)
+		}
+		if different != "" {
+			m.differences++
+		}
+	})
+	if different != "" {
+		m.differs(s.T, where, different)
+	}
+}
+
+// A pair of calls finds a statement that judges what it has not locked: each of these, changed so on its way to the
+// server, is noticed.
+func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
+	const locked = " order by e.id for no key update of e"
+	for _, c := range []struct {
+		// name is for people; mark is found in the text of this statement alone, and part is removed from it.
+		name, mark, part string
+		situation        string
+		methods          []string
+	}{
+		{"claim", "set status = 'running'", locked, "scheduled half of the dispatch timeout ago", []string{"Claim", "Cancel"}},
+		{"finish", "set status = j.ask_to::", locked, "running past the deadline", []string{"Finish", "Cancel"}},
+		{"park", "ask_unschedulable", locked, "scheduling, and the claim has expired", []string{"Park", "Cancel"}},
+		{"reclaim", "insert into worker_expiry", locked, "scheduled half of the dispatch timeout ago", []string{"Reclaim", "Claim"}},
+		{"dispatch", "set status = 'scheduled'", locked, "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
+		{"end unheld", "with missing as", " order by e.id for no key update", "running past the deadline", []string{"Heartbeat", "Finish"}},
+		{"orchestrate", "select chain, null, null, null, null from asked", locked, "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
+		{"settle children", "num_nulls(f.settling_at)", " order by c.id for no key update of c skip locked", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
+		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of e", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var found []string
+			m := newMeetings(false)
+			m.methods, m.once = c.methods, true
+			m.differs = func(_ *testing.T, where, how string) { found = append(found, where+"\n"+how) }
+			var mu sync.Mutex
+			changed := map[string]int{}
+			rewrite := func(sql string) string {
+				if !strings.Contains(sql, c.mark) {
+					return sql
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				changed[sql] = strings.Count(sql, c.part)
+				return strings.Replace(sql, c.part, "", 1)
+			}
+			for _, situation := range storetest.Situations() {
+				if situation.Name == c.situation {
+					newStage(t, situation, rewrite).meet(m)
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if len(changed) != 1 {
+				t.Errorf("%q is in %d of the statements that were sent, want one", c.mark, len(changed))
+			}
+			for sql, parts := range changed {
+				if parts != 1 {
+					t.Errorf("the statement has %q %d times, want once:\n%s", c.part, parts, sql)
+				}
+			}
+			if len(found) == 0 {
+				t.Fatalf("it went unnoticed in %v", m)
+			}
+			t.Logf("noticed after %d interleavings: %s", m.made, found[0])
+		})
+	}
+}

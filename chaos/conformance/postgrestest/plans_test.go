@@ -1,0 +1,295 @@
+package postgrestest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/servers"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// fillRows makes 200,000 executions: mostly history, and of the rest some in every status. 30,000 children wait for one
+// parent that is not at its end, and 40 each for 250 chains whose children are to be settled.
+const fillRows = `
+set session_replication_role = replica;
+insert into action (ref, runtime, entrypoint, max_retries) values ('a', 'shell', '/bin/a', 1);
+with new as (insert into worker (name, incarnation) select 'w' || n, n from generate_series(1, 200) n returning id, incarnation)
+insert into worker_incarnation (worker, process, attempt, lifecycle, runtimes, capacity, lease_expires_at, registered_at, consumer_alive)
+select id, 1, 1, (case when incarnation > 190 then 'lost' else 'active' end)::worker_lifecycle, '{shell}', 10, now() + interval '1 hour', now(), true
+  from new order by incarnation;
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch,
+    dispatch_deadline, run_deadline, due_at, created, scheduling_at, scheduling_by, scheduling_expires_at, scheduled_at, started_at, claim_beat,
+    ended, orchestrated_at, written_by, idempotency_key)
+select 1, 'a', 'runtime' || n % 5, '/bin/a', 1, s.status, w, w, case when w is null then 0 else 1 end,
+       case when w is not null then at end, case when claimed then at end, at, at,
+       case when s.status = 'scheduling' then at end, case when s.status = 'scheduling' then 'e' end, case when s.status = 'scheduling' then at end,
+       case when w is not null then at end, case when claimed then at end, case when claimed then 1 end,
+       case when s.status >= 'completed' then at end, case when s.status >= 'completed' and n % 200 > 20 then at end, 'api',
+       case when n % 10 = 0 then 'key' || n end
+  from generate_series(1, 200000) n
+ cross join lateral (select (case when n % 100 < 2 then 'requested' when n % 100 = 2 then 'scheduling' when n % 100 = 3 then 'scheduled'
+       when n % 100 = 4 then 'running' else 'completed' end)::execution_status as status) s
+ cross join lateral (select case when s.status in ('scheduled', 'running', 'completed') then n / 100 % 200 + 1 end as w,
+       s.status in ('running', 'completed') as claimed, clock_timestamp() - n * interval '1 millisecond' as at) x;
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, due_at, created, parent, written_by)
+select 1, 'a', 'shell', '/bin/a', 1, 'infinity', now(), case when n % 4 = 0 then 50 + n % 1000 / 4 * 100 else 10 end, 'api'
+  from generate_series(1, 40000) n;
+update execution set settling_at = ended where id in (select 50 + n * 100 from generate_series(1, 250) n) and orchestrated_at is not null;
+set session_replication_role = origin`
+
+// hot is a statement with arguments as the store sends them, and how many rows it may touch.
+type hot struct {
+	name, sql string
+	args      []any
+	most      float64
+}
+
+// hotStatements are those that the contract makes a store send, each found by a part of its text that no other one has.
+func hotStatements(t *testing.T) []hot {
+	s, r := recorded(t)
+	ctx := t.Context()
+	const batch = 100
+	var ids, epochs, ones, owners []int64
+	var falses []bool
+	var zero []time.Duration
+	var texts, refs, completed []string
+	var nulls, keyed []*string
+	var settling []int64
+	var none []*int64
+	var counts []*int32
+	var timeouts []*float64
+	var most []int32
+	one, timeout := int32(1), 1.5
+	for i := range int64(batch) {
+		// Scheduled rows all over the table, and who has them.
+		ids, epochs, ones, owners = append(ids, 3+i*1700), append(epochs, 1), append(ones, 1), append(owners, i*17%200+1)
+		falses, zero, texts = append(falses, false), append(zero, 0), append(texts, "owner_gone")
+		none = append(none, nil)
+		key := fmt.Sprint("key", (i+1)*10)
+		keyed, settling = append(keyed, &key), append(settling, 50+(i+1)*100)
+		nulls, refs, completed = append(nulls, nil), append(refs, "a"), append(completed, "completed")
+		counts, most, timeouts = append(counts, &one), append(most, 3), append(timeouts, &timeout)
+	}
+	by := make([]string, batch)
+	for i := range by {
+		by[i] = "reconciler"
+	}
+	var now *time.Time
+	with := func(mark string) string {
+		t.Helper()
+		sql, _ := r.with(t, mark)
+		return sql
+	}
+	executions, _ := r.of(t, func() error {
+		_, err := s.Executions(ctx, []execution.ID{1})
+		return err
+	})
+	transitions, _ := r.of(t, func() error {
+		_, err := s.Transitions(ctx, store.TransitionQuery{Execution: 1, Limit: 500})
+		return err
+	})
+	all := []hot{
+		{"Executions", executions, []any{ids}, batch},
+		{"Create", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under keys", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under old keys", with("unnest($2::text[], $3::text[], $4::text[], $5::bigint[]"), []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
+		{"Create, locks of parents", with("as chain from execution e where e.id = any"), []any{ids}, batch},
+		{"Create, ends of parents", with("select f.id, coalesce(last.status, f.status)"), []any{ids}, batch},
+		{"Create, parents marked", with("set has_children = true where id"), []any{ids}, batch},
+		{"Workers", with("select w.id, w.incarnation, w.name, i.lifecycle"), []any{now, int64(0), "", int64(0), nil}, 4000},
+		claimFor(t, s, r, "ClaimForScheduling", store.SchedulingClaim{
+			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
+		}, 400),
+		{"Dispatch", with("set status = 'scheduled'"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
+		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
+		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
+		// What the 100 owners hold is counted: 20 each.
+		{"Reclaim", with("insert into worker_expiry"), []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
+		{"Orchestrate", with("select chain, null, null, null, null from asked"), []any{now, ids, counts, nulls, zero}, batch},
+		{"SettleChildren of one chain", with("num_nulls(f.settling_at)"), []any{now, settling[:1], 100, nulls[0]}, batch + 1},
+		{"SettleChildren of many chains", with("num_nulls(f.settling_at)"), []any{now, settling, 1, nulls[0]}, 2 * batch},
+		{"Claim", with("set status = 'running'"), []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
+		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
+		{"Heartbeat, lost", with("select a.n, e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
+		{"Heartbeat, unheld", with("with missing as"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
+		{"List", with("($1::bigint = 0 or e.id < $1)"), []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
+		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
+		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},
+		{"Release", with("i.lifecycle = 'draining'),"), []any{now, int64(4)}, 2500},
+		{"Dispatched", with("where e.incarnation = $1 and e.status = 'scheduled' order"), []any{int64(4), 100}, 2500},
+		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
+		{"Survey", with("min(due_at) filter"), []any{now}, 45_000},
+		{"FreeSlots", with("with stale as"), []any{now, batch}, batch},
+		{"ForgetKeys", with("with old as"), []any{now, time.Duration(0), batch}, 600},
+	}
+	for cause := store.Unclaimed; cause <= store.Unsettled; cause++ {
+		switch cause {
+		case store.DeadLettered, store.Undeliverable:
+			continue // only for Reclaim
+		}
+		sql, _ := r.of(t, func() error {
+			_, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1})
+			return err
+		})
+		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
+	}
+	return all
+}
+
+// claimFor is a claim by the clock of the database, with what the store makes of its demands.
+func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store.SchedulingClaim, most float64) hot {
+	t.Helper()
+	sql, args := r.of(t, func() error {
+		_, err := s.ClaimForScheduling(t.Context(), c)
+		return err
+	})
+	args[0] = (*time.Time)(nil)
+	return hot{name, sql, args, most}
+}
+
+// node is what the test reads of a plan.
+type node struct {
+	Type     string  `json:"Node Type"`
+	Relation string  `json:"Relation Name"`
+	Index    string  `json:"Index Name"`
+	Rows     float64 `json:"Actual Rows"`
+	Loops    float64 `json:"Actual Loops"`
+	Removed  float64 `json:"Rows Removed by Filter"`
+	Hit      float64 `json:"Shared Hit Blocks"`
+	Read     float64 `json:"Shared Read Blocks"`
+	Plans    []node
+}
+
+func (n *node) walk(f func(*node)) {
+	f(n)
+	for i := range n.Plans {
+		n.Plans[i].walk(f)
+	}
+}
+
+// Every hot statement reaches its rows by an index and touches few: with fresh statistics, and on a table
+// that was empty when the statement was first used and has no statistics.
+func TestPlans(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 200,000 rows")
+	}
+	statements := hotStatements(t)
+	ctx := t.Context()
+	conn, fill := planned(t)
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.PgConn().Exec(ctx, sql).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec("alter table execution set (autovacuum_enabled = off)")
+	for _, h := range statements {
+		// Whatever the session keeps of a plan, it keeps from here.
+		explain(t, conn, h)
+	}
+	fill(fillRows)
+	t.Run("first used on an empty table", func(t *testing.T) { judge(t, conn, statements) })
+	exec("analyze execution")
+	t.Run("fresh statistics", func(t *testing.T) { judge(t, conn, statements) })
+}
+
+// planned returns a session as the store opens it, on an empty database, and what executes a script there on a connection
+// of its own: the setting with which one fills discards the plans of its session.
+func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
+	t.Helper()
+	ctx, url := t.Context(), servers.Database(t).URL
+	s, err := postgres.Open(ctx, url, postgres.Options{
+		Migrate: true, MaxConns: 1, StatementTimeout: time.Minute,
+		Tracer: &sessions{opened: func(c *pgx.Conn) { conn = c }},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return conn, func(script string) {
+		t.Helper()
+		filling, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer filling.Close(ctx)
+		if _, err := filling.PgConn().Exec(ctx, script).ReadAll(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func judge(t *testing.T, conn *pgx.Conn, statements []hot) {
+	for _, h := range statements {
+		plan := explain(t, conn, h)
+		text := ""
+		touched := 0.0
+		bad := false
+		plan.walk(func(n *node) {
+			if n.Relation != "execution" || n.Type == "ModifyTable" {
+				return
+			}
+			rows := (n.Rows + n.Removed) * n.Loops
+			touched = max(touched, rows)
+			bad = bad || n.Type == "Seq Scan" || n.Type == "Bitmap Heap Scan"
+			text += fmt.Sprintf("\n\t%s using %s: %.0f rows in %.0f loops", n.Type, n.Index, rows, n.Loops)
+		})
+		if bad || touched > h.most {
+			t.Errorf("%s touches %.0f rows, at most %.0f expected:%s", h.name, touched, h.most, text)
+		}
+		if os.Getenv("PLANS") != "" {
+			t.Logf("%s:%s", h.name, text)
+		}
+	}
+}
+
+// explain executes a statement as the store would, prepared and planned as its session plans, takes it back,
+// and returns what the server did.
+func explain(t *testing.T, conn *pgx.Conn, h hot) *node {
+	t.Helper()
+	ctx := t.Context()
+	name := "hot_" + strings.Map(func(r rune) rune {
+		if r == ' ' || r == ',' {
+			return '_'
+		}
+		return r
+	}, h.name)
+	described, err := conn.Prepare(ctx, name, h.sql)
+	if err != nil {
+		t.Fatalf("%s: %v", h.name, err)
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx) // nothing is left of it either way
+	literals := make([]string, len(h.args))
+	for i, arg := range h.args {
+		buffer, err := conn.TypeMap().Encode(described.ParamOIDs[i], pgx.TextFormatCode, arg, nil)
+		if err != nil {
+			t.Fatalf("%s: argument %d: %v", h.name, i+1, err)
+		}
+		literals[i] = "null"
+		if buffer != nil {
+			literals[i] = "'" + string(buffer) + "'"
+		}
+	}
+	var answer []byte
+	sql := fmt.Sprintf("explain (analyze, buffers, timing off, format json) execute %q (%s)", name, strings.Join(literals, ", "))
+	if err := tx.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&answer); err != nil {
+		t.Fatalf("%s: %v", h.name, err)
+	}
+	var plans []struct{ Plan node }
+	if err := json.Unmarshal(answer, &plans); err != nil {
+		t.Fatal(err)
+	}
+	return &plans[0].Plan
+}

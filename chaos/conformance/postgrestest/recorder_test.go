@@ -1,0 +1,91 @@
+package postgrestest_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/conformance/storetest"
+	"handoff/core/store/postgres"
+)
+
+// recorder is the tracer of a store that remembers which statements it sends, and with what.
+type recorder struct {
+	sessions
+
+	mu sync.Mutex
+	// sent has the arguments with which a statement was last sent, by its text.
+	sent map[string][]any
+}
+
+func (r *recorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent[d.SQL] = d.Args
+	return ctx
+}
+
+func (r *recorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *recorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent[d.SQL] = d.Args
+}
+
+func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+// of returns the only statement that a call sends, and its arguments.
+func (r *recorder) of(t *testing.T, call func() error) (sql string, args []any) {
+	t.Helper()
+	during := &recorder{sent: make(map[string][]any)}
+	r.mu.Lock()
+	before := r.sent
+	r.sent = during.sent
+	r.mu.Unlock()
+	err := call()
+	r.mu.Lock()
+	r.sent = before
+	r.mu.Unlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return during.with(t, "")
+}
+
+// with returns the only statement sent that contains a text, and its arguments.
+func (r *recorder) with(t *testing.T, mark string) (sql string, args []any) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := 0
+	for text, a := range r.sent {
+		if strings.Contains(text, mark) {
+			sql, args = text, a
+			found++
+		}
+	}
+	if found != 1 {
+		t.Fatalf("%q is in %d of the %d statements that were sent, want one", mark, found, len(r.sent))
+	}
+	return sql, args
+}
+
+// recorded returns a store on a database of its own, empty, and every statement that the contract makes it send.
+func recorded(t *testing.T) (*postgres.Store, *recorder) {
+	t.Helper()
+	b := setup(t)
+	r := &recorder{sent: make(map[string][]any)}
+	s := b.open(postgres.Options{Now: b.clock, Tracer: r})
+	for _, c := range storetest.Cases() {
+		b.empty()
+		storetest.RunCase(t, c, storetest.Subject{Store: s, Advance: b.sleep})
+	}
+	b.empty()
+	return s, r
+}

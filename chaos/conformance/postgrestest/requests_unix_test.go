@@ -1,0 +1,190 @@
+//go:build unix
+
+package postgrestest_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"handoff/core/api"
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/store/postgres"
+)
+
+// served is the API over the database, on connections of its own, as an executor has it.
+func (b *fixture) served() http.Handler {
+	db := b.open(postgres.Options{MaxConns: api.Connections})
+	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
+	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
+	return api.NewServer(api.Options{
+		Submitter: &api.Submitter{Host: h, Store: db, Notifier: broker.NewNotifier(h, client, "test", log), Timeout: 5 * time.Second},
+		Store:     db, Config: c, Log: log,
+	}).Handler()
+}
+
+// ask sends a request, and returns the answer with what it took of processors and by how much the heap grew at most.
+func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
+	t.Helper()
+	// Over a connection, as reading and writing cost, too.
+	s := httptest.NewServer(h)
+	defer s.Close()
+	once := func() {
+		r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(got.Body)
+		_ = got.Body.Close()
+		status, answer = got.StatusCode, string(text)
+	}
+	used := func() time.Duration {
+		var u syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	once() // opens connections and prepares statements
+	heap := func() uint64 {
+		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	runtime.GC()
+	before, done, over := heap(), make(chan struct{}), make(chan uint64)
+	go func() {
+		most := before
+		for {
+			select {
+			case <-done:
+				over <- most - before
+				return
+			case <-time.After(200 * time.Microsecond):
+				most = max(most, heap())
+			}
+		}
+	}()
+	began := used()
+	once()
+	took = used() - began
+	close(done)
+	return status, answer, took, <-over
+}
+
+// TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows that hold all they may, and more than that.
+// The client that reads the answers runs in the same process and counts, too.
+func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
+	b := setup(t)
+	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "n.big", Runtime: "shell", Entrypoint: "true"}}))
+	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, created, due_at, written_by)
+		select a.id, a.ref, a.runtime, repeat('e', 4096), 0, ('{"x":"' || repeat('y', 255 * 1024) || '"}')::json, now(), now(), 'api'
+		  from action a, generate_series(1, 500) where a.ref = 'n.big'`)
+	b.exec(`update execution set status = 'cancelled', ended = now(), result = ('{"output":"' || repeat('z', 1024 * 1024) || '"}')::json where id % 2 = 0`)
+	b.exec(`insert into dead_letter (queue, reason, outcome, x_death, body, received_at)
+		select 'q', 'expired', 'kept', ('["' || repeat('d', 1024 * 1024) || '"]')::json, convert_to(repeat('b', 1024 * 1024), 'UTF8'), now() from generate_series(1, 50)`)
+	h := b.served()
+	small := func(i int) string {
+		return fmt.Sprintf(`{"action_ref":"n.big","idempotency_key":"s%d","parameters":{"a":[%s1]}}`, i, strings.Repeat("1,", 1950))
+	}
+	items := make([]string, 1000)
+	for i := range items {
+		items[i] = small(i)
+	}
+	batch := []byte(`{"executions":[` + strings.Join(items, ",") + `]}`)
+	for _, x := range []struct {
+		method, path string
+		body         []byte
+		contains     string
+	}{
+		{"GET", "/api/v1/executions?limit=500", nil, `"before":1}`},
+		{"GET", "/api/v1/executions?status=abandoned&limit=500", nil, `"executions":[]`},
+		{"GET", "/api/v1/executions/1/chain", nil, `"executions":[{"id":1,`},
+		{"GET", "/api/v1/executions/2", nil, `"output":"zzz`},
+		{"GET", "/api/v1/dead-letters?limit=500", nil, `"dead_letters":[{"id":50,`},
+		{"GET", "/api/v1/dead-letters/1", nil, `"body":"bbb`},
+		{"GET", "/api/v1/actions?limit=500", nil, `"n.big"`},
+		{"POST", "/api/v1/executions/batch", batch, `"existed":true`},
+	} {
+		status, answer, took, grown := ask(t, h, x.method, x.path, x.body)
+		t.Logf("%s %s: %d, %d bytes, %v of the processor, the heap grew by %d KB", x.method, x.path, status, len(answer), took, grown>>10)
+		if status != 200 || !strings.Contains(answer, x.contains) {
+			t.Errorf("%s %s: %d %.200s, want %s", x.method, x.path, status, answer, x.contains)
+		}
+		// The client reads the answer into memory, which doubles as it grows.
+		if allowed := uint64(32<<20 + 3*len(answer)); grown > allowed {
+			t.Errorf("%s %s: the heap grew by %d KB, allowed are %d", x.method, x.path, grown>>10, allowed>>10)
+		}
+		if took > 150*time.Millisecond {
+			t.Errorf("%s %s: took %v of the processor with its client", x.method, x.path, took)
+		}
+	}
+}
+
+// TestOneRowByHandHidesNoOtherRowFromTheAPI writes rows as nobody but a person or a newer program does.
+func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
+	b := setup(t)
+	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "core.echo", Runtime: "shell", Entrypoint: "true"}}))
+	for range 4 {
+		b.requested()
+	}
+	w := b.worker("w")
+	b.exec(`alter type failure_reason add value 'of_tomorrow'`)
+	b.exec(`update execution set status = 'cancelled', ended = now(), result = '[1]' where id = 1`)
+	b.exec(`update execution set status = 'cancelled', ended = now(), result = '"a string"' where id = 2`)
+	b.exec(`update execution set status = 'cancelled', ended = now(), failure_reason = 'of_tomorrow', written_reason = 'of_tomorrow' where id = 3`)
+	h := b.served()
+	for _, x := range []struct {
+		path     string
+		status   int
+		contains []string
+	}{
+		{"/api/v1/executions", 200, []string{`"id":4,`, `{"id":3,"unreadable":"a row can't be read: failure_reason of execution 3: `, `"id":2,`, `"id":1,`}},
+		{"/api/v1/executions/1", 500, []string{"unreadable-row", "result of execution 1: must be an object with error, message, failed_by and output"}},
+		{"/api/v1/executions/2", 500, []string{"unreadable-row", "result of execution 2"}},
+		{"/api/v1/executions/3", 500, []string{"unreadable-row", "failure_reason of execution 3", "of_tomorrow"}},
+		{"/api/v1/executions/4", 200, []string{`"status":"requested"`}},
+		{"/api/v1/executions/3/transitions", 200, []string{`"to":"cancelled"`, `"unreadable":"`, "of_tomorrow"}},
+		{"/api/v1/executions/3/chain", 200, []string{`"unreadable":`}},
+		{"/api/v1/workers", 200, []string{`"name":"w"`}},
+	} {
+		r := httptest.NewRecorder()
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost"+x.path, http.NoBody))
+		for _, part := range x.contains {
+			if r.Code != x.status || !strings.Contains(r.Body.String(), part) {
+				t.Errorf("%s: %d %s, want %d with %s", x.path, r.Code, r.Body, x.status, part)
+			}
+		}
+	}
+	for capabilities, why := range map[string]string{
+		`"many"`:                                          "capabilities is a JSON string",
+		`{"health":{"total_executions":"many"}}`:          "total_executions",
+		`{"health":{"last_failure":"yesterday"}}`:         "last_failure",
+		`{"health":{"average_execution_time_ms":"slow"}}`: "average_execution_time_ms",
+	} {
+		b.exec(`update worker_incarnation set capabilities = $1::jsonb where incarnation = $2`, capabilities, int64(w.Incarnation))
+		r := httptest.NewRecorder()
+		h.ServeHTTP(r, httptest.NewRequest(http.MethodGet, "http://localhost/api/v1/workers", http.NoBody))
+		if r.Code != 200 || !strings.Contains(r.Body.String(), `"unreadable":"`+why[:5]) && !strings.Contains(r.Body.String(), why) {
+			t.Errorf("%s: %d %s, want %s", capabilities, r.Code, r.Body, why)
+		}
+		if _, err := b.Workers(b.ctx); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: the executor reads it: %v", capabilities, err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package postgrestest_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/conformance"
+	"handoff/chaos/conformance/storetest"
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/sim/kernel"
+	"handoff/sim/simnet"
+	"handoff/sim/simstore"
+)
+
+// lanes is how many databases sequences run on at a time.
+const lanes = 4
+
+// The model of the simulated world and PostgreSQL answer random commands alike, and their audits say
+// the same. More of them, and other ones:
+// HANDOFF_CONFORMANCE_STEPS=100000 HANDOFF_CONFORMANCE_SEED=2 go test ./chaos/conformance/postgrestest -run TestSequences -timeout 1h
+func TestSequences(t *testing.T) {
+	t.Parallel()
+	free := make(chan *fixture, lanes)
+	for range lanes {
+		free <- setup(t)
+	}
+	commands := storetest.Sequences(t, model, func(_ *testing.T, body func(storetest.Subject)) {
+		b := <-free
+		defer func() { free <- b }()
+		b.empty()
+		body(b.subject())
+	}, 10_000, lanes)
+	(<-free).agreed(conformance.Result{Commands: commands})
+}
+
+// empty begins again with nothing in the database. It rarely truncates: each time makes some forty new files, which
+// the server has to remove before the database can be dropped.
+func (b *fixture) empty() {
+	b.emptied++
+	if b.emptied%100 == 0 {
+		b.exec(`truncate action, concurrency_slot, worker, worker_incarnation, worker_expiry, execution, dead_letter, observation, refused_result, execution_transition restart identity`)
+		return
+	}
+	_, err := b.conn.PgConn().Exec(b.ctx, emptying).ReadAll()
+	b.must(err)
+}
+
+// emptying is one transaction, at whose end workers and incarnations may refer to each other again.
+const emptying = `
+delete from concurrency_slot; delete from action; delete from worker_incarnation; delete from worker; delete from worker_expiry;
+delete from execution; delete from dead_letter; delete from observation; delete from refused_result; delete from execution_transition;
+select setval(pg_get_serial_sequence(t.name, t.key), 1, false)
+  from (values ('action', 'id'), ('worker', 'id'), ('worker_incarnation', 'incarnation'), ('execution', 'id'), ('dead_letter', 'id'), ('observation', 'id'),
+               ('refused_result', 'id'), ('execution_transition', 'id')) t (name, key)`
+
+func (b *fixture) subject() storetest.Subject {
+	return storetest.Subject{
+		Store: b.Store, Advance: b.sleep,
+		Kept: func() (letters, refused int) {
+			b.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
+			return letters, refused
+		},
+		Audit: b.audit,
+	}
+}
+
+// audit reads the audit table.
+func (b *fixture) audit(after int) (changes []storetest.Change) {
+	rows, err := b.conn.Query(b.ctx, `
+		select execution, coalesce("from"::text, 'none'), "to"::text, epoch, old_epoch, named_epoch, coalesce(worker, 0), coalesce(incarnation, 0),
+		       writer::text, coalesce(writer_incarnation, 0), coalesce(reason::text, '')
+		  from execution_transition order by id offset $1`, after)
+	b.must(err)
+	var c storetest.Change
+	var from, to, by, reason string
+	_, err = pgx.ForEachRow(rows, []any{
+		&c.ID, &from, &to, &c.Epoch, &c.OldEpoch, &c.Named, &c.Worker, &c.Incarnation, &by, &c.WriterIncarnation, &reason,
+	}, func() (err error) {
+		c.From = execution.None
+		if from != "none" {
+			c.From, err = execution.ParseStatus(from)
+			b.must(err)
+		}
+		c.To, err = execution.ParseStatus(to)
+		b.must(err)
+		c.Reason, err = execution.ParseReason(reason)
+		b.must(err)
+		for c.By = execution.NoPart; c.By.String() != by; c.By++ {
+		}
+		changes = append(changes, c)
+		return nil
+	})
+	b.must(err)
+	return changes
+}
+
+// model runs a body on the model of the simulated world, without its network.
+func model(_ *testing.T, body func(storetest.Subject)) {
+	k := kernel.New(kernel.Options{})
+	defer k.Close()
+	var seen changes
+	db := simstore.New(k, simnet.New(k), &seen)
+	body(storetest.Subject{
+		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
+		Kept: db.Kept, Audit: func(after int) []storetest.Change { return seen[after:] },
+	})
+}
+
+// changes are what the model's history says about statuses.
+type changes []storetest.Change
+
+func (c *changes) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Created:
+		*c = append(*c, storetest.Change{ID: e.Execution, To: e.To, By: e.By, Reason: e.Reason})
+	case history.Transition:
+		*c = append(*c, storetest.Change{
+			ID: e.Execution, From: e.From, To: e.To, Epoch: e.Epoch, OldEpoch: e.OldEpoch, Named: e.Named, Worker: e.Worker,
+			Incarnation: e.Incarnation, By: e.By, WriterIncarnation: e.Writer, Reason: e.Reason,
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// fillWaiting makes a fleet of two workers, and what waits in vain: 20,000 rows that are pinned to the first worker,
+// 20,000 of an action with 10,000 free slots that are pinned to it too, 20,000 whose one slot is taken, 20,000 that wait
+// for their parent, and 100,000 that have ended.
+const fillWaiting = `
+set session_replication_role = replica;
+insert into action (ref, runtime, entrypoint, max_retries, concurrency)
+values ('plain', 'shell', '/bin/a', 1, null), ('idle', 'shell', '/bin/a', 1, 10000), ('wide', 'shell', '/bin/a', 1, 10000), ('narrow', 'shell', '/bin/a', 1, 1);
+insert into concurrency_slot (action, number) select a.id, n from action a cross join generate_series(1, a.concurrency) n;
+update concurrency_slot s set execution = 1, taken_at = now() from action a where a.id = s.action and a.ref = 'narrow';
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, concurrency, status, pinned_worker, worker, incarnation, epoch, parent,
+    due_at, created, scheduled_at, dispatch_deadline, started_at, run_deadline, claim_beat, ended, orchestrated_at, written_by)
+select a.id, a.ref, 'shell', '/bin/a', 1, a.concurrency, k.status::execution_status, k.pinned, k.owner, k.owner, coalesce(k.owner, 0),
+       case when k.kind = 'child' then 1 end, case when k.kind = 'child' then 'infinity' else m.at end, m.at,
+       k.ran, k.ran, k.ran, k.ran, k.owner, k.ran, k.ran, 'api'
+  from generate_series(1, 180000) n
+ cross join lateral (select clock_timestamp() - n * interval '1 millisecond' as at) m
+ cross join lateral (select kind, status, pinned, owner, case when owner is not null then m.at end as ran, ref from (values
+       ('pinned', 'requested', 1, null, 'plain'), ('wide', 'requested', 1, null, 'wide'), ('narrow', 'requested', null, null, 'narrow'),
+       ('child', 'requested', null, null, 'plain'), ('done', 'completed', null, 2, 'plain')) v (kind, status, pinned, owner, ref)
+        where kind = case n % 9 when 0 then 'pinned' when 1 then 'wide' when 2 then 'narrow' when 3 then 'child' else 'done' end) k
+  join action a on a.ref = k.ref;
+set session_replication_role = origin`
+
+// effort is what a statement read: the rows of the tables that grow, how many rows it locked, and the pages of all.
+type effort struct {
+	executions, slots, locks, blocks float64
+	text                             string
+}
+
+func effortOf(plan *node) (e effort) {
+	e.blocks = plan.Hit + plan.Read
+	plan.walk(func(n *node) {
+		rows := (n.Rows + n.Removed) * n.Loops
+		switch {
+		case n.Type == "LockRows":
+			e.locks += rows
+			return
+		case n.Type == "ModifyTable" || rows == 0:
+			return
+		case n.Relation == "execution":
+			e.executions += rows
+		case n.Relation == "concurrency_slot":
+			e.slots += rows
+		default:
+			return
+		}
+		e.text += fmt.Sprintf("\n\t%s of %s using %s: %.0f rows in %.0f loops", n.Type, n.Relation, n.Index, rows, n.Loops)
+	})
+	return e
+}
+
+// What waits costs nothing: neither rows that no worker has room for, nor free slots that nobody wants, nor what has ended.
+func TestPlansOfWhatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 180,000 rows")
+	}
+	s, r := recorded(t)
+	survey, _ := r.with(t, "min(due_at) filter")
+	freeSlots, _ := r.with(t, "with stale as")
+	conn, fill := planned(t)
+	claim := func(name string, others int, demands ...store.Demand) hot {
+		return claimFor(t, s, r, "claim "+name, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: demands, Others: others}, 0)
+	}
+	shell := func(pinned execution.WorkerID, limit int) store.Demand {
+		return store.Demand{Runtime: "shell", Pinned: pinned, Limit: limit}
+	}
+	// Each lane may be looked at, whatever waits in it. What can be placed costs something for each row.
+	const lanes = 10
+	for _, x := range []struct {
+		hot
+		most effort
+	}{
+		{claim("with all workers full", 100, shell(0, 0), shell(1, 0), shell(2, 0)), effort{executions: lanes, blocks: 100}},
+		{claim("with room at another worker", 100, shell(0, 6), shell(1, 0), shell(2, 6)), effort{executions: lanes, blocks: 100}},
+		{claim("with no worker at all", 3), effort{executions: lanes + 6*3, slots: 6 * 3, locks: 4 * 3, blocks: 1000}},
+		{claim("with room at the worker that they wait for", 100, shell(0, 0), shell(1, 3)), effort{executions: lanes + 6*3, slots: 6 * 3, locks: 4 * 3, blocks: 1000}},
+		{hot{name: "Survey", sql: survey, args: []any{nil}}, effort{executions: 80000, slots: 1, blocks: 100000}},
+		{hot{name: "FreeSlots", sql: freeSlots, args: []any{nil, 100}}, effort{executions: 1, slots: 1, locks: 1, blocks: 100}},
+	} {
+		if x.name == "claim with all workers full" {
+			// Whatever the session keeps of a plan, it keeps from an empty table.
+			explain(t, conn, x.hot)
+			fill(fillWaiting)
+		}
+		e := effortOf(explain(t, conn, x.hot))
+		if e.executions > x.most.executions || e.slots > x.most.slots || e.locks > x.most.locks || e.blocks > x.most.blocks {
+			t.Errorf("%s reads %.0f executions (at most %.0f expected), %.0f slots (%.0f), %.0f pages (%.0f), and locks %.0f rows (%.0f):%s",
+				x.name, e.executions, x.most.executions, e.slots, x.most.slots, e.blocks, x.most.blocks, e.locks, x.most.locks, e.text)
+		}
+		t.Logf("%s: %.0f executions, %.0f slots, %.0f locks, %.0f pages", x.name, e.executions, e.slots, e.locks, e.blocks)
+	}
+}

@@ -1,0 +1,137 @@
+package rabbitmqtest_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/chaos/servers"
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+	"handoff/core/config"
+	"handoff/core/host"
+	"handoff/core/host/daemon"
+)
+
+// clientWorld is a process that consumes a queue through broker.Client, as executor and worker do.
+type clientWorld struct {
+	*world
+	client *broker.Client
+	queue  string
+
+	mu       sync.Mutex
+	received map[string]int
+}
+
+func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
+	w := &clientWorld{world: newWorld(t), received: make(map[string]int)}
+	w.queue = w.name("q")
+	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
+	c.ReconnectMin, c.ReconnectMax = 10*time.Millisecond, 100*time.Millisecond
+	var h host.Host = daemon.New(daemon.Options{})
+	b := rabbitmq.New(rabbitmq.Options{URL: url(w.world), Heartbeat: time.Second, Name: t.Name()})
+	topology := broker.Topology{Queues: []broker.Queue{{Name: w.queue, Type: quorum}}}
+	w.client = broker.NewClient(h, b, topology, c, slog.New(slog.DiscardHandler))
+	ctx, cancel := h.WithCancel(context.Background())
+	run := h.Go("client", func() { w.client.Run(ctx) })
+	consume := h.Go("consume", func() {
+		w.client.Consume(ctx, broker.Subscription{Queue: w.queue, Prefetch: 5, Handle: func(c broker.Consumer, d broker.Delivery) bool {
+			w.mu.Lock()
+			w.received[d.Envelope.MessageID]++
+			w.mu.Unlock()
+			c.Ack(d)
+			return true
+		}})
+	})
+	t.Cleanup(func() {
+		cancel()
+		for _, task := range []host.Task{run, consume} {
+			if err := task.Wait(w.within(patience)); err != nil {
+				t.Errorf("a task does not end: %v", err)
+			}
+		}
+	})
+	return w
+}
+
+func (w *clientWorld) has(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.received[id] > 0
+}
+
+// roundTrip publishes through the client, again until it is confirmed, and waits for the arrival.
+func (w *clientWorld) roundTrip(what string) {
+	w.t.Helper()
+	m := w.message(w.queue)
+	w.eventually(what+": confirmed", func() bool {
+		return w.client.Publish(w.within(time.Second), []broker.Message{m})[0] == broker.Confirmed
+	})
+	w.eventually(what+": received", func() bool { return w.has(m.Envelope.MessageID) })
+	if !w.client.Ready() {
+		w.t.Errorf("%s: not ready", what)
+	}
+}
+
+// TestClientComesBack: whatever ends the session, publishing and consuming go on over the next one.
+func TestClientComesBack(t *testing.T) {
+	t.Parallel()
+	var p *proxy
+	w := newClientWorld(t, func(w *world) string {
+		p = w.proxy()
+		return p.url
+	})
+	w.roundTrip("at first")
+	for i := range 3 {
+		p.cut()
+		w.roundTrip(fmt.Sprintf("cut %d", i))
+	}
+	p.setRefuse(true)
+	p.cut()
+	time.Sleep(300 * time.Millisecond)
+	if w.client.Ready() {
+		t.Error("ready without a broker")
+	}
+	p.setRefuse(false)
+	w.roundTrip("after an outage")
+	if _, err := w.raw.QueueDelete(w.queue, false, false, false); err != nil {
+		t.Fatal(err)
+	}
+	w.roundTrip("after the queue was deleted")
+	if testing.Short() {
+		return
+	}
+	p.backing.set(true)
+	time.Sleep(4 * time.Second)
+	p.backing.set(false)
+	w.roundTrip("after a silence")
+}
+
+// TestClientSurvivesTheBroker: stopped or killed and started again, with the topology declared anew.
+func TestClientSurvivesTheBroker(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("starts a broker of its own")
+	}
+	set := servers.Own(t, servers.Options{RabbitMQ: true})
+	w := newClientWorld(t, func(*world) string { return set.RabbitMQ.URL })
+	w.roundTrip("at first")
+	for _, how := range []struct {
+		name string
+		end  func() error
+	}{{"stop", set.RabbitMQ.Stop}, {"kill", set.RabbitMQ.Kill}} {
+		if err := how.end(); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.client.Publish(w.within(time.Second), w.messages(w.queue, 1)); got[0] == broker.Confirmed {
+			t.Errorf("after %s: a broker that is down confirmed", how.name)
+		}
+		if err := set.RabbitMQ.Start(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		w.roundTrip("after " + how.name)
+	}
+}

@@ -1,0 +1,245 @@
+package rabbitmqtest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/conformance"
+	"handoff/chaos/conformance/brokertest"
+	"handoff/chaos/servers"
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+	"handoff/sim/kernel"
+	"handoff/sim/simbroker"
+	"handoff/sim/simnet"
+)
+
+// The adapter and RabbitMQ keep the contract that the model keeps. The node is this test's own, because it
+// is restarted, killed and alarmed; one that was given by its address is asked only what leaves it in peace.
+// It waits more than it computes, as the other tests do that go on beside it.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("a node of its own takes a while")
+	}
+	mq, given := nodeFor(t)
+	begin := time.Now()
+	world := func(t *testing.T, body func(s brokertest.Subject)) {
+		t.Helper()
+		s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
+		if given {
+			s.Restart, s.Kill, s.Alarm, s.Total = nil, nil, nil, nil
+		}
+		body(s)
+	}
+	found := conformance.Result{Server: "RabbitMQ", Version: version(t, mq.URL)}
+	found.Cases, found.Skipped = brokertest.Run(t, world, 16)
+	// A sequence mostly waits, so many of them hardly disturb each other.
+	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model, world, 10_000, 48) })
+	t.Logf("%+v", found)
+	if !t.Failed() {
+		if err := conformance.Record(found); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// nodeFor returns a node to do everything to, or the one that was given.
+func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
+	t.Helper()
+	if os.Getenv(servers.AddressRabbitMQ) != "" {
+		return servers.Broker(t), true
+	}
+	mq, err := servers.Own(t, servers.Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mq, false
+}
+
+// version is what the node says of itself.
+func version(t *testing.T, url string) string {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return fmt.Sprint(conn.Properties["version"])
+}
+
+// model runs a body on the simulated broker, as a task of a kernel.
+func model(t *testing.T, body func(s brokertest.Subject)) {
+	t.Helper()
+	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(1), MaxSteps: 1_000_000})
+	defer k.Close()
+	b := simbroker.New(k, simnet.New(k), nil, simbroker.Options{})
+	done, sessions := false, 0
+	subject := brokertest.Subject{
+		Connect: func() (broker.Session, error) {
+			sessions++
+			return b.Client(k.NewProcess(fmt.Sprint("client", sessions)), 0).Connect(context.Background())
+		},
+		Sleep: func(d time.Duration) {
+			wait := k.NewWait()
+			k.WakeAfter(d, wait)
+			_ = wait.Await(context.Background())
+		},
+		Now: k.Now,
+		Within: func(d time.Duration, do func(ctx context.Context)) {
+			ctx, cancel := k.WithTimeout(context.Background(), d)
+			defer cancel()
+			do(ctx)
+		},
+		Quiet: time.Second, Pause: 100 * time.Millisecond, Late: 50 * time.Millisecond,
+		DeleteQueue: func(queue string) { b.DeleteQueue(queue) },
+	}
+	k.NewProcess("test").Go("body", func() {
+		body(subject)
+		done = true
+	})
+	k.Run(func() bool { return done }, time.Hour)
+	if f := k.Failure(); f != nil {
+		t.Fatalf("%v\n%s", f, f.Stack)
+	}
+	if !done {
+		t.Fatal("the body did not come to its end")
+	}
+}
+
+// rabbit is RabbitMQ with everything that can be done to it.
+type rabbit struct {
+	*world
+	begin time.Time
+
+	mu      sync.Mutex
+	proxies map[broker.Session]*proxy
+}
+
+func (r *rabbit) subject() brokertest.Subject {
+	r.proxies = make(map[broker.Session]*proxy)
+	return brokertest.Subject{
+		Connect: r.open,
+		Sleep:   time.Sleep,
+		Now:     func() time.Duration { return time.Since(r.begin) },
+		Within: func(d time.Duration, do func(ctx context.Context)) {
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			defer cancel()
+			do(ctx)
+		},
+		Prefix: r.mq.Prefix,
+		Quiet:  250 * time.Millisecond, Pause: 100 * time.Millisecond, Late: 400 * time.Millisecond, Slot: 60 * time.Millisecond,
+		Heartbeat: 2 * time.Second, Slow: os.Getenv("HANDOFF_CONFORMANCE_SLOW") != "",
+		Restart: func() { r.restart(r.mq.Server.Stop) },
+		Kill:    func() { r.restart(r.mq.Server.Kill) },
+		DeleteQueue: func(queue string) {
+			r.admin(func(ch *amqp.Channel) error {
+				_, err := ch.QueueDelete(queue, false, false, false)
+				return err
+			})
+		},
+		Malform: func(exchange, key string) {
+			r.admin(func(ch *amqp.Channel) error {
+				if err := ch.Confirm(false); err != nil {
+					return err
+				}
+				body := amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("{\"message_type\": \xff")}
+				confirm, err := ch.PublishWithDeferredConfirm(exchange, key, false, false, body)
+				if err == nil {
+					confirm.Wait()
+				}
+				return err
+			})
+		},
+		Alarm:   r.alarm,
+		Cut:     func(s broker.Session, after time.Duration) { time.AfterFunc(after, r.proxyOf(s).cut) },
+		Silence: func(s broker.Session) { r.proxyOf(s).toward.set(true); r.proxyOf(s).backing.set(true) },
+		Total:   r.total,
+	}
+}
+
+// open opens a session behind a proxy of its own.
+func (r *rabbit) open() (broker.Session, error) {
+	p := r.proxy()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second}).Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.proxies[s] = p
+	return s, nil
+}
+
+func (r *rabbit) proxyOf(s broker.Session) *proxy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proxies[s]
+}
+
+// admin does something over a connection that no session knows of.
+func (r *rabbit) admin(do func(ch *amqp.Channel) error) {
+	conn, err := amqp.Dial(r.mq.URL)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		err = do(ch)
+	}
+	if err != nil {
+		r.t.Error(err)
+	}
+}
+
+func (r *rabbit) restart(down func() error) {
+	if err := down(); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.mq.Server.Start(context.Background()); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rabbit) eval(format string, args ...any) string {
+	out, err := r.mq.Server.Ctl(context.Background(), "eval", fmt.Sprintf(format, args...))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (r *rabbit) alarm(on bool) {
+	if on {
+		r.eval("rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+	} else {
+		r.eval("rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+	}
+}
+
+// total asks the queue itself: what rabbitmqctl lists of quorum queues is seconds old, and leaves out
+// the dead letters that a queue keeps.
+func (r *rabbit) total(queue string) int {
+	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
+		case amqqueue:get_type(Q) of
+			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N;
+			_ -> [{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N
+		end.`, r.mq.Vhost, queue)
+	n, err := strconv.Atoi(out)
+	if err != nil {
+		r.t.Fatalf("messages of %s: %s", queue, out)
+	}
+	return n
+}

@@ -1,0 +1,314 @@
+package rabbitmqtest_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+)
+
+// bothTypes runs a test for classic and quorum queues.
+func bothTypes(t *testing.T, test func(t *testing.T, queueType string)) {
+	for _, queueType := range []string{classic, quorum} {
+		t.Run(queueType, func(t *testing.T) { test(t, queueType) })
+	}
+}
+
+func TestPublishConfirmed(t *testing.T) {
+	bothTypes(t, func(t *testing.T, queueType string) {
+		w := newWorld(t)
+		s := w.connect(rabbitmq.Options{})
+		queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: queueType})
+		m := w.message(queue)
+		w.publish(s, m)
+		var d amqp.Delivery
+		w.eventually("message readable", func() (ok bool) {
+			d, ok, _ = w.raw.Get(queue, true)
+			return ok
+		})
+		if d.ContentType != "application/json" || d.MessageId != m.Envelope.MessageID || d.Type != "execution.completed" ||
+			d.DeliveryMode != amqp.Persistent || d.CorrelationId != "c" || d.Timestamp.Unix() != m.Envelope.Timestamp.Unix() {
+			t.Errorf("properties: %+v", d)
+		}
+		if want, _ := broker.Encode(&m.Envelope); !bytes.Equal(d.Body, want) {
+			t.Errorf("body %s, want %s", d.Body, want)
+		}
+	})
+}
+
+// TestReturnsAreMatchedToTheirMessages: a mandatory message without a route is returned and then
+// confirmed, in the middle of others.
+func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{Window: 8})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	var ms []broker.Message
+	var want []broker.Outcome
+	for i := range 100 {
+		if i%3 == 1 {
+			ms, want = append(ms, w.message(w.name("nowhere"))), append(want, broker.Returned)
+		} else {
+			ms, want = append(ms, w.message(queue)), append(want, broker.Confirmed)
+		}
+	}
+	if got := s.Publish(w.within(patience), ms); !slices.Equal(got, want) {
+		t.Errorf("outcomes %v\nwant     %v", got, want)
+	}
+	w.eventually("67 messages in the queue", func() bool { return w.depth(queue) == 67 })
+}
+
+// TestReturnOfOneOfTwoWithTheSameID: a dispatch is published again at the same epoch, and its queue
+// may have come or gone in between.
+func TestReturnOfOneOfTwoWithTheSameID(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	there, gone := w.message(queue), w.message(w.name("nowhere"))
+	gone.Envelope.MessageID = there.Envelope.MessageID
+	got := s.Publish(w.within(patience), []broker.Message{there, gone, there, gone})
+	if want := []broker.Outcome{broker.Confirmed, broker.Returned, broker.Confirmed, broker.Returned}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
+	}
+}
+
+// TestManyReturns: the library drops returns that nobody takes, after holding up the connection for
+// five seconds.
+func TestManyReturns(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{Window: 16})
+	start := time.Now()
+	for i, o := range s.Publish(w.within(patience), w.messages(w.name("nowhere"), 2000)) {
+		if o != broker.Returned {
+			t.Fatalf("message %d is %v", i, o)
+		}
+	}
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("2000 returns took %v", took)
+	}
+}
+
+func TestNacked(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	queue := w.name("full")
+	if _, err := w.raw.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-max-length": int64(1), "x-overflow": "reject-publish"}); err != nil {
+		t.Fatal(err)
+	}
+	got := s.Publish(w.within(patience), w.messages(queue, 3))
+	if want := []broker.Outcome{broker.Confirmed, broker.Nacked, broker.Nacked}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
+	}
+	if s.Closed() {
+		t.Error("a nack closed the session")
+	}
+}
+
+// TestUnsendableMessagesAreRefusedAlone: they must not take the connection with them.
+func TestUnsendableMessagesAreRefusedAlone(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: classic})
+	ms := w.messages(queue, 5)
+	ms[0].Envelope.Version = 9
+	ms[1].RoutingKey = strings.Repeat("k", 256)
+	ms[3].Exchange = strings.Repeat("x", 256)
+	ms[4].Envelope.MessageID = strings.Repeat("i", 256)
+	got := s.Publish(w.within(patience), ms)
+	if want := []broker.Outcome{broker.Nacked, broker.Nacked, broker.Confirmed, broker.Nacked, broker.Nacked}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
+	}
+	if got := s.Publish(w.within(patience), ms[:1]); got[0] != broker.Nacked || s.Closed() {
+		t.Errorf("alone it is %v, session closed: %v", got[0], s.Closed())
+	}
+	if got := s.Publish(w.within(patience), nil); len(got) != 0 {
+		t.Errorf("nothing has outcomes %v", got)
+	}
+}
+
+// TestConnectionLostBeforeTheConfirm: the broker has stored every message, the client can't know.
+func TestConnectionLostBeforeTheConfirm(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy()
+	s := w.connect(rabbitmq.Options{URL: p.url})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	p.backing.set(true)
+	go func() {
+		w.eventually("messages stored", func() bool { return w.depth(queue) == 10 })
+		p.cut()
+	}()
+	for i, o := range s.Publish(w.within(patience), w.messages(queue, 10)) {
+		if o != broker.Unknown {
+			t.Errorf("message %d is %v", i, o)
+		}
+	}
+	if !s.Closed() {
+		t.Error("the session is open")
+	}
+	for i, o := range s.Publish(w.within(patience), w.messages(queue, 2)) {
+		if o != broker.NotSent {
+			t.Errorf("message %d after the end is %v", i, o)
+		}
+	}
+	if n := w.depth(queue); n != 10 {
+		t.Errorf("%d messages are stored", n)
+	}
+}
+
+// TestContextEndsBeforeTheConfirm: the session goes on, and late confirms hurt nobody.
+func TestContextEndsBeforeTheConfirm(t *testing.T) {
+	w := newWorld(t)
+	p := w.proxy()
+	s := w.connect(rabbitmq.Options{URL: p.url, Window: 4})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	p.backing.set(true)
+	start := time.Now()
+	got := s.Publish(w.within(300*time.Millisecond), w.messages(queue, 10))
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("Publish returned after %v", took)
+	}
+	// The window and what the two tasks hold were written, the others were not.
+	sent := 0
+	for ; sent < len(got) && got[sent] == broker.Unknown; sent++ {
+	}
+	if sent < 4 || sent > 6 || slices.ContainsFunc(got[sent:], func(o broker.Outcome) bool { return o != broker.NotSent }) {
+		t.Errorf("outcomes %v", got)
+	}
+	p.backing.set(false)
+	w.publish(s, w.message(queue))
+	if n := w.depth(queue); n != sent+1 {
+		t.Errorf("%d messages are stored, want %d", n, sent+1)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got := s.Publish(ctx, w.messages(queue, 1)); got[0] != broker.NotSent {
+		t.Errorf("with a context that is over: %v", got)
+	}
+}
+
+// TestPublishToAMissingExchange: the broker closes the channel, confirms and all.
+func TestPublishToAMissingExchange(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	m := w.message("k")
+	m.Exchange = w.name("missing")
+	if got := s.Publish(w.within(patience), []broker.Message{m}); got[0] != broker.Unknown {
+		t.Errorf("outcome %v", got)
+	}
+	if !s.Closed() {
+		t.Error("the session is open")
+	}
+}
+
+// TestConcurrentPublishers: every call gets the outcomes of its own messages, in order, and its
+// messages keep their order in the queue.
+func TestConcurrentPublishers(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{Window: 32})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	const publishers, calls, batch = 8, 10, 20
+	var wg sync.WaitGroup
+	for p := range publishers {
+		wg.Go(func() {
+			n := 0
+			for range calls {
+				ms := w.messages(queue, batch)
+				for i := range ms {
+					ms[i].Envelope.MessageID = fmt.Sprintf("%d/%d", p, n)
+					n++
+					if i%7 == 3 {
+						ms[i].RoutingKey = w.name("nowhere")
+					}
+				}
+				for i, o := range s.Publish(w.within(patience), ms) {
+					if want := map[bool]broker.Outcome{true: broker.Returned, false: broker.Confirmed}[i%7 == 3]; o != want {
+						t.Errorf("publisher %d, message %d: %v, want %v", p, i, o, want)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	c := w.consume(s, queue, 0)
+	last := make([]int, publishers)
+	routed := 0
+	for i := range batch {
+		if i%7 != 3 {
+			routed++
+		}
+	}
+	for range publishers * calls * routed {
+		d := w.receive(c)
+		var p, n int
+		if _, err := fmt.Sscanf(d.Envelope.MessageID, "%d/%d", &p, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n < last[p] {
+			t.Errorf("publisher %d: %d after %d", p, n, last[p])
+		}
+		last[p] = n
+		c.Ack(d)
+	}
+	w.silent(c, 50*time.Millisecond)
+}
+
+// TestAlarm: publishers are held back without an error, consumers go on, and nothing is lost.
+func TestAlarm(t *testing.T) {
+	w := newWorld(t)
+	if !w.mq.Server.Private() {
+		t.Skip("raises an alarm for the whole node")
+	}
+	s, consuming := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
+	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	w.publish(s, w.messages(queue, 20)...)
+	ctl := func(args ...string) {
+		t.Helper()
+		if out, err := w.mq.Server.Ctl(w.within(patience), args...); err != nil {
+			t.Fatalf("%v: %v %s", args, err, out)
+		}
+	}
+	ctl("set_vm_memory_high_watermark", "0.0000001")
+	defer ctl("set_vm_memory_high_watermark", "0.4")
+	time.Sleep(200 * time.Millisecond)
+	t.Logf("an idle session during the alarm is blocked: %v", s.Blocked())
+	got := s.Publish(w.within(500*time.Millisecond), w.messages(queue, 1))
+	if got[0] != broker.Unknown {
+		t.Errorf("the first publish during the alarm is %v", got[0])
+	}
+	if !s.Blocked() || s.Closed() {
+		t.Errorf("blocked: %v, closed: %v", s.Blocked(), s.Closed())
+	}
+	if got := s.Publish(w.within(100*time.Millisecond), w.messages(queue, 1)); got[0] != broker.NotSent {
+		t.Errorf("a publish while the broker is known to block is %v", got[0])
+	}
+	fresh := w.connect(rabbitmq.Options{})
+	t.Logf("a fresh session during the alarm is blocked: %v", fresh.Blocked())
+	// The session whose publishes are held consumes and acknowledges all the same.
+	for _, who := range []broker.Session{s, consuming} {
+		c := w.consume(who, queue, 1)
+		for range 10 {
+			c.Ack(w.receive(c))
+		}
+		if err := c.Cancel(w.within(patience)); err != nil {
+			t.Error(err)
+		}
+	}
+	done := make(chan []broker.Outcome)
+	go func() { done <- s.Publish(w.within(patience), w.messages(queue, 3)) }()
+	time.Sleep(50 * time.Millisecond)
+	ctl("set_vm_memory_high_watermark", "0.4")
+	if got := <-done; slices.ContainsFunc(got, func(o broker.Outcome) bool { return o != broker.Confirmed }) {
+		t.Errorf("after the alarm: %v", got)
+	}
+	w.eventually("not blocked any more", func() bool { return !s.Blocked() })
+	// The publish of unknown outcome was held, not lost.
+	w.eventually("4 messages", func() bool { return w.depth(queue) == 4 })
+}

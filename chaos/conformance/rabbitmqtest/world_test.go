@@ -1,0 +1,304 @@
+package rabbitmqtest_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/servers"
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+	"handoff/core/execution"
+)
+
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// The types of queues.
+const (
+	classic = "classic"
+	quorum  = "quorum"
+)
+
+// patience bounds every wait that is expected to end.
+const patience = 20 * time.Second
+
+// world is an empty virtual host on a real broker.
+type world struct {
+	t      testing.TB
+	mq     *servers.MQ
+	raw    *amqp.Channel
+	number atomic.Int64
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, mq: servers.Broker(t)}
+	conn, err := amqp.Dial(w.mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if w.raw, err = conn.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// name is a queue or exchange name of this world.
+func (w *world) name(suffix string) string { return w.mq.Prefix + suffix }
+
+// within is a context that ends when a test has no patience left.
+func (w *world) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	w.t.Cleanup(cancel)
+	return ctx
+}
+
+func (w *world) connect(o rabbitmq.Options) broker.Session {
+	w.t.Helper()
+	if o.URL == "" {
+		o.URL = w.mq.URL
+	}
+	s, err := rabbitmq.New(o).Connect(w.within(patience))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Close)
+	return s
+}
+
+// queue declares a queue.
+func (w *world) queue(s broker.Session, q broker.Queue) string {
+	w.t.Helper()
+	if err := s.Declare(w.within(patience), broker.Topology{Queues: []broker.Queue{q}}); err != nil {
+		w.t.Fatal(err)
+	}
+	return q.Name
+}
+
+// message is a hint about one execution, on the default exchange.
+func (w *world) message(queue string) broker.Message {
+	n := w.number.Add(1)
+	return broker.Message{RoutingKey: queue, Envelope: broker.Envelope{
+		MessageID: fmt.Sprintf("m%d", n), Type: broker.ExecutionCompleted, CorrelationID: "c",
+		Timestamp: time.Unix(1_700_000_000, 123_456_789).UTC(), Version: 1,
+		Changes: []broker.Change{{Key: execution.Key{ID: execution.ID(n), Epoch: 2}, From: execution.Running, To: execution.Failed}},
+	}}
+}
+
+func (w *world) messages(queue string, n int) []broker.Message {
+	ms := make([]broker.Message, n)
+	for i := range ms {
+		ms[i] = w.message(queue)
+	}
+	return ms
+}
+
+// publish expects every message to be confirmed.
+func (w *world) publish(s broker.Session, ms ...broker.Message) {
+	w.t.Helper()
+	for i, o := range s.Publish(w.within(patience), ms) {
+		if o != broker.Confirmed {
+			w.t.Fatalf("message %d of %d is %v", i, len(ms), o)
+		}
+	}
+}
+
+func (w *world) consume(s broker.Session, queue string, prefetch int) broker.Consumer {
+	w.t.Helper()
+	c, err := s.Consume(w.within(patience), queue, prefetch)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) receive(c broker.Consumer) broker.Delivery {
+	w.t.Helper()
+	d, err := c.Receive(w.within(patience))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+// silent expects no delivery for a while.
+func (w *world) silent(c broker.Consumer, d time.Duration) {
+	w.t.Helper()
+	if got, err := c.Receive(w.within(d)); err != context.DeadlineExceeded { //nolint:errorlint // never wrapped
+		w.t.Fatalf("received %+v, %v; want nothing", got, err)
+	}
+}
+
+// depth is how many messages are ready.
+func (w *world) depth(queue string) int {
+	w.t.Helper()
+	q, err := w.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return q.Messages
+}
+
+// eventually waits until a condition holds.
+func (w *world) eventually(what string, holds func() bool) {
+	w.t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.t.Fatalf("%s: not within %v", what, patience)
+		}
+	}
+}
+
+// proxy is a TCP proxy in front of the broker, whose lines can be cut and held.
+type proxy struct {
+	url      string
+	listener net.Listener
+	upstream string
+
+	mu sync.Mutex
+	// conns are those of clients and of the broker in turn, in the order in which clients came.
+	conns   []net.Conn
+	refuse  bool
+	running int  // pipes, two for each connection
+	toward  gate // client to broker
+	backing gate // broker to client
+}
+
+func (w *world) proxy() *proxy {
+	w.t.Helper()
+	u, err := url.Parse(w.mq.URL)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &proxy{listener: l, upstream: u.Host}
+	u.Host = l.Addr().String()
+	p.url = u.String()
+	go p.accept()
+	w.t.Cleanup(func() {
+		l.Close()
+		p.cut()
+		p.toward.set(false)
+		p.backing.set(false)
+	})
+	return p
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.upstream)
+		p.mu.Lock()
+		refuse := p.refuse || err != nil
+		if !refuse {
+			p.conns = append(p.conns, client, server)
+			p.running += 2
+		}
+		p.mu.Unlock()
+		if refuse {
+			client.Close()
+			if server != nil {
+				server.Close()
+			}
+			continue
+		}
+		go p.pipe(server, client, &p.toward)
+		go p.pipe(client, server, &p.backing)
+	}
+}
+
+// pipe copies while its gate is open.
+func (p *proxy) pipe(to, from net.Conn, g *gate) {
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.running--
+	}()
+	defer to.Close()
+	defer from.Close()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			g.wait()
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// idle returns whether no connection is left.
+func (p *proxy) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.running == 0
+}
+
+// cutOne ends the nth connection that was made, counted from 0.
+func (p *proxy) cutOne(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.conns[2*n].Close()
+}
+
+// gate holds what passes back while it is closed.
+type gate struct {
+	mu   sync.Mutex
+	open chan struct{} // nil while the gate is open; closed when it opens
+}
+
+func (g *gate) set(closed bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case closed && g.open == nil:
+		g.open = make(chan struct{})
+	case !closed && g.open != nil:
+		close(g.open)
+		g.open = nil
+	}
+}
+
+// wait waits until the gate is open.
+func (g *gate) wait() {
+	g.mu.Lock()
+	open := g.open
+	g.mu.Unlock()
+	if open != nil {
+		<-open
+	}
+}
+
+// cut ends all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+func (p *proxy) setRefuse(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = on
+}

@@ -1,0 +1,80 @@
+// Package without reads HANDOFF_WITHOUT, in which a machine declares what it does not offer, and
+// decides by it what becomes of a test that needs such a thing. It is in core, whose tests ask for
+// users, mounts and control groups; servers, pages and reports ask for the rest.
+//
+// A test that cannot run says so. On a build machine (CI=true) it fails unless the lack is declared:
+// there a skip would go unseen for ever.
+package without
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Variable holds names from Known, separated by commas.
+const Variable = "HANDOFF_WITHOUT"
+
+// What a machine may lack.
+const (
+	Docker   = "docker" // any container engine
+	Postgres = "postgres"
+	RabbitMQ = "rabbitmq"
+	Chromium = "chromium"
+	Python   = "python"
+	Node     = "node"
+	Promtool = "promtool" // checks rules and configuration of Prometheus
+	Root     = "root"     // starts processes as other users
+	Mounts   = "mounts"   // gives processes a view of the file system of their own
+	Cgroup   = "cgroup"   // a control group (v2) that may be divided
+	// Controllers are those of that group which limit memory, processors and processes.
+	Controllers = "controllers"
+)
+
+// Known returns every name that may be declared.
+func Known() []string {
+	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
+}
+
+// Declared reads the variable. A name that is not known is an error: a misspelt one would otherwise
+// silently declare nothing.
+func Declared() (map[string]bool, error) {
+	out := map[string]bool{}
+	for _, name := range strings.Split(os.Getenv(Variable), ",") {
+		name = strings.ToLower(strings.TrimSpace(name))
+		if name == "" {
+			continue
+		}
+		if !slices.Contains(Known(), name) {
+			return nil, fmt.Errorf("unknown name %q; known are %s", name, strings.Join(Known(), ", "))
+		}
+		out[name] = true
+	}
+	return out, nil
+}
+
+// TB is what Need wants of a *testing.T. Naming it keeps the package testing out of binaries.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Skipf(format string, args ...any)
+}
+
+// Need lets a test go on if the machine has what is called name: lack is nil, and nothing is
+// declared. Otherwise the test is skipped with the reason, or fails.
+func Need(t TB, name string, lack error) {
+	t.Helper()
+	declared, err := Declared()
+	switch {
+	case err != nil:
+		t.Fatalf("%s: %v", Variable, err)
+	case declared[name]:
+		t.Skipf("not run: %s names %s", Variable, name)
+	case lack == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%v; provide it, or say that this build machine has none: %s=%s", lack, Variable, name)
+	default:
+		t.Skipf("not run: %v", lack)
+	}
+}
