@@ -82,7 +82,7 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 		}
 	})
 
-	existing, err := postgres.Open(b.ctx, u.String(), postgres.Options{MaxConns: 1})
+	existing, err := postgres.Open(b.ctx, u.String(), postgres.Options{MaxConns: 2})
 	b.must(err)
 	t.Cleanup(existing.Close)
 	b.exec(fmt.Sprintf("alter role %s connection limit 0", name))
@@ -93,6 +93,16 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 	if _, err := existing.Workers(b.ctx); err != nil {
 		t.Errorf("a pool that has its connection: %v", err)
 	}
+	b.exec("select pg_advisory_lock(1)")
+	busy := make(chan error)
+	go func() { busy <- existing.Exec(b.ctx, "select pg_advisory_lock(1)") }()
+	for waits := false; !waits; {
+		b.scan("select exists (select from pg_stat_activity where usename = $1 and wait_event = 'advisory')", []any{role}, &waits)
+	}
+	_, err = existing.Workers(b.ctx)
+	b.unavailable("a pool whose one connection is in use", err, "53300")
+	b.exec("select pg_advisory_unlock(1)")
+	b.must(<-busy)
 	b.exec("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
 	for existing.Exec(b.ctx, "select 1") == nil {
 	}
