@@ -167,3 +167,18 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 		t.Errorf("the evidence: %v, %v", all, err)
 	}
 }
+
+// The database knows a process by the name that the harness gives it, also one with spaces, as a twin's has.
+func TestADaemonsNameReachesTheDatabase(t *testing.T) {
+	address, err := through("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgconn.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.RuntimeParams["application_name"]; got != "shell-2 twin + 1" {
+		t.Errorf("the name arrives as %q", got)
+	}
+}
