@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"handoff/chaos/live/compose"
 	"handoff/chaos/servers"
@@ -75,7 +76,7 @@ func through(address, hostPort, application string) (string, error) {
 	if application != "" {
 		q := u.Query()
 		q.Set("application_name", application)
-		u.RawQuery = q.Encode()
+		u.RawQuery = strings.ReplaceAll(q.Encode(), "+", "%20") // PostgreSQL takes a plus sign for itself
 	}
 	return u.String(), nil
 }

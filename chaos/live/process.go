@@ -140,8 +140,12 @@ func (w *world) alive() (n int) {
 func (p *process) variables(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
+	database, err := w.daemonsURL()
+	if err != nil {
+		return nil, err
+	}
 	for _, server := range []struct{ name, url, variable, application string }{
-		{fault.Database, w.db.URL, "HANDOFF_DATABASE_URL", p.name},
+		{fault.Database, database, "HANDOFF_DATABASE_URL", p.name},
 		{fault.Broker, w.mq.URL, "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL", ""},
 	} {
 		address, err := p.link(server.name, at)

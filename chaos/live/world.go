@@ -114,7 +114,7 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	return w, w.makeProcesses()
 }
 
-// prepareDatabase migrates the schema, installs the evidence, and stores the actions.
+// prepareDatabase migrates the schema, installs the evidence, makes the daemons' role, and stores the actions.
 func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	url, err := through(w.db.URL, mustHost(w.db.URL), client)
 	if err != nil {
@@ -127,6 +127,9 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 		return fmt.Errorf("opening the database: %w", err)
 	}
 	if err := evidence.Install(ctx, w.db.URL); err != nil {
+		return err
+	}
+	if err := w.makeRole(ctx); err != nil {
 		return err
 	}
 	all, err := actions(w.scenario, w.options.Seed, w.folder)
@@ -330,6 +333,7 @@ func (w *world) close() {
 	defer cancel()
 	if w.db != nil {
 		_ = w.db.Drop(ctx) // the whole server goes when the sandbox is closed
+		_ = w.dropRole(ctx)
 	}
 	if w.mq != nil {
 		_ = w.mq.Drop(ctx)

@@ -21,6 +21,8 @@ type Client struct {
 	p    *kernel.Process // nil for one whose steps are applied at once
 	path *simnet.Path
 	made *uint64 // statements of all processes of that name
+	// session is the server's in which the pool got its connection, 0 if it has lost it; see SetNoConnections.
+	session uint64
 }
 
 var _ store.Store = (*Client)(nil)
@@ -48,7 +50,11 @@ type statement[T any] struct {
 	c      *Client
 	do     func(s *step) T
 	writes bool
-	step   step
+	// connected says that the pool had a connection when the statement was sent; session is the server's in which
+	// the statement arrived.
+	connected bool
+	session   uint64
+	step      step
 
 	answer       T
 	bad, refused error
@@ -61,10 +67,9 @@ func (q *statement[T]) Arrive() {
 	if q.c.p != nil {
 		q.step.process = q.c.p.Name()
 	}
-	if q.writes {
-		if q.refused = db.refusal(q.step.process); q.refused != nil {
-			return
-		}
+	q.session = db.session
+	if q.refused = db.refusal(q.step.process, q.connected, q.writes); q.refused != nil {
+		return
 	}
 	q.answer = q.do(&q.step)
 	if len(q.step.bad) > 0 {
@@ -89,9 +94,14 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 	var err error
 	*q.c.made++
 	if q.c.p == nil {
+		q.connected = true
 		q.Arrive()
 	} else {
-		err = q.c.path.Call(ctx, q)
+		q.connected = q.c.session == q.c.db.session
+		inTime := ctx.Err() == nil
+		if err = q.c.path.Call(ctx, q); inTime {
+			q.c.answered(q.session, err, q.refused)
+		}
 	}
 	switch {
 	case err == nil && q.refused != nil:
@@ -104,6 +114,17 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	default:
 		return none, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+	}
+}
+
+// answered notes whether the pool has a connection after a call. The driver closes one on which no answer came; a
+// call whose deadline was over before it began has touched none.
+func (c *Client) answered(session uint64, err, refused error) {
+	switch {
+	case err != nil:
+		c.session = 0
+	case !errors.Is(refused, errNoConnections):
+		c.session = session
 	}
 }
 

@@ -67,8 +67,11 @@ type Database struct {
 	observed     int64
 	refused      int
 
-	readOnly string // the fault that makes it so, empty for none
-	rollback rollback
+	// readOnly, full and noConnections are the faults that make it so, empty for none.
+	readOnly, full, noConnections string
+	rollback                      rollback
+	// session numbers the times for which the server was up, from 1: a connection is lost with its session.
+	session uint64
 }
 
 // rollback lets so many of a million writes fail; drawn from its own stream.
@@ -128,6 +131,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
 		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: execution.NewTransitionTable(),
 		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
+		session: 1,
 	}
 }
 
@@ -148,6 +152,7 @@ func (db *Database) now() time.Time { return db.clock.Wall().Truncate(time.Micro
 // Stop takes the server down: statements under way fail, sessions end. Start brings it back.
 func (db *Database) Stop() {
 	db.net.SetServer(Server, false)
+	db.session++
 	db.emit(history.Event{Kind: history.DatabaseDown, Process: Server})
 }
 
@@ -167,11 +172,41 @@ func (db *Database) SetRollback(perMillion uint64, fault string) {
 	db.rollback = rollback{fault: fault, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
 }
 
-// refusal says why a write is refused by a fault that lasts, nil if it is not.
-func (db *Database) refusal(process string) error {
+// SetFull lets the database refuse every write, as a server does whose disk is full (SQLSTATE 53100), for the
+// fault of that name; the empty name ends it. Reads go on.
+//
+// A real server still has room for some writes: in pages that are not full, and in what vacuum has freed. Here every
+// statement that may write is refused, also one that would find nothing to write. A server whose write-ahead log has
+// no room ends and can't start: that is Stop and Start.
+func (db *Database) SetFull(fault string) { db.full = fault }
+
+// SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
+// (SQLSTATE 53300), for the fault of that name; the empty name ends it. A process whose pool has a connection goes
+// on; one without is refused everything, reads included, with nothing applied.
+//
+// A pool is one connection here. The process's first statement that is answered makes it, and it is lost when the
+// server goes down and when a call ends without an answer: its deadline passed, or the link was reset. Not modelled:
+// a pool grows under load, and what needs one more connection is refused although others of the pool are in use
+// and would soon be free; a pool of several outlives the loss of one; connections end of old age or idleness; the
+// slots that a server reserves for superusers.
+func (db *Database) SetNoConnections(fault string) { db.noConnections = fault }
+
+// refusal says why a statement is refused by a fault that lasts, nil if it is not.
+func (db *Database) refusal(process string, connected, writes bool) error {
+	if !connected && db.noConnections != "" {
+		db.net.Touch(simnet.Touched{Fault: db.noConnections, Process: process})
+		return errNoConnections
+	}
+	if !writes {
+		return nil
+	}
 	if db.readOnly != "" {
 		db.net.Touch(simnet.Touched{Fault: db.readOnly, Process: process})
 		return errReadOnly
+	}
+	if db.full != "" {
+		db.net.Touch(simnet.Touched{Fault: db.full, Process: process})
+		return errFull
 	}
 	if r := &db.rollback; r.perMillion > 0 && r.stream.Chance(r.perMillion) {
 		db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
@@ -180,9 +215,11 @@ func (db *Database) refusal(process string) error {
 	return nil
 }
 
-// What PostgreSQL says: 25006 and 40001. Nothing was applied in either case.
+// What PostgreSQL says, with its SQLSTATE. Nothing was applied in any of these cases.
 var (
 	errReadOnly      = errors.New("cannot execute in a read-only transaction (25006)")
+	errFull          = errors.New("could not extend file: No space left on device (53100)")
+	errNoConnections = errors.New("sorry, too many clients already (53300)")
 	errSerialization = errors.New("could not serialize access (40001)")
 )
 

@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -35,6 +36,131 @@ func TestReadOnlyDatabaseStillReads(t *testing.T) {
 		b.db.SetReadOnly("")
 		if _, err := b.c.Reclaim(b.ctx, []store.Reclaim{{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler}}); err != nil {
 			t.Errorf("a write after the end gives %v", err)
+		}
+	})
+}
+
+// A database whose disk is full answers readers, and refuses every kind of writer with nothing applied.
+func TestAFullDatabaseStillReads(t *testing.T) {
+	within(t, func(b *fixture) {
+		var touched []simnet.Touched
+		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
+		w := b.worker("w")
+		key := b.scheduled(w)
+		b.db.SetFull("full")
+		written := 0
+		b.seen = append(b.seen, sinkFunc(func(*history.Event) { written++ }))
+		writes := map[string]func() error{
+			"a claim": func() error {
+				_, err := b.c.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}})
+				return err
+			},
+			"a heartbeat": func() error {
+				_, err := b.c.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 2, Lease: lease, ConsumerAlive: true})
+				return err
+			},
+			"a claim for scheduling that finds nothing": func() error {
+				_, err := b.c.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute})
+				return err
+			},
+			"a batch": func() error {
+				_, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "a"}})
+				return err
+			},
+			"an observation": func() error {
+				_, err := b.c.ObserveReclaims(b.ctx, []store.Reclaim{{Key: key, Cause: store.DeadLettered, By: execution.DeadLetterHandler}})
+				return err
+			},
+		}
+		for name, write := range writes {
+			if err := write(); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+				t.Errorf("%s gives %v, want ErrUnavailable", name, err)
+			}
+		}
+		rows, err := b.c.Executions(b.ctx, []execution.ID{key.ID})
+		if err != nil || len(rows) != 1 || rows[0].Status != execution.Scheduled {
+			t.Errorf("a read gives %v, %v; want the row as it was", rows, err)
+		}
+		if workers, err := b.c.Workers(b.ctx); err != nil || workers[0].Beat != 1 {
+			t.Errorf("Workers: %+v, %v; want the first heartbeat", workers, err)
+		}
+		if written != 0 || b.db.Rows() != 1 {
+			t.Errorf("the refused writes left %d events and %d rows, want none and 1", written, b.db.Rows())
+		}
+		if len(touched) != len(writes) || touched[0].Fault != "full" || touched[0].Process != "test" {
+			t.Errorf("the evidence of %d refused writes is %+v", len(writes), touched)
+		}
+		b.db.SetFull("")
+		if r := b.claim(w, key); !r.Applied {
+			t.Errorf("a claim after the end gives %+v", r)
+		}
+	})
+}
+
+// A process that has no connection gets none and is refused even a read; one that has goes on. What is restarted
+// during the fault has no connection, and gets one after its end.
+func TestAServerWithoutConnectionsKeepsThoseThatItHas(t *testing.T) {
+	within(t, func(b *fixture) {
+		var touched []simnet.Touched
+		b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
+		reads := func(who string, connects bool) {
+			t.Helper()
+			rows, err := b.c.Workers(b.ctx)
+			switch {
+			case connects && err != nil:
+				t.Errorf("%s: %v", who, err)
+			case !connects && (!errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) || rows != nil):
+				t.Errorf("%s gives %v, %v; want ErrUnavailable", who, rows, err)
+			}
+		}
+		old := b.c
+		b.worker("w")
+		b.db.SetNoConnections("crowd")
+		reads("the pool from before", true)
+
+		b.c = b.db.Client(b.p)
+		reads("a pool that begins during the fault", false)
+		if _, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}}); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("its write gives %v, want ErrUnavailable", err)
+		}
+		if len(touched) != 2 || touched[0].Fault != "crowd" || touched[0].Process != "test" {
+			t.Errorf("the evidence of two refusals is %+v", touched)
+		}
+		b.db.SetNoConnections("")
+		reads("it, after the end", true)
+		b.db.SetNoConnections("crowd")
+		reads("it, when the fault comes again", true)
+
+		b.db.Stop()
+		b.db.Start()
+		reads("it, after a restart of the server", false)
+		b.c = old
+		reads("another one, which made no call while the server was down", false)
+		b.db.SetNoConnections("")
+		reads("that one, after the end", true)
+	})
+}
+
+// A connection is lost with the call that gets no answer on it, and not by one that was never sent.
+func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.worker("w")
+		b.db.SetNoConnections("crowd")
+		over, cancel := context.WithCancel(b.ctx)
+		cancel()
+		if _, err := b.c.Workers(over); !errors.Is(err, context.Canceled) {
+			t.Errorf("a call after its deadline gives %v", err)
+		}
+		if _, err := b.c.Workers(b.ctx); err != nil {
+			t.Errorf("after a call that was not sent: %v", err)
+		}
+		b.net.SetReset("test", Server, 1_000_000, "reset")
+		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("a call on a connection that is reset gives %v", err)
+		}
+		b.net.SetReset("test", Server, 0, "reset")
+		if _, err := b.c.Workers(b.ctx); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("after a reset: %v, want ErrUnavailable", err)
 		}
 	})
 }

@@ -22,6 +22,7 @@ type fixture struct {
 	net  *simnet.Network
 	db   *Database
 	c    *Client
+	p    *kernel.Process
 	h    *simhost.Host
 	ctx  context.Context
 	seen history.Tee
@@ -37,7 +38,7 @@ func within(t *testing.T, body func(b *fixture)) {
 	b := &fixture{t: t, k: k, net: net, ctx: context.Background()}
 	b.db = New(k, net, &b.seen)
 	p := k.NewProcess("test")
-	b.c, b.h = b.db.Client(p), simhost.New(k, p)
+	b.p, b.c, b.h = p, b.db.Client(p), simhost.New(k, p)
 	done := false
 	p.Go("test", func() {
 		body(b)

@@ -86,8 +86,9 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to a database and, if the options say so, migrates it. A database that can't be
-// reached is an error that is store.ErrUnavailable.
+// Open connects to a database and, if the options say so, migrates it. A database that can't be reached, has no
+// connection to spare, or can't be written at present while it is to be migrated, is an error that is
+// store.Retriable.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	options = options.withDefaults()
 	config, err := pgxpool.ParseConfig(url)
@@ -181,10 +182,8 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) error {
 		return unavailable("connecting", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
-	if err := migrations.Up(ctx, conn); err != nil {
-		return fmt.Errorf("postgres: %w", err)
-	}
-	return nil
+	// Each migration is applied or not, and is asked for again by the next attempt: whoever can't know tries again.
+	return sent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 
 // now is the parameter by which a test moves the database's clock: null in production.

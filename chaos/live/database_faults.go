@@ -1,0 +1,169 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The daemons of a run log in as a role of their own, which has every right on the run's database and is no superuser:
+// what PostgreSQL refuses applications it refuses them, and not the harness. The role is the run's, because roles
+// belong to the whole server.
+
+// role is the name of the daemons' role.
+func (w *world) role() string { return w.db.Name + "_daemons" }
+
+// daemonsURL is the database's address for daemons, still without their links.
+func (w *world) daemonsURL() (string, error) {
+	u, err := url.Parse(w.db.URL)
+	if err != nil {
+		return "", fmt.Errorf("the database's address: %w", err)
+	}
+	if password, ok := u.User.Password(); ok {
+		u.User = url.UserPassword(w.role(), password)
+	} else {
+		u.User = url.User(w.role())
+	}
+	return u.String(), nil
+}
+
+// makeRole makes the daemons' role: a member of the harness's, whose rights on tables it inherits, and whose
+// being a superuser it does not.
+func (w *world) makeRole(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, w.db.URL)
+	if err != nil {
+		return fmt.Errorf("connecting to make the daemons' role: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	login := ""
+	if password := conn.Config().Password; password != "" {
+		login = " password " + literal(password)
+	}
+	_, err = conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", identifier(w.role()), login, identifier(conn.Config().User)))
+	if err != nil {
+		return fmt.Errorf("making the daemons' role: %w", err)
+	}
+	return nil
+}
+
+// dropRole takes the daemons' role away, once their database is gone.
+func (w *world) dropRole(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, w.db.Server.URL)
+	if err != nil {
+		return fmt.Errorf("connecting to drop the daemons' role: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err = conn.Exec(ctx, "drop role if exists "+identifier(w.role())); err != nil {
+		return fmt.Errorf("dropping the daemons' role: %w", err)
+	}
+	return nil
+}
+
+func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+
+// fullTables names the tables that have no room: all of the run's but the harness's own.
+const fullTables = `select c.oid::regclass as name from pg_class c
+    where c.relkind in ('r', 'p') and c.relnamespace = current_schema()::regnamespace and not starts_with(c.relname, 'chaos_')
+    order by 1`
+
+// eachFullTable executes a statement for every table that has no room. Each is a transaction of its own: one that
+// locked several tables would be in a deadlock with the daemons before long.
+func eachFullTable(statement string) string {
+	return fmt.Sprintf(`do $do$
+declare t record;
+begin
+    for t in %s loop
+        execute format(%s, t.name);
+        commit;
+    end loop;
+end
+$do$`, fullTables, literal(statement))
+}
+
+// fillDatabase has the database refuse every writing statement as PostgreSQL does when its disk is full (SQLSTATE
+// 53100), until undo is called. Reads go on. It strikes whoever tells the server an application_name, which are the
+// daemons and those who submit; the harness's own connections tell none. touch is called by undo if a statement was
+// refused: a sequence counts, because it is not rolled back with what it counts.
+//
+// It is a trigger and no disk: a tablespace of a few pages needs a file system of its own, which only root can make.
+// A disk on which the write-ahead log finds no room is another fault: that server ends.
+func (w *world) fillDatabase(touch func()) (undo func(), err error) {
+	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
+begin
+    if current_setting('application_name') <> '' then
+        perform nextval('chaos_full_refusals');
+        raise exception 'could not extend file of relation "%": No space left on device', tg_table_name
+            using errcode = 'disk_full', hint = 'Check free disk space.';
+    end if;
+    return null;
+end
+$$`, eachFullTable("create trigger chaos_full before insert or update or delete on %s for each statement execute function chaos_full()"))
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		refused, err := w.counted("chaos_full_refusals")
+		if err != nil {
+			w.fail("counting the writes that a full disk refused: " + err.Error())
+		}
+		if refused {
+			touch()
+		}
+		if err := w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"); err != nil {
+			w.fail(err.Error())
+		}
+	}, nil
+}
+
+// counted says whether a sequence has ever been asked for a value.
+func (w *world) counted(sequence string) (called bool, err error) {
+	w.down.database.Lock() // a server that is down is waited for
+	defer w.down.database.Unlock()
+	ctx, cancel := w.within()
+	defer cancel()
+	err = w.pool.QueryRow(ctx, "select is_called from "+sequence).Scan(&called)
+	return called, err
+}
+
+// refuseConnections has the server refuse every new connection of the daemons (FATAL, SQLSTATE 53300), until undo is
+// called. Connections that exist go on. It is the server's own limit on the daemons' role, so it outlasts a
+// restart of the server. The harness and those who submit have another role. touch is called by undo if the server's
+// log says that it has refused a connection.
+func (w *world) refuseConnections(touch func()) (undo func(), err error) {
+	before, err := w.refusedConnections()
+	if err != nil {
+		return nil, err
+	}
+	if err := w.sql(fmt.Sprintf("alter role %s connection limit 0", identifier(w.role()))); err != nil {
+		return nil, err
+	}
+	return func() {
+		if err := w.sql(fmt.Sprintf("alter role %s connection limit -1", identifier(w.role()))); err != nil {
+			w.fail(err.Error())
+		}
+		switch after, err := w.refusedConnections(); {
+		case err != nil:
+			w.fail(err.Error())
+		case after > before:
+			touch()
+		}
+	}, nil
+}
+
+// refusedConnections is how many connections of the daemons the server has refused so far, by its log: nothing else
+// keeps that.
+func (w *world) refusedConnections() (int, error) {
+	path := w.db.Server.Log()
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("counting refused connections in the database's log: %w", err)
+	}
+	return bytes.Count(log, []byte(`too many connections for role "`+w.role()+`"`)), nil
+}

@@ -1,0 +1,184 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"handoff/chaos/scenario"
+	"handoff/chaos/servers"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// databaseWorld is a world that has a database, prepared as for a run, and nothing else.
+func databaseWorld(t *testing.T) *world {
+	t.Helper()
+	set := servers.Own(t, servers.Options{Postgres: true})
+	db, err := set.Postgres.CreateDatabase(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &world{sandbox: &Sandbox{servers: set}, scenario: &scenario.Scenario{}, folder: t.TempDir(), ctx: ctx, cancel: cancel, db: db}
+	t.Cleanup(func() {
+		w.store.Close()
+		w.pool.Close()
+		if err := errors.Join(db.Drop(context.Background()), w.dropRole(context.Background())); err != nil {
+			t.Errorf("taking the database away: %v", err)
+		}
+		if w.broken() != "" {
+			t.Errorf("the world says: %s", w.broken())
+		}
+	})
+	if err := w.prepareDatabase(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// daemon opens a store as a daemon does. It has one connection.
+func (w *world) daemonStore(t *testing.T, name string) (*postgres.Store, error) {
+	t.Helper()
+	address, err := w.daemonsURL()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if address, err = through(address, mustHost(address), name); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), address, postgres.Options{Migrate: true, MaxConns: 1})
+	if err == nil {
+		t.Cleanup(s.Close)
+	}
+	return s, err
+}
+
+// register writes as a worker does that starts.
+func register(t *testing.T, s *postgres.Store, name string) error {
+	t.Helper()
+	_, err := s.Register(t.Context(), store.Registration{
+		Process: uint64(time.Now().UnixNano()), Attempt: 1, Name: name, Runtimes: []string{"shell"}, Capacity: 1, Lease: time.Minute,
+	})
+	return err
+}
+
+// refusedWith checks that the server has refused something for the time being, with that SQLSTATE.
+func refusedWith(t *testing.T, what string, err error, code string) {
+	t.Helper()
+	var said *pgconn.PgError
+	if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &said) || said.Code != code {
+		t.Errorf("%s gives %v, want ErrUnavailable with SQLSTATE %s", what, err, code)
+	}
+}
+
+// Who has a connection from before and who connects meanwhile read and can't write, and can again when there is room.
+// The harness writes throughout.
+func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
+	w := databaseWorld(t)
+	before, err := w.daemonStore(t, "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.PutActions(t.Context(), []execution.Action{{Ref: "a", Runtime: "shell"}}); err != nil {
+		t.Fatal(err)
+	}
+	touched := 0
+	undo, err := w.fillDatabase(func() { touched++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	during, err := w.daemonStore(t, "during")
+	if err != nil {
+		t.Fatalf("a daemon that starts: %v", err)
+	}
+	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
+		refusedWith(t, "a write through the pool from "+name, register(t, s, name), "53100")
+		if workers, err := s.Workers(t.Context()); err != nil || len(workers) != 0 {
+			t.Errorf("a read through the pool from %s gives %v, %v; want no workers", name, workers, err)
+		}
+	}
+	_, err = w.store.Create(t.Context(), []store.NewExecution{{ActionRef: "a"}})
+	refusedWith(t, "a submission", err, "53100")
+	if err := w.sql("update worker set name = name"); err != nil {
+		t.Errorf("a write of the harness: %v", err)
+	}
+	undo()
+	if touched != 1 {
+		t.Errorf("the fault was touched %d times, want once", touched)
+	}
+	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
+		if err := register(t, s, name); err != nil {
+			t.Errorf("a write after the end, through the pool from %s: %v", name, err)
+		}
+	}
+	if all, err := w.pool.Exec(t.Context(), "select from chaos_evidence where process in ('before', 'during')"); err != nil || all.RowsAffected() == 0 {
+		t.Errorf("the evidence of the writes after the end: %v, %v", all, err)
+	}
+}
+
+// A daemon that has a connection works on, and its evidence is written; one that starts is refused until the end.
+// A fault that has refused nobody has touched nothing.
+func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
+	w := databaseWorld(t)
+	before, err := w.daemonStore(t, "before")
+	if err != nil {
+		t.Fatal(err)
+	}
+	touched := 0
+	refuse := func(during func()) {
+		t.Helper()
+		undo, err := w.refuseConnections(func() { touched++ })
+		if err != nil {
+			t.Fatal(err)
+		}
+		during()
+		undo()
+	}
+	refuse(func() {})
+	if touched != 0 {
+		t.Errorf("a fault in which nobody connected was touched %d times", touched)
+	}
+	refuse(func() {
+		if err := register(t, before, "before"); err != nil {
+			t.Errorf("a write through a connection from before: %v", err)
+		}
+		_, err := w.daemonStore(t, "during")
+		refusedWith(t, "a daemon that starts", err, "53300")
+		if err := w.sql("select 1"); err != nil {
+			t.Errorf("a connection of the harness: %v", err)
+		}
+	})
+	if touched != 1 {
+		t.Errorf("the fault was touched %d times, want once", touched)
+	}
+	during, err := w.daemonStore(t, "during")
+	if err != nil {
+		t.Fatalf("a daemon that starts after the end: %v", err)
+	}
+	if err := register(t, during, "during"); err != nil {
+		t.Errorf("its first write: %v", err)
+	}
+	if all, err := w.pool.Exec(t.Context(), "select from chaos_evidence where process in ('before', 'during')"); err != nil || all.RowsAffected() == 0 {
+		t.Errorf("the evidence: %v, %v", all, err)
+	}
+}
+
+// The database knows a process by the name that the harness gives it, also one with spaces, as a twin's has.
+func TestADaemonsNameReachesTheDatabase(t *testing.T) {
+	address, err := through("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgconn.ParseConfig(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.RuntimeParams["application_name"]; got != "shell-2 twin + 1" {
+		t.Errorf("the name arrives as %q", got)
+	}
+}
