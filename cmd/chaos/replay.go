@@ -156,7 +156,7 @@ func (s *story) tell() {
 		switch e.Kind {
 		case history.Logged, history.HeartbeatRenewed:
 			line = s.colour.dim(line)
-		case history.FaultBegan, history.FaultEnded, history.FaultTouched, history.ProcessCrashed:
+		case history.FaultBegan, history.FaultEnded, history.FaultTouched, history.ProcessCrashed, history.MutantActed:
 			line = s.colour.yellow(line)
 		default:
 		}
