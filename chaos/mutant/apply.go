@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
+	"sync"
+	"time"
 
 	"handoff/core/broker"
 	"handoff/core/config"
@@ -35,7 +37,9 @@ type Process struct {
 func (p Process) Executor() bool { return !p.Worker && !p.Client }
 
 // Acted says that the planted defect made a difference at this moment, to each of the executions or to
-// none in particular. The text goes on after "the mutant": "wrote over a completed execution".
+// none in particular. The text tells it as a sentence without its subject: "wrote over a completed
+// execution". A process repeats a text about an execution only after a minute, because some mutants act
+// in every pass of a loop.
 func (p Process) Acted(text string, to ...execution.ID) {
 	if p.Report == nil {
 		return
@@ -92,6 +96,7 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		return
 	}
 	p.Host = ports.Host
+	p.Report = seldom(p.Report, p.Host)
 	if ports.Config != nil {
 		m.configure(p, ports.Config)
 		p.Config = *ports.Config
@@ -115,6 +120,35 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		m.Machine(p, ports.Machine)
 	}
 	m.topology(p, ports)
+}
+
+// repeated is after how much time a process says again what it has said.
+const repeated = time.Minute
+
+// seldom leaves out of a report what it was told within the last minute.
+func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
+	if report == nil {
+		return nil
+	}
+	type act struct {
+		text string
+		id   execution.ID
+	}
+	var mu sync.Mutex
+	told := make(map[act]time.Duration)
+	return func(text string, id execution.ID) {
+		now := h.Monotonic()
+		mu.Lock()
+		last, known := told[act{text, id}]
+		again := !known || now-last >= repeated
+		if again {
+			told[act{text, id}] = now
+		}
+		mu.Unlock()
+		if again {
+			report(text, id)
+		}
+	}
 }
 
 func (m *Mutant) configure(p Process, c *config.Config) {

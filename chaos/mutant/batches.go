@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants that do not work in bounded batches, or do too few of them.
+// This file plants executors that do not work in bounded batches, or do too few of them.
 
 func init() {
 	register(

@@ -154,7 +154,7 @@ func (h *wallClock) Monotonic() time.Duration {
 	now := h.monotonic + h.Now().Sub(h.wall)
 	if ahead := now - h.Host.Monotonic(); (ahead - h.said).Abs() >= 100*time.Millisecond {
 		h.said = ahead
-		h.p.Acted("counts on a wall clock that is off by " + ahead.String())
+		h.p.Acted("counted on a wall clock that is off by " + ahead.String())
 	}
 	return now
 }

@@ -1,6 +1,8 @@
 package mutant
 
 import (
+	"sync"
+
 	"handoff/core/execution"
 	"handoff/core/telemetry"
 )
@@ -20,12 +22,33 @@ type reporter struct {
 	// text says what is wrong about a figure that set has changed or kept back.
 	text string
 	set  func(f telemetry.Figure, v int64) (int64, bool)
+
+	mu sync.Mutex
+	// last are the values that were reported.
+	last map[series]int64
+}
+
+// series is a figure with its labels.
+type series struct {
+	figure telemetry.Figure
+	labels telemetry.Labels
+}
+
+func newReporter(p Process, r telemetry.Recorder, text string, set func(f telemetry.Figure, v int64) (int64, bool)) *reporter {
+	return &reporter{Recorder: r, p: p, text: text, set: set, last: make(map[series]int64)}
 }
 
 // Set implements telemetry.Recorder.
 func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	shown, report := r.set(f, v)
-	if shown != v || !report {
+	of := series{f, l}
+	r.mu.Lock()
+	if report {
+		r.last[of] = shown
+	}
+	seen := r.last[of]
+	r.mu.Unlock()
+	if seen != v {
 		r.p.Acted(r.text)
 	}
 	if report {
@@ -34,7 +57,7 @@ func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 }
 
 func reporting(text string, set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
-	return func(p Process, r telemetry.Recorder) telemetry.Recorder { return &reporter{r, p, text, set} }
+	return func(p Process, r telemetry.Recorder) telemetry.Recorder { return newReporter(p, r, text, set) }
 }
 
 func silentBrake() *Mutant {
@@ -112,13 +135,13 @@ func goneWorkersCount() *Mutant {
 		About: "the number of live workers is the largest that was ever seen, so nobody is told when all are gone",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			most := int64(0)
-			return &reporter{r, p, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {
+			return newReporter(p, r, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.Workers {
 					most = max(most, v)
 					return most, true
 				}
 				return v, true
-			}}
+			})
 		},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants of the limits that a request sets for its own execution.
+// This file plants executors and workers that lose the limits that a request sets for its own execution.
 
 func init() {
 	register(
@@ -54,7 +54,7 @@ func retryForgetsLimits() *Mutant {
 						for i := range actions {
 							if row != nil && row.Status.Terminal() && actions[i].Ref == row.Action.Ref {
 								if (row.Limits != execution.Limits{}) && o.Retry != nil {
-									p.Acted("gives a retry none of the limits of its chain", row.ID)
+									p.Acted("gave a retry none of the limits of its chain", row.ID)
 								}
 								row.Action, row.Limits = actions[i], execution.Limits{}
 							}
@@ -83,7 +83,7 @@ func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		row := &results[i].Row
 		if found, failed := s.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
 			if found[0].RunTimeout() != row.Action.RunTimeout() {
-				s.p.Acted("runs by the timeout of the action and not by the execution's own", row.ID)
+				s.p.Acted("ran it by the timeout of the action and not by its own", row.ID)
 			}
 			row.Action = found[0]
 		}

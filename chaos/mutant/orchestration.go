@@ -14,7 +14,7 @@ func init() {
 	)
 }
 
-// handler is a store whose terminal handling is replaced.
+// handler is a store whose terminal handling is replaced; nil functions replace nothing.
 type handler struct {
 	store.Store
 	// change alters what the core has decided; rows what it has read, and read acts on it.
@@ -75,7 +75,7 @@ func handledTwice() *Mutant {
 					err = c.Step(ctx, func(tx Tx) {
 						for _, o := range os {
 							if row := tx.Row(o.ID); row != nil && !row.OrchestratedAt.IsZero() {
-								p.Acted("handles an end that was handled", o.ID)
+								p.Acted("handled an end again", o.ID)
 							}
 							done = append(done, store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, o.Retry)})
 						}
@@ -94,7 +94,7 @@ func retryAtOnce() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, change: func(o *store.Orchestration) {
 				if o.Retry != nil && o.Retry.Delay > 0 {
-					p.Acted("makes the retry due at once", o.ID)
+					p.Acted("made the retry due at once", o.ID)
 					o.Retry.Delay = 0
 				}
 			}}
@@ -112,7 +112,7 @@ func retryUnbounded() *Mutant {
 					allowed := rows[i].Retriable()
 					rows[i].Action.MaxRetries = rows[i].RetryCount + 1
 					if !allowed && rows[i].Retriable() && rows[i].OrchestratedAt.IsZero() {
-						p.Acted("retries what has no retries left", rows[i].ID)
+						p.Acted("retried what has no retries left", rows[i].ID)
 					}
 				}
 			}}

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants that mistake a long queue, a long run or a clock step for a failure.
+// This file plants executors and workers that mistake a long queue, a long run or a clock step for a failure.
 
 func init() {
 	register(
@@ -186,7 +186,7 @@ type latecomer struct {
 // Ack implements broker.Consumer.
 func (c *latecomer) Ack(d broker.Delivery) {
 	if dispatch := d.Envelope.Dispatch; dispatch != nil {
-		c.p.Acted("does not acknowledge a dispatch that it has claimed", dispatch.Key.ID)
+		c.p.Acted("did not acknowledge a dispatch that it has claimed", dispatch.Key.ID)
 	}
 	c.p.Host.Go("late acknowledgement", func() {
 		_ = c.p.Host.Sleep(context.Background(), 45*time.Minute)

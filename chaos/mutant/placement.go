@@ -126,8 +126,12 @@ func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dis
 func staleIsFresh() *Mutant {
 	return &Mutant{
 		Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
-		About:      "the executor has a freshness rule of its own, by which a worker is fresh for a while longer than its lease",
-		Statements: unguarded("takes a worker for fresh longer than its lease", each(func(w *store.WorkerRow) { w.LeaseOverFor -= 8 * time.Second })),
+		About: "the executor has a freshness rule of its own, by which a worker is fresh for a while longer than its lease",
+		Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
+			if !w.LeaseValid() {
+				w.LeaseOverFor -= 8 * time.Second
+			}
+		})),
 	}
 }
 
@@ -135,7 +139,7 @@ func deafIsAlive() *Mutant {
 	return &Mutant{
 		Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
 		About:      "nobody asks whether the consumer of a worker that heartbeats is alive",
-		Statements: unguarded("takes a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
+		Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
 	}
 }
 
@@ -143,7 +147,7 @@ func firstAvailable() *Mutant {
 	return &Mutant{
 		Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "the first worker that fits gets everything, whatever it holds",
-		Statements: unguarded("does not see what a worker holds", func(ws []store.WorkerRow) {
+		Statements: unguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
 			for i := range ws {
 				ws[i].Load = 0
 			}
@@ -155,7 +159,7 @@ func permanentQuarantine() *Mutant {
 	return &Mutant{
 		Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "an unhealthy worker gets nothing, so its count of failures never ends",
-		Store: seeing("takes the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
+		Store: seeing("took the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
 	}
 }
 
@@ -205,7 +209,7 @@ func unhealthyLast() *Mutant {
 	return &Mutant{
 		Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "nobody reads what a worker reports of its failures",
-		Store: seeing("does not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
+		Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
 	}
 }
 
@@ -213,7 +217,7 @@ func totalQuarantine() *Mutant {
 	return &Mutant{
 		Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
 		About: "unhealthy workers are taken out of the choice, also when no other is left",
-		Store: seeing("takes an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
+		Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
 			if w.Figures.Consecutive >= 10 {
 				w.Lifecycle = execution.Stopped
 			}
@@ -224,8 +228,8 @@ func totalQuarantine() *Mutant {
 func probeReactivates() *Mutant {
 	return &Mutant{
 		Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
-		About: "whoever has a recent heartbeat is taken for active, also while it drains",
-		Statements: unguarded("takes a worker for active that is not", each(func(w *store.WorkerRow) {
+		About: "every worker with a recent heartbeat counts as active, even while it drains",
+		Statements: unguarded("took a worker for active that is not", each(func(w *store.WorkerRow) {
 			if w.LeaseValid() {
 				w.Lifecycle = execution.Active
 			}
@@ -237,7 +241,7 @@ func cordonIgnored() *Mutant {
 	return &Mutant{
 		Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
 		About:      "an operator's cordon is shown and not obeyed",
-		Statements: unguarded("does not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
+		Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
 	}
 }
 
@@ -245,7 +249,7 @@ func anyRuntime() *Mutant {
 	return &Mutant{
 		Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
 		About: "a worker is chosen without a look at its runtimes",
-		Statements: unguarded("gives a worker every runtime", func(ws []store.WorkerRow) {
+		Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
 			var all []string
 			for i := range ws {
 				all = append(all, ws[i].Runtimes...)
@@ -268,7 +272,7 @@ type speechless struct {
 func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
 		if ps[i].Result.Message != "" {
-			s.p.Acted("says nothing of why no worker fits", ps[i].Key.ID)
+			s.p.Acted("said nothing of why no worker fits", ps[i].Key.ID)
 		}
 		ps[i].Result.Message = ""
 	}

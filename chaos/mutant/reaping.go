@@ -37,7 +37,7 @@ func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	workers, err := s.Store.Workers(ctx)
 	present := slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped })
 	if len(present) < len(workers) {
-		s.p.Acted("does not count workers that have stopped")
+		s.p.Acted("did not count workers that have stopped")
 	}
 	return present, err
 }
@@ -85,7 +85,7 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 		}
 	}
 	if s.p.Config.Executor.Brakes(alive, over) {
-		s.p.Acted("keeps the brake on and marks nobody lost")
+		s.p.Acted("kept the brake on and marked nobody lost")
 		return make([]bool, len(rs)), nil
 	}
 	return s.Store.Reap(ctx, rs)
@@ -94,7 +94,7 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 func reapAtFirstSight() *Mutant {
 	return &Mutant{
 		Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
-		About: "the reaper goes by the database's clock alone, so its first look after an outage kills whoever has not been back yet",
+		About: "the reaper goes by the database's clock alone, so its first look after an outage marks every worker lost that has not come back yet",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c

@@ -125,7 +125,7 @@ func oneDispatchTimeout() *Mutant {
 					for i := range found {
 						deadline := found[i].ScheduledAt.Add(timeout)
 						if !deadline.Equal(found[i].DispatchDeadline) {
-							p.Acted("reckons with a dispatch timeout that is not the execution's own", found[i].ID)
+							p.Acted("reckoned with a dispatch timeout that is not the execution's own", found[i].ID)
 						}
 						found[i].DispatchDeadline = deadline
 					}
@@ -207,7 +207,7 @@ func drainingLooksDead() *Mutant {
 		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
 		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
 		Statements: func(p Process, c Database) store.Store {
-			s := &finder{Store: c, see: noticing(p, "takes a draining worker for a lost one", each(func(w *store.WorkerRow) {
+			s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
 				if w.Lifecycle == execution.Draining {
 					w.Lifecycle = execution.Lost
 				}

@@ -138,7 +138,7 @@ func childLost() *Mutant {
 					}
 					parent := tx.Row(item.Parent)
 					if created = tx.Create(item); parent != nil && parent.Status.Terminal() {
-						p.Acted("lets a child wait for an end that has come already", created.ID)
+						p.Acted("let a child wait for an end that has come already", created.ID)
 					}
 				})
 				return created, true, err

@@ -171,7 +171,7 @@ type heedless struct {
 // Blocked implements broker.Session.
 func (s heedless) Blocked() bool {
 	if s.Session.Blocked() {
-		s.p.Acted("does not hear that the broker holds publishers back")
+		s.p.Acted("did not hear that the broker holds publishers back")
 	}
 	return false
 }
@@ -254,7 +254,7 @@ func secondFreshness() *Mutant {
 				return c
 			}
 			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
-			return seeing("takes a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
+			return seeing("took a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
 		},
 	}
 }
@@ -280,7 +280,7 @@ func oneAtATime() *Mutant {
 		Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
 		About: "a worker is given the next execution when it has ended the last one, whatever its capacity, so that work waits while there is room for it",
 		Store: func(p Process, c store.Store) store.Store {
-			return seeing("gives a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+			return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
 		},
 	}
 }

@@ -15,7 +15,7 @@ func init() {
 	)
 }
 
-// committing is a store whose terminal handling is committed, once, by a step of the mutant's own.
+// committing is a store whose terminal handling is committed, once, by a raw statement instead of the guarded one.
 func committing(commit func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
@@ -48,7 +48,7 @@ func cancelMissesRetry() *Mutant {
 		About: "a retry joins a chain although its cancellation was requested when the failed row was the last one",
 		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
 			if retry != nil && allowed(tx, row, retry) == nil {
-				p.Acted("retries a chain that is to be cancelled", row.ID)
+				p.Acted("retried a chain that is to be cancelled", row.ID)
 			}
 			return tx.HandleTerminal(row.ID, retry)
 		}),

@@ -129,8 +129,8 @@ func unguardedMonitor() *Mutant {
 					return outcome, false, nil
 				}
 				err = c.Step(ctx, func(tx Tx) {
-					if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch) {
-						p.Acted("failed an execution that is "+row.Status.String()+" by its id alone", row.ID)
+					if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
+						p.Acted("failed by its id alone an execution that is "+row.Status.String(), row.ID)
 					}
 					outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
 				})

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants that cause bad ends which nothing in a run explains.
+// This file plants defects that lead to bad ends without a cause in the run.
 
 func init() {
 	register(
@@ -61,7 +61,7 @@ func fullIsNoWorker() *Mutant {
 			if p.Worker {
 				return c
 			}
-			return &finder{Store: c, see: noticing(p, "takes a full worker for an absent one", each(func(w *store.WorkerRow) {
+			return &finder{Store: c, see: noticing(p, "took a full worker for an absent one", each(func(w *store.WorkerRow) {
 				w.Cordoned = w.Cordoned || w.Load >= w.Capacity
 			}))}
 		},

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants whose work is correct, but far too much, or too little in each pass.
+// This file plants processes whose work is correct, but far too much, or too little in each pass.
 
 func init() {
 	register(
@@ -35,7 +35,7 @@ func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) (
 // ClaimForScheduling implements store.Store.
 func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	if s.parked {
-		s.p.Acted("claims what it gave back at once, without ever waiting")
+		s.p.Acted("claimed at once what it had given back, without ever waiting")
 	}
 	for s.parked && ctx.Err() == nil {
 		_ = s.p.Host.Sleep(ctx, 0)
@@ -74,7 +74,7 @@ func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim
 		c.Pools[i] = c.Others
 	}
 	if more {
-		s.p.Acted("claims executions that no worker has room for")
+		s.p.Acted("claimed executions that no worker has room for")
 	}
 	return s.Store.ClaimForScheduling(ctx, c)
 }
@@ -112,7 +112,7 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.ExecutionScheduled {
 			again = append(again, ms[i])
-			s.p.Acted("publishes a dispatch twice", dispatched(ms[i])...)
+			s.p.Acted("published a dispatch twice", dispatched(ms[i])...)
 		}
 	}
 	if len(again) > 0 {

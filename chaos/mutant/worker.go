@@ -138,7 +138,7 @@ func resultGivenUp() *Mutant {
 		Store: func(p Process, c store.Store) store.Store {
 			return &results{Store: c, after: func(_ error, fs []store.Finish) error {
 				for i := range fs {
-					p.Acted("gave up a result of which it does not hear whether it was stored", fs[i].Key.ID)
+					p.Acted("gave up a result without knowing whether it was stored", fs[i].Key.ID)
 				}
 				return errGivenUp
 			}}

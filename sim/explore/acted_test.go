@@ -14,7 +14,7 @@ var actsLater = map[string]string{ //nolint:gochecknoglobals // a constant table
 }
 
 // A mutant says when it acted: the record of the run that kills it holds at least one such moment before the
-// violation, and the record of the same seed without the mutant holds none.
+// violation, and the record of the same seed without the mutant holds none. To say it changes nothing of the run.
 func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 	for _, k := range kills(t) {
 		if !k.Killed() {
@@ -24,6 +24,9 @@ func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 		first := func(o sim.Options) *history.Event {
 			o.Seed = k.Seed
 			rec, _ := record(k.Target, o)
+			if r := once(k.Target, o); r.Hash != rec.Hash || r.Steps != rec.Steps {
+				t.Errorf("%s, seed %d of %s: the run is another one when it is recorded", k.Mutant.Name, k.Seed, k.Target)
+			}
 			if at := slices.IndexFunc(rec.Events, func(e history.Event) bool { return e.Kind == history.MutantActed }); at >= 0 {
 				return &rec.Events[at]
 			}
