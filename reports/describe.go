@@ -69,6 +69,8 @@ func (t teller) who(e *history.Event) string {
 		return "the broker"
 	case history.Quiescent:
 		return "everything accepted"
+	case history.MutantActed:
+		return "the mutant in " + t.or(e.Process, "someone")
 	}
 	return t.or(e.Process, "someone")
 }
@@ -109,6 +111,11 @@ func (t teller) what(e *history.Event) string {
 		return "was resolved"
 	case history.Logged:
 		return "logged: " + e.Text
+	case history.MutantActed:
+		if e.Execution != 0 {
+			return fmt.Sprintf("acted on execution %d: %s", e.Execution, e.Text)
+		}
+		return "acted: " + e.Text
 	case history.Quiescent:
 		return "is finished and every queue is empty"
 	case history.ActionDefined, history.KeyKnown, history.ChildStarted, history.CancelRequested, history.SlotTaken, history.SlotFreed:

@@ -106,7 +106,7 @@ func eventOf(events []history.Event, v *verdict.Violation) int {
 		if e.Step < v.Step {
 			break
 		}
-		if e.Step == v.Step && e.Kind != history.Logged && (v.Execution == 0 || e.Execution == v.Execution) {
+		if e.Step == v.Step && !e.Kind.ForReaders() && (v.Execution == 0 || e.Execution == v.Execution) {
 			return i
 		}
 	}

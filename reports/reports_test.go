@@ -351,6 +351,14 @@ func TestDescribe(t *testing.T) {
 			history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 3, Lifecycle: execution.Lost},
 			"0.000s  worker shell-1 (incarnation 3) was declared lost",
 		},
+		{
+			history.Event{Kind: history.MutantActed, Process: "executor-1", Execution: 7, Text: "kept the slot of what has ended"},
+			"0.000s  the mutant in executor-1 acted on execution 7: kept the slot of what has ended",
+		},
+		{
+			history.Event{Kind: history.MutantActed, Process: "executor-1", Text: "reported that no dead letters wait"},
+			"0.000s  the mutant in executor-1 acted: reported that no dead letters wait",
+		},
 	} {
 		if got := reports.Describe(&c.event, workers); got != c.want {
 			t.Errorf("Describe:\n got %s\nwant %s", got, c.want)

@@ -4,7 +4,6 @@ import (
 	"handoff/chaos/alert"
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
-	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
 	"handoff/core/telemetry"
 )
@@ -59,15 +58,10 @@ func (a *alerts) ended(process string) {
 	}
 }
 
-// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts or a mutant
-// listens.
-func (w *world) recorder(id mutant.Process) telemetry.Recorder {
-	var r telemetry.Recorder = telemetry.Discard{}
-	if w.alerts != nil {
-		r = w.alerts.evaluator.Process(id.Name)
+// recorder is where a process reports its figures to: to nobody, unless something is expected of the alerts.
+func (w *world) recorder(process string) telemetry.Recorder {
+	if w.alerts == nil {
+		return telemetry.Discard{}
 	}
-	if w.mutant.Recorder != nil {
-		r = w.mutant.Recorder(id, r)
-	}
-	return r
+	return w.alerts.evaluator.Process(process)
 }

@@ -137,7 +137,7 @@ func listen(t *testing.T) *listener {
 // mutant is none: it is the listener's place in the processes.
 func (l *listener) mutant() *mutant.Mutant {
 	return &mutant.Mutant{
-		Store:    func(_ mutant.Process, c mutant.Database) store.Store { return &asked{c, l.open} },
+		Store:    func(_ mutant.Process, c store.Store) store.Store { return &asked{c, l.open} },
 		Recorder: func(_ mutant.Process, r telemetry.Recorder) telemetry.Recorder { return &both{r, l} },
 	}
 }

@@ -118,7 +118,7 @@ func TestAPanicOfTheCoreIsAFailure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	planted := &mutant.Mutant{Name: "panics", Store: func(_ mutant.Process, c mutant.Database) store.Store { return panicking{c} }}
+	planted := &mutant.Mutant{Name: "panics", Store: func(_ mutant.Process, c store.Store) store.Store { return panicking{c} }}
 	r := Run(s, config.Hardened, Options{Seed: 1, Mutant: planted})
 	for _, part := range []string{"planted", "executor-1", "monitorTimeouts"} {
 		if !strings.Contains(r.Panic, part) {

@@ -135,11 +135,14 @@ func (w *world) result(why kernel.Stop) *Result {
 	}
 	r := &Result{
 		Run: verdict.Run{
-			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.mutant.Name,
+			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed,
 			Faults: w.injector.Counts(), Sometimes: w.probes.Hits(),
 			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
 		},
 		FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
+	}
+	if w.mutant != nil {
+		r.Mutant = w.mutant.Name
 	}
 	w.tally.Fill(&r.Run)
 	defer func() { r.Judged = w.suite.Judged() }()

@@ -35,12 +35,8 @@ type user struct {
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	id := mutant.Process{Name: client, Client: true, Config: w.config, Host: h}
-	var raw store.Store = w.db.Client(p)
-	if w.mutant.Store != nil {
-		raw = w.mutant.Store(id, w.db.Client(p))
-	}
-	db := metered.Client(raw, w.recorder(id))
+	ports := w.plant(mutant.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), mutant.Ports{Host: h})
+	db := metered.Client(ports.Store, ports.Recorder)
 	c := broker.NewClient(h, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
 		broker.ExecutorTopology(w.config.MessageQueue.RabbitMQ), w.config.MessageQueue.RabbitMQ, w.log)
 	notifier := broker.NewNotifier(h, c, client, w.log)

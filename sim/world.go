@@ -17,9 +17,7 @@ import (
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
-	"handoff/core/broker"
 	"handoff/core/config"
-	"handoff/core/execution"
 	"handoff/core/executor"
 	"handoff/core/store/metered"
 	"handoff/core/worker"
@@ -38,7 +36,7 @@ type world struct {
 	scenario *scenario.Scenario
 	profile  config.Profile
 	config   config.Config
-	mutant   *mutant.Mutant
+	mutant   *mutant.Mutant // nil for none
 	options  Options
 
 	k      *kernel.Kernel
@@ -85,9 +83,6 @@ type process struct {
 
 func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
-	if w.mutant == nil {
-		w.mutant = &mutant.Mutant{}
-	}
 	w.hash = history.NewHasher()
 	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
 	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
@@ -203,9 +198,6 @@ func (w *world) build() {
 // addWorker adds a process of that name, on a machine of its own, that registers as a worker.
 func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	machine := simhost.NewMachine(w.k, name, w.behaviour, w)
-	if w.mutant.Machine != nil {
-		w.mutant.Machine(machine)
-	}
 	p := &process{w: w, name: name, worker: spec, machine: machine}
 	w.processes = append(w.processes, p)
 	return p
@@ -281,9 +273,6 @@ func (p *process) settings() config.Config {
 	if p.worker != nil && p.worker.Concurrency > 0 {
 		c.Worker.Concurrency = p.worker.Concurrency
 	}
-	if p.w.mutant.Config != nil {
-		p.w.mutant.Config(&c)
-	}
 	return c
 }
 
@@ -291,58 +280,31 @@ func (p *process) runExecutor() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
-	o := executor.Options{
-		Name: p.name, Host: h, Config: c, Log: w.log,
-		Store:  w.db.Client(p.current),
-		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
-	}
-	o.Prober = &prober{w, p.current, h}
-	id := mutant.Process{Name: p.name, Config: c, Host: h}
-	if f := w.mutant; f.Store != nil {
-		o.Store = f.Store(id, w.db.Client(p.current))
-	}
-	if f := w.mutant; f.Broker != nil {
-		o.Broker = f.Broker(id, o.Broker)
-	}
-	if f := w.mutant; f.Host != nil {
-		o.Host = f.Host(id, h)
-	}
-	if f := w.mutant; f.Executors != nil {
-		t := f.Executors(c.MessageQueue.RabbitMQ)
-		o.Topology = &t
-	}
-	o.Recorder = w.recorder(id)
-	o.Store = metered.Executor(o.Store, o.Recorder)
-	executor.New(o).Run(ctx)
+	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
+		Config: &c, Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat), Host: h,
+	})
+	executor.New(executor.Options{
+		Name: p.name, Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Executors,
+		Store:  metered.Executor(ports.Store, ports.Recorder),
+		Broker: ports.Broker,
+		Prober: &prober{w, p.current, h},
+	}).Run(ctx)
 }
 
 func (p *process) runWorker() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
+	ports := w.plant(mutant.Process{Name: p.name, Worker: true}, w.db.Client(p.current), mutant.Ports{
+		Config: &c, Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat), Host: h, Machine: p.machine,
+	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
-	o := worker.Options{
-		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath, Host: h, Config: c, Log: w.log,
-		Store:  w.db.Client(p.current),
-		Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat),
-		Runner: p.machine.Runner(p.current),
-	}
-	id := mutant.Process{Name: p.name, Worker: true, Config: c, Host: h}
-	if f := w.mutant; f.Store != nil {
-		o.Store = f.Store(id, w.db.Client(p.current))
-	}
-	if f := w.mutant; f.Broker != nil {
-		o.Broker = f.Broker(id, o.Broker)
-	}
-	if f := w.mutant; f.Host != nil {
-		o.Host = f.Host(id, h)
-	}
-	if f := w.mutant; f.Workers != nil {
-		o.Topology = func(id execution.WorkerID) broker.Topology { return f.Workers(c.MessageQueue.RabbitMQ, id) }
-	}
-	o.Recorder = w.recorder(id)
-	o.Store, o.Broker = metered.Worker(&muted{o.Store, p}, o.Recorder), &deafened{o.Broker, p, h}
-	o.Store = p.pulse.Watch(o.Store)
 	// A superseded worker exits, and says so in its log.
-	_ = worker.New(o).Run(ctx)
+	_ = worker.New(worker.Options{
+		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
+		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,
+		Store:  p.pulse.Watch(metered.Worker(&muted{ports.Store, p}, ports.Recorder)),
+		Broker: &deafened{ports.Broker, p, h},
+		Runner: p.machine.Runner(p.current),
+	}).Run(ctx)
 }

@@ -20,7 +20,7 @@ func NewHasher() *Hasher { return &Hasher{digest: xxhash.New(), buffer: make([]b
 
 // Observe implements Sink.
 func (h *Hasher) Observe(e *Event) {
-	if e.Kind == Logged {
+	if e.Kind.ForReaders() {
 		return
 	}
 	h.events++

@@ -126,11 +126,19 @@ const (
 	// Quiescent: everything accepted is finished and every queue is empty.
 	Quiescent
 
+	// MutantActed: Process, Text, Execution (0 for none in particular): a planted mutant made a difference at this
+	// moment. Only in full records and never hashed; it stands at the end because a hash reads a kind by its number.
+	MutantActed
+
 	kinds
 )
 
 // Kinds is how many values Kind has, NoKind included.
 const Kinds = int(kinds)
+
+// ForReaders says that events of the kind stand in records for those who read them: they are not hashed, and nothing is
+// judged by them.
+func (k Kind) ForReaders() bool { return k == Logged || k == MutantActed }
 
 // Event is one thing that happened. Fields that a kind does not name are zero.
 type Event struct {

@@ -55,6 +55,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	AlertResolved:    "alert_resolved",
 	Logged:           "logged",
 	Quiescent:        "quiescent",
+	MutantActed:      "mutant_acted",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

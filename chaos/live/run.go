@@ -169,7 +169,7 @@ func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
 	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), run.NewTally(expect.Texts)
 	all := history.Tee{hash, suite, probes, tally}
 	for i := range r.Events {
-		if r.Events[i].Kind != history.Logged {
+		if !r.Events[i].Kind.ForReaders() {
 			all.Observe(&r.Events[i])
 		}
 	}

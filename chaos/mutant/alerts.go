@@ -2,6 +2,7 @@ package mutant
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"handoff/core/broker"
@@ -10,15 +11,30 @@ import (
 
 // This file plants alerts that look at the wrong thing.
 
+func init() {
+	register(
+		depthCountsRows, unattendedUntold, canariesCounted, canaryAtStartOnly, everyFailureIsTheWorkers,
+		waitingIsHandoff, workersReportForExecutors, timedFromDelivery, failuresWithoutReasons,
+	)
+}
+
 // rowsForDepth tells of stored rows where the depth of the broker's queue is asked for.
-type rowsForDepth struct{ telemetry.Recorder }
+type rowsForDepth struct {
+	telemetry.Recorder
+	p     Process
+	depth atomic.Int64
+}
 
 // Set implements telemetry.Recorder.
 func (r *rowsForDepth) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	switch f {
 	case telemetry.DeadLetterQueueMessages:
+		r.depth.Store(v)
 		return
 	case telemetry.DeadLettersOpen:
+		if v != r.depth.Load() {
+			r.p.Acted("reported the stored dead letters as the depth of the dead letter queue")
+		}
 		r.Recorder.Set(telemetry.DeadLetterQueueMessages, v, l)
 	default:
 	}
@@ -29,7 +45,7 @@ func depthCountsRows() *Mutant {
 	return &Mutant{
 		Name: "depth-counts-rows", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
 		About:    "stored dead letters are reported as the depth of the dead letter queue, so nobody is told of what its handler never stored",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &rowsForDepth{Recorder: r, p: p} },
 	}
 }
 
@@ -37,7 +53,7 @@ func unattendedUntold() *Mutant {
 	return &Mutant{
 		Name: "unattended-untold", Source: "D26", Expected: 15, Scenario: "dead-letters-unattended",
 		About: "the dead letter handler counts as alive because its task runs; nobody asks the broker who consumes the queue",
-		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+		Recorder: reporting("reported a consumer of the dead letter queue that the broker does not know", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.DeadLetterQueueConsumers {
 				v = max(v, 1)
 			}
@@ -58,6 +74,7 @@ func canariesCounted() *Mutant {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
 					if d.Envelope.Type == broker.DeadLetterCanary {
 						d.Envelope.Type = broker.ExecutionRequested
+						p.Acted("took a canary for a message that died")
 					}
 				}}
 			}}
@@ -74,7 +91,7 @@ func canaryAtStartOnly() *Mutant {
 				return b
 			}
 			flown := false
-			return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, &flown} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &oneCanary{s, p, &flown} }}
 		},
 	}
 }
@@ -82,6 +99,7 @@ func canaryAtStartOnly() *Mutant {
 // oneCanary makes believe that the dead letter exchange took a message, after the first.
 type oneCanary struct {
 	broker.Session
+	p     Process
 	flown *bool
 }
 
@@ -91,6 +109,7 @@ func (s *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.O
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.DeadLetterCanary && outcomes[i] == broker.Returned && *s.flown {
 			outcomes[i] = broker.Confirmed
+			s.p.Acted("took a canary that no queue took for a confirmed one")
 		}
 		*s.flown = *s.flown || ms[i].Envelope.Type == broker.DeadLetterCanary
 	}
@@ -98,12 +117,17 @@ func (s *oneCanary) Publish(ctx context.Context, ms []broker.Message) []broker.O
 }
 
 // relabelled reports changes of a status with another reason.
-type relabelled struct{ telemetry.Recorder }
+type relabelled struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Add implements telemetry.Recorder.
 func (r *relabelled) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	if f == telemetry.Transitions && l[1] == "failed" {
-		l[3] = "worker_unavailable"
+	const blamed = "worker_unavailable"
+	if f == telemetry.Transitions && l[1] == "failed" && l[3] != blamed {
+		r.p.Acted("counted a failure because of " + l[3] + " as one because of " + blamed)
+		l[3] = blamed
 	}
 	r.Recorder.Add(f, n, l)
 }
@@ -112,12 +136,15 @@ func everyFailureIsTheWorkers() *Mutant {
 	return &Mutant{
 		Name: "every-failure-is-the-workers", Source: "D59", Expected: 15, Scenario: "retries-exhausted",
 		About:    "failures are counted without their own reasons, so one user's broken action looks like a platform that loses work",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &relabelled{r, p} },
 	}
 }
 
 // waiters reports all of the time in scheduled as the handoff's.
-type waiters struct{ telemetry.Recorder }
+type waiters struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Observe implements telemetry.Recorder.
 func (r *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
@@ -126,6 +153,7 @@ func (r *waiters) Observe(f telemetry.Figure, d time.Duration, l telemetry.Label
 		case telemetry.StageHandoff:
 			return
 		case "scheduled":
+			r.p.Acted("reported the whole time in scheduled as the handoff")
 			r.Recorder.Observe(f, d, telemetry.Labels{telemetry.StageHandoff})
 		}
 	}
@@ -136,15 +164,19 @@ func waitingIsHandoff() *Mutant {
 	return &Mutant{
 		Name: "waiting-is-handoff", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
 		About:    "a dispatch that waits behind a full worker counts as a slow handoff, so a long queue raises the alarm of a broken message path",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &waiters{r, p} },
 	}
 }
 
 // lively lets workers report what only executors know.
-type lively struct{ telemetry.Recorder }
+type lively struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Add implements telemetry.Recorder.
 func (r *lively) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	r.p.Acted("reported a lag of 0, which only executors know")
 	r.Recorder.Set(telemetry.OrchestrationLag, 0, telemetry.Labels{})
 	r.Recorder.Add(f, n, l)
 }
@@ -157,18 +189,22 @@ func workersReportForExecutors() *Mutant {
 			if !p.Worker {
 				return r
 			}
-			return &lively{r}
+			return &lively{r, p}
 		},
 	}
 }
 
 // fromDelivery times handoffs from the delivery on.
-type fromDelivery struct{ telemetry.Recorder }
+type fromDelivery struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Observe implements telemetry.Recorder.
 func (r *fromDelivery) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
-	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff {
-		d = min(d, time.Millisecond)
+	if f == telemetry.StageSeconds && l[0] == telemetry.StageHandoff && d > time.Millisecond {
+		r.p.Acted("left the time before the delivery out of a handoff")
+		d = time.Millisecond
 	}
 	r.Recorder.Observe(f, d, l)
 }
@@ -177,16 +213,20 @@ func timedFromDelivery() *Mutant {
 	return &Mutant{
 		Name: "timed-from-delivery", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
 		About:    "a worker times the handoff from the delivery of the message on, so nobody is told that messages are slow",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &fromDelivery{r, p} },
 	}
 }
 
 // unexplained reports failures without their reasons.
-type unexplained struct{ telemetry.Recorder }
+type unexplained struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Add implements telemetry.Recorder.
 func (r *unexplained) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
-	if f == telemetry.Transitions {
+	if f == telemetry.Transitions && l[3] != "" {
+		r.p.Acted("counted a change of a status without its reason, " + l[3])
 		l[3] = ""
 	}
 	r.Recorder.Add(f, n, l)
@@ -196,6 +236,6 @@ func failuresWithoutReasons() *Mutant {
 	return &Mutant{
 		Name: "failures-without-reasons", Source: "D59", Expected: 15, Scenario: "work-lost-with-workers",
 		About:    "failures are counted without their reasons, so nobody is told when the platform loses work",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &unexplained{r, p} },
 	}
 }

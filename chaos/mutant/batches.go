@@ -7,22 +7,27 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
-// This file plants mutants that do not work in bounded batches, or do too few of them.
+// This file plants executors that do not work in bounded batches, or do too few of them.
+
+func init() {
+	register(
+		oneStatementForAllChildren, badChainEndsThePass, oneBatchAPass, keysForgottenTooLate,
+	)
+}
 
 // errTooLong is the error of a statement that exceeded the statement timeout.
 var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
 
 func oneStatementForAllChildren() *Mutant {
 	return &Mutant{
-		Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children", Raw: true,
+		Name: "one-statement-for-all-children", Source: "D22", Expected: 12, Scenario: "many-children",
 		About: "the statement that handles the end of a chain also settles all of its children, and exceeds its timeout where there are many",
-		Store: func(p Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
 				var refused error
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					done = make([]store.Orchestrated, len(os))
 					touched := 0
 					for _, o := range os {
@@ -31,6 +36,7 @@ func oneStatementForAllChildren() *Mutant {
 						}
 					}
 					if touched > p.Config.Executor.BatchSize {
+						p.Acted("was refused a statement that would settle all children at once")
 						refused = errTooLong
 						return
 					}
@@ -42,6 +48,9 @@ func oneStatementForAllChildren() *Mutant {
 						settles := ends(tx, row, o.Retry)
 						done[i] = store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, allowed(tx, row, o.Retry))}
 						if settles {
+							if tx.Children(o.ID) > 0 {
+								p.Acted("settled all children in the statement that handles the end", o.ID)
+							}
 							tx.SettleChildren(o.ID)
 						}
 					}
@@ -61,7 +70,7 @@ func unhandled(row *execution.Execution) bool {
 }
 
 // ends says that a row's end is the end of its chain.
-func ends(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) bool {
+func ends(tx Tx, row *execution.Execution, retry *store.Retry) bool {
 	return unhandled(row) && allowed(tx, row, retry) == nil
 }
 
@@ -83,7 +92,7 @@ const slowFor = 10 * time.Second
 func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 	slow := false
 	now := s.p.Host.Monotonic()
-	err := s.c.Step(ctx, func(tx *simstore.Tx) {
+	err := s.c.Step(ctx, func(tx Tx) {
 		for _, o := range os {
 			if !ends(tx, tx.Row(o.ID), o.Retry) || tx.Children(o.ID) == 0 {
 				continue
@@ -93,7 +102,10 @@ func (s *slowParents) Orchestrate(ctx context.Context, os []store.Orchestration)
 				first = now
 				s.tried[o.ID] = first
 			}
-			slow = slow || now-first < slowFor
+			if now-first < slowFor {
+				s.p.Acted("took too long to handle an end, and took the database for away", o.ID)
+				slow = true
+			}
 		}
 	})
 	if err != nil {
@@ -117,9 +129,9 @@ func (s *slowParents) Clock(ctx context.Context) (time.Time, error) {
 
 func badChainEndsThePass() *Mutant {
 	return &Mutant{
-		Name: "bad-chain-ends-the-pass", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages", Raw: true,
+		Name: "bad-chain-ends-the-pass", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
 		About: "when handling one end takes too long for a while, the executor concludes that the database is away and handles no other end either",
-		Store: func(p Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &slowParents{handler: handler{Store: c}, c: c, p: p, tried: make(map[execution.ID]time.Duration)}
 		},
 	}
@@ -129,11 +141,14 @@ func oneBatchAPass() *Mutant {
 	return &Mutant{
 		Name: "one-batch-a-pass", Source: "D22", Expected: 12, Scenario: "many-children",
 		About: "each pass of a loop handles one batch and leaves the rest to the next pass, so it falls behind where more than a batch becomes due between two",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			full := make(map[store.ReclaimCause]time.Duration)
 			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				now := p.Host.Monotonic()
 				if at, seen := full[f.Cause]; seen && now-at < p.Config.Executor.ReconcileInterval-time.Second {
+					if len(found) > 0 {
+						p.Acted("left what was found to its next pass", ids(found)...)
+					}
 					return nil
 				}
 				if len(found) == f.Limit {
@@ -158,6 +173,7 @@ type keeper struct {
 func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
 	now := s.p.Host.Monotonic()
 	if s.forgot > 0 && now-s.forgot < time.Minute {
+		s.p.Acted("forgot no idempotency keys, because it forgot some less than a minute ago")
 		return 0, nil
 	}
 	s.forgot = now
@@ -166,11 +182,16 @@ func (s *keeper) ForgetKeys(ctx context.Context, age time.Duration, limit int) (
 
 func keysForgottenTooLate() *Mutant {
 	return &Mutant{
-		Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again", Raw: true,
+		Name: "keys-forgotten-too-late", Source: "D9", Expected: 16, Scenario: "keys-used-again",
 		About: "an idempotency key can't be used again until a cleanup has forgotten it, and the cleanup is slower than keys come of age",
-		Store: func(p Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &keeper{c: c, p: p, requests: requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
-				err = c.Step(ctx, func(tx *simstore.Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
+				err = c.Step(ctx, func(tx Tx) {
+					created.ID = tx.Keyed(item.IdempotencyKey)
+					if row := tx.Row(created.ID); row != nil && tx.Now().Sub(row.Created) >= execution.KeyLifetime {
+						p.Acted("took a key that has come of age for a used one", row.ID)
+					}
+				})
 				created.Existed = created.ID != 0
 				return created, created.Existed, err
 			}}}

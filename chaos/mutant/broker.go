@@ -8,6 +8,12 @@ import (
 	"handoff/core/execution"
 )
 
+func init() {
+	register(
+		unknownIsRefused, hoardedDeadLetters, directDLX,
+	)
+}
+
 // sessions is a broker whose sessions are wrapped.
 type sessions struct {
 	broker.Broker
@@ -23,9 +29,18 @@ func (b *sessions) Connect(ctx context.Context) (broker.Session, error) {
 	return b.wrap(s), nil
 }
 
+// dispatched is the execution that a message dispatches, nothing for another message.
+func dispatched(m broker.Message) []execution.ID {
+	if d := m.Envelope.Dispatch; d != nil {
+		return []execution.ID{d.Key.ID}
+	}
+	return nil
+}
+
 // optimist reads an unknown outcome as another one.
 type optimist struct {
 	broker.Session
+	p         Process
 	unknownIs broker.Outcome
 }
 
@@ -35,6 +50,7 @@ func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Unknown {
 			outcomes[i] = s.unknownIs
+			s.p.Acted("took a publish without a confirm for one that the broker refused", dispatched(ms[i])...)
 		}
 	}
 	return outcomes
@@ -48,7 +64,7 @@ func unknownIsRefused() *Mutant {
 			if p.Worker {
 				return b
 			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, broker.Nacked} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &optimist{s, p, broker.Nacked} }}
 		},
 	}
 }
@@ -56,6 +72,7 @@ func unknownIsRefused() *Mutant {
 // hoarder never acknowledges what it consumes from one queue.
 type hoarder struct {
 	broker.Session
+	p     Process
 	queue string
 }
 
@@ -65,13 +82,16 @@ func (s *hoarder) Consume(ctx context.Context, queue string, prefetch int) (brok
 	if err != nil || queue != s.queue {
 		return c, err
 	}
-	return &silent{c}, nil
+	return &silent{c, s.p}, nil
 }
 
-type silent struct{ broker.Consumer }
+type silent struct {
+	broker.Consumer
+	p Process
+}
 
 // Ack implements broker.Consumer.
-func (*silent) Ack(broker.Delivery) {}
+func (c *silent) Ack(broker.Delivery) { c.p.Acted("kept a dead letter instead of acknowledging it") }
 
 func hoardedDeadLetters() *Mutant {
 	return &Mutant{
@@ -79,7 +99,7 @@ func hoardedDeadLetters() *Mutant {
 		About: "the dead letter handler keeps its messages for forensics by never acknowledging them",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			queue := broker.DeadLetterQueue(p.Config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
-			return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, queue} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &hoarder{s, p, queue} }}
 		},
 	}
 }

@@ -5,12 +5,18 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
+
+func init() {
+	register(
+		cancelOverwrites,
+	)
+}
 
 // canceller is a store in which a cancellation ends at once what a worker was to be asked to end.
 type canceller struct {
 	store.Store
+	p      Process
 	client Database
 }
 
@@ -20,12 +26,13 @@ func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string
 	if err != nil {
 		return done, err
 	}
-	return done, s.client.Step(ctx, func(tx *simstore.Tx) {
+	return done, s.client.Step(ctx, func(tx Tx) {
 		for i := range done {
 			row := tx.Row(done[i].Row.ID)
 			if row == nil || row.Status != execution.Canceling {
 				continue
 			}
+			s.p.Acted("ended at once what its worker was to be asked to end", row.ID)
 			tx.Named(row.Key(), 0)
 			tx.Move(row.ID, execution.Cancelled, execution.API, execution.CancelRequested, func(e *execution.Execution) {
 				e.FailureReason, e.Result = execution.CancelRequested, store.CancelledResult()
@@ -36,8 +43,8 @@ func (s *canceller) Cancel(ctx context.Context, ids []execution.ID, actor string
 
 func cancelOverwrites() *Mutant {
 	return &Mutant{
-		Name: "cancel-overwrites", Source: "D6", Expected: 2, Scenario: "cancel-at-every-stage", Raw: true,
-		About: "who cancels an execution ends it at once, also one that a worker has claimed and runs",
-		Store: func(_ Process, c Database) store.Store { return &canceller{Store: c, client: c} },
+		Name: "cancel-overwrites", Source: "D6", Expected: 2, Scenario: "cancel-at-every-stage",
+		About:      "a cancellation ends an execution at once, also one that a worker has claimed and runs",
+		Statements: func(p Process, c Database) store.Store { return &canceller{Store: c, p: p, client: c} },
 	}
 }

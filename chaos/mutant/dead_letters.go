@@ -11,6 +11,12 @@ import (
 
 // This file plants dead letter handlers and consumers that misread, lose, or send round in a circle.
 
+func init() {
+	register(
+		deathReasonIgnored, deadLetterGivenUp, poisonDropped, poisonRequeued,
+	)
+}
+
 // translator changes deliveries on their way to the core.
 type translator struct {
 	broker.Session
@@ -59,7 +65,8 @@ func deathReasonIgnored() *Mutant {
 			}
 			return &sessions{b, func(s broker.Session) broker.Session {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if len(d.Deaths) > 0 {
+					if len(d.Deaths) > 0 && d.Deaths[0].Reason != broker.DeathExpired {
+						p.Acted("took a rejected message for one whose time was over")
 						deaths := append([]broker.Death(nil), d.Deaths...)
 						deaths[0].Reason = broker.DeathExpired
 						d.Deaths = deaths
@@ -74,11 +81,11 @@ func deadLetterGivenUp() *Mutant {
 	return &Mutant{
 		Name: "dead-letter-given-up", Source: "D25", Expected: 12, Scenario: "message-expires-in-queue",
 		About: "the dead letter handler acknowledges first and reclaims at most once: what the database refuses then is lost",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return &impatient{Store: c, seen: make(map[execution.Key]bool)}
+			return &impatient{Store: c, p: p, seen: make(map[execution.Key]bool)}
 		},
 	}
 }
@@ -86,6 +93,7 @@ func deadLetterGivenUp() *Mutant {
 // impatient makes believe that a reclaim by the dead letter handler was made, the first time.
 type impatient struct {
 	store.Store
+	p    Process
 	mu   sync.Mutex
 	seen map[execution.Key]bool
 }
@@ -98,6 +106,7 @@ func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 		s.seen[rs[0].Key] = true
 		s.mu.Unlock()
 		if !again {
+			s.p.Acted("acknowledged a dead letter and took nothing back", rs[0].Key.ID)
 			return make([]store.Outcome, 1), nil
 		}
 	}
@@ -105,20 +114,26 @@ func (s *impatient) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Ou
 }
 
 // shredder makes believe that a dead letter was stored.
-type shredder struct{ store.Store }
+type shredder struct {
+	store.Store
+	p Process
+}
 
 // StoreDeadLetters implements store.Store.
-func (shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error { return nil }
+func (s shredder) StoreDeadLetters(context.Context, ...store.DeadLetter) error {
+	s.p.Acted("acknowledged a message that can't be read, and stored it nowhere")
+	return nil
+}
 
 func poisonDropped() *Mutant {
 	return &Mutant{
 		Name: "poison-dropped", Source: "D25", Expected: 6, Scenario: "poison-cancels",
 		About: "a worker acknowledges a cancellation that it can't read and stores it nowhere",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return shredder{c}
+			return shredder{c, p}
 		},
 	}
 }
@@ -138,6 +153,7 @@ func poisonRequeued() *Mutant {
 					if rounds[string(d.Body)]++; d.Malformed == nil || rounds[string(d.Body)] > 100 {
 						return false
 					}
+					p.Acted("gave a message back that can't be read")
 					c.Reject(d, true)
 					return true
 				}}

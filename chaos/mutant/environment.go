@@ -3,6 +3,7 @@ package mutant
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"handoff/core/broker"
@@ -10,13 +11,23 @@ import (
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
-	"handoff/sim/simhost"
 )
 
 // This file plants what only a server or a clock that misbehaves brings to light.
 
+func init() {
+	register(
+		oneClockLease, oneClockDeadline, deadlineWithoutGrace, wallClockFence, marginWithoutDrift,
+		deafAfterCancel, topologyDeclaredOnce, returnedIsConfirmed, claimRolledBack, resultRolledBack,
+		deadLetterDropped, twinsShareAnIncarnation,
+	)
+}
+
 // oneClock reaps whatever the database's clock calls over, without watching it.
-type oneClock struct{ store.Store }
+type oneClock struct {
+	store.Store
+	p Process
+}
 
 // Workers implements store.Store.
 func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
@@ -31,6 +42,7 @@ func (s *oneClock) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 		}
 	}
 	if len(over) > 0 {
+		s.p.Acted("marked workers lost whose leases nobody has watched")
 		_, err = s.Reap(ctx, over)
 	}
 	return workers, err
@@ -40,62 +52,112 @@ func oneClockLease() *Mutant {
 	return &Mutant{
 		Name: "one-clock-lease", Source: "D35", Expected: 2, Scenario: "database-clock-steps",
 		About: "a lease is over as soon as the database's clock says so, and nobody has watched it",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return &oneClock{c}
+			return &oneClock{c, p}
 		},
 	}
 }
 
-// unread is a database whose clock can't be compared with another one.
-type unread struct{ store.Store }
+// misread is a database whose clock is misread, so that an executor does not see that it was set.
+type misread struct {
+	store.Store
+	p Process
+	// read is what is read instead of a moment.
+	read func(time.Time) time.Time
+	// misses says which take-backs a step of the clock is missed in, and text what is wrong with them.
+	misses func(store.Reclaim) bool
+	text   string
+
+	mu    sync.Mutex
+	known bool
+	// first was read at the process's moment at; set says that the clock was set since.
+	first time.Time
+	at    time.Duration
+	set   bool
+}
 
 // Clock implements store.Store.
-func (unread) Clock(context.Context) (time.Time, error) {
-	// Later than every start of a run, so that none has been watched.
-	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
+func (s *misread) Clock(ctx context.Context) (time.Time, error) {
+	now, err := s.Store.Clock(ctx)
+	if err != nil {
+		return now, err
+	}
+	at := s.p.Host.Monotonic()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		s.known, s.first, s.at = true, now, at
+	}
+	step := now.Sub(s.first) - (at - s.at)
+	s.set = s.set || step.Abs() > time.Second
+	return s.read(now), nil
 }
+
+// Reclaim implements store.Store.
+func (s *misread) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	s.mu.Lock()
+	set := s.set
+	s.mu.Unlock()
+	for i := range rs {
+		if set && s.misses(rs[i]) {
+			s.p.Acted(s.text, rs[i].Key.ID)
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+// later is later than everything that happens, so that nothing has been watched since it began.
+func later(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// overruns are the take-backs of runs that are over their time.
+func overruns(r store.Reclaim) bool { return r.Cause == store.Overrun }
 
 func oneClockDeadline() *Mutant {
 	return &Mutant{
 		Name: "one-clock-deadline", Source: "D35", Expected: 4, Scenario: "clock-step-past-deadlines",
 		About: "a run is over its time as soon as the database's clock says so, and nobody has watched that clock",
-		Store: func(_ Process, c Database) store.Store { return &unread{c} },
+		Store: func(p Process, c store.Store) store.Store {
+			return &misread{Store: c, p: p, read: later, misses: overruns, text: "ended a run on the word of a clock that was set"}
+		},
 	}
-}
-
-// hurriedClock has the second clock call a run over sooner than it is.
-type hurriedClock struct {
-	store.Store
-	by time.Duration
-}
-
-// Clock implements store.Store.
-func (s *hurriedClock) Clock(ctx context.Context) (time.Time, error) {
-	// A clock that was always so much ahead has every run start so much sooner.
-	now, err := s.Store.Clock(ctx)
-	return now.Add(s.by), err
 }
 
 func deadlineWithoutGrace() *Mutant {
 	return &Mutant{
 		Name: "deadline-without-grace", Source: "D35", Expected: 4, Scenario: "clock-step-within-grace",
 		About: "of the second clock only the run deadline is asked, so that a step of the first one ends what its worker is still ending",
-		Store: func(p Process, c Database) store.Store { return &hurriedClock{c, p.Config.Executor.ReapGrace} },
+		Store: func(p Process, c store.Store) store.Store {
+			return &misread{
+				Store: c, p: p, misses: overruns, text: "ended a run whose grace is not over on the second clock",
+				// A clock that was always so much ahead has every run start so much sooner.
+				read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
+			}
+		},
 	}
 }
 
 // wallClock is a host whose monotonic clock is the wall clock.
 type wallClock struct {
 	host.Host
+	p         Process
 	wall      time.Time
 	monotonic time.Duration
+	// said is by how much the wall clock was ahead when that was said last.
+	said time.Duration
 }
 
 // Monotonic implements host.Host.
-func (h *wallClock) Monotonic() time.Duration { return h.monotonic + h.Now().Sub(h.wall) }
+func (h *wallClock) Monotonic() time.Duration {
+	now := h.monotonic + h.Now().Sub(h.wall)
+	if ahead := now - h.Host.Monotonic(); (ahead - h.said).Abs() >= 100*time.Millisecond {
+		h.said = ahead
+		h.p.Acted("counted on a wall clock that is off by " + ahead.String())
+	}
+	return now
+}
 
 func wallClockFence() *Mutant {
 	return &Mutant{
@@ -105,9 +167,12 @@ func wallClockFence() *Mutant {
 			if !p.Worker {
 				return h
 			}
-			return &wallClock{Host: h, wall: h.Now(), monotonic: h.Monotonic()}
+			return &wallClock{Host: h, p: p, wall: h.Now(), monotonic: h.Monotonic()}
 		},
-		Machine: func(m *simhost.Machine) { m.Shimless = true },
+		Machine: func(p Process, m Machine) {
+			m.RemoveShims()
+			p.Acted("took the shims away, so nothing ends an action when its worker does not")
+		},
 	}
 }
 
@@ -122,6 +187,7 @@ func marginWithoutDrift() *Mutant {
 // deaf is a consumer that takes the end of its subscription for silence.
 type deaf struct {
 	broker.Consumer
+	p     Process
 	never host.Signal
 }
 
@@ -129,6 +195,7 @@ type deaf struct {
 func (c *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if errors.Is(err, broker.ErrCancelled) {
+		c.p.Acted("took the end of its subscription for silence")
 		_, err = c.never.Wait(ctx, host.Forever)
 	}
 	return d, err
@@ -136,7 +203,7 @@ func (c *deaf) Receive(ctx context.Context) (broker.Delivery, error) {
 
 type deafSession struct {
 	broker.Session
-	host host.Host
+	p Process
 }
 
 // Consume implements broker.Session.
@@ -145,7 +212,7 @@ func (s *deafSession) Consume(ctx context.Context, queue string, prefetch int) (
 	if err != nil {
 		return nil, err
 	}
-	return &deaf{c, s.host.NewSignal()}, nil
+	return &deaf{c, s.p, s.p.Host.NewSignal()}, nil
 }
 
 func deafAfterCancel() *Mutant {
@@ -156,7 +223,7 @@ func deafAfterCancel() *Mutant {
 			if p.Worker {
 				return b
 			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p.Host} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &deafSession{s, p} }}
 		},
 	}
 }
@@ -164,12 +231,14 @@ func deafAfterCancel() *Mutant {
 // declaredOnce is a session that does not declare what its process has declared before.
 type declaredOnce struct {
 	broker.Session
+	p    Process
 	done *bool
 }
 
 // Declare implements broker.Session.
 func (s *declaredOnce) Declare(ctx context.Context, t broker.Topology) error {
 	if *s.done {
+		s.p.Acted("declared nothing, because it has declared its queues before")
 		return nil
 	}
 	err := s.Session.Declare(ctx, t)
@@ -181,9 +250,9 @@ func topologyDeclaredOnce() *Mutant {
 	return &Mutant{
 		Name: "topology-declared-once", Source: "D28", Expected: 5, Scenario: "queues-deleted",
 		About: "a process declares its queues at its start and never again, so that one that was deleted stays away",
-		Broker: func(_ Process, b broker.Broker) broker.Broker {
+		Broker: func(p Process, b broker.Broker) broker.Broker {
 			done := false
-			return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, &done} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &declaredOnce{s, p, &done} }}
 		},
 	}
 }
@@ -196,12 +265,15 @@ func returnedIsConfirmed() *Mutant {
 			if p.Worker {
 				return b
 			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &careless{s} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &careless{s, p} }}
 		},
 	}
 }
 
-type careless struct{ broker.Session }
+type careless struct {
+	broker.Session
+	p Process
+}
 
 // Publish implements broker.Session.
 func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
@@ -209,6 +281,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
+			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i])...)
 		}
 	}
 	return outcomes
@@ -217,6 +290,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 // forgiving takes a write that the database has refused for one that was done.
 type forgiving struct {
 	store.Store
+	p                             Process
 	claims, finishes, deadLetters bool
 }
 
@@ -234,6 +308,7 @@ func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 	if readErr != nil || len(rows) == 0 {
 		return nil, err
 	}
+	s.p.Acted("took a claim that was rolled back for one that was granted", rows[0].ID)
 	return []store.ClaimResult{{Outcome: store.Outcome{Applied: true, Row: rows[0]}}}, nil
 }
 
@@ -241,6 +316,9 @@ func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	if s.finishes && refused(err) {
+		for i := range fs {
+			s.p.Acted("took a result that was rolled back for one that was stored", fs[i].Key.ID)
+		}
 		return make([]store.Outcome, len(fs)), nil
 	}
 	return outcomes, err
@@ -250,6 +328,7 @@ func (s *forgiving) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fi
 func (s *forgiving) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.Store.Reclaim(ctx, rs)
 	if s.deadLetters && refused(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		s.p.Acted("took a take-back that was rolled back for one that was made", rs[0].Key.ID)
 		return make([]store.Outcome, len(rs)), nil
 	}
 	return outcomes, err
@@ -259,7 +338,7 @@ func claimRolledBack() *Mutant {
 	return &Mutant{
 		Name: "claim-rolled-back", Source: "D12", Expected: 4, Scenario: "serialization-storm",
 		About: "a worker runs what it has claimed in a transaction that was rolled back",
-		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, claims: true} },
+		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, claims: true} },
 	}
 }
 
@@ -267,7 +346,7 @@ func resultRolledBack() *Mutant {
 	return &Mutant{
 		Name: "result-rolled-back", Source: "D23", Expected: 13, Scenario: "serialization-storm",
 		About: "a worker does not look whether the transaction with its result was rolled back",
-		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, finishes: true} },
+		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, finishes: true} },
 	}
 }
 
@@ -275,13 +354,16 @@ func deadLetterDropped() *Mutant {
 	return &Mutant{
 		Name: "dead-letter-dropped", Source: "D25", Expected: 12, Scenario: "serialization-storm",
 		About: "the dead letter handler acknowledges what the database has refused to take back",
-		Store: func(_ Process, c Database) store.Store { return &forgiving{Store: c, deadLetters: true} },
+		Store: func(p Process, c store.Store) store.Store { return &forgiving{Store: c, p: p, deadLetters: true} },
 	}
 }
 
 // shared is a store in which a worker is its name: whoever registers under it gets the incarnation that
 // lives.
-type shared struct{ store.Store }
+type shared struct {
+	store.Store
+	p Process
+}
 
 // Register implements store.Store.
 func (s *shared) Register(ctx context.Context, r store.Registration) (store.Registered, error) {
@@ -291,6 +373,7 @@ func (s *shared) Register(ctx context.Context, r store.Registration) (store.Regi
 	}
 	for i := range workers {
 		if w := &workers[i]; w.Name == r.Name && w.Lifecycle == execution.Active && w.LeaseValid() {
+			s.p.Acted("registered as an incarnation that another process is")
 			return store.Registered{WorkerKey: w.WorkerKey}, nil
 		}
 	}
@@ -301,6 +384,6 @@ func twinsShareAnIncarnation() *Mutant {
 	return &Mutant{
 		Name: "twins-share-an-incarnation", Source: "D14", Expected: 13, Scenario: "two-processes-of-one-name",
 		About: "a worker row belongs to a host name, so that two processes of one name are one worker",
-		Store: func(_ Process, c Database) store.Store { return &shared{c} },
+		Store: func(p Process, c store.Store) store.Store { return &shared{c, p} },
 	}
 }

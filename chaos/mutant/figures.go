@@ -1,34 +1,70 @@
 package mutant
 
 import (
+	"sync"
+
 	"handoff/core/execution"
 	"handoff/core/telemetry"
 )
 
 // This file plants figures that are not reported, so that an alert lies.
 
+func init() {
+	register(
+		silentBrake, alertForEver, emptyArchive, neverOld, sickLookHealthy, goneWorkersCount,
+	)
+}
+
 // reporter changes what is reported.
 type reporter struct {
 	telemetry.Recorder
-	set func(f telemetry.Figure, v int64) (int64, bool)
+	p Process
+	// text says what is wrong about a figure that set has changed or kept back.
+	text string
+	set  func(f telemetry.Figure, v int64) (int64, bool)
+
+	mu sync.Mutex
+	// last are the values that were reported.
+	last map[series]int64
+}
+
+// series is a figure with its labels.
+type series struct {
+	figure telemetry.Figure
+	labels telemetry.Labels
+}
+
+func newReporter(p Process, r telemetry.Recorder, text string, set func(f telemetry.Figure, v int64) (int64, bool)) *reporter {
+	return &reporter{Recorder: r, p: p, text: text, set: set, last: make(map[series]int64)}
 }
 
 // Set implements telemetry.Recorder.
 func (r *reporter) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	if v, report := r.set(f, v); report {
-		r.Recorder.Set(f, v, l)
+	shown, report := r.set(f, v)
+	of := series{f, l}
+	r.mu.Lock()
+	if report {
+		r.last[of] = shown
+	}
+	seen := r.last[of]
+	r.mu.Unlock()
+	if seen != v {
+		r.p.Acted(r.text)
+	}
+	if report {
+		r.Recorder.Set(f, shown, l)
 	}
 }
 
-func reporting(set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
-	return func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &reporter{r, set} }
+func reporting(text string, set func(f telemetry.Figure, v int64) (int64, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
+	return func(p Process, r telemetry.Recorder) telemetry.Recorder { return newReporter(p, r, text, set) }
 }
 
 func silentBrake() *Mutant {
 	return &Mutant{
 		Name: "silent-brake", Source: "D47", Expected: 15, Scenario: "half-the-workers-die",
 		About: "the reaper's brake holds and tells nobody",
-		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+		Recorder: reporting("kept back the figure of the reaper's brake", func(f telemetry.Figure, v int64) (int64, bool) {
 			return v, f != telemetry.ReaperBrake
 		}),
 	}
@@ -38,7 +74,7 @@ func alertForEver() *Mutant {
 	return &Mutant{
 		Name: "alert-for-ever", Source: "D59", Expected: 15, Scenario: "half-the-workers-die",
 		About: "the alarm of the reaper's brake is raised and never taken back",
-		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+		Recorder: reporting("did not report that the reaper's brake let go", func(f telemetry.Figure, v int64) (int64, bool) {
 			return v, f != telemetry.ReaperBrake || v > 0
 		}),
 	}
@@ -48,7 +84,7 @@ func emptyArchive() *Mutant {
 	return &Mutant{
 		Name: "empty-archive", Source: "D26", Expected: 15, Scenario: "dead-letters-pile-up",
 		About: "the depth of the dead letter queue is reported as the dead letters that wait; it is empty as long as its handler lives",
-		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+		Recorder: reporting("reported that no dead letters wait", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.DeadLettersOpen {
 				v = 0
 			}
@@ -61,7 +97,7 @@ func neverOld() *Mutant {
 	return &Mutant{
 		Name: "never-old", Source: "D59", Expected: 15, Scenario: "work-waits-too-long",
 		About: "the age of what waits begins anew with every look at it, so nothing ever waits for long",
-		Recorder: reporting(func(f telemetry.Figure, v int64) (int64, bool) {
+		Recorder: reporting("reported that nothing waits for long", func(f telemetry.Figure, v int64) (int64, bool) {
 			if f == telemetry.OldestExecution {
 				v = min(v, int64(telemetry.SampleInterval))
 			}
@@ -71,11 +107,15 @@ func neverOld() *Mutant {
 }
 
 // healthy reports no worker as unhealthy.
-type healthy struct{ telemetry.Recorder }
+type healthy struct {
+	telemetry.Recorder
+	p Process
+}
 
 // Set implements telemetry.Recorder.
 func (r *healthy) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
-	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() {
+	if f == telemetry.Workers && l[2] == execution.Unhealthy.String() && v != 0 {
+		r.p.Acted("reported no unhealthy workers")
 		v = 0
 	}
 	r.Recorder.Set(f, v, l)
@@ -85,7 +125,7 @@ func sickLookHealthy() *Mutant {
 	return &Mutant{
 		Name: "sick-look-healthy", Source: "D59", Expected: 15, Scenario: "degraded-then-healthy",
 		About:    "health is no part of the figures, so nobody is told of workers that can't run anything",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r} },
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder { return &healthy{r, p} },
 	}
 }
 
@@ -93,15 +133,15 @@ func goneWorkersCount() *Mutant {
 	return &Mutant{
 		Name: "gone-workers-count", Source: "D26", Expected: 15, Scenario: "alerts-fire-and-resolve",
 		About: "the number of live workers is the largest that was ever seen, so nobody is told when all are gone",
-		Recorder: func(_ Process, r telemetry.Recorder) telemetry.Recorder {
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			most := int64(0)
-			return &reporter{r, func(f telemetry.Figure, v int64) (int64, bool) {
+			return newReporter(p, r, "reported the largest number of workers that was ever seen", func(f telemetry.Figure, v int64) (int64, bool) {
 				if f == telemetry.Workers {
 					most = max(most, v)
 					return most, true
 				}
 				return v, true
-			}}
+			})
 		},
 	}
 }

@@ -5,24 +5,32 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
-// This file plants mutants of the limits that a request sets for its own execution.
+// This file plants executors and workers that lose the limits that a request sets for its own execution.
+
+func init() {
+	register(
+		limitsDropped, retryForgetsLimits, runsByItsAction,
+	)
+}
 
 func limitsDropped() *Mutant {
 	return &Mutant{
-		Name: "limits-dropped", Source: "D29", Expected: 19, Scenario: "per-execution-limits", Raw: true,
+		Name: "limits-dropped", Source: "D29", Expected: 19, Scenario: "per-execution-limits",
 		About: "the statement that creates an execution takes every limit from the action and drops those of the request",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					if created.ID = tx.Keyed(item.IdempotencyKey); created.ID != 0 {
 						created.Existed = true
 						return
 					}
+					limited := item.Limits != execution.Limits{}
 					item.Limits = execution.Limits{}
-					created = tx.Create(item)
+					if created = tx.Create(item); limited {
+						p.Acted("dropped the limits of the request", created.ID)
+					}
 				})
 				return created, true, err
 			}}
@@ -32,19 +40,22 @@ func limitsDropped() *Mutant {
 
 func retryForgetsLimits() *Mutant {
 	return &Mutant{
-		Name: "retry-forgets-limits", Source: "D29", Expected: 19, Scenario: "per-execution-limits", Raw: true,
+		Name: "retry-forgets-limits", Source: "D29", Expected: 19, Scenario: "per-execution-limits",
 		About: "a retry is created from the action as it is, without the limits that the request of its chain had set",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
 				actions, err := c.Actions(ctx, store.ActionQuery{Limit: 100})
 				if err != nil {
 					return nil, err
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					for _, o := range os {
 						row := tx.Row(o.ID)
 						for i := range actions {
 							if row != nil && row.Status.Terminal() && actions[i].Ref == row.Action.Ref {
+								if (row.Limits != execution.Limits{}) && o.Retry != nil {
+									p.Acted("gave a retry none of the limits of its chain", row.ID)
+								}
 								row.Action, row.Limits = actions[i], execution.Limits{}
 							}
 						}
@@ -60,7 +71,10 @@ func retryForgetsLimits() *Mutant {
 }
 
 // lookedUp is a store that tells workers the action as it is defined.
-type lookedUp struct{ store.Store }
+type lookedUp struct {
+	store.Store
+	p Process
+}
 
 // Claim implements store.Store.
 func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -68,6 +82,9 @@ func (s *lookedUp) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	for i := range results {
 		row := &results[i].Row
 		if found, failed := s.Actions(ctx, store.ActionQuery{Ref: row.Action.Ref, Limit: 1}); failed == nil && len(found) == 1 {
+			if found[0].RunTimeout() != row.Action.RunTimeout() {
+				s.p.Acted("ran it by the timeout of the action and not by its own", row.ID)
+			}
 			row.Action = found[0]
 		}
 	}
@@ -78,11 +95,11 @@ func runsByItsAction() *Mutant {
 	return &Mutant{
 		Name: "runs-by-its-action", Source: "D29", Expected: 17, Scenario: "per-execution-limits",
 		About: "a worker looks the action up by its name and ends the run at the action's timeout, although the execution has a longer one of its own",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return &lookedUp{c}
+			return &lookedUp{c, p}
 		},
 	}
 }

@@ -9,6 +9,13 @@ import (
 	"handoff/core/store"
 )
 
+func init() {
+	register(
+		malformedRejected, hintObeyedUnasked, bodiesStoredWhole, looksAtItsQueueOnly,
+		canaryOnTheOwnConnection,
+	)
+}
+
 func malformedRejected() *Mutant {
 	return &Mutant{
 		Name: "malformed-rejected", Source: "D25", Expected: 14, Scenario: "hostile-headers",
@@ -22,6 +29,7 @@ func malformedRejected() *Mutant {
 					if d.Malformed == nil {
 						return false
 					}
+					p.Acted("rejected a message that it can't read")
 					c.Reject(d, false)
 					return true
 				}}
@@ -31,13 +39,17 @@ func malformedRejected() *Mutant {
 }
 
 // believer makes a worker believe that whatever a hint made it ask about is to be cancelled.
-type believer struct{ store.Store }
+type believer struct {
+	store.Store
+	p Process
+}
 
 // Executions implements store.Store.
 func (s believer) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	rows, err := s.Store.Executions(ctx, ids)
 	for i := range rows {
 		if rows[i].Status == execution.Running {
+			s.p.Acted("believed a message that the execution is to be cancelled", rows[i].ID)
 			rows[i].Status = execution.Canceling
 		}
 	}
@@ -48,23 +60,27 @@ func hintObeyedUnasked() *Mutant {
 	return &Mutant{
 		Name: "hint-obeyed-unasked", Source: "D60", Expected: 17, Scenario: "forged-cancels",
 		About: "a worker ends an action because a message says that it is to be cancelled, whatever the database says (S11)",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return believer{c}
+			return believer{c, p}
 		},
 	}
 }
 
 // wholeBodies stores bodies as long as they were.
-type wholeBodies struct{ store.Store }
+type wholeBodies struct {
+	store.Store
+	p Process
+}
 
 // StoreDeadLetters implements store.Store.
 func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
 	whole := append([]store.DeadLetter(nil), ds...)
 	for i := range whole {
 		if d := &whole[i]; d.BodyBytes > len(d.Body) {
+			s.p.Acted("asked the database to store a body that is longer than it takes")
 			d.Body = append(append([]byte(nil), d.Body...), make([]byte, d.BodyBytes-len(d.Body))...)
 		}
 	}
@@ -75,15 +91,19 @@ func bodiesStoredWhole() *Mutant {
 	return &Mutant{
 		Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
 		About: "a message that can't be read is to be stored with all of its body, which the database refuses, and is kept nowhere then (S2)",
-		Store: func(_ Process, c Database) store.Store { return wholeBodies{c} },
+		Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
 	}
 }
 
 // blinkered finds nothing dispatched to a worker.
-type blinkered struct{ store.Store }
+type blinkered struct {
+	store.Store
+	p Process
+}
 
 // Dispatched implements store.Store.
-func (blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
+func (s blinkered) Dispatched(context.Context, store.WorkerKey, int) ([]execution.Execution, error) {
+	s.p.Acted("did not ask what is dispatched to it")
 	return nil, nil
 }
 
@@ -91,11 +111,11 @@ func looksAtItsQueueOnly() *Mutant {
 	return &Mutant{
 		Name: "looks-at-its-queue-only", Source: "D25", Expected: 17, Scenario: "garbage-before-work",
 		About: "a worker begins only what its queue tells of, so that whatever stands behind garbage waits for all of it (S12)",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return blinkered{c}
+			return blinkered{c, p}
 		},
 	}
 }
@@ -103,6 +123,7 @@ func looksAtItsQueueOnly() *Mutant {
 // oneSession hands out the session that is open instead of another one.
 type oneSession struct {
 	broker.Broker
+	p    Process
 	mu   sync.Mutex
 	open broker.Session
 }
@@ -113,6 +134,7 @@ func (b *oneSession) Connect(ctx context.Context) (broker.Session, error) {
 	open := b.open
 	b.mu.Unlock()
 	if open != nil && !open.Closed() {
+		b.p.Acted("used the connection on which it works for a test")
 		return lent{open}, nil
 	}
 	s, err := b.Broker.Connect(ctx)
@@ -138,7 +160,7 @@ func canaryOnTheOwnConnection() *Mutant {
 			if p.Worker {
 				return b
 			}
-			return &oneSession{Broker: b}
+			return &oneSession{Broker: b, p: p}
 		},
 	}
 }

@@ -11,22 +11,29 @@ import (
 
 // This file plants parts that are told to observe only, and act, keep silent, repeat themselves or misjudge.
 
+func init() {
+	register(
+		observesAndActs, observesInSilence, observesAgain, observesEarly, probesDecide, probesAskForLife,
+	)
+}
+
 // forEver is more observations than a run makes.
 const forEver = 1_000_000
 
 // observing is a store in which observations are recorded in another way.
 type observing struct {
 	store.Store
+	p Process
 	// silent records none of the monitor's; forgetful forgets all before it records one.
 	silent, forgetful bool
 	// alive lets executors ask whether the process is up.
 	alive bool
 }
 
-func recording(s observing) func(Process, Database) store.Store {
-	return func(_ Process, c Database) store.Store {
+func recording(s observing) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
 		own := s
-		own.Store = c
+		own.Store, own.p = c, p
 		return &own
 	}
 }
@@ -35,10 +42,17 @@ func recording(s observing) func(Process, Database) store.Store {
 func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
 	switch {
 	case s.silent:
+		for i := range rs {
+			s.p.Acted("did not record what it would do", rs[i].Key.ID)
+		}
 		return make([]store.Observed, len(rs)), nil
 	case s.forgetful:
-		if _, err := s.PurgeObservations(ctx, 0, forEver); err != nil {
+		forgotten, err := s.PurgeObservations(ctx, 0, forEver)
+		if err != nil {
 			return nil, err
+		}
+		if forgotten > 0 {
+			s.p.Acted("forgot what was recorded")
 		}
 	}
 	return s.Store.ObserveReclaims(ctx, rs)
@@ -46,7 +60,8 @@ func (s *observing) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]
 
 // Register implements store.Store.
 func (s *observing) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	if s.alive {
+	if s.alive && strings.Contains(g.HealthURL, "/readyz") {
+		s.p.Acted("named an endpoint that says whether its process is up")
 		g.HealthURL = strings.Replace(g.HealthURL, "/readyz", "/healthz", 1)
 	}
 	return s.Store.Register(ctx, g)

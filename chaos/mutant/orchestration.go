@@ -6,10 +6,15 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
-// handler is a store whose terminal handling is replaced.
+func init() {
+	register(
+		handledTwice, retryAtOnce, retryUnbounded,
+	)
+}
+
+// handler is a store whose terminal handling is replaced; nil functions replace nothing.
 type handler struct {
 	store.Store
 	// change alters what the core has decided; rows what it has read, and read acts on it.
@@ -56,9 +61,9 @@ func (s *handler) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 
 func handledTwice() *Mutant {
 	return &Mutant{
-		Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages", Raw: true,
+		Name: "handled-twice", Source: "D24", Expected: 7, Scenario: "dropped-status-messages",
 		About: "every message of completion handles the end of the execution anew",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &handler{
 				Store: c,
 				rows: func(rows []execution.Execution) {
@@ -67,8 +72,11 @@ func handledTwice() *Mutant {
 					}
 				},
 				commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
-					err = c.Step(ctx, func(tx *simstore.Tx) {
+					err = c.Step(ctx, func(tx Tx) {
 						for _, o := range os {
+							if row := tx.Row(o.ID); row != nil && !row.OrchestratedAt.IsZero() {
+								p.Acted("handled an end again", o.ID)
+							}
 							done = append(done, store.Orchestrated{Applied: true, Retry: tx.HandleTerminal(o.ID, o.Retry)})
 						}
 					})
@@ -83,9 +91,10 @@ func retryAtOnce() *Mutant {
 	return &Mutant{
 		Name: "retry-at-once", Source: "D51", Expected: 8, Scenario: "dropped-status-messages",
 		About: "a retry is created with the present moment for its retry_at",
-		Store: func(_ Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, change: func(o *store.Orchestration) {
-				if o.Retry != nil {
+				if o.Retry != nil && o.Retry.Delay > 0 {
+					p.Acted("made the retry due at once", o.ID)
 					o.Retry.Delay = 0
 				}
 			}}
@@ -97,10 +106,14 @@ func retryUnbounded() *Mutant {
 	return &Mutant{
 		Name: "retry-unbounded", Source: "D53", Expected: 8, Scenario: "worker-stops-mid-execution",
 		About: "whatever fails for a retriable reason is retried, whether or not its action allows it",
-		Store: func(_ Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			return &handler{Store: c, rows: func(rows []execution.Execution) {
 				for i := range rows {
+					allowed := rows[i].Retriable()
 					rows[i].Action.MaxRetries = rows[i].RetryCount + 1
+					if !allowed && rows[i].Retriable() && rows[i].OrchestratedAt.IsZero() {
+						p.Acted("retried what has no retries left", rows[i].ID)
+					}
 				}
 			}}
 		},

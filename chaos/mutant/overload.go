@@ -8,22 +8,32 @@ import (
 	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
-// This file plants mutants that mistake a long queue, a long run or a clock step for a failure.
+// This file plants executors and workers that mistake a long queue, a long run or a clock step for a failure.
+
+func init() {
+	register(
+		countsAtAFullWorker, blamesAFullWorker, leaseRefusalEndsTheSession, oneClockDispatch,
+		oneClockFleet, deliveryHeldForHours,
+	)
+}
 
 func countsAtAFullWorker() *Mutant {
 	return &Mutant{
-		Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs", Raw: true,
+		Name: "counts-at-a-full-worker", Source: "C1", Expected: 17, Scenario: "long-runs",
 		About: "a dispatch that waited behind other runs past its deadline counts as ignored by the worker, and the third one fails the execution",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}
 			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
 				if !r.Counts {
 					return outcome, false, nil
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) { outcome, replaced = countAlways(tx, &r) })
+				err = c.Step(ctx, func(tx Tx) {
+					if outcome, replaced = countAlways(tx, &r); replaced {
+						p.Acted("counted an unclaimed dispatch without asking whether its worker was full", r.Key.ID)
+					}
+				})
 				return outcome, replaced, err
 			}
 			return s
@@ -32,7 +42,7 @@ func countsAtAFullWorker() *Mutant {
 }
 
 // countAlways makes a take-back count whatever the worker was doing.
-func countAlways(tx *simstore.Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
+func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
 	row := tx.Row(r.Key.ID)
 	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Cause == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {
 		return outcome, false
@@ -61,13 +71,13 @@ func blamesAFullWorker() *Mutant {
 	return &Mutant{
 		Name: "blames-a-full-worker", Source: "C1", Expected: 9, Scenario: "long-runs-beside-a-queue",
 		About: "dispatches that wait at a full worker count against its health, as if it had ignored them",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
 			// The last moment at which the worker had been full for long, as this executor saw it.
 			grudges := make(map[execution.Incarnation]time.Duration)
-			return &finder{Store: c, see: func(ws []store.WorkerRow) {
+			return &finder{Store: c, see: noticing(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
 				now := p.Host.Monotonic()
 				for i := range ws {
 					w := &ws[i]
@@ -80,18 +90,22 @@ func blamesAFullWorker() *Mutant {
 						}
 					}
 				}
-			}}
+			})}
 		},
 	}
 }
 
 // strict is a store that treats a lease that is over by the database's clock as the end of the incarnation.
-type strict struct{ store.Store }
+type strict struct {
+	store.Store
+	p Process
+}
 
 // Claim implements store.Store.
 func (s strict) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	results, err := s.Store.Claim(ctx, w, cs)
 	if errors.Is(err, store.ErrLeaseOver) {
+		s.p.Acted("took a refused claim for the end of its incarnation", claimed(cs)...)
 		err = store.ErrLost
 	}
 	return results, err
@@ -101,7 +115,7 @@ func leaseRefusalEndsTheSession() *Mutant {
 	return &Mutant{
 		Name: "lease-refusal-ends-the-session", Source: "C8", Expected: 17, Scenario: "step-kills-busy",
 		About: "a claim that is refused because the database's clock was set past the lease ends every run of the worker",
-		Store: func(_ Process, c Database) store.Store { return strict{c} },
+		Store: func(p Process, c store.Store) store.Store { return strict{c, p} },
 	}
 }
 
@@ -109,36 +123,29 @@ func oneClockDispatch() *Mutant {
 	return &Mutant{
 		Name: "one-clock-dispatch", Source: "C8", Expected: 2, Scenario: "step-while-a-worker-is-cut",
 		About: "a dispatch that only a step of the database's clock made late counts as ignored by the worker",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return blindClock{c}
+			return &misread{
+				Store: c, p: p, read: later, misses: func(r store.Reclaim) bool { return r.Counts },
+				text: "blamed a worker for a dispatch that is only late by a clock that was set",
+			}
 		},
 	}
-}
-
-// blindClock is a store that hides steps of the database's clock: the moments that it returns are useless.
-type blindClock struct{ store.Store }
-
-// Clock implements store.Store.
-func (blindClock) Clock(context.Context) (time.Time, error) {
-	return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), nil
 }
 
 func oneClockFleet() *Mutant {
 	return &Mutant{
 		Name: "one-clock-fleet", Source: "C8", Expected: 17, Scenario: "step-while-a-worker-is-cut",
 		About: "when a step of the database's clock ends every lease, the scheduler concludes that there are no workers",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return &finder{Store: c, see: func(ws []store.WorkerRow) {
-				for i := range ws {
-					ws[i].ConsumerAlive = ws[i].ConsumerAlive && ws[i].LeaseValid()
-				}
-			}}
+			return &finder{Store: c, see: noticing(p, "took a worker for absent whose lease is only over by the database's clock", each(func(w *store.WorkerRow) {
+				w.ConsumerAlive = w.ConsumerAlive && w.LeaseValid()
+			}))}
 		},
 	}
 }
@@ -178,6 +185,9 @@ type latecomer struct {
 
 // Ack implements broker.Consumer.
 func (c *latecomer) Ack(d broker.Delivery) {
+	if dispatch := d.Envelope.Dispatch; dispatch != nil {
+		c.p.Acted("did not acknowledge a dispatch that it has claimed", dispatch.Key.ID)
+	}
 	c.p.Host.Go("late acknowledgement", func() {
 		_ = c.p.Host.Sleep(context.Background(), 45*time.Minute)
 		c.Consumer.Ack(d)

@@ -2,32 +2,78 @@ package mutant
 
 import (
 	"context"
+	"fmt"
+	"sync"
 	"time"
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants executors that give work to the wrong worker, and workers that say the wrong thing
 // of themselves.
 
+func init() {
+	register(
+		staleIsFresh, deafIsAlive, firstAvailable, permanentQuarantine, actionFailuresBlamed,
+		unhealthyLast, totalQuarantine, probeReactivates, cordonIgnored, anyRuntime, staleIsUnsaid,
+	)
+}
+
 // misplacing is a store whose workers look other than they are.
 type misplacing struct {
 	store.Store
-	client Database
 	// see changes what an executor is shown.
 	see func(ws []store.WorkerRow)
-	// unguarded dispatches without a look at the worker.
-	unguarded bool
 }
 
-func seeing(unguarded bool, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
+// seeing is for mutants that see workers in another way; text says how.
+func seeing(text string, see func(ws []store.WorkerRow)) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
+		if p.Worker {
+			return c
+		}
+		return &misplacing{Store: c, see: noticing(p, text, see)}
+	}
+}
+
+// unguarded is for mutants that also dispatch without a look at the worker, which the guard of the dispatch would
+// see as it is.
+func unguarded(text string, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		if p.Worker {
 			return c
 		}
-		return &misplacing{Store: c, client: c, see: see, unguarded: unguarded}
+		return &byIDOnly{misplacing{Store: c, see: noticing(p, text, see)}, c}
+	}
+}
+
+// noticing says, each time a worker begins to be shown other than it is, that the mutant acted.
+func noticing(p Process, text string, see func(ws []store.WorkerRow)) func([]store.WorkerRow) {
+	if p.Report == nil {
+		return see
+	}
+	var mu sync.Mutex
+	differs := make(map[execution.Incarnation]bool)
+	return func(ws []store.WorkerRow) {
+		before := make([]string, len(ws))
+		for i := range ws {
+			before[i] = fmt.Sprint(ws[i])
+		}
+		see(ws)
+		var begun []string
+		mu.Lock()
+		for i := range ws {
+			now := fmt.Sprint(ws[i]) != before[i]
+			if now && !differs[ws[i].Incarnation] {
+				begun = append(begun, ws[i].Name)
+			}
+			differs[ws[i].Incarnation] = now
+		}
+		mu.Unlock()
+		for _, name := range begun {
+			p.Acted(text + ": " + name)
+		}
 	}
 }
 
@@ -47,13 +93,16 @@ func (s *misplacing) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	return ws, err
 }
 
+// byIDOnly dispatches without a look at the worker.
+type byIDOnly struct {
+	misplacing
+	client Database
+}
+
 // Dispatch implements store.Store.
-func (s *misplacing) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	if !s.unguarded {
-		return s.Store.Dispatch(ctx, executor, ds)
-	}
+func (s *byIDOnly) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
 	results := make([]store.DispatchResult, len(ds))
-	err := s.client.Step(ctx, func(tx *simstore.Tx) {
+	err := s.client.Step(ctx, func(tx Tx) {
 		for i, d := range ds {
 			row := tx.Row(d.Key.ID)
 			if row == nil || row.Status != execution.Scheduling || row.Epoch != d.Key.Epoch || row.SchedulingBy != executor {
@@ -78,17 +127,19 @@ func staleIsFresh() *Mutant {
 	return &Mutant{
 		Name: "stale-is-fresh", Source: "D33", Expected: 9, Scenario: "mixed-heartbeats",
 		About: "the executor has a freshness rule of its own, by which a worker is fresh for a while longer than its lease",
-		Raw:   true,
-		Store: seeing(true, each(func(w *store.WorkerRow) { w.LeaseOverFor -= 8 * time.Second })),
+		Statements: unguarded("took a worker for fresh whose lease is over", each(func(w *store.WorkerRow) {
+			if !w.LeaseValid() {
+				w.LeaseOverFor -= 8 * time.Second
+			}
+		})),
 	}
 }
 
 func deafIsAlive() *Mutant {
 	return &Mutant{
 		Name: "deaf-is-alive", Source: "D32", Expected: 9, Scenario: "mixed-heartbeats",
-		About: "nobody asks whether the consumer of a worker that heartbeats is alive",
-		Raw:   true,
-		Store: seeing(true, each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
+		About:      "nobody asks whether the consumer of a worker that heartbeats is alive",
+		Statements: unguarded("took a worker for alive whose consumer is not", each(func(w *store.WorkerRow) { w.ConsumerAlive = true })),
 	}
 }
 
@@ -96,8 +147,7 @@ func firstAvailable() *Mutant {
 	return &Mutant{
 		Name: "first-available", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "the first worker that fits gets everything, whatever it holds",
-		Raw:   true,
-		Store: seeing(true, func(ws []store.WorkerRow) {
+		Statements: unguarded("did not see what a worker holds", func(ws []store.WorkerRow) {
 			for i := range ws {
 				ws[i].Load = 0
 			}
@@ -109,13 +159,14 @@ func permanentQuarantine() *Mutant {
 	return &Mutant{
 		Name: "permanent-quarantine", Source: "D43", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "an unhealthy worker gets nothing, so its count of failures never ends",
-		Store: seeing(false, each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
+		Store: seeing("took the failures of a worker for new ones", each(func(w *store.WorkerRow) { w.Figures.LastFailure = 0 })),
 	}
 }
 
 // blaming is a store that is told of failures that were the actions'.
 type blaming struct {
 	store.Store
+	p                   Process
 	failed, consecutive int
 }
 
@@ -125,8 +176,11 @@ func (s *blaming) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 		s.consecutive++
 		if fs[i].Reason == execution.NoReason {
 			s.consecutive = 0
-		} else {
-			s.failed++
+			continue
+		}
+		s.failed++
+		if !fs[i].Reason.BlamesWorker() {
+			s.p.Acted("charged the worker with a failure of its action", fs[i].Key.ID)
 		}
 	}
 	return s.Store.Finish(ctx, w, fs)
@@ -142,11 +196,11 @@ func actionFailuresBlamed() *Mutant {
 	return &Mutant{
 		Name: "action-failures-blamed", Source: "D44", Expected: 9, Scenario: "broken-action",
 		About: "a worker is charged with the failures of its actions, so an action that fails everywhere takes every worker down",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return &blaming{Store: c}
+			return &blaming{Store: c, p: p}
 		},
 	}
 }
@@ -155,7 +209,7 @@ func unhealthyLast() *Mutant {
 	return &Mutant{
 		Name: "unhealthy-gets-work", Source: "D44", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "nobody reads what a worker reports of its failures",
-		Store: seeing(false, each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
+		Store: seeing("did not see the failures of a worker", each(func(w *store.WorkerRow) { w.Figures, w.Expired = execution.Figures{}, nil })),
 	}
 }
 
@@ -163,7 +217,7 @@ func totalQuarantine() *Mutant {
 	return &Mutant{
 		Name: "total-quarantine", Source: "D44", Expected: 9, Scenario: "quarantine-never-total",
 		About: "unhealthy workers are taken out of the choice, also when no other is left",
-		Store: seeing(false, each(func(w *store.WorkerRow) {
+		Store: seeing("took an unhealthy worker out of the choice", each(func(w *store.WorkerRow) {
 			if w.Figures.Consecutive >= 10 {
 				w.Lifecycle = execution.Stopped
 			}
@@ -174,9 +228,8 @@ func totalQuarantine() *Mutant {
 func probeReactivates() *Mutant {
 	return &Mutant{
 		Name: "probe-reactivates", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
-		About: "whoever has a recent heartbeat is taken for active, also while it drains",
-		Raw:   true,
-		Store: seeing(true, each(func(w *store.WorkerRow) {
+		About: "every worker with a recent heartbeat counts as active, even while it drains",
+		Statements: unguarded("took a worker for active that is not", each(func(w *store.WorkerRow) {
 			if w.LeaseValid() {
 				w.Lifecycle = execution.Active
 			}
@@ -187,9 +240,8 @@ func probeReactivates() *Mutant {
 func cordonIgnored() *Mutant {
 	return &Mutant{
 		Name: "cordon-ignored", Source: "D46", Expected: 9, Scenario: "cordon-under-load",
-		About: "an operator's cordon is shown and not obeyed",
-		Raw:   true,
-		Store: seeing(true, each(func(w *store.WorkerRow) { w.Cordoned = false })),
+		About:      "an operator's cordon is shown and not obeyed",
+		Statements: unguarded("did not see the cordon of a worker", each(func(w *store.WorkerRow) { w.Cordoned = false })),
 	}
 }
 
@@ -197,8 +249,7 @@ func anyRuntime() *Mutant {
 	return &Mutant{
 		Name: "any-runtime", Source: "D45", Expected: 9, Scenario: "wrong-runtime",
 		About: "a worker is chosen without a look at its runtimes",
-		Raw:   true,
-		Store: seeing(true, func(ws []store.WorkerRow) {
+		Statements: unguarded("saw a worker with every runtime", func(ws []store.WorkerRow) {
 			var all []string
 			for i := range ws {
 				all = append(all, ws[i].Runtimes...)
@@ -212,11 +263,17 @@ func anyRuntime() *Mutant {
 }
 
 // speechless fails what no worker fits without a word of why.
-type speechless struct{ store.Store }
+type speechless struct {
+	store.Store
+	p Process
+}
 
 // Park implements store.Store.
 func (s speechless) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
+		if ps[i].Result.Message != "" {
+			s.p.Acted("said nothing of why no worker fits", ps[i].Key.ID)
+		}
 		ps[i].Result.Message = ""
 	}
 	return s.Store.Park(ctx, executor, ps)
@@ -226,6 +283,6 @@ func staleIsUnsaid() *Mutant {
 	return &Mutant{
 		Name: "stale-is-unsaid", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
 		About: "an execution that no worker fits fails without saying that it was for stale heartbeats",
-		Store: func(_ Process, c Database) store.Store { return speechless{c} },
+		Store: func(p Process, c store.Store) store.Store { return speechless{c, p} },
 	}
 }

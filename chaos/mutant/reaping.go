@@ -12,6 +12,12 @@ import (
 
 // This file plants reapers that act too soon, all at once, or never again.
 
+func init() {
+	register(
+		noBrake, brakeCountsThePresent, brakeForEver, reapAtFirstSight, noWarmUp,
+	)
+}
+
 func noBrake() *Mutant {
 	return &Mutant{
 		Name: "no-brake", Source: "D47", Expected: 2, Scenario: "half-the-workers-die",
@@ -21,23 +27,30 @@ func noBrake() *Mutant {
 }
 
 // presentOnly does not show workers that have stopped.
-type presentOnly struct{ store.Store }
+type presentOnly struct {
+	store.Store
+	p Process
+}
 
 // Workers implements store.Store.
 func (s presentOnly) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 	workers, err := s.Store.Workers(ctx)
-	return slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped }), err
+	present := slices.DeleteFunc(workers, func(w store.WorkerRow) bool { return w.Lifecycle == execution.Stopped })
+	if len(present) < len(workers) {
+		s.p.Acted("did not count workers that have stopped")
+	}
+	return present, err
 }
 
 func brakeCountsThePresent() *Mutant {
 	return &Mutant{
 		Name: "brake-counts-the-present", Source: "D47", Expected: 2, Scenario: "stop-under-the-brake",
 		About: "the reaper's brake goes by the workers that are there now, so that one that stops gracefully lets go of it",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return presentOnly{c}
+			return presentOnly{c, p}
 		},
 	}
 }
@@ -46,14 +59,14 @@ func brakeForEver() *Mutant {
 	return &Mutant{
 		Name: "brake-for-ever", Source: "D47", Expected: 12, Scenario: "half-the-workers-die",
 		About: "the reaper's brake holds for as long as most workers are over, which is for ever when they are dead",
-		Store: func(p Process, c Database) store.Store { return &stuckBrake{Store: c, config: p.Config} },
+		Store: func(p Process, c store.Store) store.Store { return &stuckBrake{Store: c, p: p} },
 	}
 }
 
 // stuckBrake reaps nobody while the brake's condition holds.
 type stuckBrake struct {
 	store.Store
-	config config.Config
+	p Process
 }
 
 // Reap implements store.Store.
@@ -71,7 +84,8 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 			}
 		}
 	}
-	if s.config.Executor.Brakes(alive, over) {
+	if s.p.Config.Executor.Brakes(alive, over) {
+		s.p.Acted("kept the brake on and marked nobody lost")
 		return make([]bool, len(rs)), nil
 	}
 	return s.Store.Reap(ctx, rs)
@@ -80,14 +94,15 @@ func (s *stuckBrake) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) 
 func reapAtFirstSight() *Mutant {
 	return &Mutant{
 		Name: "reap-at-first-sight", Source: "D47", Expected: 2, Scenario: "mass-expiry",
-		About: "the reaper goes by the database's clock alone, so its first look after an outage kills whoever has not been back yet",
-		Store: func(p Process, c Database) store.Store {
+		About: "the reaper goes by the database's clock alone, so its first look after an outage marks every worker lost that has not come back yet",
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
 			return &hasty{Store: c, first: func(ctx context.Context, workers []store.WorkerRow) {
 				for i := range workers {
 					if w := &workers[i]; !w.Lifecycle.Gone() && !w.LeaseValid() {
+						p.Acted("marked a worker lost at the first sight of it: " + w.Name)
 						_, _ = c.Reap(ctx, []store.Reap{{WorkerKey: w.WorkerKey, Beat: w.Beat}})
 					}
 				}
@@ -100,7 +115,7 @@ func noWarmUp() *Mutant {
 	return &Mutant{
 		Name: "no-warm-up", Source: "D58", Expected: 2, Scenario: "mass-expiry",
 		About: "the timeout monitor makes its first pass as soon as the database answers, before the workers could write what they had finished",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
@@ -111,6 +126,7 @@ func noWarmUp() *Mutant {
 					return
 				}
 				for i := range rows {
+					p.Acted("ended an overrun run before workers could write their results", rows[i].ID)
 					_, _ = c.Reclaim(ctx, []store.Reclaim{{
 						Key: rows[i].Key(), Cause: store.Overrun, Age: age, By: execution.TimeoutMonitor, Reason: execution.RunTimeout, To: execution.Timeout,
 						Result: execution.Result{Error: "Execution timeout: run deadline passed", FailedBy: execution.TimeoutMonitor},

@@ -7,11 +7,16 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simhost"
-	"handoff/sim/simstore"
 )
 
 // This file plants loops that do not find what they are there to find, or find too much.
+
+func init() {
+	register(
+		noRepublish, oneDispatchTimeout, noClaimSweep, noTerminalSweep, noLeaseMonitor, sameNameOrphans,
+		drainingLooksDead, noSelfFence,
+	)
+}
 
 // finder is a store whose searches are replaced.
 type finder struct {
@@ -72,11 +77,21 @@ func (s *finder) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outco
 	return outcomes, nil
 }
 
-// blind is a store in which nothing is ever found on some grounds.
-func blind(grounds ...store.ReclaimCause) func(Process, Database) store.Store {
-	return func(_ Process, c Database) store.Store {
+// ids are the executions of the rows.
+func ids(rows []execution.Execution) []execution.ID {
+	list := make([]execution.ID, len(rows))
+	for i := range rows {
+		list[i] = rows[i].ID
+	}
+	return list
+}
+
+// blind is a store in which nothing is ever found for some causes.
+func blind(causes ...store.ReclaimCause) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
 		return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
-			if slices.Contains(grounds, f.Cause) {
+			if slices.Contains(causes, f.Cause) {
+				p.Acted("did not find what is to be taken up again", ids(found)...)
 				return nil
 			}
 			return found
@@ -96,15 +111,23 @@ func oneDispatchTimeout() *Mutant {
 	return &Mutant{
 		Name: "one-dispatch-timeout", Source: "D7", Expected: 2, Scenario: "short-dispatch-timeouts",
 		About: "what was never published is late by the configuration's dispatch timeout and not by the action's own, so it is sent when nobody may claim it any more",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			timeout := p.Config.Executor.DispatchTimeout
 			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				switch f.Cause {
 				case store.UnpublishedLate:
+					late := found
 					found, _ = c.Find(ctx, store.Finding{Cause: store.Unpublished, Age: timeout / 2, Limit: f.Limit})
+					if !slices.Equal(ids(late), ids(found)) {
+						p.Acted("took what is late by its own dispatch timeout for something that is in time", ids(late)...)
+					}
 				case store.Unpublished:
 					for i := range found {
-						found[i].DispatchDeadline = found[i].ScheduledAt.Add(timeout)
+						deadline := found[i].ScheduledAt.Add(timeout)
+						if !deadline.Equal(found[i].DispatchDeadline) {
+							p.Acted("reckoned with a dispatch timeout that is not the execution's own", found[i].ID)
+						}
+						found[i].DispatchDeadline = deadline
 					}
 				default:
 				}
@@ -134,8 +157,11 @@ func noLeaseMonitor() *Mutant {
 	return &Mutant{
 		Name: "no-lease-monitor", Source: "D13", Expected: 12, Scenario: "worker-stops-mid-execution",
 		About: "nobody notices that a worker has stopped to renew its lease",
-		Store: func(_ Process, c Database) store.Store {
-			return &finder{Store: c, reap: func() bool { return false }}
+		Store: func(p Process, c store.Store) store.Store {
+			return &finder{Store: c, reap: func() bool {
+				p.Acted("did not mark workers lost whose leases are over")
+				return false
+			}}
 		},
 	}
 }
@@ -144,19 +170,19 @@ func sameNameOrphans() *Mutant {
 	return &Mutant{
 		Name: "same-name-orphans", Source: "D14", Expected: 12, Scenario: "crash-after-heartbeat",
 		About: "work belongs to a worker's name and not to its incarnation, so a restart hides what the old process left behind",
-		Store: func(_ Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			return &finder{Store: c, find: func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Cause != store.OwnerGone {
 					return found
 				}
-				return notHidden(ctx, c, found)
+				return notHidden(ctx, p, c, found)
 			}}
 		},
 	}
 }
 
 // notHidden keeps what belongs to a worker whose present incarnation is not active.
-func notHidden(ctx context.Context, c Database, found []execution.Execution) []execution.Execution {
+func notHidden(ctx context.Context, p Process, c store.Store, found []execution.Execution) []execution.Execution {
 	workers, err := c.Workers(ctx)
 	if err != nil {
 		return nil
@@ -167,23 +193,25 @@ func notHidden(ctx context.Context, c Database, found []execution.Execution) []e
 	}
 	var kept []execution.Execution
 	for i := range found {
-		if !active[found[i].Worker] {
-			kept = append(kept, found[i])
+		if active[found[i].Worker] {
+			p.Acted("did not find what an earlier process of the worker has left", found[i].ID)
+			continue
 		}
+		kept = append(kept, found[i])
 	}
 	return kept
 }
 
 func drainingLooksDead() *Mutant {
 	return &Mutant{
-		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully", Raw: true,
+		Name: "draining-looks-dead", Source: "D37", Expected: 2, Scenario: "worker-stops-gracefully",
 		About: "a worker that drains counts as dead, so what still runs on it is abandoned",
-		Store: func(_ Process, c Database) store.Store {
-			s := &finder{Store: c, see: each(func(w *store.WorkerRow) {
+		Statements: func(p Process, c Database) store.Store {
+			s := &finder{Store: c, see: noticing(p, "took a draining worker for a lost one", each(func(w *store.WorkerRow) {
 				if w.Lifecycle == execution.Draining {
 					w.Lifecycle = execution.Lost
 				}
-			})}
+			}))}
 			s.find = func(ctx context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				if f.Cause != store.OwnerGone {
 					return found
@@ -194,11 +222,12 @@ func drainingLooksDead() *Mutant {
 				if r.Cause != store.OwnerGone || r.To == execution.None {
 					return outcome, false, nil
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					row := tx.Row(r.Key.ID)
 					if row == nil || !row.Status.Claimed() || row.Epoch != r.Key.Epoch {
 						return
 					}
+					p.Acted("took back what runs, whether or not its worker is gone", r.Key.ID)
 					tx.Named(r.Key, 0)
 					tx.Move(r.Key.ID, r.To, r.By, r.Reason, func(e *execution.Execution) { e.FailureReason, e.Result = r.Reason, r.Result })
 					outcome = store.Outcome{Applied: true, Row: *tx.Row(r.Key.ID)}
@@ -220,7 +249,7 @@ func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
 		draining[w.Incarnation] = w.Lifecycle == execution.Draining
 	}
 	var running []execution.Execution
-	_ = c.Step(ctx, func(tx *simstore.Tx) {
+	_ = c.Step(ctx, func(tx Tx) {
 		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 			if row := tx.Row(id); row.Status == execution.Running && draining[row.Incarnation] {
 				running = append(running, *row)
@@ -233,8 +262,11 @@ func runningOnDraining(ctx context.Context, c Database) []execution.Execution {
 func noSelfFence() *Mutant {
 	return &Mutant{
 		Name: "no-self-fence", Source: "D15", Expected: 4, Scenario: "network-partition",
-		About:   "a worker that can't renew its lease goes on running its actions, and they have no shim",
-		Config:  func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
-		Machine: func(m *simhost.Machine) { m.Shimless = true },
+		About:  "a worker that can't renew its lease goes on running its actions, and they have no shim",
+		Config: func(c *config.Config) { c.Worker.FenceMargin = -1000 * c.Worker.Lease() },
+		Machine: func(p Process, m Machine) {
+			m.RemoveShims()
+			p.Acted("took the shims away, so nothing ends an action when its worker does not")
+		},
 	}
 }

@@ -5,10 +5,15 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants defects of what users ask for: executions, children, cancellations.
+
+func init() {
+	register(
+		lostCancel, cancelOverCompleted, childLost, keyLookedUp,
+	)
+}
 
 // requests is a store whose answers to users' requests are replaced.
 type requests struct {
@@ -72,17 +77,22 @@ func lostCancel() *Mutant {
 	return &Mutant{
 		Name: "lost-cancel", Source: "D60", Expected: 12, Scenario: "lost-cancel-messages",
 		About: "a worker hears of a cancellation from a message and from nowhere else",
-		Store: func(_ Process, c Database) store.Store {
-			return &requests{Store: c, beat: func(r *store.BeatReply) { r.Cancel = nil }}
+		Store: func(p Process, c store.Store) store.Store {
+			return &requests{Store: c, beat: func(r *store.BeatReply) {
+				for _, key := range r.Cancel {
+					p.Acted("did not read in the answer to a heartbeat what is to be cancelled", key.ID)
+				}
+				r.Cancel = nil
+			}}
 		},
 	}
 }
 
 func cancelOverCompleted() *Mutant {
 	return &Mutant{
-		Name: "cancel-over-completed", Source: "D60", Expected: 1, Scenario: "cancelled-after-the-handoff", Raw: true,
+		Name: "cancel-over-completed", Source: "D60", Expected: 1, Scenario: "cancelled-after-the-handoff",
 		About: "a cancellation reads the execution, and writes by its id alone what it then believes",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, cancel: func(ctx context.Context, id execution.ID) (answer store.Cancellation, err error) {
 				rows, err := c.Executions(ctx, []execution.ID{id})
 				if err != nil {
@@ -95,9 +105,12 @@ func cancelOverCompleted() *Mutant {
 					}
 					return answers[0], nil
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					row := tx.Row(id)
 					answer.From = row.Status
+					if row.Status != execution.Running {
+						p.Acted("wrote its cancellation over an execution that is "+row.Status.String(), id)
+					}
 					tx.Named(row.Key(), 0)
 					tx.RequestCancel(id)
 					tx.Move(id, execution.Canceling, execution.API, execution.CancelRequested, func(e *execution.Execution) { e.CancelingAt = tx.Now() })
@@ -111,19 +124,22 @@ func cancelOverCompleted() *Mutant {
 
 func childLost() *Mutant {
 	return &Mutant{
-		Name: "child-lost", Source: "D22", Expected: 5, Scenario: "workflow-under-lost-messages", Raw: true,
+		Name: "child-lost", Source: "D22", Expected: 5, Scenario: "workflow-under-lost-messages",
 		About: "a child waits for the end of its parent's chain without a look whether that has come already",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
 				if item.Parent == 0 {
 					return created, false, nil
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) {
+				err = c.Step(ctx, func(tx Tx) {
 					if created.ID = tx.Keyed(item.IdempotencyKey); created.ID != 0 {
 						created.Existed = true
 						return
 					}
-					created = tx.Create(item)
+					parent := tx.Row(item.Parent)
+					if created = tx.Create(item); parent != nil && parent.Status.Terminal() {
+						p.Acted("let a child wait for an end that has come already", created.ID)
+					}
 				})
 				return created, true, err
 			}}
@@ -133,16 +149,21 @@ func childLost() *Mutant {
 
 func keyLookedUp() *Mutant {
 	return &Mutant{
-		Name: "key-looked-up", Source: "D9", Expected: 16, Scenario: "duplicate-submissions", Raw: true,
+		Name: "key-looked-up", Source: "D9", Expected: 16, Scenario: "duplicate-submissions",
 		About: "the API looks whether an idempotency key is known and then creates, and so does the other request with that key at the same moment",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &requests{Store: c, create: func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error) {
-				err = c.Step(ctx, func(tx *simstore.Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
+				err = c.Step(ctx, func(tx Tx) { created.ID = tx.Keyed(item.IdempotencyKey) })
 				if err != nil || created.ID != 0 {
 					created.Existed = true
 					return created, true, err
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) { created = tx.Create(item) })
+				err = c.Step(ctx, func(tx Tx) {
+					taken := tx.Keyed(item.IdempotencyKey)
+					if created = tx.Create(item); taken != 0 {
+						p.Acted("created a second execution under one idempotency key", created.ID)
+					}
+				})
 				return created, true, err
 			}}
 		},

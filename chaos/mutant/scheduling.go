@@ -10,10 +10,16 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants schedulers that do not agree with each other, with the broker or with the row.
+
+func init() {
+	register(
+		claimedByAll, pinIgnored, parksThePinned, unpublishedIsBlamed, unknownClaimRuns, secondFreshness,
+		noRunDeadline, noBackstop, oneAtATime,
+	)
+}
 
 // claims is a store whose claims for scheduling are changed.
 type claims struct {
@@ -42,22 +48,27 @@ func (s *claims) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 
 func claimedByAll() *Mutant {
 	return &Mutant{
-		Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors", Raw: true,
+		Name: "claimed-by-all", Source: "D11", Expected: 3, Scenario: "two-executors",
 		About: "what one executor has taken up to find a worker, another one takes up too, and both dispatch it by its id alone",
-		Store: func(p Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
 			return &claims{
 				Store: c,
-				change: func(ctx context.Context, _ store.SchedulingClaim, _ []execution.Execution) (all []execution.Execution, err error) {
-					err = c.Step(ctx, func(tx *simstore.Tx) { all = scheduling(tx) })
+				change: func(ctx context.Context, _ store.SchedulingClaim, own []execution.Execution) (all []execution.Execution, err error) {
+					err = c.Step(ctx, func(tx Tx) { all = scheduling(tx) })
+					for _, id := range ids(all) {
+						if !slices.Contains(ids(own), id) {
+							p.Acted("took up what another claim has taken up", id)
+						}
+					}
 					return all, err
 				},
 				dispatch: func(ctx context.Context, ds []store.Dispatch) (results []store.DispatchResult, err error) {
-					err = c.Step(ctx, func(tx *simstore.Tx) {
+					err = c.Step(ctx, func(tx Tx) {
 						for _, d := range ds {
-							results = append(results, dispatchByID(tx, d))
+							results = append(results, dispatchByID(p, tx, d))
 						}
 					})
 					return results, err
@@ -68,7 +79,7 @@ func claimedByAll() *Mutant {
 }
 
 // scheduling are the rows that somebody is finding a worker for.
-func scheduling(tx *simstore.Tx) (rows []execution.Execution) {
+func scheduling(tx Tx) (rows []execution.Execution) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		if row := tx.Row(id); row.Status == execution.Scheduling {
 			rows = append(rows, *row)
@@ -77,10 +88,13 @@ func scheduling(tx *simstore.Tx) (rows []execution.Execution) {
 	return rows
 }
 
-func dispatchByID(tx *simstore.Tx, d store.Dispatch) store.DispatchResult {
+func dispatchByID(p Process, tx Tx, d store.Dispatch) store.DispatchResult {
 	row := tx.Row(d.Key.ID)
 	if row.Status != execution.Scheduling && row.Status != execution.Scheduled {
 		return store.DispatchResult{}
+	}
+	if row.Status != execution.Scheduling || row.SchedulingBy != p.Name {
+		p.Acted("dispatched what it does not have", row.ID)
 	}
 	tx.Named(d.Key, 0)
 	tx.Move(d.Key.ID, execution.Scheduled, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
@@ -94,10 +108,13 @@ func dispatchByID(tx *simstore.Tx, d store.Dispatch) store.DispatchResult {
 func pinIgnored() *Mutant {
 	return &Mutant{
 		Name: "pin-ignored", Source: "D10", Expected: 9, Scenario: "pinned-to-a-stopped-worker",
-		About: "whoever is pinned to one worker is given to any",
-		Store: func(_ Process, c Database) store.Store {
+		About: "an execution that is pinned to one worker is given to any",
+		Store: func(p Process, c store.Store) store.Store {
 			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
 				for i := range rows {
+					if rows[i].Pinned != 0 {
+						p.Acted("forgot to which worker the execution is pinned", rows[i].ID)
+					}
 					rows[i].Pinned = 0
 				}
 				return rows, nil
@@ -107,64 +124,100 @@ func pinIgnored() *Mutant {
 }
 
 // eager is a store that claims pinned executions whether or not their worker has room.
-type eager struct{ store.Store }
+type eager struct {
+	store.Store
+	p Process
+}
 
 // ClaimForScheduling implements store.Store.
 func (s *eager) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	room := make(map[execution.WorkerID]int)
 	c.Demands, c.Pools = slices.Clone(c.Demands), nil
 	for i := range c.Demands {
 		if d := &c.Demands[i]; d.Pinned != 0 {
+			room[d.Pinned] = max(room[d.Pinned], d.Limit)
 			d.Limit = c.Others
 		}
 	}
-	return s.Store.ClaimForScheduling(ctx, c)
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	for i := range rows {
+		pinned := rows[i].Pinned
+		if room[pinned]--; pinned != 0 && room[pinned] < 0 {
+			s.p.Acted("claimed a pinned execution although its worker has no room", rows[i].ID)
+		}
+	}
+	return rows, err
 }
 
 func parksThePinned() *Mutant {
 	return &Mutant{
 		Name: "parks-the-pinned", Source: "D45", Expected: 18, Scenario: "pinned-backlog",
 		About: "executions pinned to a full worker are claimed and put back again and again until it has room, so waiting costs as much as work",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
-			return &eager{c}
+			return &eager{c, p}
 		},
 	}
 }
 
 // heedless is a session that does not hear that the broker holds publishers back.
-type heedless struct{ broker.Session }
+type heedless struct {
+	broker.Session
+	p Process
+}
 
 // Blocked implements broker.Session.
-func (heedless) Blocked() bool { return false }
+func (s heedless) Blocked() bool {
+	if s.Session.Blocked() {
+		s.p.Acted("did not hear that the broker holds publishers back")
+	}
+	return false
+}
 
 func unpublishedIsBlamed() *Mutant {
 	return &Mutant{
 		Name: "unpublished-is-blamed", Source: "D7", Expected: 2, Scenario: "broker-alarm",
 		About: "work is dispatched into a broker that holds publishers back, and fails because no worker picks up what was never sent",
-		Broker: func(_ Process, b broker.Broker) broker.Broker {
-			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s} }}
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return heedless{s, p} }}
 		},
-		Store: func(_ Process, c Database) store.Store { return &blamer{c} },
+		Store: func(p Process, c store.Store) store.Store { return &blamer{c, p} },
 	}
 }
 
 // blamer fails what was not published in time.
-type blamer struct{ store.Store }
+type blamer struct {
+	store.Store
+	p Process
+}
 
 // Reclaim implements store.Store.
 func (s *blamer) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	for i := range rs {
-		if rs[i].Cause == store.UnpublishedLate {
+		if rs[i].Cause == store.UnpublishedLate && rs[i].Policy != config.Fail {
+			s.p.Acted("failed what was not published in time", rs[i].Key.ID)
 			rs[i].Policy = config.Fail
 		}
 	}
 	return s.Store.Reclaim(ctx, rs)
 }
 
+// claimed are the executions that are to be claimed.
+func claimed(cs []store.Claim) []execution.ID {
+	list := make([]execution.ID, len(cs))
+	for i := range cs {
+		list[i] = cs[i].Key.ID
+	}
+	return list
+}
+
 // presumptuous is a store that takes a claim without an answer for one that was granted.
-type presumptuous struct{ store.Store }
+type presumptuous struct {
+	store.Store
+	p Process
+}
 
 // Claim implements store.Store.
 func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -172,14 +225,11 @@ func (s *presumptuous) Claim(ctx context.Context, w store.WorkerKey, cs []store.
 	if !errors.Is(err, store.ErrUnknownOutcome) {
 		return results, err
 	}
-	ids := make([]execution.ID, len(cs))
-	for i := range cs {
-		ids[i] = cs[i].Key.ID
-	}
-	rows, readErr := s.Executions(ctx, ids)
+	rows, readErr := s.Executions(ctx, claimed(cs))
 	if readErr != nil || len(rows) != len(cs) {
 		return nil, err
 	}
+	s.p.Acted("took a claim without an answer for one that was granted", claimed(cs)...)
 	results = make([]store.ClaimResult, len(cs))
 	for i := range rows {
 		results[i].Outcome = store.Outcome{Applied: true, Row: rows[i]}
@@ -191,7 +241,7 @@ func unknownClaimRuns() *Mutant {
 	return &Mutant{
 		Name: "unknown-claim-runs", Source: "D9", Expected: 4, Scenario: "database-outage",
 		About: "a worker that does not hear whether its claim was granted runs the action",
-		Store: func(_ Process, c Database) store.Store { return &presumptuous{c} },
+		Store: func(p Process, c store.Store) store.Store { return &presumptuous{c, p} },
 	}
 }
 
@@ -199,12 +249,12 @@ func secondFreshness() *Mutant {
 	return &Mutant{
 		Name: "second-freshness", Source: "D33", Expected: 9, Scenario: "slow-links",
 		About: "the executor takes a worker for stale whose last heartbeat is older than one interval, whatever its lease says",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
 			earlier := p.Config.Worker.Lease() - p.Config.Worker.HeartbeatInterval - 100*time.Millisecond
-			return seeing(false, each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
+			return seeing("took a worker for stale before its lease is over", each(func(w *store.WorkerRow) { w.ConsumerAlive = w.ConsumerAlive && w.LeaseOverFor <= -earlier }))(p, c)
 		},
 	}
 }
@@ -229,8 +279,8 @@ func oneAtATime() *Mutant {
 	return &Mutant{
 		Name: "one-at-a-time", Source: "D42", Expected: 9, Scenario: "overload",
 		About: "a worker is given the next execution when it has ended the last one, whatever its capacity, so that work waits while there is room for it",
-		Store: func(p Process, c Database) store.Store {
-			return seeing(false, each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
+		Store: func(p Process, c store.Store) store.Store {
+			return seeing("gave a worker one execution at a time", each(func(w *store.WorkerRow) { w.Capacity = 1 - p.Config.Executor.DispatchAhead }))(p, c)
 		},
 	}
 }

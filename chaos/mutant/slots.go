@@ -5,23 +5,28 @@ import (
 
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants concurrency limits that are counted, and ends of which a part is not handled.
 
-// committing is a store whose terminal handling is committed, once, by a step of the mutant's own.
-func committing(commit func(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) execution.ID) func(Process, Database) store.Store {
-	return func(_ Process, c Database) store.Store {
+func init() {
+	register(
+		cancelMissesRetry, slotLeaked, childStartsEarly, doubleRelease, countedSlots, graceBeginsAnew,
+	)
+}
+
+// committing is a store whose terminal handling is committed, once, by a raw statement instead of the guarded one.
+func committing(commit func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
 		return &handler{Store: c, commit: func(ctx context.Context, os []store.Orchestration) (done []store.Orchestrated, err error) {
-			err = c.Step(ctx, func(tx *simstore.Tx) {
+			err = c.Step(ctx, func(tx Tx) {
 				for _, o := range os {
 					row := tx.Row(o.ID)
 					if row == nil || !row.Status.Terminal() || !row.OrchestratedAt.IsZero() {
 						done = append(done, store.Orchestrated{})
 						continue
 					}
-					done = append(done, store.Orchestrated{Applied: true, Retry: commit(tx, row, o.Retry)})
+					done = append(done, store.Orchestrated{Applied: true, Retry: commit(p, tx, row, o.Retry)})
 				}
 			})
 			return done, err
@@ -30,7 +35,7 @@ func committing(commit func(tx *simstore.Tx, row *execution.Execution, retry *st
 }
 
 // allowed is the retry that may follow: none when the chain's cancellation was requested.
-func allowed(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) *store.Retry {
+func allowed(tx Tx, row *execution.Execution, retry *store.Retry) *store.Retry {
 	if !tx.Row(row.Chain()).CancelRequestedAt.IsZero() {
 		return nil
 	}
@@ -39,9 +44,12 @@ func allowed(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) *sto
 
 func cancelMissesRetry() *Mutant {
 	return &Mutant{
-		Name: "cancel-misses-retry", Source: "D54", Expected: 8, Scenario: "cancel-of-a-pending-retry", Raw: true,
+		Name: "cancel-misses-retry", Source: "D54", Expected: 8, Scenario: "cancel-of-a-pending-retry",
 		About: "a retry joins a chain although its cancellation was requested when the failed row was the last one",
-		Store: committing(func(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+			if retry != nil && allowed(tx, row, retry) == nil {
+				p.Acted("retried a chain that is to be cancelled", row.ID)
+			}
 			return tx.HandleTerminal(row.ID, retry)
 		}),
 	}
@@ -49,10 +57,13 @@ func cancelMissesRetry() *Mutant {
 
 func slotLeaked() *Mutant {
 	return &Mutant{
-		Name: "slot-leaked", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes", Raw: true,
+		Name: "slot-leaked", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
 		About: "the slot of what its worker has lost is not given back when its end is handled",
-		Store: committing(func(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
 			if row.FailureReason == execution.WorkerLost {
+				if row.Action.Concurrency > 0 {
+					p.Acted("kept the slot of what has ended", row.ID)
+				}
 				return tx.HandleKeepingSlot(row.ID, allowed(tx, row, retry))
 			}
 			return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
@@ -62,9 +73,12 @@ func slotLeaked() *Mutant {
 
 func childStartsEarly() *Mutant {
 	return &Mutant{
-		Name: "child-starts-early", Source: "D54", Expected: 7, Scenario: "workflow-under-lost-messages", Raw: true,
+		Name: "child-starts-early", Source: "D54", Expected: 7, Scenario: "workflow-under-lost-messages",
 		About: "the first end of a chain decides about its children, although a retry follows",
-		Store: committing(func(tx *simstore.Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+		Statements: committing(func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID {
+			if allowed(tx, row, retry) != nil && tx.Children(row.ID) > 0 {
+				p.Acted("decided about children of a chain that goes on", row.ID)
+			}
 			tx.SettleChildren(row.ID)
 			return tx.HandleTerminal(row.ID, allowed(tx, row, retry))
 		}),
@@ -73,14 +87,17 @@ func childStartsEarly() *Mutant {
 
 func doubleRelease() *Mutant {
 	return &Mutant{
-		Name: "double-release", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network", Raw: true,
+		Name: "double-release", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
 		About: "slots are counted down with every message of completion, so a second one gives away somebody else's",
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			return &handler{Store: c, read: func(ctx context.Context, rows []execution.Execution) {
-				_ = c.Step(ctx, func(tx *simstore.Tx) {
+				_ = c.Step(ctx, func(tx Tx) {
 					for i := range rows {
-						if !rows[i].OrchestratedAt.IsZero() {
-							tx.FreeAnySlot(rows[i].Action.Ref)
+						if rows[i].OrchestratedAt.IsZero() {
+							continue
+						}
+						if holder := tx.FreeAnySlot(rows[i].Action.Ref); holder != 0 {
+							p.Acted("gave the slot back that this execution holds", holder)
 						}
 					}
 				})
@@ -92,13 +109,14 @@ func doubleRelease() *Mutant {
 // counting is a store in which slots are counted and not locked.
 type counting struct {
 	store.Store
+	p      Process
 	client Database
 }
 
 // ClaimForScheduling implements store.Store.
 func (s *counting) ClaimForScheduling(ctx context.Context, claim store.SchedulingClaim) ([]execution.Execution, error) {
 	free := true
-	err := s.client.Step(ctx, func(tx *simstore.Tx) {
+	err := s.client.Step(ctx, func(tx Tx) {
 		held := 0
 		for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 			row := tx.Row(id)
@@ -116,8 +134,11 @@ func (s *counting) ClaimForScheduling(ctx context.Context, claim store.Schedulin
 	if err != nil {
 		return nil, err
 	}
-	return rows, s.client.Step(ctx, func(tx *simstore.Tx) {
+	return rows, s.client.Step(ctx, func(tx Tx) {
 		for i := range rows {
+			if rows[i].Action.Concurrency > 0 {
+				s.p.Acted("claimed an execution without keeping its slot", rows[i].ID)
+			}
 			tx.FreeSlot(rows[i].ID)
 		}
 	})
@@ -125,9 +146,9 @@ func (s *counting) ClaimForScheduling(ctx context.Context, claim store.Schedulin
 
 func countedSlots() *Mutant {
 	return &Mutant{
-		Name: "counted-slots", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network", Raw: true,
-		About: "an executor counts what holds a slot and then claims, and so does the other one at the same moment",
-		Store: func(_ Process, c Database) store.Store { return &counting{Store: c, client: c} },
+		Name: "counted-slots", Source: "D24", Expected: 11, Scenario: "concurrency-on-a-bad-network",
+		About:      "an executor counts what holds a slot and then claims, and so does the other one at the same moment",
+		Statements: func(p Process, c Database) store.Store { return &counting{Store: c, p: p, client: c} },
 	}
 }
 
@@ -135,16 +156,22 @@ func graceBeginsAnew() *Mutant {
 	return &Mutant{
 		Name: "grace-begins-anew", Source: "D45", Expected: 5, Scenario: "slots-without-workers",
 		About: "what waited for a concurrency slot counts as something that nobody has looked at: its grace for a worker to come begins anew each time",
-		Store: func(_ Process, c Database) store.Store { return &forgetful{c} },
+		Store: func(p Process, c store.Store) store.Store { return &forgetful{c, p} },
 	}
 }
 
 // forgetful knows nothing of how long a scheduler has looked in vain.
-type forgetful struct{ store.Store }
+type forgetful struct {
+	store.Store
+	p Process
+}
 
 // Park implements store.Store.
 func (s *forgetful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
 	for i := range ps {
+		if ps[i].Watched > 0 {
+			s.p.Acted("began the grace for a worker anew", ps[i].Key.ID)
+		}
 		ps[i].Watched = 0
 	}
 	return s.Store.Park(ctx, executor, ps)

@@ -7,26 +7,33 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
-	"handoff/sim/simstore"
 )
 
 // This file plants statements that lack a part of their guard.
 
+func init() {
+	register(
+		unguardedMonitor, deadLetterFailsRunning, statusOnlyGuard, unguardedFinish, unguardedClaim,
+		lateClaim,
+	)
+}
+
 // statements is a store in which single statements are replaced.
 type statements struct {
 	store.Store
+	p      Process
 	client Database
 
 	reclaim    func(ctx context.Context, r store.Reclaim) (store.Outcome, bool, error)
-	claim      func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool)
-	finish     func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome
-	deadLetter func(tx *simstore.Tx, d store.DeadLetter)
+	claim      func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool)
+	finish     func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome
+	deadLetter func(p Process, tx Tx, d store.DeadLetter)
 }
 
 func replacing(s statements) func(Process, Database) store.Store {
-	return func(_ Process, c Database) store.Store {
+	return func(p Process, c Database) store.Store {
 		own := s
-		own.Store, own.client = c, c
+		own.Store, own.p, own.client = c, p, c
 		return &own
 	}
 }
@@ -61,7 +68,7 @@ func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cl
 	}
 	var result store.ClaimResult
 	var replaced bool
-	err := s.client.Step(ctx, func(tx *simstore.Tx) { result, replaced = s.claim(tx, w, cs[0]) })
+	err := s.client.Step(ctx, func(tx Tx) { result, replaced = s.claim(s.p, tx, w, cs[0]) })
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +84,7 @@ func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 		return s.Store.Finish(ctx, w, fs)
 	}
 	var outcome store.Outcome
-	err := s.client.Step(ctx, func(tx *simstore.Tx) { outcome = s.finish(tx, w, fs[0]) })
+	err := s.client.Step(ctx, func(tx Tx) { outcome = s.finish(s.p, tx, w, fs[0]) })
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +97,7 @@ func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 		if s.deadLetter == nil || d.Key.ID == 0 {
 			continue
 		}
-		if err := s.client.Step(ctx, func(tx *simstore.Tx) { s.deadLetter(tx, d) }); err != nil {
+		if err := s.client.Step(ctx, func(tx Tx) { s.deadLetter(s.p, tx, d) }); err != nil {
 			return err
 		}
 	}
@@ -98,7 +105,7 @@ func (s *statements) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 }
 
 // overwrite fails a row whatever it is, as `UPDATE … WHERE id = $1` does.
-func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
+func overwrite(tx Tx, key execution.Key, by execution.Part, reason execution.Reason, result execution.Result) store.Outcome {
 	row := tx.Row(key.ID)
 	if row == nil {
 		return store.Outcome{}
@@ -112,16 +119,21 @@ func overwrite(tx *simstore.Tx, key execution.Key, by execution.Part, reason exe
 
 func unguardedMonitor() *Mutant {
 	return &Mutant{
-		Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race", Raw: true,
+		Name: "unguarded-monitor", Source: "D1", Expected: 2, Scenario: "ttl-race",
 		About:  "the source design's timeout monitor: claims have no deadline, and what it selected as stale it fails by id alone, whatever it has become",
 		Config: func(c *config.Config) { c.Executor.DispatchTimeout = time.Hour },
-		Store: func(_ Process, c Database) store.Store {
+		Statements: func(p Process, c Database) store.Store {
 			s := &statements{Store: c, client: c}
 			s.reclaim = func(ctx context.Context, r store.Reclaim) (outcome store.Outcome, replaced bool, err error) {
 				if r.Cause != store.Unclaimed {
 					return outcome, false, nil
 				}
-				err = c.Step(ctx, func(tx *simstore.Tx) { outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result) })
+				err = c.Step(ctx, func(tx Tx) {
+					if row := tx.Row(r.Key.ID); row != nil && (row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Policy != config.Fail) {
+						p.Acted("failed by its id alone an execution that is "+row.Status.String(), row.ID)
+					}
+					outcome = overwrite(tx, r.Key, r.By, r.Reason, r.Result)
+				})
 				return outcome, true, err
 			}
 			return s
@@ -131,10 +143,11 @@ func unguardedMonitor() *Mutant {
 
 func deadLetterFailsRunning() *Mutant {
 	return &Mutant{
-		Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race", Raw: true,
+		Name: "dead-letter-fails-running", Source: "D2", Expected: 2, Scenario: "ttl-race",
 		About: "the dead letter handler fails every execution that is not terminal, also one that runs",
-		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 			if row := tx.Row(d.Key.ID); row != nil && row.Status.Claimed() {
+				p.Acted("failed an execution that is "+row.Status.String(), row.ID)
 				overwrite(tx, d.Key, execution.DeadLetterHandler, execution.QueueTimeout, execution.Result{Error: "Worker queue TTL expired"})
 			}
 		}}),
@@ -143,13 +156,14 @@ func deadLetterFailsRunning() *Mutant {
 
 func statusOnlyGuard() *Mutant {
 	return &Mutant{
-		Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race", Raw: true,
+		Name: "status-only-guard", Source: "D3", Expected: 3, Scenario: "ttl-race",
 		About: "the dead letter handler's guard asks for the status and not for the epoch, so a late dead letter kills the next dispatch",
-		Store: replacing(statements{deadLetter: func(tx *simstore.Tx, d store.DeadLetter) {
+		Statements: replacing(statements{deadLetter: func(p Process, tx Tx, d store.DeadLetter) {
 			row := tx.Row(d.Key.ID)
 			if row == nil || row.Status != execution.Scheduled || row.Epoch == d.Key.Epoch {
 				return
 			}
+			p.Acted("failed a dispatch by the dead letter of an earlier one", row.ID)
 			tx.Named(d.Key, 0)
 			tx.Move(d.Key.ID, execution.Failed, execution.DeadLetterHandler, execution.QueueTimeout, func(e *execution.Execution) {
 				e.FailureReason = execution.QueueTimeout
@@ -160,12 +174,15 @@ func statusOnlyGuard() *Mutant {
 
 func unguardedFinish() *Mutant {
 	return &Mutant{
-		Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition", Raw: true,
+		Name: "unguarded-finish", Source: "D4", Expected: 1, Scenario: "network-partition",
 		About: "a worker writes its result by id alone, over whatever the executor has decided meanwhile",
-		Store: replacing(statements{finish: func(tx *simstore.Tx, w store.WorkerKey, f store.Finish) store.Outcome {
+		Statements: replacing(statements{finish: func(p Process, tx Tx, w store.WorkerKey, f store.Finish) store.Outcome {
 			row := tx.Row(f.Key.ID)
 			if row == nil || row.Status == f.To {
 				return store.Outcome{}
+			}
+			if !row.Status.Claimed() || row.Epoch != f.Key.Epoch {
+				p.Acted("wrote its result over an execution that is "+row.Status.String()+" and not its own", row.ID)
 			}
 			tx.Named(f.Key, w.Incarnation)
 			tx.Move(f.Key.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) {
@@ -178,13 +195,14 @@ func unguardedFinish() *Mutant {
 
 func unguardedClaim() *Mutant {
 	return &Mutant{
-		Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition", Raw: true,
+		Name: "unguarded-claim", Source: "D12", Expected: 4, Scenario: "network-partition",
 		About: "a worker that is delivered a running execution takes the delivery for its own claim and runs it again",
-		Store: replacing(statements{claim: func(tx *simstore.Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+		Statements: replacing(statements{claim: func(p Process, tx Tx, _ store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 			row := tx.Row(c.Key.ID)
 			if row == nil || row.Status != execution.Running {
 				return store.ClaimResult{}, false
 			}
+			p.Acted("took the delivery of a running execution for its own claim", row.ID)
 			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *row}}, true
 		}}),
 	}
@@ -192,13 +210,14 @@ func unguardedClaim() *Mutant {
 
 func lateClaim() *Mutant {
 	return &Mutant{
-		Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race", Raw: true,
+		Name: "late-claim", Source: "D20", Expected: 2, Scenario: "ttl-race",
 		About: "a claim is accepted after its dispatch deadline, when a prefetched message has waited too long",
-		Store: replacing(statements{claim: func(tx *simstore.Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
+		Statements: replacing(statements{claim: func(p Process, tx Tx, w store.WorkerKey, c store.Claim) (store.ClaimResult, bool) {
 			row := tx.Row(c.Key.ID)
 			if row == nil || row.Status != execution.Scheduled || row.Epoch != c.Key.Epoch || row.Incarnation != w.Incarnation || tx.Now().Before(row.DispatchDeadline) {
 				return store.ClaimResult{}, false
 			}
+			p.Acted("claimed an execution after its dispatch deadline", row.ID)
 			tx.Named(c.Key, w.Incarnation)
 			tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
 				e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat

@@ -8,7 +8,13 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mutants that cause bad ends which nothing in a run explains.
+// This file plants defects that lead to bad ends without a cause in the run.
+
+func init() {
+	register(
+		fencesBetweenBeats, endsRunsEarly, fullIsNoWorker, failureIsALoss,
+	)
+}
 
 func fencesBetweenBeats() *Mutant {
 	return &Mutant{
@@ -21,7 +27,10 @@ func fencesBetweenBeats() *Mutant {
 }
 
 // halved is a store that tells workers half of the run timeout.
-type halved struct{ store.Store }
+type halved struct {
+	store.Store
+	p Process
+}
 
 // Claim implements store.Store.
 func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -29,6 +38,9 @@ func (s *halved) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim)
 	for i := range results {
 		action := &results[i].Row.Action
 		action.Timeout = action.RunTimeout() / 2
+		if results[i].Applied {
+			s.p.Acted("gave a run half of its timeout", results[i].Row.ID)
+		}
 	}
 	return results, err
 }
@@ -37,7 +49,7 @@ func endsRunsEarly() *Mutant {
 	return &Mutant{
 		Name: "ends-runs-early", Source: "D29", Expected: 17, Scenario: "run-timeouts",
 		About: "a worker ends actions as timed out at half of their timeout",
-		Store: func(_ Process, c Database) store.Store { return &halved{c} },
+		Store: func(p Process, c store.Store) store.Store { return &halved{c, p} },
 	}
 }
 
@@ -45,15 +57,13 @@ func fullIsNoWorker() *Mutant {
 	return &Mutant{
 		Name: "full-is-no-worker", Source: "D45", Expected: 17, Scenario: "overload",
 		About: "a full worker counts as absent, so executions that only have to wait for a slot fail because there are no workers",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {
 				return c
 			}
-			return &finder{Store: c, see: func(ws []store.WorkerRow) {
-				for i := range ws {
-					ws[i].Cordoned = ws[i].Cordoned || ws[i].Load >= ws[i].Capacity
-				}
-			}}
+			return &finder{Store: c, see: noticing(p, "took a full worker for an absent one", each(func(w *store.WorkerRow) {
+				w.Cordoned = w.Cordoned || w.Load >= w.Capacity
+			}))}
 		},
 	}
 }
@@ -62,9 +72,10 @@ func failureIsALoss() *Mutant {
 	return &Mutant{
 		Name: "action-failure-is-a-loss", Source: "D48", Expected: 17, Scenario: "all-executors-down",
 		About: "when an action fails because it lost a connection of its own, the worker reports that the worker was lost",
-		Store: func(_ Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
 				if f.To == execution.Failed && f.Reason == execution.Connection {
+					p.Acted("reported the lost connection of an action as a lost worker", f.Key.ID)
 					f.Reason = execution.WorkerLost
 				}
 			}}

@@ -7,16 +7,21 @@ import (
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
-	"handoff/core/host"
 	"handoff/core/store"
 )
 
-// This file plants mutants whose work is correct, but far too much, or too little in each pass.
+// This file plants processes whose work is correct, but far too much, or too little in each pass.
+
+func init() {
+	register(
+		unboundedPark, parksWhatWaits, pollsTooOften, sentTwice, batchesCutShort,
+	)
+}
 
 // restless claims the executions that it gave back again, in a loop that never sleeps.
 type restless struct {
 	store.Store
-	host   host.Host
+	p      Process
 	parked bool
 }
 
@@ -29,8 +34,11 @@ func (s *restless) Park(ctx context.Context, executor string, ps []store.Park) (
 
 // ClaimForScheduling implements store.Store.
 func (s *restless) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if s.parked {
+		s.p.Acted("claimed at once what it had given back, without ever waiting")
+	}
 	for s.parked && ctx.Err() == nil {
-		_ = s.host.Sleep(ctx, 0)
+		_ = s.p.Host.Sleep(ctx, 0)
 	}
 	return s.Store.ClaimForScheduling(ctx, c)
 }
@@ -39,25 +47,34 @@ func unboundedPark() *Mutant {
 	return &Mutant{
 		Name: "unbounded-park", Source: "D21", Expected: 18, Scenario: "slots-without-workers",
 		About: "after giving back an execution for which there is no worker, the scheduler claims it again at once, without ever waiting",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
-			return &restless{Store: c, host: p.Host}
+			return &restless{Store: c, p: p}
 		},
 	}
 }
 
 // greedy claims more executions than there is room for.
-type greedy struct{ store.Store }
+type greedy struct {
+	store.Store
+	p Process
+}
 
 // ClaimForScheduling implements store.Store.
 func (s *greedy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	more := false
 	for i := range c.Demands {
+		more = more || c.Demands[i].Limit < c.Others
 		c.Demands[i].Limit = c.Others
 	}
 	for i := range c.Pools {
+		more = more || c.Pools[i] < c.Others
 		c.Pools[i] = c.Others
+	}
+	if more {
+		s.p.Acted("claimed executions that no worker has room for")
 	}
 	return s.Store.ClaimForScheduling(ctx, c)
 }
@@ -66,11 +83,11 @@ func parksWhatWaits() *Mutant {
 	return &Mutant{
 		Name: "parks-what-waits", Source: "D21", Expected: 18, Scenario: "overload",
 		About: "each pass of the scheduler claims all waiting executions, whether or not a worker has room, and gives them back",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
-			return &greedy{c}
+			return &greedy{c, p}
 		},
 	}
 }
@@ -84,7 +101,10 @@ func pollsTooOften() *Mutant {
 }
 
 // stammering is a session that sends every dispatch twice.
-type stammering struct{ broker.Session }
+type stammering struct {
+	broker.Session
+	p Process
+}
 
 // Publish implements broker.Session.
 func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
@@ -92,6 +112,7 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.ExecutionScheduled {
 			again = append(again, ms[i])
+			s.p.Acted("published a dispatch twice", dispatched(ms[i])...)
 		}
 	}
 	if len(again) > 0 {
@@ -108,7 +129,7 @@ func sentTwice() *Mutant {
 			if p.Worker {
 				return b
 			}
-			return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s} }}
+			return &sessions{b, func(s broker.Session) broker.Session { return &stammering{s, p} }}
 		},
 	}
 }
@@ -117,7 +138,7 @@ func batchesCutShort() *Mutant {
 	return &Mutant{
 		Name: "batches-cut-short", Source: "D21", Expected: 12, Scenario: "more-than-a-batch",
 		About: "each pass of a reconciler handles one batch, and all other rows wait for the next pass, however many they are",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker || p.Client {
 				return c
 			}
@@ -125,6 +146,9 @@ func batchesCutShort() *Mutant {
 			return &finder{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {
 				now := p.Host.Monotonic()
 				if last, known := asked[f.Cause]; known && now-last < p.Config.Executor.ReconcileInterval/2 {
+					if len(found) > 0 {
+						p.Acted("left what was found to its next pass", ids(found)...)
+					}
 					return nil
 				}
 				asked[f.Cause] = now

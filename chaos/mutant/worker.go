@@ -8,9 +8,16 @@ import (
 	"handoff/core/store"
 )
 
+func init() {
+	register(
+		heartbeatStopsFirst, heartbeatGivesUpEarly, killedIsCompleted, resultGivenUp,
+	)
+}
+
 // heartless is a store in which no heartbeat arrives once the worker drains.
 type heartless struct {
 	store.Store
+	p        Process
 	draining bool
 }
 
@@ -24,6 +31,7 @@ func (s *heartless) SetLifecycle(ctx context.Context, w store.WorkerKey, to exec
 // Heartbeat implements store.Store.
 func (s *heartless) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	if s.draining {
+		s.p.Acted("sent no heartbeat, because it drains")
 		return store.BeatReply{}, store.ErrUnavailable
 	}
 	return s.Store.Heartbeat(ctx, b)
@@ -33,11 +41,11 @@ func heartbeatStopsFirst() *Mutant {
 	return &Mutant{
 		Name: "heartbeat-stops-first", Source: "D38", Expected: 10, Scenario: "worker-stops-gracefully",
 		About: "a stopping worker ends its heartbeat before its running work, which then looks dead",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return &heartless{Store: c}
+			return &heartless{Store: c, p: p}
 		},
 	}
 }
@@ -50,23 +58,34 @@ type hurried struct {
 
 // Heartbeat implements store.Store.
 func (s *hurried) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	ctx, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+	short, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
 	defer cancel()
-	return s.Store.Heartbeat(ctx, b)
+	reply, err := s.Store.Heartbeat(short, b)
+	s.gaveUp(ctx, short, "gave a heartbeat up that still had time")
+	return reply, err
+}
+
+// gaveUp says that the mutant acted if a statement had too little time.
+func (s *hurried) gaveUp(ctx, short context.Context, text string) {
+	if short.Err() != nil && ctx.Err() == nil {
+		s.p.Acted(text)
+	}
 }
 
 // Register implements store.Store.
 func (s *hurried) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	ctx, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
+	short, cancel := s.p.Host.WithTimeout(ctx, s.p.Config.Worker.StatementTimeout)
 	defer cancel()
-	return s.Store.Register(ctx, g)
+	registered, err := s.Store.Register(short, g)
+	s.gaveUp(ctx, short, "gave a registration up that still had time")
+	return registered, err
 }
 
 func heartbeatGivesUpEarly() *Mutant {
 	return &Mutant{
 		Name: "heartbeat-gives-up-early", Source: "D47", Expected: 15, Scenario: "slow-road-to-the-database",
 		About: "each attempt to renew a lease has the same short time, so a database that is slower than that costs the whole fleet",
-		Store: func(p Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
@@ -80,7 +99,7 @@ type results struct {
 	store.Store
 	change func(*store.Finish)
 	// after turns an error into another one.
-	after func(error) error
+	after func(err error, fs []store.Finish) error
 }
 
 // Finish implements store.Store.
@@ -92,7 +111,7 @@ func (s *results) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 	}
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	if err != nil && s.after != nil {
-		err = s.after(err)
+		err = s.after(err, fs)
 	}
 	return outcomes, err
 }
@@ -101,9 +120,10 @@ func killedIsCompleted() *Mutant {
 	return &Mutant{
 		Name: "killed-is-completed", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
 		About: "an action that its worker has ended counts as completed, because its process is gone and left no error",
-		Store: func(_ Process, c Database) store.Store {
+		Store: func(p Process, c store.Store) store.Store {
 			return &results{Store: c, change: func(f *store.Finish) {
 				if f.Reason == execution.WorkerShutdown || f.Reason == execution.HeartbeatStale {
+					p.Acted("reported an action that it has ended as completed", f.Key.ID)
 					f.To, f.Reason, f.Result = execution.Completed, execution.NoReason, execution.Result{}
 				}
 			}}
@@ -115,8 +135,13 @@ func resultGivenUp() *Mutant {
 	return &Mutant{
 		Name: "result-given-up", Source: "D23", Expected: 13, Scenario: "database-outage",
 		About: "a worker that does not hear whether its result was stored gives it up, and its next heartbeat calls the execution lost",
-		Store: func(_ Process, c Database) store.Store {
-			return &results{Store: c, after: func(error) error { return errGivenUp }}
+		Store: func(p Process, c store.Store) store.Store {
+			return &results{Store: c, after: func(_ error, fs []store.Finish) error {
+				for i := range fs {
+					p.Acted("gave up a result without knowing whether it was stored", fs[i].Key.ID)
+				}
+				return errGivenUp
+			}}
 		},
 	}
 }

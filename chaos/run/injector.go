@@ -120,7 +120,7 @@ func (in *Injector) begins(x *injection, after time.Duration) {
 // Observe looks whether an event is what a fault waits for, or shows that one has made a difference. The fault begins
 // after the step in which the event happened, because the one who writes an event is in the middle of something.
 func (in *Injector) Observe(e *history.Event) {
-	if e.Kind == history.Logged || in.watching.Load() == 0 {
+	if in.watching.Load() == 0 || e.Kind.ForReaders() {
 		return
 	}
 	for _, x := range in.shownBy(e) {

@@ -34,8 +34,8 @@ func (a *app) replayCommand() *cobra.Command {
 		Use:   "replay SCENARIO|FILE --seed N",
 		Short: "Run one seed again and tell what happens in it, event by event",
 		Long: `Runs one seed and prints its history: every event with its step and virtual
-time, the core's own log lines among them, and every violation at the step at
-which it happened. With --execution it keeps to one execution, its retries, and
+time, the core's own log lines and each act of a planted mutant among them, and
+every violation at the step at which it happened. With --execution it keeps to one execution, its retries, and
 the workers that had it, and ends with the state of its rows.`,
 		Example: `  bin/chaos replay ttl-race --seed 7 | less
   bin/chaos replay ttl-race --profile documented --seed 1 --mutant unguarded-monitor --execution 3`,
@@ -156,7 +156,7 @@ func (s *story) tell() {
 		switch e.Kind {
 		case history.Logged, history.HeartbeatRenewed:
 			line = s.colour.dim(line)
-		case history.FaultBegan, history.FaultEnded, history.FaultTouched, history.ProcessCrashed:
+		case history.FaultBegan, history.FaultEnded, history.FaultTouched, history.ProcessCrashed, history.MutantActed:
 			line = s.colour.yellow(line)
 		default:
 		}

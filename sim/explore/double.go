@@ -56,13 +56,13 @@ func compareRuns(run func(Target, sim.Options) *sim.Result, t Target, first *sim
 	return m
 }
 
-// firstDifference compares what a hash reads, and of log lines, which it doesn't, nothing.
+// firstDifference compares what a hash reads. Of the events that are only for readers it compares the kind.
 func firstDifference(a, b []history.Event) int {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
 			return i
 		}
-		if a[i].Kind == history.Logged && b[i].Kind == history.Logged {
+		if a[i].Kind.ForReaders() && a[i].Kind == b[i].Kind {
 			continue
 		}
 		if !bytes.Equal(a[i].AppendBinary(nil), b[i].AppendBinary(nil)) {

@@ -169,7 +169,7 @@ func TestProgressCountsEverything(t *testing.T) {
 func TestAHangIsFoundAndNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c mutant.Database) store.Store {
+	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
 		if !p.Client { // whose store is made before the run begins
 			<-release
 		}
@@ -198,7 +198,7 @@ func (s tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 }
 
 func TestAPanicOfTheProductFails(t *testing.T) {
-	broken := &mutant.Mutant{Name: "broken", Store: func(_ mutant.Process, c mutant.Database) store.Store { return tooMany{c} }}
+	broken := &mutant.Mutant{Name: "broken", Store: func(_ mutant.Process, c store.Store) store.Store { return tooMany{c} }}
 	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: broken})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestAPanicOfTheProductFails(t *testing.T) {
 
 func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
 	for name, f := range map[string]*mutant.Mutant{
-		"in a task":           {Name: "x", Store: func(mutant.Process, mutant.Database) store.Store { panic("harness") }},
+		"in a task":           {Name: "x", Store: func(mutant.Process, store.Store) store.Store { panic("harness") }},
 		"outside of the task": {Name: "x", Config: func(*config.Config) { panic("harness") }},
 	} {
 		out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: f})

@@ -51,7 +51,7 @@ func Causes(r *verdict.Record, v *verdict.Violation) []history.Event {
 	var found []history.Event
 	for i := len(r.Events) - 1; i >= 0 && len(found) < causes; i-- {
 		e := &r.Events[i]
-		if e.Step <= v.Step && e.Kind != history.Logged && about(e) {
+		if e.Step <= v.Step && !e.Kind.ForReaders() && about(e) {
 			found = append(found, *e)
 		}
 	}
@@ -88,6 +88,8 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 			return rows[e.Execution]
 		case e.Kind == history.Logged:
 			return mentions(e.Text, rows)
+		case e.Kind == history.MutantActed:
+			return true
 		case e.Kind == history.FaultBegan, e.Kind == history.FaultEnded, e.Kind == history.FaultTouched:
 			return names(e.Fault, involved)
 		case e.Kind == history.WorkerRegistered, e.Kind == history.WorkerLifecycle:

@@ -44,9 +44,7 @@ type Machine struct {
 	actions   []*action
 	event     history.Event
 
-	// Shimless machines have no shim, so that nothing ends an action but itself and its worker.
-	// Planted mutants use it.
-	Shimless bool
+	shimless bool
 	// Sick machines can't start actions; Asked is called when they are asked to.
 	Sick  bool
 	Asked func()
@@ -56,6 +54,10 @@ type Machine struct {
 func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, sink history.Sink) *Machine {
 	return &Machine{k: k, sink: sink, ground: k.NewProcess("machine of " + name), stream: k.Stream("machine/" + name), behaviour: behaviour}
 }
+
+// RemoveShims leaves the machine without shims, so that nothing ends an action but itself and its worker. Planted
+// mutants use it.
+func (m *Machine) RemoveShims() { m.shimless = true }
 
 // Ground is the kernel's view of the machine: freezing it stops its clocks and its actions.
 func (m *Machine) Ground() *kernel.Process { return m.ground }
@@ -72,7 +74,7 @@ func (m *Machine) Runner(p *kernel.Process) worker.Runner {
 }
 
 func (m *Machine) ownerEnded(p *kernel.Process) {
-	if m.Shimless {
+	if m.shimless {
 		return
 	}
 	for _, a := range m.actions {
@@ -126,7 +128,7 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 
 func (a *action) begin() {
 	m := a.m
-	if now := a.owner.Clock().Monotonic(); !m.Shimless && now >= min(a.spec.Limit, a.spec.Fence) {
+	if now := a.owner.Clock().Monotonic(); !m.shimless && now >= min(a.spec.Limit, a.spec.Fence) {
 		// A shim that comes up too late does not start the action at all.
 		a.ended, a.exit = true, worker.Exit{Killed: true}
 		return
@@ -144,7 +146,7 @@ func (a *action) begin() {
 		exit.Reason, exit.Message = b.FailReason, "the action says: "+b.FailReason.String()
 	}
 	a.after(takes, func() { a.end(exit) })
-	if m.Shimless {
+	if m.shimless {
 		return
 	}
 	now := a.owner.Clock().Monotonic()
@@ -221,7 +223,7 @@ func (a *action) Kill(grace time.Duration) {
 // Extend implements worker.Run.
 func (a *action) Extend(fence time.Duration) {
 	a.m.k.CheckAlive()
-	if !a.ended && !a.m.Shimless {
+	if !a.ended && !a.m.shimless {
 		a.setFence(fence - a.owner.Clock().Monotonic())
 	}
 }

@@ -104,18 +104,20 @@ func (tx *Tx) FreeSlot(id execution.ID) {
 	}
 }
 
-// FreeAnySlot gives back the first slot of an action that somebody holds: a number counted down.
-func (tx *Tx) FreeAnySlot(action string) {
+// FreeAnySlot gives back the first slot of an action that somebody holds: a number counted down. It returns whose it
+// was, 0 if nobody held one.
+func (tx *Tx) FreeAnySlot(action string) (holder execution.ID) {
 	of := tx.s.db.slots[action]
 	if of == nil {
-		return
+		return 0
 	}
 	for _, holder := range of.holders {
 		if holder != 0 {
 			tx.FreeSlot(holder)
-			return
+			return holder
 		}
 	}
+	return 0
 }
 
 // Create inserts an execution without a look at its key or at how its parent's chain stands: a child waits for

@@ -108,7 +108,8 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 	b.exec("commit")
 	b.must(<-busy)
 	b.exec("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
-	for existing.Exec(b.ctx, "select 1") == nil {
+	for err = nil; err == nil; { // until the pool has noticed
+		_, err = existing.Workers(b.ctx)
 	}
 	_, err = existing.Workers(b.ctx)
 	b.unavailable("a pool that has lost its connection", err, "53300")

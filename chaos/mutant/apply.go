@@ -1,0 +1,220 @@
+package mutant
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// Process is a process that gets a mutant.
+type Process struct {
+	Name string
+	// Worker says that it is a worker, Client that it is the one that submits the workload. A process
+	// that is neither is an executor.
+	Worker, Client bool
+	// Report is told each time the mutant made a difference, and to which execution, 0 for none in
+	// particular; nil if nobody listens.
+	Report func(text string, id execution.ID)
+
+	// Config and Host are those that the process runs with, the host as it is without the mutant.
+	// Apply sets them.
+	Config config.Config
+	Host   host.Host
+}
+
+// Executor says that the process is an executor.
+func (p Process) Executor() bool { return !p.Worker && !p.Client }
+
+// Acted says that the planted defect made a difference at this moment, to each of the executions or to
+// none in particular. The text tells it as a sentence without its subject: "wrote over a completed
+// execution". A process repeats a text about an execution only after a minute, because some mutants act
+// in every pass of a loop.
+func (p Process) Acted(text string, to ...execution.ID) {
+	if p.Report == nil {
+		return
+	}
+	if len(to) == 0 {
+		p.Report(text, 0)
+	}
+	for _, id := range to {
+		p.Report(text, id)
+	}
+}
+
+// What a daemon's log says of a mutant: the message, and the attributes with the text of
+// [Process.Acted] and the execution, which is left out where there is none.
+const (
+	LogMessage   = "mutant acted"
+	LogText      = "text"
+	LogExecution = "execution"
+)
+
+// LogTo is a Report that writes a line into a daemon's log.
+func LogTo(log *slog.Logger) func(text string, id execution.ID) {
+	return func(text string, id execution.ID) {
+		attrs := []slog.Attr{slog.String(LogText, text)}
+		if id != 0 {
+			attrs = append(attrs, slog.Int64(LogExecution, int64(id)))
+		}
+		log.LogAttrs(context.Background(), slog.LevelWarn, LogMessage, attrs...)
+	}
+}
+
+// Ports are what a process is made of. Those that it does not have are nil, and stay so.
+type Ports struct {
+	Config *config.Config
+	Store  store.Store
+	// Step makes statements without a guard; nil for a database that has none.
+	Step   func(ctx context.Context, do func(tx Tx)) error
+	Broker broker.Broker
+	// Host is the machine as the core sees it.
+	Host     host.Host
+	Recorder telemetry.Recorder
+	// Executors is the topology that an executor declares, Workers the one of each worker; nil for the
+	// core's own.
+	Executors *broker.Topology
+	Workers   func(execution.WorkerID) broker.Topology
+	// Machine is where a worker's actions run; nil for one that can't be changed.
+	Machine Machine
+}
+
+// Apply plants the mutant into a process: it replaces ports by those that the process is to be given.
+// A nil mutant changes nothing.
+func (m *Mutant) Apply(p Process, ports *Ports) {
+	if m == nil {
+		return
+	}
+	p.Host = ports.Host
+	p.Report = seldom(p.Report, p.Host)
+	if ports.Config != nil {
+		m.configure(p, ports.Config)
+		p.Config = *ports.Config
+	}
+	switch {
+	case m.Store != nil:
+		ports.Store = m.Store(p, ports.Store)
+	case m.Statements != nil && ports.Step != nil:
+		ports.Store = m.Statements(p, database{ports.Store, ports.Step})
+	}
+	if m.Broker != nil && ports.Broker != nil {
+		ports.Broker = m.Broker(p, ports.Broker)
+	}
+	if m.Host != nil {
+		ports.Host = m.Host(p, ports.Host)
+	}
+	if m.Recorder != nil {
+		ports.Recorder = m.Recorder(p, ports.Recorder)
+	}
+	if m.Machine != nil && ports.Machine != nil {
+		m.Machine(p, ports.Machine)
+	}
+	m.topology(p, ports)
+}
+
+// repeated is after how much time a process says again what it has said.
+const repeated = time.Minute
+
+// seldom leaves out of a report what it was told within the last minute.
+func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
+	if report == nil {
+		return nil
+	}
+	type act struct {
+		text string
+		id   execution.ID
+	}
+	var mu sync.Mutex
+	told := make(map[act]time.Duration)
+	return func(text string, id execution.ID) {
+		now := h.Monotonic()
+		mu.Lock()
+		last, known := told[act{text, id}]
+		again := !known || now-last >= repeated
+		if again {
+			told[act{text, id}] = now
+		}
+		mu.Unlock()
+		if again {
+			report(text, id)
+		}
+	}
+}
+
+func (m *Mutant) configure(p Process, c *config.Config) {
+	if m.Config == nil {
+		return
+	}
+	before := *c
+	m.Config(c)
+	if changed := differences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
+		p.Acted("changed the configuration: " + strings.Join(changed, ", "))
+	}
+}
+
+// differences are the settings in which two configurations differ, with both values.
+func differences(name string, before, after reflect.Value) (changed []string) {
+	if before.Kind() == reflect.Struct {
+		for i := range before.NumField() {
+			key, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("yaml"), ",")
+			changed = append(changed, differences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
+		}
+		return changed
+	}
+	if was, is := fmt.Sprint(before), fmt.Sprint(after); was != is {
+		changed = append(changed, fmt.Sprintf("%s is %s and not %s", name, is, was))
+	}
+	return changed
+}
+
+func (m *Mutant) topology(p Process, ports *Ports) {
+	const text = "changed the topology that is declared"
+	if p.Executor() && m.Executors != nil {
+		t := m.Executors(p.Config.MessageQueue.RabbitMQ)
+		ports.Executors = &t
+		p.Acted(text)
+	}
+	if p.Worker && m.Workers != nil {
+		ports.Workers = func(id execution.WorkerID) broker.Topology { return m.Workers(p.Config.MessageQueue.RabbitMQ, id) }
+		p.Acted(text)
+	}
+}
+
+// database is a client with its raw statements.
+type database struct {
+	store.Store
+	step func(ctx context.Context, do func(tx Tx)) error
+}
+
+// Step implements Database.
+func (d database) Step(ctx context.Context, do func(tx Tx)) error { return d.step(ctx, do) }
+
+// FromArguments takes --mutant NAME from a daemon's command line and returns what is left; nil if it
+// is not there. The error names a mutant that does not exist or that no daemon can have.
+func FromArguments(args []string) (m *Mutant, rest []string, err error) {
+	for i := 0; i < len(args); i++ {
+		if args[i] != "--mutant" || i+1 == len(args) {
+			rest = append(rest, args[i])
+			continue
+		}
+		i++
+		m = Find(args[i])
+		switch {
+		case m == nil:
+			return nil, rest, fmt.Errorf("--mutant: no mutant is called %q; chaos list --mutants names them all", args[i])
+		case m.Lacks() != "":
+			return nil, rest, fmt.Errorf("--mutant: %s can't be planted into a daemon: %s; plant it with chaos run --mutant", m.Name, m.Lacks())
+		}
+	}
+	return m, rest, nil
+}

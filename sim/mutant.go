@@ -1,0 +1,38 @@
+package sim
+
+import (
+	"context"
+
+	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/core/execution"
+	"handoff/sim/simstore"
+)
+
+// plant completes the ports of a process by its client of the database and its recorder, and plants the run's mutant
+// into them.
+func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
+	ports.Store, ports.Recorder = db, w.recorder(p.Name)
+	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
+		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
+	}
+	p.Report = w.acted(p.Name)
+	w.mutant.Apply(p, &ports)
+	return ports
+}
+
+// acted is told when the mutant of a process has made a difference; nil when nobody keeps the history. What it writes
+// goes to the record alone: the run, its hash and what is judged of it are the same without it.
+func (w *world) acted(process string) func(text string, id execution.ID) {
+	if w.options.Record == nil {
+		return nil
+	}
+	return func(text string, id execution.ID) {
+		if w.k.Dying() {
+			return
+		}
+		w.options.Record.Observe(&history.Event{
+			At: w.k.Now(), Step: w.k.Step(), Kind: history.MutantActed, Process: process, Execution: id, Text: text,
+		})
+	}
+}
