@@ -58,8 +58,7 @@ type world struct {
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *injector
 	alerts    *alerts // nil when the scenario expects none
-	// submitting counts the loads that have not been submitted whole.
-	submitting int
+	workload  *run.Workload
 	// paused says that Options.PauseAt was reached.
 	paused bool
 }

@@ -99,7 +99,7 @@ func (w *world) quiet() bool {
 
 // rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
 func (w *world) rests() bool {
-	if w.submitting.Load() > 0 || w.injector.busy() || w.interceptor.busy() {
+	if w.workload.Submitting() || w.injector.busy() || w.interceptor.busy() {
 		return false
 	}
 	if w.alive() > 0 {
@@ -206,7 +206,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
-		Own: w.own(), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
+		Own: aged(w.own(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
 		FailReason: func(id execution.ID) execution.Reason { return reasons[refs[id]] },
 	}
 	var bad error

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -17,6 +16,7 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/netproxy"
+	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 	"handoff/core/broker"
@@ -57,8 +57,9 @@ type world struct {
 	interceptor *interceptor
 	alerts      *alerts // nil when the scenario expects none
 	client      *netproxy.Link
-	submitting  atomic.Int64
-	clients     sync.WaitGroup
+	workload    *run.Workload
+	// clients are the tasks of the process that submits.
+	clients sync.WaitGroup
 
 	// down is held by the fault that has taken a server down, so that the next one waits for its return.
 	down struct{ broker, database sync.Mutex }
