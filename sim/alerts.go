@@ -1,61 +1,19 @@
 package sim
 
 import (
-	"handoff/chaos/alert"
-	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
+	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/core/telemetry"
 )
 
-// alerts judges the alert rules over a run whose scenario expects something of them. In all others nobody
-// listens to the core's figures.
-type alerts struct {
-	w         *world
-	evaluator *alert.Evaluator
-	wait      []string
-}
-
-func newAlerts(w *world, expected scenario.Alerts) *alerts {
-	if !expected.Any() {
-		return nil
-	}
-	w.suite.ExpectAlerts(invariant.Alerts(expected))
-	return &alerts{w: w, evaluator: alert.NewEvaluator(), wait: expected.Resolves}
-}
-
-// look judges the rules now, and again after every sample interval.
-func (a *alerts) look() {
-	if a == nil {
-		return
-	}
-	for _, c := range a.evaluator.Look(a.w.k.Now()) {
-		kind := history.AlertResolved
-		if c.Firing {
-			kind = history.AlertFired
-		}
-		a.w.emit(history.Event{Kind: kind, Fault: c.Alert})
-	}
-	a.w.k.After(telemetry.SampleInterval, a.look)
-}
-
-// pending says that an alert fires which has to resolve.
-func (a *alerts) pending() bool {
-	if a == nil {
-		return false
-	}
-	for _, name := range a.wait {
-		if a.evaluator.Firing(name) {
-			return true
-		}
-	}
-	return false
-}
-
-func (a *alerts) ended(process string) {
-	if a != nil {
-		a.evaluator.Ended(process)
+// expectAlerts judges the alert rules over a run whose scenario expects something of them. In all others nobody listens to
+// the core's figures. A run waits for its alerts up to its horizon: virtual time costs nothing.
+func (w *world) expectAlerts(expected scenario.Alerts) {
+	w.alerts = run.NewAlerts(expected, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
+	if w.alerts != nil {
+		w.suite.ExpectAlerts(invariant.Alerts(expected))
 	}
 }
 
@@ -63,8 +21,8 @@ func (a *alerts) ended(process string) {
 // listens.
 func (w *world) recorder(id mutant.Process) telemetry.Recorder {
 	var r telemetry.Recorder = telemetry.Discard{}
-	if w.alerts != nil {
-		r = w.alerts.evaluator.Process(id.Name)
+	if evaluator := w.alerts.Evaluator(); evaluator != nil {
+		r = evaluator.Process(id.Name)
 	}
 	if w.mutant.Recorder != nil {
 		r = w.mutant.Recorder(id, r)

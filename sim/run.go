@@ -117,7 +117,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 // quiet says that nothing is left to be done: everything submitted is finished and handled, every
 // fault is over, no message is anywhere and no action runs.
 func (w *world) quiet() bool {
-	if w.workload.Submitting() || w.injector.pending > 0 || w.db.Unfinished() > 0 || !w.broker.Idle() || w.alerts.pending() {
+	if w.workload.Submitting() || w.injector.pending > 0 || w.db.Unfinished() > 0 || !w.broker.Idle() || w.alerts.Pending(false) {
 		return false
 	}
 	for _, p := range w.processes {

@@ -57,7 +57,7 @@ type world struct {
 	processes []*process                   // in a fixed order: executors, workers, then twins as they come
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *injector
-	alerts    *alerts // nil when the scenario expects none
+	alerts    *run.Alerts // nil when the scenario expects none
 	workload  *run.Workload
 	// paused says that Options.PauseAt was reached.
 	paused bool
@@ -101,7 +101,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.log = slog.New(&logHandler{w: w})
 	}
 	w.injector = newInjector(w)
-	w.alerts = newAlerts(w, s.Expect(p).Alerts)
+	w.expectAlerts(s.Expect(p).Alerts)
 	w.suite.SetWork(w)
 	return w
 }
@@ -192,7 +192,7 @@ func (w *world) build() {
 	}
 	w.startClient()
 	w.injector.arm()
-	w.alerts.look()
+	w.alerts.Sample()
 }
 
 // addWorker adds a process of that name, on a machine of its own, that registers as a worker.
@@ -240,7 +240,9 @@ func (p *process) over(why kernel.EndReason) {
 		kind = history.ProcessCrashed
 	}
 	p.stop = nil
-	p.w.alerts.ended(p.name)
+	if evaluator := p.w.alerts.Evaluator(); evaluator != nil {
+		evaluator.Ended(p.name)
+	}
 	p.w.emit(history.Event{Kind: kind, Process: p.name})
 	if ended := p.ended; ended != nil {
 		p.ended = nil

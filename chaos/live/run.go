@@ -94,7 +94,7 @@ const unscaled = 60 * time.Second
 // fires that has to be over first.
 func (w *world) quiet() bool {
 	rests := w.rests()
-	return !w.alerts.pending(rests) && rests
+	return !w.alerts.Pending(rests) && rests
 }
 
 // rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
@@ -129,7 +129,7 @@ func (w *world) drained(ctx context.Context) bool {
 
 // finish collects the evidence and judges it.
 func (w *world) finish(settled bool) (*Result, error) {
-	missed := w.alerts.stop()
+	missed := w.stopAlerts()
 	if settled {
 		w.emit(history.Event{Kind: history.Quiescent})
 	} else if depths, err := w.depths(w.ctx); err == nil {

@@ -55,7 +55,8 @@ type world struct {
 	processes   []*process // executors, then workers; a twin comes last
 	injector    *injector
 	interceptor *interceptor
-	alerts      *alerts // nil when the scenario expects none
+	alerts      *run.Alerts // nil when the scenario expects none
+	scraper     *scraper
 	client      *netproxy.Link
 	workload    *run.Workload
 	// clients are the tasks of the process that submits.
@@ -97,7 +98,8 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor, w.alerts = newInjector(w), &interceptor{w: w}, newAlerts(w, s.Expect(p).Alerts)
+	w.injector, w.interceptor = newInjector(w), &interceptor{w: w}
+	w.expectAlerts(s.Expect(p).Alerts)
 	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+scenario.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
@@ -248,7 +250,7 @@ func (w *world) start() error {
 		}
 	}
 	w.injector.arm()
-	w.alerts.watch(w.ctx)
+	w.after(0, w.alerts.Sample)
 	return w.submit()
 }
 
