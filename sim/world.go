@@ -12,16 +12,15 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
-	"handoff/chaos/verdict"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/executor"
 	"handoff/core/store/metered"
+	"handoff/core/telemetry"
 	"handoff/core/worker"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
@@ -47,10 +46,7 @@ type world struct {
 	broker *simbroker.Broker
 
 	history history.Tee
-	suite   *invariant.Suite
-	hash    *history.Hasher
-	probes  *verdict.Probes
-	tally   *run.Tally
+	judges  *run.Judges
 	log     *slog.Logger
 	event   history.Event
 
@@ -85,14 +81,11 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	if w.mutant == nil {
 		w.mutant = &mutant.Mutant{}
 	}
-	w.hash = history.NewHasher()
-	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
-	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
-	w.suite.SetRequests(s.Requested)
-	w.tally = run.NewTally(s.Expect(p).Texts)
+	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
+	w.judges.Suite.SetWork(w)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
-	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
+	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{})
 	w.log = slog.New(slog.DiscardHandler)
@@ -101,8 +94,8 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.log = slog.New(&logHandler{w: w})
 	}
 	w.injector = newInjector(w)
-	w.expectAlerts(s.Expect(p).Alerts)
-	w.suite.SetWork(w)
+	// A run waits for its alerts up to its horizon: virtual time costs nothing.
+	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
 	return w
 }
 

@@ -2,16 +2,111 @@ package run
 
 import (
 	"fmt"
+	"time"
 
+	"handoff/chaos/history"
 	"handoff/chaos/invariant"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/core/config"
 	"handoff/core/execution"
 )
 
-// Judge adds the findings of the invariants to a run, and what its rows, each as the run left it, say of
+// Judges see the history of a run, and make a verdict of it. They implement history.Sink.
+type Judges struct {
+	// Suite judges the invariants. A world sets on it what only it knows.
+	Suite *invariant.Suite
+
+	scenario *scenario.Scenario
+	profile  config.Profile
+	hash     *history.Hasher
+	probes   *verdict.Probes
+	tally    *tally
+}
+
+// NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
+// the numbers of the invariants to judge, nil for all.
+func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []int) *Judges {
+	expected := s.Expect(p)
+	j := &Judges{
+		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
+		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts),
+	}
+	j.Suite.SetRequests(s.Requested)
+	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
+	return j
+}
+
+// Observe implements history.Sink. What the core logs is no evidence.
+func (j *Judges) Observe(e *history.Event) {
+	if e.Kind == history.Logged {
+		return
+	}
+	j.hash.Observe(e)
+	j.Suite.Observe(e)
+	j.probes.Observe(e)
+	j.tally.Observe(e)
+}
+
+// Events is how many events have been seen.
+func (j *Judges) Events() uint64 { return j.hash.Events() }
+
+// Ending is how a run ended.
+type Ending uint8
+
+// The ways in which a run ends.
+const (
+	// Settled: nothing was left to be done.
+	Settled Ending = iota
+	// Unsettled: its time was over before.
+	Unsettled
+	// Cut: it was broken off because an invariant was violated. What was found by then counts, and what is asked of the end
+	// is not judged.
+	Cut
+	// Unjudged: it proves nothing about the invariants.
+	Unjudged
+)
+
+// Outcome is what a world knows of a run that has ended.
+type Outcome struct {
+	Seed   uint64
+	Mutant string
+	Ending Ending
+	// Panic and GaveUp are those of verdict.Run.
+	Panic, GaveUp string
+	Faults        []verdict.FaultCount
+	Steps         uint64
+	At            time.Duration
+	// Rows are the executions as the run left them.
+	Rows []execution.Execution
+	// Abandoned says that the process that submits was killed, so that not everything need have been accepted.
+	Abandoned bool
+}
+
+// Verdict judges the run that the judges have seen. It is called once, after the last event.
+func (j *Judges) Verdict(o Outcome) verdict.Run {
+	r := verdict.Run{
+		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
+		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(),
+	}
+	j.tally.fill(&r)
+	switch o.Ending {
+	case Unjudged:
+	case Cut:
+		j.judge(&r, j.Suite.Findings(), o.Rows, false)
+	case Settled, Unsettled:
+		j.judge(&r, j.Suite.End(o.Ending == Settled), o.Rows, !o.Abandoned)
+	}
+	if o.Ending == Unsettled && r.Panic == "" && r.GaveUp == "" && len(r.Violations) == 0 {
+		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", o.At.Round(time.Second))
+	}
+	r.Judged = j.Suite.Judged()
+	return r
+}
+
+// judge adds the findings of the invariants to a run, and what its rows, each as the run left it, say of
 // the scenario's expectations.
-func Judge(r *verdict.Run, s *scenario.Scenario, findings []invariant.Finding, rows []execution.Execution, accepted bool) {
+func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []execution.Execution, accepted bool) {
 	for _, f := range findings {
 		r.Violations = append(r.Violations, verdict.Violation{
 			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,
@@ -20,9 +115,9 @@ func Judge(r *verdict.Run, s *scenario.Scenario, findings []invariant.Finding, r
 	}
 	count(r, rows)
 	if accepted {
-		acceptance(r, s)
+		acceptance(r, j.scenario)
 	}
-	expectations(r, s.Expect(r.Profile))
+	expectations(r, j.scenario.Expect(r.Profile))
 }
 
 // count counts rows by status and chains by their last status.

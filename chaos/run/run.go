@@ -1,5 +1,10 @@
-// Package run is what both worlds share of a run: when a fault's trigger has come, what is counted on
-// the way, when the run ends at the latest, and what the scenario expects of it.
+// Package run is the runner: what a run of a scenario does that does not depend on the world in which it happens. It
+// submits the workload, finds the moments of faults, takes samples for the alerts, knows when nothing is left to be done,
+// and makes a verdict of the history.
+//
+// A world brings how time passes (Clock), draws (Draws), how tasks are started and wait (host.Host), the system under test
+// (Client), what is left to be done (State) and the evidence. The simulator's clock is the kernel's, so this package
+// starts no goroutine and waits for nothing itself; a mutex is never held while a task waits.
 package run
 
 import (
@@ -12,10 +17,6 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 )
-
-// Linger is how long everything has to stay quiet before a run ends: longer than any backoff of a
-// writer that nobody but itself knows of.
-const Linger = 15 * time.Second
 
 // Horizon is when a run ends at the latest: the last moment at which something new can happen, and
 // the time that the configuration implies for what is then still open.

@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Tally counts what a scenario's expectations ask for. It implements history.Sink.
-type Tally struct {
+// tally counts what a scenario's expectations ask for. It implements history.Sink.
+type tally struct {
 	wanted []string
 	texts  map[string]int
 	// completions before the first fault began, and since the last one began or ended.
@@ -22,16 +22,16 @@ type Tally struct {
 	scheduled map[execution.ID]time.Duration
 }
 
-// NewTally returns a tally that looks for these error texts.
-func NewTally(texts []string) *Tally {
-	return &Tally{
+// newTally returns a tally that looks for these error texts.
+func newTally(texts []string) *tally {
+	return &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
 		renewed: make(map[execution.Incarnation]time.Duration), scheduled: make(map[execution.ID]time.Duration),
 	}
 }
 
 // Observe implements history.Sink.
-func (t *Tally) Observe(e *history.Event) {
+func (t *tally) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		t.struck, t.after = true, 0
@@ -71,12 +71,12 @@ const (
 	Ended      = "ended"
 )
 
-func (t *Tally) detected(what string, took time.Duration) {
+func (t *tally) detected(what string, took time.Duration) {
 	t.detection[what] = max(t.detection[what], took)
 }
 
 // dispatch times what is scheduled and not claimed.
-func (t *Tally) dispatch(e *history.Event) {
+func (t *tally) dispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
 		t.scheduled[e.Execution] = e.At
 		return
@@ -90,7 +90,7 @@ func (t *Tally) dispatch(e *history.Event) {
 	delete(t.scheduled, e.Execution)
 }
 
-// Fill writes what was counted into a run.
-func (t *Tally) Fill(r *verdict.Run) {
+// fill writes what was counted into a run.
+func (t *tally) fill(r *verdict.Run) {
 	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
 }
