@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"handoff/chaos/invariant"
+	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
@@ -12,7 +14,7 @@ import (
 const Stuck = "stuck"
 
 // Invariants is how many there are; they are numbered from 1.
-const Invariants = 19
+const Invariants = invariant.Count
 
 // The servers, as targets.
 const (
@@ -39,7 +41,13 @@ const EveryMessage = "*"
 // MessageTypes lists the types that a message fault can strike: those between the services. An executor sends its canary
 // to itself.
 func MessageTypes() []string {
-	return []string{"execution.requested", "execution.scheduled", "execution.status_changed", "execution.completed", "execution.cancel"}
+	var names []string
+	for t := broker.NoType + 1; int(t) < broker.Types; t++ {
+		if t != broker.DeadLetterCanary {
+			names = append(names, t.String())
+		}
+	}
+	return names
 }
 
 // ExecutorNames lists executor-1 … executor-n.
