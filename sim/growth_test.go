@@ -44,7 +44,7 @@ func TestMemoryOfFinishedExecutions(t *testing.T) {
 	const executions = 10_000
 	r := steadyRun(t, executions)
 	before := heap()
-	*r.world.suite = invariant.Suite{}
+	*r.world.judges.Suite = invariant.Suite{}
 	checkers := before - heap()
 	before = heap()
 	*r.world.db = simstore.Database{}

@@ -11,8 +11,6 @@ import (
 	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
-	"handoff/chaos/scenario"
-	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/store"
 	"handoff/scenarios"
@@ -80,20 +78,6 @@ func TestSeedsDiffer(t *testing.T) {
 			t.Errorf("seeds %d and %d have the same history", other, seed)
 		}
 		seen[hash] = seed
-	}
-}
-
-// What probes count and what scenarios may name under `sometimes` is one list.
-func TestProbesAndRegistryAgree(t *testing.T) {
-	var registered []string
-	for _, s := range scenario.Sometimes() {
-		registered = append(registered, s.Name)
-	}
-	counted := verdict.ProbeNames()
-	slices.Sort(registered)
-	slices.Sort(counted)
-	if !slices.Equal(registered, counted) {
-		t.Errorf("scenarios may name %v, and the probes count %v", registered, counted)
 	}
 }
 

@@ -18,12 +18,6 @@ import (
 
 var _ fault.Simulated = (*world)(nil)
 
-// clock is the kernel's virtual time as the runner uses it.
-type clock struct{ *kernel.Kernel }
-
-// After implements run.Clock.
-func (c clock) After(d time.Duration, f func()) { c.Kernel.After(d, f) }
-
 // touched tells a fault what it made a difference to. The models call it.
 func (w *world) touched(on simnet.Touched) {
 	name := on.Fault

@@ -100,76 +100,68 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 		defer o.Watch(w.k)()
 	}
 	w.build()
-	quiet := time.Duration(-1)
-	why := w.k.Run(func() bool {
-		if !w.quiet() {
-			quiet = -1
-			return false
-		}
-		if quiet < 0 {
-			quiet = w.k.Now()
-		}
-		return w.k.Now()-quiet >= run.Linger
-	}, run.Horizon(w.scenario, w.config))
-	return w.result(why)
+	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
+	return w.result(w.k.Run(rest.Over, run.Horizon(w.scenario, w.config)))
 }
 
-// quiet says that nothing is left to be done: everything submitted is finished and handled, every
-// fault is over, no message is anywhere and no action runs.
-func (w *world) quiet() bool {
-	if w.submitting > 0 || w.injector.Busy() || w.db.Unfinished() > 0 || !w.broker.Idle() || w.alerts.pending() {
-		return false
-	}
-	for _, p := range w.processes {
+// state implements run.State.
+type state struct{ w *world }
+
+func (s state) Faults() bool     { return s.w.injector.Busy() }
+func (s state) Unfinished() bool { return s.w.db.Unfinished() > 0 }
+func (s state) Messages() bool   { return !s.w.broker.Idle() }
+func (s state) Drained() bool    { return true }
+
+func (s state) Actions() bool {
+	for _, p := range s.w.processes {
 		if p.machine != nil && p.machine.Alive() > 0 {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 func (w *world) result(why kernel.Stop) *Result {
-	settled := why == kernel.StopDone
-	if settled {
+	if why == kernel.StopDone {
 		w.emit(history.Event{Kind: history.Quiescent})
 	}
-	r := &Result{
-		Run: verdict.Run{
-			Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed,
-			Faults: w.injector.Counts(), Sometimes: w.probes.Hits(),
-			Steps: w.k.Step(), Virtual: w.k.Now(), Hash: w.hash.Sum(),
-		},
-		FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(), PauseFired: w.paused, Events: w.hash.Events(), world: w,
+	o := run.Outcome{
+		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.rows(),
+		Abandoned: w.options.CrashAt != nil, // the client may be the process that was crashed
 	}
 	if w.mutant != nil {
-		r.Mutant = w.mutant.Name
+		o.Mutant = w.mutant.Name
 	}
-	w.tally.Fill(&r.Run)
-	defer func() { r.Judged = w.suite.Judged() }()
+	w.ended(why, &o)
+	return &Result{
+		Run: w.judges.Verdict(o), FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(),
+		PauseFired: w.paused, Interrupted: why == kernel.StopInterrupted, Events: w.judges.Events(), world: w,
+	}
+}
+
+// ended says what the kernel's reason to stop means for the verdict.
+func (w *world) ended(why kernel.Stop, o *run.Outcome) {
+	o.Ending = run.Unjudged
 	switch why {
 	case kernel.StopPanic:
 		f := w.k.Failure()
-		r.Panic = fmt.Sprintf("%v\n%s", f, f.Stack)
-		return r
+		o.Panic = fmt.Sprintf("%v\n%s", f, f.Stack)
 	case kernel.StopMaxSteps:
-		r.GaveUp = fmt.Sprintf("after %d steps, the most that a run may take, and %v of virtual time; use fewer workers and executions, or a shorter time", w.k.Step(), w.k.Now())
-		return r
+		o.GaveUp = fmt.Sprintf("after %d steps, the most that a run may take, and %v of virtual time; use fewer workers and executions, or a shorter time", o.Steps, o.At)
 	case kernel.StopInterrupted:
-		r.Interrupted, r.GaveUp = true, "it was interrupted"
-		return r
+		o.GaveUp = "it was interrupted"
 	case kernel.StopSpin:
 		who, steps, bound := w.k.Spun()
-		if !w.suite.Spins(who, steps, bound) {
-			r.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: %s spins without time moving", w.k.Step(), w.k.Now(), who)
-			return r
+		if w.judges.Suite.Spins(who, steps, bound) {
+			o.Ending = run.Cut
+			return
 		}
-		run.Judge(&r.Run, w.scenario, w.suite.Findings(), w.rows(), false)
-		return r
+		o.GaveUp = fmt.Sprintf("after %d steps and %v of virtual time: %s spins without time moving", o.Steps, o.At, who)
+	case kernel.StopDone:
+		o.Ending = run.Settled
 	default:
+		o.Ending = run.Unsettled
 	}
-	// A client that was crashed had not submitted everything.
-	run.Judge(&r.Run, w.scenario, w.suite.End(settled), w.rows(), w.options.CrashAt == nil)
-	return r
 }
 
 // rows are the executions as the run left them.

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
-	"handoff/chaos/verdict"
 	"handoff/core/config"
 	"handoff/core/executor"
 	"handoff/core/store/metered"
+	"handoff/core/telemetry"
 	"handoff/core/worker"
 	"handoff/sim/kernel"
 	"handoff/sim/simbroker"
@@ -45,10 +44,7 @@ type world struct {
 	broker *simbroker.Broker
 
 	history history.Tee
-	suite   *invariant.Suite
-	hash    *history.Hasher
-	probes  *verdict.Probes
-	tally   *run.Tally
+	judges  *run.Judges
 	log     *slog.Logger
 	event   history.Event
 
@@ -56,10 +52,9 @@ type world struct {
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *run.Injector
 	// alarm names the fault that has raised the broker's alarm last.
-	alarm  string
-	alerts *alerts // nil when the scenario expects none
-	// submitting counts the loads that have not been submitted whole.
-	submitting int
+	alarm    string
+	alerts   *run.Alerts // nil when the scenario expects none
+	workload *run.Workload
 	// paused says that Options.PauseAt was reached.
 	paused bool
 }
@@ -83,14 +78,11 @@ type process struct {
 
 func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w := &world{scenario: s, profile: p, config: s.Config(p), mutant: o.Mutant, options: o}
-	w.hash = history.NewHasher()
-	w.probes = verdict.NewProbes(w.config.Executor.ReconcileInterval)
-	w.suite = invariant.New(w.config, o.invariants(s.Expect(p).Invariants))
-	w.suite.SetRequests(s.Requested)
-	w.tally = run.NewTally(s.Expect(p).Texts)
+	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
+	w.judges.Suite.SetWork(w)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
 	w.net = simnet.New(w.k)
-	w.history = history.Tee{w.hash, w.suite, w.probes, w.tally}
+	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{})
 	w.log = slog.New(slog.DiscardHandler)
@@ -103,8 +95,8 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
 		Fail:  func(err error) { panic(err) },
 	})
-	w.alerts = newAlerts(w, s.Expect(p).Alerts)
-	w.suite.SetWork(w)
+	// A run waits for its alerts up to its horizon: virtual time costs nothing.
+	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
 	return w
 }
 
@@ -192,7 +184,7 @@ func (w *world) build() {
 	}
 	w.startClient()
 	w.injector.Arm()
-	w.alerts.look()
+	w.alerts.Sample()
 }
 
 // addWorker adds a process of that name, on a machine of its own, that registers as a worker.
@@ -237,7 +229,9 @@ func (p *process) over(why kernel.EndReason) {
 		kind = history.ProcessCrashed
 	}
 	p.stop = nil
-	p.w.alerts.ended(p.name)
+	if evaluator := p.w.alerts.Evaluator(); evaluator != nil {
+		evaluator.Ended(p.name)
+	}
 	p.w.emit(history.Event{Kind: kind, Process: p.name})
 	if ended := p.ended; ended != nil {
 		p.ended = nil

@@ -9,11 +9,7 @@ import (
 )
 
 func TestInvariantsAreNumberedWithoutGaps(t *testing.T) {
-	all := All()
-	if len(all) != count {
-		t.Fatalf("there are %d invariants and %d counters of what they judged", len(all), count)
-	}
-	for n, i := range all {
+	for n, i := range All() {
 		if i.Number != n+1 {
 			t.Errorf("invariant %d (%s) is number %d in the list", i.Number, i.Name, n+1)
 		}

@@ -53,12 +53,18 @@ type Finding struct {
 	Message   string
 }
 
-// count is the number of invariants; they are numbered from 1 without gaps.
-const count = 19
+// Count is the number of invariants; they are numbered from 1 without gaps.
+const Count = 19
 
 // All lists every invariant that is implemented, by number.
 func All() []*Invariant {
-	return []*Invariant{
+	list := all()
+	return list[:]
+}
+
+// all does not compile while Count is not how many stand here.
+func all() [Count]*Invariant {
+	return [...]*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(), earned(), work(), ownLimits(),
@@ -91,7 +97,7 @@ type Suite struct {
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
-	occasions [count]uint64
+	occasions [Count]uint64
 
 	lives   map[execution.ID]*life
 	workers map[execution.Incarnation]*session

@@ -1,11 +1,9 @@
 package live
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,11 +24,11 @@ type standing struct {
 func (s standing) Running() bool { return s.running }
 
 // watched is a world of one executor that answers at a server of the test, at real time.
-func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
+func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
-	w := &world{scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
+	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
 	w.injector = w.newInjector()
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
@@ -38,12 +36,13 @@ func watched(t *testing.T, running bool, h http.Handler) (*alerts, *process) {
 		t.Fatal(err)
 	}
 	w.processes = []*process{p}
-	return newAlerts(w, scenario.Alerts{Resolves: []string{"reaper_brake"}}), p
+	w.expectAlerts(scenario.Alerts{Resolves: []string{"reaper_brake"}})
+	return w, p
 }
 
 // told are the events and the lines of the run so far, without their moments.
-func told(a *alerts) (story string) {
-	for _, item := range a.w.own() {
+func told(w *world) (story string) {
+	for _, item := range w.own() {
 		switch e := item.Event; e.Kind {
 		case history.AlertFired:
 			story += "+" + e.Fault + " "
@@ -57,44 +56,22 @@ func told(a *alerts) (story string) {
 	return story
 }
 
-func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
+func TestAScrapeReachesTheAlertRules(t *testing.T) {
 	figures := exporter.New()
-	a, _ := watched(t, true, figures.Handler())
-	for n, brake := range []int64{0, 1, 1, 0} {
-		figures.Set(telemetry.ReaperBrake, brake, telemetry.Labels{})
-		a.look(context.Background(), time.Duration(n)*telemetry.SampleInterval)
-		for _, atRest := range []bool{false, true} {
-			if pending := a.pending(atRest); pending != (brake == 1) {
-				t.Errorf("the brake is %d, and the run (at rest: %v) waits for an alert: %v", brake, atRest, pending)
-			}
-		}
+	w, _ := watched(t, true, figures.Handler())
+	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+	w.alerts.Sample()
+	if !w.alerts.Pending(true) {
+		t.Error("the run does not wait for the brake")
 	}
-	if got := told(a); got != "+reaper_brake -reaper_brake " {
+	if got := told(w); got != "+reaper_brake " {
 		t.Errorf("the record: %q", got)
 	}
-	if a.missed != 0 {
-		t.Errorf("%d scrapes were missed", a.missed)
+	if missed := w.stopAlerts(); missed != 0 {
+		t.Errorf("%d scrapes were missed", missed)
 	}
-}
-
-// One that never resolves holds a run up for as long as something may still change, and no longer.
-func TestARunDoesNotWaitForEver(t *testing.T) {
-	figures := exporter.New()
-	a, _ := watched(t, true, figures.Handler())
-	if least := 2*config.Default(config.Hardened).Worker.Lease() + 5*time.Minute; a.patience < least {
-		t.Errorf("a patience of %v, the brake and a window can take %v", a.patience, least)
-	}
-	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-	a.look(context.Background(), 0)
-	if !a.pending(true) {
-		t.Error("it does not wait")
-	}
-	a.rested = a.rested.Add(-a.patience)
-	if a.pending(true) {
-		t.Error("it still waits")
-	}
-	if !a.pending(false) || !a.pending(true) {
-		t.Error("something has happened since, and it does not wait")
+	if w.scraper.collect() != nil {
+		t.Error("somebody still asks")
 	}
 }
 
@@ -114,41 +91,14 @@ func TestAFailedScrapeIsInTheRecord(t *testing.T) {
 		{"one that was paused", true, broken, func(p *process) { p.still.Store(1) }, ""},
 		{"one that has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
 	} {
-		a, p := watched(t, c.running, c.handler)
+		w, p := watched(t, c.running, c.handler)
 		if c.spoil != nil {
 			c.spoil(p)
 		}
-		a.look(context.Background(), 0)
-		if got := told(a); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (a.missed == 1) != (c.want != "") {
-			t.Errorf("%s: %q, %d missed", c.name, got, a.missed)
+		w.alerts.Sample()
+		missed := w.stopAlerts()
+		if got := told(w); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (missed == 1) != (c.want != "") {
+			t.Errorf("%s: %q, %d missed", c.name, got, missed)
 		}
-	}
-}
-
-func TestAWatchLooksUntilItIsStopped(t *testing.T) {
-	var asked atomic.Int64
-	again := make(chan struct{})
-	a, _ := watched(t, true, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if asked.Add(1) == 3 {
-			close(again)
-		}
-	}))
-	a.interval = 10 * time.Millisecond
-	a.watch(context.Background())
-	<-again
-	if missed := a.stop(); missed != 0 {
-		t.Errorf("%d scrapes of a process that answers failed: %s", missed, told(a))
-	}
-	ended := asked.Load()
-	if a.tasks.Wait(); asked.Load() != ended {
-		t.Error("somebody still asks")
-	}
-}
-
-func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
-	a := newAlerts(&world{}, scenario.Alerts{})
-	a.watch(context.Background())
-	if a != nil || a.pending(true) || a.stop() != 0 {
-		t.Error("a scenario without alerts is watched")
 	}
 }

@@ -11,10 +11,12 @@ import (
 // clock is the real time as the runner uses it: its moment 0 is when the cluster was up.
 type clock struct{ w *world }
 
+func (w *world) clock() clock { return clock{w} }
+
 // Now implements run.Clock.
 func (c clock) Now() time.Duration { return c.w.now() - c.w.ready }
 
-// After implements run.Clock.
+// After implements run.Clock. It calls f in a goroutine of its own.
 func (c clock) After(d time.Duration, f func()) { c.w.after(d, f) }
 
 // stream is a source of draws of its own, so that adding a fault does not shift another's.

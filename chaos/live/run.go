@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/chaos/invariant"
 	"handoff/chaos/live/evidence"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
@@ -66,20 +65,14 @@ func (l *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profil
 
 // await waits until nothing is left to be done, and returns whether it came to that.
 func (w *world) await(ctx context.Context) bool {
-	linger := time.Duration(float64(run.Linger) * w.options.Scale)
-	horizon := w.ready + run.Horizon(w.scenario, w.config) + unscaled
-	quiet := time.Duration(-1)
-	for ctx.Err() == nil && w.now() < horizon && w.broken() == "" {
-		switch {
-		case !w.quiet():
-			quiet = -1
-		case quiet < 0:
-			quiet = w.now()
-		case w.now()-quiet >= linger:
-			if w.drained(ctx) {
-				return true
-			}
-			quiet = -1
+	rest := &run.Rest{
+		Clock: w.clock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
+		State: state{w, ctx},
+	}
+	horizon := run.Horizon(w.scenario, w.config) + unscaled
+	for ctx.Err() == nil && w.clock().Now() < horizon && w.broken() == "" {
+		if rest.Over() {
+			return true
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -90,35 +83,31 @@ func (w *world) await(ctx context.Context) bool {
 // times, and the return of everybody to it.
 const unscaled = 60 * time.Second
 
-// quiet says that nothing is known to be left to do, as far as can be told without asking the broker, and that no alert
-// fires that has to be over first.
-func (w *world) quiet() bool {
-	rests := w.rests()
-	return !w.alerts.pending(rests) && rests
+// state implements run.State.
+type state struct {
+	w   *world
+	ctx context.Context //nolint:containedctx // of the questions to servers
 }
 
-// rests says that everything that was submitted is finished and handled, every fault is over, and no action runs.
-func (w *world) rests() bool {
-	if w.submitting.Load() > 0 || w.injector.Busy() || w.interceptor.busy() {
-		return false
-	}
-	if w.alive() > 0 {
-		return false
-	}
-	var open int
-	within, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.busy() }
+func (s state) Actions() bool  { return s.w.alive() > 0 }
+func (s state) Messages() bool { return false } // only the broker knows; see Drained
+
+func (s state) Unfinished() bool {
+	within, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	err := w.pool.QueryRow(within, "select count(*) from execution where orchestrated_at is null").Scan(&open)
-	return err == nil && open == 0
+	var open int
+	err := s.w.pool.QueryRow(within, "select count(*) from execution where orchestrated_at is null").Scan(&open)
+	return err != nil || open > 0
 }
 
-// drained asks the broker whether every queue is empty.
-func (w *world) drained(ctx context.Context) bool {
-	depths, err := w.depths(ctx)
+// Drained asks the broker whether every queue is empty.
+func (s state) Drained() bool {
+	depths, err := s.w.depths(s.ctx)
 	if err != nil {
 		return false
 	}
-	w.lastDepths = depths
+	s.w.lastDepths = depths
 	for _, n := range depths {
 		if n > 0 {
 			return false
@@ -129,7 +118,7 @@ func (w *world) drained(ctx context.Context) bool {
 
 // finish collects the evidence and judges it.
 func (w *world) finish(settled bool) (*Result, error) {
-	missed := w.alerts.stop()
+	missed := w.stopAlerts()
 	if settled {
 		w.emit(history.Event{Kind: history.Quiescent})
 	} else if depths, err := w.depths(w.ctx); err == nil {
@@ -145,42 +134,27 @@ func (w *world) finish(settled bool) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Stalls: stalls, Unscraped: missed}
-	r.Run = verdict.Run{
-		Scenario: w.scenario.Name, Profile: w.profile, Seed: w.options.Seed, Mutant: w.options.Mutant,
-		Faults: w.injector.Counts(), Panic: crashed, Virtual: end, Steps: uint64(len(events)),
-	}
 	r.TimeScale = w.options.Scale
 	r.Events, r.Workers, r.FaultIntervals = events, w.database.Workers(), w.injector.FaultIntervals(end-w.ready)
 	for i := range r.FaultIntervals { // the record counts from the start of the run
 		r.FaultIntervals[i].Begin += w.ready
 		r.FaultIntervals[i].End += w.ready
 	}
-	w.judge(r, settled, rows)
-	return r, nil
-}
-
-// judge streams the history through the same judges as a simulated one.
-func (w *world) judge(r *Result, settled bool, rows []execution.Execution) {
-	expect := w.scenario.Expect(w.profile)
-	suite := invariant.New(w.config, expect.Invariants)
-	suite.SetTolerance(JudgedWithin)
-	suite.SetRequests(w.scenario.Requested)
-	suite.ExpectAlerts(invariant.Alerts(expect.Alerts))
-	hash, probes, tally := history.NewHasher(), verdict.NewProbes(w.config.Executor.ReconcileInterval), run.NewTally(expect.Texts)
-	all := history.Tee{hash, suite, probes, tally}
-	for i := range r.Events {
-		if !r.Events[i].Kind.ForReaders() {
-			all.Observe(&r.Events[i])
-		}
+	judges := run.NewJudges(w.scenario, w.profile, w.config, w.scenario.Expect(w.profile).Invariants)
+	judges.Suite.SetTolerance(JudgedWithin)
+	for i := range events {
+		judges.Observe(&events[i])
 	}
-	r.Hash, r.Sometimes = hash.Sum(), probes.Hits()
-	tally.Fill(&r.Run)
-	run.Judge(&r.Run, w.scenario, suite.End(settled), rows, true)
-	r.Judged = suite.Judged()
-	if !settled && r.Panic == "" && len(r.Violations) == 0 {
-		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", r.Virtual.Round(time.Second))
+	o := run.Outcome{
+		Seed: w.options.Seed, Mutant: w.options.Mutant, Ending: run.Unsettled, Panic: crashed, Faults: w.injector.Counts(),
+		Steps: uint64(len(events)), At: end, Rows: rows,
 	}
+	if settled {
+		o.Ending = run.Settled
+	}
+	r.Run = judges.Verdict(o)
 	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)
+	return r, nil
 }
 
 // JudgedWithin is how long after the moment at which a statement judged a row its trigger may fire, on a machine
@@ -210,7 +184,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
-		Own: w.own(), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
+		Own: aged(w.own(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
 		FailReason: func(id execution.ID) execution.Reason { return reasons[refs[id]] },
 	}
 	var bad error

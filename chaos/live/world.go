@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,10 +56,12 @@ type world struct {
 	processes   []*process // executors, then workers; a twin comes last
 	injector    *run.Injector
 	interceptor *interceptor
-	alerts      *alerts // nil when the scenario expects none
+	alerts      *run.Alerts // nil when the scenario expects none
+	scraper     *scraper
 	client      *netproxy.Link
-	submitting  atomic.Int64
-	clients     sync.WaitGroup
+	workload    *run.Workload
+	// clients are the tasks of the process that submits.
+	clients sync.WaitGroup
 
 	// down is held by the fault that has taken a server down, so that the next one waits for its return.
 	down struct{ broker, database sync.Mutex }
@@ -102,7 +103,8 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor, w.alerts = w.newInjector(), &interceptor{w: w}, newAlerts(w, s.Expect(p).Alerts)
+	w.injector, w.interceptor = w.newInjector(), &interceptor{w: w}
+	w.expectAlerts(s.Expect(p).Alerts)
 	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+fault.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
 	}
@@ -256,7 +258,7 @@ func (w *world) start() error {
 		}
 	}
 	w.injector.Arm()
-	w.alerts.watch(w.ctx)
+	w.after(0, w.alerts.Sample)
 	return w.submit()
 }
 

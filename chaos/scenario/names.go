@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"handoff/chaos/fault"
+	"handoff/chaos/invariant"
 	"handoff/core/execution"
 )
 
@@ -13,7 +14,7 @@ import (
 const Stuck = "stuck"
 
 // Invariants is how many there are; they are numbered from 1.
-const Invariants = 19
+const Invariants = invariant.Count
 
 // ExecutorNames lists executor-1 … executor-n.
 func (c Cluster) ExecutorNames() []string {

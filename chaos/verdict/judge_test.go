@@ -232,3 +232,13 @@ func TestTheWorstVerdictCounts(t *testing.T) {
 		}
 	}
 }
+
+func TestEverySituationHasANameAndSaysWhatItIs(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, s := range verdict.Situations() {
+		if s.Name == "" || s.About == "" || seen[s.Name] {
+			t.Errorf("%+v is not told from others", s)
+		}
+		seen[s.Name] = true
+	}
+}

@@ -32,6 +32,18 @@ type dispatchKey struct {
 	epoch execution.Epoch
 }
 
+// Situation is something that a sweep should reach, so that a scenario can ask for it under `sometimes`.
+type Situation struct {
+	Name  string
+	About string
+}
+
+// Situations lists everything that Probes count. It is the only list: a scenario may name what stands here.
+func Situations() []Situation {
+	all := situations()
+	return all[:]
+}
+
 type probe uint8
 
 const (
@@ -60,7 +72,6 @@ const (
 	duplicateDispatchRefused
 	runTimedOut
 	overrunEnded
-	endedAtShutdown
 	cancelledBeforeHandoff
 	cancelledAfterHandoff
 	cancelledWhileRunning
@@ -78,61 +89,56 @@ const (
 	observedOverrun
 	observedUnreachable
 	observedReachable
+	endedAtShutdown
 	probeCount
 )
 
-func probeNames() [probeCount]string {
-	return [probeCount]string{
-		lostWorkerDetected:           "lost_worker_detected",
-		workAbandoned:                "work_abandoned",
-		unclaimedRescheduled:         "unclaimed_rescheduled",
-		unclaimedFailed:              "unclaimed_failed",
-		retryScheduled:               "retry_scheduled",
-		deadLetteredByTTL:            "dead_lettered_by_ttl",
-		reclaimedByDeadLetterHandler: "reclaimed_by_dead_letter_handler",
-		reclaimedByTimeoutMonitor:    "reclaimed_by_timeout_monitor",
-		staleWriteRefused:            "stale_write_refused",
-		claimRefused:                 "claim_refused",
-		lateResultRefused:            "late_result_refused",
-		fencedItself:                 "fenced_itself",
-		registeredAgain:              "registered_again",
-		redelivered:                  "redelivered",
-		republished:                  "republished",
-		returnedUnroutable:           "returned_unroutable",
-		noWorkersFailed:              "no_workers_failed",
-		parked:                       "parked",
-		releasedOnDrain:              "released_on_drain",
-		drainedWithRunningWork:       "drained_with_running_work",
-		orchestratedWithoutMessage:   "orchestrated_without_message",
-		schedulingClaimExpired:       "scheduling_claim_expired",
-		duplicateDispatchRefused:     "duplicate_dispatch_refused",
-		runTimedOut:                  "run_timed_out",
-		overrunEnded:                 "overrun_ended",
-		endedAtShutdown:              "ended_at_shutdown",
-		cancelledBeforeHandoff:       "cancelled_before_handoff",
-		cancelledAfterHandoff:        "cancelled_after_handoff",
-		cancelledWhileRunning:        "cancelled_while_running",
-		cancelledPendingRetry:        "cancelled_pending_retry",
-		cancelledWaitingForSlot:      "cancelled_waiting_for_slot",
-		cancelCameTooLate:            "cancel_came_too_late",
-		slotPassedOn:                 "slot_passed_on",
-		childStarted:                 "child_started",
-		childSkipped:                 "child_skipped",
-		childOfTheEnded:              "child_of_the_ended",
-		workerFailed:                 "worker_failed",
-		workerRecovered:              "worker_recovered",
-		cordoned:                     "cordoned",
-		observedTimeout:              "observed_timeout",
-		observedOverrun:              "observed_overrun",
-		observedUnreachable:          "observed_unreachable",
-		observedReachable:            "observed_reachable",
+func situations() [probeCount]Situation {
+	return [...]Situation{
+		lostWorkerDetected:           {"lost_worker_detected", "the executor marked a worker as lost"},
+		workAbandoned:                {"work_abandoned", "a claimed execution was taken from a worker that lost its right to it"},
+		unclaimedRescheduled:         {"unclaimed_rescheduled", "an execution that was never claimed was taken back for another dispatch"},
+		unclaimedFailed:              {"unclaimed_failed", "an execution that was never claimed was failed"},
+		retryScheduled:               {"retry_scheduled", "a retry was created"},
+		deadLetteredByTTL:            {"dead_lettered_by_ttl", "a dispatch expired in a worker's queue and reached the dead letter queue"},
+		reclaimedByDeadLetterHandler: {"reclaimed_by_dead_letter_handler", "the dead letter handler took an execution back"},
+		reclaimedByTimeoutMonitor:    {"reclaimed_by_timeout_monitor", "the timeout monitor took an unclaimed execution back"},
+		staleWriteRefused:            {"stale_write_refused", "a guarded write matched no row"},
+		claimRefused:                 {"claim_refused", "a worker's claim was refused"},
+		lateResultRefused:            {"late_result_refused", "a result was refused because its worker had lost the execution"},
+		fencedItself:                 {"fenced_itself", "a worker ended an action because it could not renew its lease"},
+		registeredAgain:              {"registered_again", "a worker name was registered a second time"},
+		redelivered:                  {"redelivered", "a message was delivered a second time"},
+		republished:                  {"republished", "a dispatch was published a second time at the same epoch"},
+		returnedUnroutable:           {"returned_unroutable", "a dispatch was returned because no queue was bound"},
+		noWorkersFailed:              {"no_workers_failed", "an execution failed because no worker fitted"},
+		parked:                       {"parked", "an execution waited for a worker to fit"},
+		releasedOnDrain:              {"released_on_drain", "a draining worker gave unclaimed work back"},
+		drainedWithRunningWork:       {"drained_with_running_work", "a stopping worker finished what was running"},
+		orchestratedWithoutMessage:   {"orchestrated_without_message", "terminal handling was done by the reconciler because no message came"},
+		schedulingClaimExpired:       {"scheduling_claim_expired", "the claim of a dead executor was taken back"},
+		duplicateDispatchRefused:     {"duplicate_dispatch_refused", "a second delivery of a dispatch had no effect"},
+		runTimedOut:                  {"run_timed_out", "a worker ended an action at its run timeout"},
+		overrunEnded:                 {"overrun_ended", "the timeout monitor ended an execution whose worker had not"},
+		cancelledBeforeHandoff:       {"cancelled_before_handoff", "an execution was cancelled before it was dispatched"},
+		cancelledAfterHandoff:        {"cancelled_after_handoff", "an execution was cancelled that was dispatched and not claimed"},
+		cancelledWhileRunning:        {"cancelled_while_running", "a worker ended an execution because it was cancelled"},
+		cancelledPendingRetry:        {"cancelled_pending_retry", "the cancellation of a chain ended its waiting retry"},
+		cancelledWaitingForSlot:      {"cancelled_waiting_for_slot", "an execution was cancelled while all slots of its action were held"},
+		cancelCameTooLate:            {"cancel_came_too_late", "an execution ended in another way after its worker was asked to cancel it"},
+		slotPassedOn:                 {"slot_passed_on", "a concurrency slot went to an execution that had waited for it"},
+		childStarted:                 {"child_started", "a workflow child began after its parent's chain had completed"},
+		childSkipped:                 {"child_skipped", "a workflow child was skipped because its parent's chain did not complete"},
+		childOfTheEnded:              {"child_of_the_ended", "a workflow child was created after its parent's chain had completed"},
+		workerFailed:                 {"worker_failed", "a worker reported a failure of its own"},
+		workerRecovered:              {"worker_recovered", "a worker that had reported failures of its own in a row reported none"},
+		cordoned:                     {"cordoned", "an operator cordoned a worker"},
+		observedTimeout:              {"observed_timeout", "a timeout monitor that only observes recorded that it would take an unclaimed execution back"},
+		observedOverrun:              {"observed_overrun", "a timeout monitor that only observes recorded that it would end a run past its deadline"},
+		observedUnreachable:          {"observed_unreachable", "a prober that only observes recorded that it would avoid a worker"},
+		observedReachable:            {"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
+		endedAtShutdown:              {"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 	}
-}
-
-// ProbeNames lists what Probes can count.
-func ProbeNames() []string {
-	names := probeNames()
-	return names[:]
 }
 
 // NewProbes returns probes that have seen nothing. patience is executor.reconcile_interval.
@@ -147,9 +153,9 @@ func NewProbes(patience time.Duration) *Probes {
 // Hits returns how often each situation was reached, those never reached left out.
 func (p *Probes) Hits() map[string]int {
 	hits := make(map[string]int)
-	for i, name := range probeNames() {
+	for i, s := range situations() {
 		if p.hits[i] > 0 {
-			hits[name] = p.hits[i]
+			hits[s.Name] = p.hits[i]
 		}
 	}
 	return hits

@@ -1,0 +1,185 @@
+package run
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Judges see the history of a run, and make a verdict of it. They implement history.Sink.
+type Judges struct {
+	// Suite judges the invariants. A world sets on it what only it knows.
+	Suite *invariant.Suite
+
+	scenario *scenario.Scenario
+	profile  config.Profile
+	hash     *history.Hasher
+	probes   *verdict.Probes
+	tally    *tally
+}
+
+// NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
+// the numbers of the invariants to judge, nil for all.
+func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []int) *Judges {
+	expected := s.Expect(p)
+	j := &Judges{
+		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
+		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts),
+	}
+	j.Suite.SetRequests(s.Requested)
+	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
+	return j
+}
+
+// Observe implements history.Sink. What the core logs is no evidence.
+func (j *Judges) Observe(e *history.Event) {
+	if e.Kind == history.Logged {
+		return
+	}
+	j.hash.Observe(e)
+	j.Suite.Observe(e)
+	j.probes.Observe(e)
+	j.tally.Observe(e)
+}
+
+// Events is how many events have been seen.
+func (j *Judges) Events() uint64 { return j.hash.Events() }
+
+// Ending is how a run ended.
+type Ending uint8
+
+// The ways in which a run ends.
+const (
+	// Settled: nothing was left to be done.
+	Settled Ending = iota
+	// Unsettled: its time was over before.
+	Unsettled
+	// Cut: it was broken off because an invariant was violated. What was found by then counts, and what is asked of the end
+	// is not judged.
+	Cut
+	// Unjudged: it proves nothing about the invariants.
+	Unjudged
+)
+
+// Outcome is what a world knows of a run that has ended.
+type Outcome struct {
+	Seed   uint64
+	Mutant string
+	Ending Ending
+	// Panic and GaveUp are those of verdict.Run.
+	Panic, GaveUp string
+	Faults        []verdict.FaultCount
+	Steps         uint64
+	At            time.Duration
+	// Rows are the executions as the run left them.
+	Rows []execution.Execution
+	// Abandoned says that the process that submits was killed, so that not everything need have been accepted.
+	Abandoned bool
+}
+
+// Verdict judges the run that the judges have seen. It is called once, after the last event.
+func (j *Judges) Verdict(o Outcome) verdict.Run {
+	r := verdict.Run{
+		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
+		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(),
+	}
+	j.tally.fill(&r)
+	switch o.Ending {
+	case Unjudged:
+	case Cut:
+		j.judge(&r, j.Suite.Findings(), o.Rows, false)
+	case Settled, Unsettled:
+		j.judge(&r, j.Suite.End(o.Ending == Settled), o.Rows, !o.Abandoned)
+	}
+	if o.Ending == Unsettled && r.Panic == "" && r.GaveUp == "" && len(r.Violations) == 0 {
+		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", o.At.Round(time.Second))
+	}
+	r.Judged = j.Suite.Judged()
+	return r
+}
+
+// judge adds the findings of the invariants to a run, and what its rows, each as the run left it, say of
+// the scenario's expectations.
+func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []execution.Execution, accepted bool) {
+	for _, f := range findings {
+		r.Violations = append(r.Violations, verdict.Violation{
+			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed,
+			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
+		})
+	}
+	count(r, rows)
+	if accepted {
+		acceptance(r, j.scenario)
+	}
+	expectations(r, j.scenario.Expect(r.Profile))
+}
+
+// count counts rows by status and chains by their last status.
+func count(r *verdict.Run, rows []execution.Execution) {
+	last := make(map[execution.ID]*execution.Execution)
+	for i := range rows {
+		row := &rows[i]
+		r.Rows[ended(row.Status)]++
+		if best := last[row.Chain()]; best == nil || row.RetryCount > best.RetryCount {
+			last[row.Chain()] = row
+		}
+	}
+	for _, row := range last { //detlint:ok counting is the same in any order
+		r.Chains[ended(row.Status)]++
+	}
+}
+
+// ended is the status itself where it is terminal, else None: stuck.
+func ended(s execution.Status) execution.Status {
+	if s.Terminal() {
+		return s
+	}
+	return execution.None
+}
+
+// acceptance demands that everything that was submitted was accepted in the end: a client tries until it
+// is told so.
+func acceptance(r *verdict.Run, s *scenario.Scenario) {
+	var originals int64
+	for _, n := range r.Chains {
+		originals += n
+	}
+	if submitted := int64(s.Submissions()); originals != submitted {
+		violate(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
+			fmt.Sprintf("%d executions were submitted and %d exist", submitted, originals))
+	}
+}
+
+// expectations judges what the scenario expects of every run.
+func expectations(r *verdict.Run, e scenario.Expect) {
+	judge := func(what string, bounds []scenario.Bound, counts [execution.Statuses]int64) {
+		var total int64
+		for _, n := range counts {
+			total += n
+		}
+		for _, b := range bounds {
+			status := execution.None
+			if b.Of != scenario.Stuck {
+				status, _ = execution.ParseStatus(b.Of)
+			}
+			if n := counts[status]; !b.Holds(n, total) {
+				violate(r, "expectation", "The scenario's own expectations hold.",
+					fmt.Sprintf("%d of %d %s ended as %s; the scenario expects %s", n, total, what, b.Of, b.Source))
+			}
+		}
+	}
+	judge("executions", e.Executions, r.Chains)
+	judge("rows", e.Rows, r.Rows)
+}
+
+func violate(r *verdict.Run, name, statement, message string) {
+	r.Violations = append(r.Violations, verdict.Violation{
+		Name: name, Statement: statement, Seed: r.Seed, Step: r.Steps, At: r.Virtual, Message: message,
+	})
+}

@@ -1,0 +1,65 @@
+package run
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// judged is the verdict on a run that was asked for one execution and left these rows.
+func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp string) {
+	s := &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{{Action: "a", Count: 1, Copies: 1}}}
+	j := NewJudges(s, config.Hardened, config.Default(config.Hardened), nil)
+	for i := range rows {
+		j.Observe(&history.Event{Kind: history.Created, Step: uint64(i), Execution: rows[i].ID, Chain: rows[i].ID, To: execution.Requested, Action: "a", Key: "k"})
+	}
+	j.Observe(&history.Event{Kind: history.Logged, Text: "no evidence"})
+	o.Rows = rows
+	r := j.Verdict(o)
+	var rules []string
+	for i := range r.Violations {
+		rules = append(rules, r.Violations[i].Rule())
+	}
+	if len(r.Judged) == 0 || j.Events() != uint64(len(rows)) {
+		rules = append(rules, "the judges have not counted right")
+	}
+	return strings.Join(rules, "; "), r.GaveUp
+}
+
+func TestEverythingThatIsSubmittedHasToBeAccepted(t *testing.T) {
+	if got, _ := judged(Outcome{Ending: Settled}); got != "acceptance" {
+		t.Errorf("nothing was accepted: %q", got)
+	}
+	for _, o := range []Outcome{{Ending: Settled, Abandoned: true}, {Ending: Cut}, {Ending: Unjudged, GaveUp: "it was interrupted"}} {
+		if got, gaveUp := judged(o); got != "" || gaveUp != o.GaveUp {
+			t.Errorf("%+v: %q, gave up: %q", o, got, gaveUp)
+		}
+	}
+}
+
+func TestWhatIsNotFinishedIsAViolationAtTheEndOnly(t *testing.T) {
+	row := execution.Execution{ID: 1, Status: execution.Requested}
+	if got, _ := judged(Outcome{Ending: Settled, At: time.Hour}, row); !strings.Contains(got, "invariant 5,") {
+		t.Errorf("the run has settled with an execution that has not ended: %q", got)
+	}
+	if got, _ := judged(Outcome{Ending: Cut, At: time.Hour}, row); got != "" {
+		t.Errorf("it was broken off: %q", got)
+	}
+}
+
+// Nothing shows that a system recovers which has not come to rest.
+func TestARunThatDoesNotComeToRestIsNoPass(t *testing.T) {
+	done := Outcome{Ending: Unsettled, At: time.Hour, Abandoned: true}
+	if got, gaveUp := judged(done); got != "" || gaveUp != "after 1h0m0s it had not come to rest" {
+		t.Errorf("%q, gave up: %q", got, gaveUp)
+	}
+	done.Panic = "a worker ended"
+	if _, gaveUp := judged(done); gaveUp != "" {
+		t.Errorf("it has broken, and gave up as well: %q", gaveUp)
+	}
+}

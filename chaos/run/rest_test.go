@@ -1,0 +1,117 @@
+package run
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/scenario"
+	"handoff/core/telemetry"
+)
+
+// left is what is left to be done in a test.
+type left struct{ faults, actions, unfinished, messages, queued bool }
+
+func (l *left) Faults() bool     { return l.faults }
+func (l *left) Actions() bool    { return l.actions }
+func (l *left) Unfinished() bool { return l.unfinished }
+func (l *left) Messages() bool   { return l.messages }
+func (l *left) Drained() bool    { return !l.queued }
+
+// resting is a run in which nothing is left to be done.
+func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
+	t.Helper()
+	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
+	l := &left{}
+	check(&Rest{
+		Clock: wall{time.Now()}, Linger: time.Minute, Workload: NewWorkload(WorkloadOptions{Scenario: s}), Alerts: alerts, State: l,
+	}, l)
+}
+
+// after looks whether a run is over now, and again after a while.
+func after(r *Rest, d time.Duration) bool {
+	r.Over()
+	time.Sleep(d)
+	return r.Over()
+}
+
+func TestARunIsOverWhenEverythingHasBeenQuietForLongEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resting(t, nil, 0, func(r *Rest, _ *left) {
+			if after(r, time.Minute-1) {
+				t.Error("it is over too early")
+			}
+			if time.Sleep(time.Nanosecond); !r.Over() {
+				t.Error("it is not over")
+			}
+		})
+	})
+}
+
+func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
+	for what, keep := range map[string]func(*left) *bool{
+		"a fault":                 func(l *left) *bool { return &l.faults },
+		"an action":               func(l *left) *bool { return &l.actions },
+		"an unfinished execution": func(l *left) *bool { return &l.unfinished },
+		"a message":               func(l *left) *bool { return &l.messages },
+		"a message in a queue that only its server knows": func(l *left) *bool { return &l.queued },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			resting(t, nil, 0, func(r *Rest, l *left) {
+				// It comes when the run was almost over.
+				after(r, time.Minute-1)
+				*keep(l) = true
+				if after(r, time.Hour) {
+					t.Errorf("%s is left, and the run is over", what)
+				}
+				*keep(l) = false
+				if after(r, time.Minute-1) {
+					t.Errorf("%s: what was quiet before counts", what)
+				}
+				if time.Sleep(time.Nanosecond); !r.Over() {
+					t.Errorf("%s: it is not over", what)
+				}
+			})
+		})
+	}
+}
+
+func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resting(t, nil, 1, func(r *Rest, _ *left) {
+			if after(r, time.Hour) {
+				t.Error("it is over before everything was submitted")
+			}
+			r.Workload.Abandon()
+			if !after(r, time.Minute) {
+				t.Error("it is not over")
+			}
+		})
+	})
+}
+
+// An alert that does not resolve holds a run up from when it rests otherwise, and not for ever.
+func TestAnAlertKeepsARunGoingForAsLongAsItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{
+			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},
+		})
+		a.brake(1)
+		a.look(0, nil)
+		resting(t, a, 0, func(r *Rest, l *left) {
+			l.actions = true
+			after(r, time.Hour)
+			l.actions = false
+			if after(r, time.Hour-1) {
+				t.Error("it is over while an alert fires")
+			}
+			if after(r, time.Minute) {
+				t.Error("it is over without a linger")
+			}
+			if time.Sleep(time.Minute); !r.Over() {
+				t.Error("it waits for ever")
+			}
+		})
+	})
+}

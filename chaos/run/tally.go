@@ -1,0 +1,96 @@
+package run
+
+import (
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/verdict"
+	"handoff/core/execution"
+)
+
+// tally counts what a scenario's expectations ask for. It implements history.Sink.
+type tally struct {
+	wanted []string
+	texts  map[string]int
+	// completions before the first fault began, and since the last one began or ended.
+	struck        bool
+	before, after int
+	// detection is how long the slowest detections took; renewed and scheduled are what they count from.
+	detection map[string]time.Duration
+	renewed   map[execution.Incarnation]time.Duration
+	scheduled map[execution.ID]time.Duration
+}
+
+// newTally returns a tally that looks for these error texts.
+func newTally(texts []string) *tally {
+	return &tally{
+		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
+		renewed: make(map[execution.Incarnation]time.Duration), scheduled: make(map[execution.ID]time.Duration),
+	}
+}
+
+// Observe implements history.Sink.
+func (t *tally) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.FaultBegan, history.FaultEnded:
+		t.struck, t.after = true, 0
+	case history.HeartbeatRenewed, history.WorkerRegistered:
+		t.renewed[e.Incarnation] = e.At
+	case history.WorkerLifecycle:
+		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
+			t.detected(LostWorker, e.At-at)
+		}
+	case history.Orchestrated:
+		t.detected(Ended, e.Due)
+	case history.Transition:
+		t.dispatch(e)
+		if e.To == execution.Completed {
+			if t.struck {
+				t.after++
+			} else {
+				t.before++
+			}
+		}
+		if e.To == execution.Failed && e.Text != "" {
+			for _, text := range t.wanted {
+				if strings.Contains(e.Text, text) {
+					t.texts[text]++
+				}
+			}
+		}
+	default:
+	}
+}
+
+// The kinds of detection that are timed: from a worker's last heartbeat to the moment at which it is marked lost,
+// from a dispatch to its take-back, and from the end of an execution to the handling of it.
+const (
+	LostWorker = "lost worker"
+	Unclaimed  = "unclaimed"
+	Ended      = "ended"
+)
+
+func (t *tally) detected(what string, took time.Duration) {
+	t.detection[what] = max(t.detection[what], took)
+}
+
+// dispatch times what is scheduled and not claimed.
+func (t *tally) dispatch(e *history.Event) {
+	if e.To == execution.Scheduled {
+		t.scheduled[e.Execution] = e.At
+		return
+	}
+	if e.From != execution.Scheduled {
+		return
+	}
+	if e.By != execution.Worker && (e.To == execution.Requested || e.To == execution.Failed) {
+		t.detected(Unclaimed, e.At-t.scheduled[e.Execution])
+	}
+	delete(t.scheduled, e.Execution)
+}
+
+// fill writes what was counted into a run.
+func (t *tally) fill(r *verdict.Run) {
+	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
+}

@@ -1,0 +1,256 @@
+package run
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/chaos/scenario"
+	"handoff/core/execution"
+	"handoff/core/host"
+)
+
+// Client is what the workload asks of the system under test. Its methods try again until they have an answer or ctx ends;
+// an error is final. They are safe for concurrent use.
+type Client interface {
+	// Submit asks for executions in one request, and answers in the order of requests.
+	Submit(ctx context.Context, requests []Request) ([]Answer, error)
+	// Cancel asks for the end of an execution. That it has ended already is an answer and no error.
+	Cancel(ctx context.Context, id execution.ID) error
+	// Registered says whether a worker has ever registered under this name, so that an execution can be pinned to it.
+	Registered(worker string) bool
+}
+
+// Request asks for one execution.
+type Request struct {
+	Action string
+	// Key is the idempotency key: of all requests under one, one creates an execution.
+	Key string
+	// Parent is the execution of which this is a workflow child, 0 for none.
+	Parent execution.ID
+	// Pin is the name of the only worker that may run it, empty for any.
+	Pin    string
+	Limits execution.Limits
+}
+
+// Answer is what a request came to.
+type Answer struct {
+	// ID is the execution, 0 if there is none.
+	ID execution.ID
+	// Existed says that an earlier request under the same key had created it.
+	Existed bool
+	// Refused says why there is no execution; empty if there is one.
+	Refused string
+}
+
+// WorkloadOptions are what a workload stands on. All fields but Known and Refused are required.
+type WorkloadOptions struct {
+	Scenario *scenario.Scenario
+	Clock    Clock
+	// Host is the machine of the process that submits. It starts the tasks; Clock is asked for moments of the scenario.
+	Host   host.Host
+	Client Client
+	// Draws returns the source of the delays of a cancel step, by its place among them. The simulator returns the same one
+	// for all: the seed decides in which order its tasks draw. Where it does not, each step has its own.
+	Draws func(cancel int) scenario.Drawer
+	// Batch is how many requests go to the client at once, at most.
+	Batch int
+	// Known is told of each answer with the execution of an earlier request under the same key, in a task; nil for nobody.
+	Known func(r *Request, id execution.ID)
+	// Refused is told of a request that came to nothing, in a task: nobody asks for it again. nil for nobody. In both
+	// cases Judge finds that not everything was accepted.
+	Refused func(why string)
+}
+
+// Workload submits what a scenario submits and cancels what it cancels, as users of the API do: with idempotency keys,
+// from many tasks, and knowing of an execution only what the answer to a request says.
+type Workload struct {
+	o WorkloadOptions
+
+	mu sync.Mutex
+	// left counts the steps that are not over.
+	left int
+	// accepted are the executions of each action by their number from 0; 0 for those that were not accepted yet.
+	accepted map[string][]execution.ID
+	// waiting wakes the tasks that wait for an execution to be accepted.
+	waiting []host.Signal
+}
+
+// NewWorkload returns a workload that has not begun. Until Start it counts as submitting, unless the scenario submits
+// nothing.
+func NewWorkload(o WorkloadOptions) *Workload {
+	w := &Workload{o: o, left: len(o.Scenario.Workload) + len(o.Scenario.Cancels), accepted: make(map[string][]execution.ID)}
+	for _, a := range o.Scenario.Actions {
+		w.accepted[a.Ref] = make([]execution.ID, o.Scenario.SubmissionsOf(a.Ref))
+	}
+	return w
+}
+
+// Start starts one task for each step of the workload, and returns. The tasks end with ctx.
+func (w *Workload) Start(ctx context.Context) {
+	first := make(map[string]int)
+	for i, l := range w.o.Scenario.Workload {
+		number := first[l.Action]
+		first[l.Action] += l.Count
+		w.o.Host.Go("load", func() { w.load(ctx, i, number, l) })
+	}
+	for i, c := range w.o.Scenario.Cancels {
+		w.o.Host.Go("cancel", func() { w.cancel(ctx, i, c) })
+	}
+}
+
+// Submitting says whether a step is not over.
+func (w *Workload) Submitting() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.left > 0
+}
+
+// Abandon is called when the process that submits has died: what it had not submitted was never asked for.
+func (w *Workload) Abandon() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left = 0
+}
+
+func (w *Workload) over() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left--
+}
+
+// pinPoll is how often a load looks whether the worker that it is pinned to has registered. A real user would get an
+// error for each attempt before.
+const pinPoll = 100 * time.Millisecond
+
+// load submits one load, whose executions are numbered from first on: items that fall on one moment go as one request.
+func (w *Workload) load(ctx context.Context, index, first int, l scenario.Load) {
+	for n := 0; n < l.Count; {
+		if w.o.Host.Sleep(ctx, due(l, n)-w.o.Clock.Now()) != nil {
+			return
+		}
+		for l.Pin != "" && !w.o.Client.Registered(l.Pin) {
+			if w.o.Host.Sleep(ctx, pinPoll) != nil {
+				return
+			}
+		}
+		began := n
+		var requests []Request
+		for ; n < l.Count && due(l, n) <= w.o.Clock.Now() && len(requests) < w.o.Batch; n++ {
+			r := Request{Action: l.Action, Key: l.Key(index, n), Pin: l.Pin, Limits: l.Limits}
+			if l.Parent != "" {
+				if r.Parent = w.await(ctx, l.Parent, l.ParentOf(n)); r.Parent == 0 {
+					return
+				}
+			}
+			requests = append(requests, r)
+		}
+		if len(requests) > 0 {
+			w.submit(ctx, l, first+began, requests)
+		}
+	}
+	w.over()
+}
+
+// submit sends one request, and its copies beside it. from is the number of its first execution.
+func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, requests []Request) {
+	var copies []host.Task
+	for range l.Copies - 1 {
+		// Nobody reads the answers to copies: a user who sends a request twice has lost the first answer.
+		copies = append(copies, w.o.Host.Go("copy", func() { _, _ = w.o.Client.Submit(ctx, slices.Clone(requests)) }))
+	}
+	answers, err := w.o.Client.Submit(ctx, requests)
+	if err != nil && ctx.Err() == nil {
+		w.refused(err.Error())
+	}
+	for i, a := range answers {
+		switch {
+		case a.ID == 0:
+			w.refused(a.Refused)
+		case a.Existed && w.o.Known != nil:
+			w.o.Known(&requests[i], a.ID)
+		}
+	}
+	w.accept(l.Action, from, answers)
+	for _, c := range copies {
+		_ = c.Wait(ctx)
+	}
+}
+
+func (w *Workload) refused(why string) {
+	if w.o.Refused != nil {
+		w.o.Refused(why)
+	}
+}
+
+func (w *Workload) accept(action string, from int, answers []Answer) {
+	w.mu.Lock()
+	for i, a := range answers {
+		w.accepted[action][from+i] = a.ID
+	}
+	waiting := w.waiting
+	w.mu.Unlock()
+	for _, s := range waiting {
+		s.Set()
+	}
+}
+
+// await waits until the execution of that number, from 0, is accepted; 0 if ctx ends before.
+func (w *Workload) await(ctx context.Context, action string, number int) execution.ID {
+	var accepted host.Signal
+	for {
+		w.mu.Lock()
+		id := w.accepted[action][number]
+		w.mu.Unlock()
+		if id != 0 {
+			return id
+		}
+		if accepted == nil {
+			accepted = w.o.Host.NewSignal()
+			w.mu.Lock()
+			w.waiting = append(w.waiting, accepted)
+			w.mu.Unlock()
+			continue // it may have been accepted meanwhile
+		}
+		if _, err := accepted.Wait(ctx, host.Forever); err != nil {
+			return 0
+		}
+	}
+}
+
+// cancel cancels what one step of the workload names, each in its own time.
+func (w *Workload) cancel(ctx context.Context, index int, c scenario.Cancel) {
+	draws := w.o.Draws(index)
+	left := c.Count
+	for i := range c.Count {
+		after := scenario.Draw(draws, c.AfterMin, c.AfterMax, c.AfterLog)
+		w.o.Host.Go("cancel one", func() {
+			if !w.cancelOne(ctx, c, i, after) {
+				return
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if left--; left == 0 {
+				w.left--
+			}
+		})
+	}
+}
+
+// cancelOne cancels the i-th execution of a cancel step, from 0; false if ctx ends before.
+func (w *Workload) cancelOne(ctx context.Context, c scenario.Cancel, i int, after time.Duration) bool {
+	if c.Timed && w.o.Host.Sleep(ctx, c.At-w.o.Clock.Now()) != nil {
+		return false
+	}
+	id := w.await(ctx, c.Action, c.Nth-1+i)
+	if id == 0 || w.o.Host.Sleep(ctx, after) != nil {
+		return false
+	}
+	// An error here is one of a system that lost the execution, which invariants judge, or the end of the run.
+	_ = w.o.Client.Cancel(ctx, id)
+	return true
+}
+
+// due is when the n-th item of a load is submitted.
+func due(l scenario.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }
