@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
@@ -44,6 +45,8 @@ type Scenario struct {
 	// File is where it was read from, and Digest a hash of its bytes.
 	File   string
 	Digest string
+	// Warnings are what was read and should be written otherwise, such as a key by its old name.
+	Warnings yamlfile.Errors
 
 	source  []byte
 	configs map[config.Profile]config.Config

@@ -20,13 +20,25 @@ func (Real) Step(context.Context, func(*simstore.Tx)) error {
 	return fmt.Errorf("%w: the real database has no raw statements", store.ErrUnavailable)
 }
 
+// The flag, and what it was called before: that goes on working in this release.
+const (
+	flag    = "--mutant"
+	oldFlag = "--flaw"
+)
+
 // FromArguments takes --mutant NAME from a command line; nil if it is not there. A name that can't be planted
 // ends the process.
 func FromArguments(args []string) (f *mutant.Mutant, rest []string) {
 	for i := 0; i < len(args); i++ {
-		if args[i] != "--mutant" || i+1 == len(args) {
+		if args[i] != flag && args[i] != oldFlag || i+1 == len(args) {
 			rest = append(rest, args[i])
 			continue
+		}
+		if args[i] == oldFlag {
+			fmt.Fprintf(os.Stderr, "%s is called %s now\n", oldFlag, flag)
+		}
+		if f != nil {
+			refuse("%s %s: %s is planted already, and a daemon has one mutant at most", args[i], args[i+1], f.Name)
 		}
 		i++
 		f = mutant.Find(args[i])
@@ -41,6 +53,6 @@ func FromArguments(args []string) (f *mutant.Mutant, rest []string) {
 }
 
 func refuse(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "--mutant: "+format+"\n", args...)
+	fmt.Fprintf(os.Stderr, flag+": "+format+"\n", args...)
 	os.Exit(2)
 }
