@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -70,6 +70,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                ATTACK_FLAGS='--only S5 --bin DIR'
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one mutant caught red-handed, then the same seed without it
+##   check        while you work, in a minute: build, vet, format, the quick tests, three seeds of every scenario; starts no servers
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
 ##   pages        the commands of docs/operations.md and of every playbook, on real servers: part of make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
@@ -184,6 +185,23 @@ demo: chaos-binary
 	@echo "and the first lines above name it, the execution and the command that reproduces it. Without"
 	@echo "the mutant the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
+
+# What `check` leaves to `test`: packages whose tests start servers or wait in real time. All others are in it, so a new
+# package is too; a package that moves fails the check rather than dropping out of it.
+CHECK_LATER := ./chaos/live/cluster ./chaos/servers ./cmd/executor ./core/broker/rabbitmq ./core/store/postgres ./core/worker/subprocess
+CHECK_SEEDS := 3
+CHECK_OUT   := reports/out/check
+
+# Exit 3 of the sweep is no failure: so few seeds need not reach every rare situation.
+check: build vet
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+	@later=$$(go list $(CHECK_LATER)) && packages=$$(go list ./... | grep -vxF "$$later") && \
+	go test -short -vet=off $$packages && \
+	echo "check: left to make test: $(CHECK_LATER)"
+	@mkdir -p $(CHECK_OUT); code=0; \
+	bin/chaos run --quiet --seeds $(CHECK_SEEDS) --out $(CHECK_OUT) > $(CHECK_OUT)/said.txt 2>&1 || code=$$?; \
+	if [ $$code -ne 0 ] && [ $$code -ne 3 ]; then cat $(CHECK_OUT)/said.txt; exit $$code; fi; \
+	echo "check: $(CHECK_SEEDS) seeds of every scenario broke no invariant: $(CHECK_OUT)/index.html"
 
 # Real servers are mostly waited for, so the rest goes on beside them. Tests are built without vet: it reads every
 # dependency anew, and make lint has it.
