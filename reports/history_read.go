@@ -116,8 +116,8 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only what errors
-// call it.
+// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only
+// what errors call it.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
 	if err != nil {
@@ -128,7 +128,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 		var e history.Event
 		switch err := h.Next(&e); {
 		case errors.Is(err, io.EOF):
-			record.FaultIntervals = bandsOf(record.Events)
+			record.FaultIntervals = faultIntervalsOf(record.Events)
 			return record, nil
 		case err != nil:
 			return nil, err

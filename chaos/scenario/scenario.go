@@ -1,8 +1,8 @@
-// Package scenarios is the scenario library and its language: what a YAML file may say, how it is
+// Package scenario is the language of scenarios: what a YAML file may say, how it is
 // read, and what is wrong with it when it can't be.
 //
 // A scenario names a cluster, a workload, the faults that strike it and what must be true
-// afterwards. It knows no world: the simulator and the live lane both run it.
+// afterwards. It knows no world: the simulator and the live world both run it.
 package scenario
 
 import (

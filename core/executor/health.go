@@ -11,7 +11,7 @@ import (
 type standing struct {
 	health execution.Health
 	// halfOpen says that an unhealthy worker has been left alone for long enough: one execution may try
-	// whether it has recovered. This is the way back (mutant D43); without it a quarantine would feed on
+	// whether it has recovered. This is the way back (defect D43); without it a quarantine would feed on
 	// itself, because a worker that gets nothing can't show that it is well.
 	halfOpen bool
 }

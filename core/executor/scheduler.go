@@ -279,7 +279,7 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 
 // publish hands rows over to their workers and acts on every outcome: confirmed is recorded,
 // returned and refused are taken back at once, and unknown stays unknown: it is published again at
-// the same epoch later, and the duplicate dies at the claim (mutant D9).
+// the same epoch later, and the duplicate dies at the claim (defect D9).
 func (s *Service) publish(rows []execution.Execution) error {
 	if len(rows) == 0 {
 		return nil

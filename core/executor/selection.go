@@ -69,7 +69,7 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 
 // quarantined says that a worker is left alone but for a halfOpen. The last ones never are: where every
 // worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
-// at all (mutant D44).
+// at all (defect D44).
 func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
 	return f.standings[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
@@ -250,7 +250,7 @@ func (f *fleet) fitting(row *execution.Execution) (n int) {
 }
 
 // choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
-// one with the smallest load by the database's own count (mutant D42), one of several by lot, and counts
+// one with the smallest load by the database's own count (defect D42), one of several by lot, and counts
 // the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
 // how many rows the chosen one may hold; -1 for the worker says that nobody has room.
 func (f *fleet) choose(row *execution.Execution) (worker, limit int) {
