@@ -77,7 +77,7 @@ func TestChoose(t *testing.T) {
 		if found == nil {
 			found = new(probes)
 		}
-		f := newFleet(x.workers, c, found, func(uint64) uint64 { return 1 })
+		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 1 })
 		at, limit := f.choose(&x.row)
 		got := execution.WorkerID(0)
 		if at >= 0 {
@@ -98,7 +98,7 @@ func TestExplain(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	workers := []store.WorkerRow{fit(1, gone), fit(2, stale), fit(3, python)}
 	explain := func() string {
-		return newFleet(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
+		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
 	}
 	want := `No workers with fresh heartbeats available: of 3 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 0 are cordoned, 0 do not consume, 0 are unhealthy`
 	if got := explain(); got != want {
