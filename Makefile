@@ -18,8 +18,26 @@ RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config
 
 # The seed of the demonstration, and what else `run` is told.
 SEED      := 158
-MUTANT      := unguarded-monitor
+MUTANT    := unguarded-monitor
 RUN_FLAGS :=
+
+# How many live runs go on at a time (chaos-live).
+LIVE_PARALLEL := 8
+
+# Old names of variables and, at the end, of targets: they work in this release and say what they are called now.
+define renamed_variable
+ifeq ($(origin $(1)),command line)
+ifeq ($(origin $(2)),command line)
+$$(error $(1) and $(2) are the same: $(1) is called $(2) now; give that one only)
+endif
+$(2) := $($(1))
+ifeq ($(MAKELEVEL),0)
+$$(info $(1) is called $(2) now)
+endif
+endif
+endef
+$(eval $(call renamed_variable,FLAW,MUTANT))
+$(eval $(call renamed_variable,LIVE_LANES,LIVE_PARALLEL))
 
 # How long one benchmark of the simulated world runs, and what the benchmark of the daemons is told
 # (cd chaos/bench && go run . --help).
@@ -35,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated conformance fuzz bench-daemons bench-sim
+.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -43,15 +61,16 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                both profiles with LIVE_PROFILES=
 ##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
-##   mutants        every mutant: what kills it, which scenario kills which, and every shrunk file
+##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
-##   live-mutants   mutants planted into real daemons: does the live world find them?
+##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
 ##                ATTACK_FLAGS='--only S5 --bin DIR'
 ##   contracts    what stores and brokers promise, also on servers that you name: HANDOFF_CHAOS_POSTGRES_IMAGE=postgres:17
 ##   demo         one mutant caught red-handed, then the same seed without it
+##   check        while you work, in a minute: build, vet, format, the quick tests, three seeds of every scenario; starts no servers
 ##   test         tests, race detector, fuzzing, determinism and its rules, the named scenarios live
 ##   pages        the commands of docs/operations.md and of every playbook, on real servers: part of make test
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
@@ -80,7 +99,6 @@ chaos: chaos-binary
 
 # Real servers and daemons, at a fifth of real time: the least that the default heartbeats allow.
 # A run waits more than it computes. LIVE_PROFILES= runs both profiles, in twice the time.
-LIVE_PARALLEL := 8
 LIVE_PROFILES := --profile hardened
 
 # The five scenarios of the first design, and the four for which a harness was asked.
@@ -167,6 +185,23 @@ demo: chaos-binary
 	@echo "and the first lines above name it, the execution and the command that reproduces it. Without"
 	@echo "the mutant the same seed is clean."
 	@echo "The story of that execution: reports/out/demo/index.html"
+
+# What `check` leaves to `test`: packages whose tests start servers or wait in real time. All others are in it, so a new
+# package is too; a package that moves fails the check rather than dropping out of it.
+CHECK_LATER := ./chaos/live/cluster ./chaos/servers ./cmd/executor ./core/broker/rabbitmq ./core/store/postgres ./core/worker/subprocess
+CHECK_SEEDS := 3
+CHECK_OUT   := reports/out/check
+
+# Exit 3 of the sweep is no failure: so few seeds need not reach every rare situation.
+check: build vet
+	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "not formatted (make fmt):"; echo "$$files"; exit 1; fi
+	@later=$$(go list $(CHECK_LATER)) && packages=$$(go list ./... | grep -vxF "$$later") && \
+	go test -short -vet=off $$packages && \
+	echo "check: left to make test: $(CHECK_LATER)"
+	@mkdir -p $(CHECK_OUT); code=0; \
+	bin/chaos run --quiet --seeds $(CHECK_SEEDS) --out $(CHECK_OUT) > $(CHECK_OUT)/said.txt 2>&1 || code=$$?; \
+	if [ $$code -ne 0 ] && [ $$code -ne 3 ]; then cat $(CHECK_OUT)/said.txt; exit $$code; fi; \
+	echo "check: $(CHECK_SEEDS) seeds of every scenario broke no invariant: $(CHECK_OUT)/index.html"
 
 # Real servers are mostly waited for, so the rest goes on beside them. Tests are built without vet: it reads every
 # dependency anew, and make lint has it.
@@ -285,3 +320,10 @@ determinism: chaos-binary
 		$(DETERMINISM)/many.json > $(DETERMINISM)/hashes.txt
 	[ -s $(DETERMINISM)/hashes.txt ]
 	@echo "determinism: $(DETERMINISM_SEEDS) seeds of every scenario gave the same histories each time: $(DETERMINISM)/hashes.txt"
+
+flaws: NOW := mutants
+live-flaws: NOW := live-mutants
+flawed: NOW := mutated
+flaws live-flaws flawed:
+	@echo "make $@ is called make $(NOW) now"
+	@$(MAKE) --no-print-directory $(NOW)

@@ -87,7 +87,7 @@ type historyLine struct {
 // incarnation, writer, message, count, limit and step are numbers; process, action, key, queue, fault and text are free text. A field that
 // is zero is left out. Which kind sets which field, history.Kind says.
 //
-// What is judged, violations and faults' faultIntervals, is not written: it can be computed again from the
+// What is judged, violations and fault intervals, is not written: it can be computed again from the
 // events, and that is what reading a history back is for. What is too long or too large to be read back, the constants
 // of HistoryReader say.
 func WriteHistory(w io.Writer, r *verdict.Record) error {
@@ -138,8 +138,8 @@ func lineOf(e *history.Event) historyLine {
 	return l
 }
 
-// bandsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.
-func bandsOf(events []history.Event) []verdict.FaultInterval {
+// faultIntervalsOf pairs the beginnings and ends of faults. One that never ended lasts until the last event.
+func faultIntervalsOf(events []history.Event) []verdict.FaultInterval {
 	var faultIntervals []verdict.FaultInterval
 	open := make(map[string][]int)
 	for i := range events {

@@ -56,6 +56,8 @@ type HistoryReader struct {
 	// processes, actions, runtimes and incarnations are the different ones so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
+	// warnings are old names of fields that were read.
+	warnings yamlfile.Errors
 	// skew is how far the events say that the database's clock was moved.
 	skew time.Duration
 }
@@ -86,6 +88,9 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 // Header is what the first line says: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
+// Warnings are the fields so far that are called otherwise now, once for each name.
+func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
+
 // Next reads the next event into e. It returns io.EOF after the last one.
 func (h *HistoryReader) Next(e *history.Event) error {
 	text, err := h.next()
@@ -111,8 +116,8 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only what errors
-// call it.
+// ReadHistory reads what WriteHistory wrote, all of it. FaultIntervals are computed from the events. file is only
+// what errors call it.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
 	if err != nil {
@@ -123,7 +128,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 		var e history.Event
 		switch err := h.Next(&e); {
 		case errors.Is(err, io.EOF):
-			record.FaultIntervals = bandsOf(record.Events)
+			record.FaultIntervals = faultIntervalsOf(record.Events)
 			return record, nil
 		case err != nil:
 			return nil, err
@@ -172,8 +177,15 @@ func (h *HistoryReader) refuseField(at map[string]int, f field) error {
 }
 
 func (h *HistoryReader) header(text []byte) error {
-	head := historyHeader{Profile: &h.record.Profile}
+	head := struct {
+		historyHeader
+		// Flaw is what Mutant was called before (renamedFields).
+		Flaw string `json:"flaw"`
+	}{historyHeader: historyHeader{Profile: &h.record.Profile}}
 	at, err := h.decode(text, &head, headerFields)
+	if head.Flaw != "" {
+		head.Mutant = head.Flaw
+	}
 	// Another schema may have other fields.
 	if err != nil && head.Schema <= HistorySchema {
 		return err
@@ -217,6 +229,9 @@ var (
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
 )
 
+// renamedFields are old names of fields, which are still read.
+var renamedFields = map[string]string{"flaw": "mutant"} //nolint:gochecknoglobals // a constant table
+
 func fieldsOf(t reflect.Type) (names []string) {
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -258,11 +273,17 @@ func (h *HistoryReader) decode(text []byte, into any, known []string) (map[strin
 	bad := yamlfile.Problem{}
 	keys(text, func(key string, offset int) bool {
 		bad.Line, bad.Column = h.line, column(offset)
+		written := key
+		if now := renamedFields[key]; slices.Contains(known, now) {
+			key = now
+		}
 		switch {
 		case !slices.Contains(known, key):
 			bad.Message, bad.Allowed, bad.Nearest = fmt.Sprintf("unknown field %q", clip(key)), known, yamlfile.Nearest(clip(key), known)
 		case at[key] > 0:
 			bad.Message = fmt.Sprintf("duplicate field %q", key)
+		case key != written:
+			h.warnings = append(h.warnings, yamlfile.Problem{File: h.file, Line: h.line, Column: bad.Column, Message: written + " is called " + key + " now"})
 		}
 		at[key] = bad.Column
 		return bad.Message == ""

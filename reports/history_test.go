@@ -126,7 +126,7 @@ func TestFaultThatNeverEndedLastsUntilTheEnd(t *testing.T) {
 	}})
 	want := []verdict.FaultInterval{{Fault: "a", Begin: 1, End: 3}, {Fault: "b", Begin: 2, End: 9}}
 	if !reflect.DeepEqual(back.FaultIntervals, want) {
-		t.Errorf("bands %+v, want %+v", back.FaultIntervals, want)
+		t.Errorf("fault intervals %+v, want %+v", back.FaultIntervals, want)
 	}
 }
 

@@ -95,7 +95,7 @@ func (p *processes) nameOf(e *history.Event) string {
 			return name
 		}
 	case history.FaultBegan, history.FaultEnded, history.FaultTouched:
-		return "" // faults have faultIntervals, and may name a link or a queue here
+		return "" // faults have intervals of their own, and may name a link or a queue here
 	}
 	return e.Process
 }

@@ -35,7 +35,7 @@ type timeline struct {
 	Focus          [2]int64        `json:"focus"`
 	Close          [2]int64        `json:"close"`
 	Violations     []violationMark `json:"violations"`
-	FaultIntervals []bandMark      `json:"bands"`
+	FaultIntervals []intervalMark  `json:"faultIntervals"`
 	Processes      []*processLane  `json:"processes"`
 	Queues         []*queueLane    `json:"queues"`
 	Executions     []*rowLane      `json:"executions"`
@@ -62,7 +62,7 @@ type violationMark struct {
 	Reproduce string `json:"reproduce"`
 }
 
-type bandMark struct {
+type intervalMark struct {
 	Fault string `json:"fault"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
@@ -107,7 +107,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 		Label: fmt.Sprintf("%s, %s, seed %d", r.Scenario, r.Profile, r.Seed),
 		End:   usec(b.end), Focus: [2]int64{usec(b.focus[0]), usec(b.focus[1])},
 		Close: [2]int64{usec(b.close[0]), usec(b.close[1])},
-		Few:   fewRows, Violations: []violationMark{}, FaultIntervals: []bandMark{}, Events: []any{},
+		Few:   fewRows, Violations: []violationMark{}, FaultIntervals: []intervalMark{}, Events: []any{},
 	}
 	if r.Mutant != "" {
 		out.Label += ", mutant " + r.Mutant
@@ -117,10 +117,10 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 	}
 	faultIntervals := r.FaultIntervals
 	if len(faultIntervals) == 0 {
-		faultIntervals = bandsOf(r.Events)
+		faultIntervals = faultIntervalsOf(r.Events)
 	}
 	for _, faultInterval := range faultIntervals {
-		out.FaultIntervals = append(out.FaultIntervals, bandMark{faultInterval.Fault, usec(faultInterval.Begin), usec(faultInterval.End)})
+		out.FaultIntervals = append(out.FaultIntervals, intervalMark{faultInterval.Fault, usec(faultInterval.Begin), usec(faultInterval.End)})
 	}
 	out.Processes = b.processes.lanes(b.end, lim)
 	out.Executions, out.ExecutionsLeftOut = b.rows.lanes(b, violations)

@@ -31,6 +31,7 @@ func TestCrashAtEveryYieldPoint(t *testing.T) {
 			if len(points) > 2*mostPoints {
 				t.Errorf("%s (%s) has %d yield points, at most %d are meant", s.Name, profile, len(points)/2, mostPoints)
 			}
+			points = sampled(points)
 			fired := crashAtEach(t, s, profile, points)
 			t.Logf("%s (%s): %v yield points, %d crash points, %d crashes", s.Name, profile, clean.Points, len(points), fired)
 			if len(clean.Points) < 3 || fired < len(points)/2 {

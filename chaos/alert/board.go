@@ -42,7 +42,7 @@ type rule struct {
 	firing  bool
 }
 
-// NewEvaluator returns a evaluator that has seen nothing.
+// NewEvaluator returns an evaluator that has seen nothing.
 func NewEvaluator() *Evaluator {
 	b := &Evaluator{table: telemetry.Table()}
 	for _, r := range telemetry.Rules() {

@@ -159,7 +159,7 @@ func (s *story) judged() (all []look) {
 	return all
 }
 
-// report tells a evaluator a sample.
+// report tells an evaluator a sample.
 func (o *told) report(b *Evaluator, r telemetry.Recorder, i int) {
 	v := o.values[i]
 	info := telemetry.Table()[o.figure]

@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// legalTransitions is invariant 1 (mutants D4, D16).
+// legalTransitions is invariant 1 (defects D4, D16).
 func legalTransitions() *Invariant {
 	i := &Invariant{
 		Number: 1, Name: "legal transitions",

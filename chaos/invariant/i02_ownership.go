@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownership is invariant 2 (mutants D1, D2, D5, D37, D47, D58).
+// ownership is invariant 2 (defects D1, D2, D5, D37, D47, D58).
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
@@ -162,7 +162,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		if e.To == execution.Failed && l.orphanSentLate {
 			return "its executor was started anew before it had sent the message, and the message was sent when its dispatch deadline had passed"
 		}
-		// The handler judges why a message died (mutant D19): only the end of its time is a queue's timeout.
+		// The handler judges why a message died (defect D19): only the end of its time is a queue's timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
 		}

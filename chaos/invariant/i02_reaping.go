@@ -9,7 +9,7 @@ import (
 )
 
 // reaping is the part of invariant 2 about the one lifecycle that executors write, and about the
-// monitors' warm-up: who has not been watching for a lease can't know who is dead (mutants D35, D47, D58).
+// monitors' warm-up: who has not been watching for a lease can't know who is dead (defects D35, D47, D58).
 type reaping struct {
 	i *Invariant
 	s *Suite

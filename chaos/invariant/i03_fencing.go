@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// fencing is invariant 3 (mutant D3).
+// fencing is invariant 3 (defect D3).
 func fencing() *Invariant {
 	i := &Invariant{
 		Number: 3, Name: "fencing",

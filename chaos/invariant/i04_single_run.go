@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// singleRun is invariant 4 (mutants D12, D15).
+// singleRun is invariant 4 (defects D12, D15).
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// messageConservation is invariant 6 (mutants D17, D22, D30).
+// messageConservation is invariant 6 (defects D17, D22, D30).
 func messageConservation() *Invariant {
 	i := &Invariant{
 		Number: 6, Name: "message conservation",
@@ -145,7 +145,7 @@ func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 }
 
 // mostRounds is far more than the connections that any run loses, and far less than a hot loop makes
-// (mutant D25).
+// (defect D25).
 const mostRounds = 50
 
 func (c *conservationChecker) leave(e *history.Event, at copyOf) {

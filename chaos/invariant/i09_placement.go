@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// placement is invariant 9 (mutants D32, D33, D42 to D46).
+// placement is invariant 9 (defects D32, D33, D42 to D46).
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
@@ -64,7 +64,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 }
 
 // reported keeps what a worker has said of its runs, and demands that it be true: who is charged with
-// the failures of its actions loses its work for nothing (mutant D44).
+// the failures of its actions loses its work for nothing (defect D44).
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
 	since := e.At - h.Window - h.Window/10

@@ -114,7 +114,7 @@ func TestPlacement(t *testing.T) {
 		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
 		{"to an unhealthy worker, since it was taken back from the other one", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(2), beats(50*second, 60*second), bad(60*second, 10), again)},
 		{"to an unhealthy worker, since it was taken back from it", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(1), beats(50*second, 60*second), bad(60*second, 10), again)},
-		{"to an unhealthy worker, as a trial", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
+		{"to an unhealthy worker, as a half-open probe", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
 		{"to a worker that became unhealthy just now", false, with(pair(), beats(10*second, 20*second), bad(20*second, 10), dispatched(21*second))},
 		{"to a degraded worker", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 9), beats(30*second, 60*second), one(created(60*second)), dispatched(60*second))},
 		{"charged with what it did not do", true, with(pair(), beats(10*second, 20*second), charged)},

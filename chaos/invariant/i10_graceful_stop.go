@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// gracefulStop is invariant 10 (mutants D36 to D40).
+// gracefulStop is invariant 10 (defects D36 to D40).
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",

@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// concurrency is invariant 11 (mutant D24).
+// concurrency is invariant 11 (defect D24).
 func concurrency() *Invariant {
 	i := &Invariant{
 		Number: 11, Name: "concurrency limits",

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// detection is invariant 12 (mutants D7, D8, D13, D22, D58).
+// detection is invariant 12 (defects D7, D8, D13, D22, D58).
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",

@@ -5,7 +5,7 @@ import (
 	"handoff/core/execution"
 )
 
-// ownResult is invariant 13 (mutants D4, D13).
+// ownResult is invariant 13 (defects D4, D13).
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// drained is invariant 14 (mutants D25, D28).
+// drained is invariant 14 (defects D25, D28).
 func drained() *Invariant {
 	i := &Invariant{
 		Number: 14, Name: "drained",

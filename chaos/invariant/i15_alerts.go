@@ -10,7 +10,7 @@ import (
 // AlertsNumber is the number of the invariant about alerts.
 const AlertsNumber = 15
 
-// alerting is invariant 15 (mutants D26, D47, D59).
+// alerting is invariant 15 (defects D26, D47, D59).
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// acceptedOnce is invariant 16 (mutant D9): a client that got no answer must be able to send its request again. And
+// acceptedOnce is invariant 16 (defect D9): a client that got no answer must be able to send its request again. And
 // a key that is used again after 24 hours means a new execution: a client that is told of the old one has run
 // nothing.
 func acceptedOnce() *Invariant {

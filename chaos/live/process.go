@@ -83,7 +83,7 @@ func (w *world) endpoint(all ...*process) error {
 	return w.environment.ready()
 }
 
-// make makes what the process consists of, at a endpoint.
+// make makes what the process consists of, at an endpoint.
 func (p *process) make(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)

@@ -58,7 +58,7 @@ func (p *process) program() string {
 	return "worker"
 }
 
-// machine is a environment of processes of this machine, behind proxies in this process.
+// machine is an environment of processes of this machine, behind proxies in this process.
 type machine struct{ w *world }
 
 func (m machine) endpoint(processes ...*process) ([]endpoint, error) {

@@ -15,7 +15,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is a environment of containers that docker compose makes, behind the proxies of its toxiproxy.
+// project is an environment of containers that docker compose makes, behind the proxies of its toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack

@@ -3,6 +3,7 @@ package mutant
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -199,13 +200,25 @@ type database struct {
 // Step implements Database.
 func (d database) Step(ctx context.Context, do func(tx Tx)) error { return d.step(ctx, do) }
 
-// FromArguments takes --mutant NAME from a daemon's command line and returns what is left; nil if it
-// is not there. The error names a mutant that does not exist or that no daemon can have.
-func FromArguments(args []string) (m *Mutant, rest []string, err error) {
+// The flag, and what it was called before: that goes on working in this release.
+const (
+	flag    = "--mutant"
+	oldFlag = "--flaw"
+)
+
+// FromArguments takes --mutant NAME from a daemon's command line; nil if it is not there. It returns what is left of the
+// command line, and writes to notices if the flag has its old name. An error says why the mutant can't be planted.
+func FromArguments(args []string, notices io.Writer) (m *Mutant, rest []string, err error) {
 	for i := 0; i < len(args); i++ {
-		if args[i] != "--mutant" || i+1 == len(args) {
+		if args[i] != flag && args[i] != oldFlag || i+1 == len(args) {
 			rest = append(rest, args[i])
 			continue
+		}
+		if args[i] == oldFlag {
+			fmt.Fprintf(notices, "%s is called %s now\n", oldFlag, flag)
+		}
+		if m != nil {
+			return nil, rest, fmt.Errorf("%s %s: %s is planted already, and a daemon has one mutant at most", args[i], args[i+1], m.Name)
 		}
 		i++
 		m = Find(args[i])

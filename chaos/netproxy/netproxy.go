@@ -7,7 +7,7 @@
 // # Toxiproxy's own toxics
 //
 // They break the links where toxiproxy is a process of its own: in the containers of the compose file (package compose:
-// latency, slicer, timeout, and proxies that are disabled), and by hand (package byhand: latency with jitter, reset_peer,
+// latency, slicer, timeout, and proxies that are disabled), and by hand (package manual: latency with jitter, reset_peer,
 // timeout). Not here, because each lacks something that a run needs:
 //
 //   - latency draws its jitter from a source that can't be seeded, one draw for 32 KiB; here a delay is drawn from the

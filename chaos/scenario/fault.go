@@ -223,7 +223,7 @@ func whenShape() yamlfile.Shape {
 		yamlfile.Optional("between", "at a time that is drawn: the earliest and the latest", yamlfile.SpanSchema()),
 		yamlfile.Optional("after", "when something has happened", yamlfile.Described(triggersAbout())),
 		yamlfile.Optional("of", "the worker that it happened to; left out: any", yamlfile.StringSchema()),
-		yamlfile.Optional("nth", "the how-manieth time; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
+		yamlfile.Optional("nth", "which occurrence, counted from 1; left out: 1", yamlfile.IntegerSchema(1, maxCount)),
 		yamlfile.Optional("plus", "how long after it; left out: at once", yamlfile.DurationSchema()),
 	)
 }

@@ -50,6 +50,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	if problems := l.Problems(); len(problems) > 0 {
 		return nil, problems
 	}
+	l.s.Warnings = l.Warnings()
 	return &l.s, nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"handoff/chaos/fault"
 	"handoff/core/config"
+	"handoff/core/config/yamlfile"
 	"handoff/core/execution"
 )
 
@@ -45,6 +46,8 @@ type Scenario struct {
 	// File is where it was read from, and Digest a hash of its bytes.
 	File   string
 	Digest string
+	// Warnings are what was read and should be written otherwise, such as a key by its old name.
+	Warnings yamlfile.Errors
 
 	source  []byte
 	configs map[config.Profile]config.Config

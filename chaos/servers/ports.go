@@ -18,11 +18,11 @@ const (
 	lastPort  = 31999
 )
 
-// mostGiven is how many ports this process keeps from being chosen again: more than all its lanes use at a time.
+// mostGiven is how many ports this process keeps from being chosen again: more than all its sandboxes use at a time.
 const mostGiven = 1000
 
 // given are the ports that were chosen last. Between the choice of a port and the start of what listens there lie
-// seconds, in which another lane, or another harness on this machine, would find it free.
+// seconds, in which another sandbox, or another harness on this machine, would find it free.
 var given struct {
 	sync.Mutex
 	ports []int

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Lanes and other harnesses choose their ports long before they listen on them.
+// Sandboxes and other harnesses choose their ports long before they listen on them.
 func TestChosenPortsAreNobodyElses(t *testing.T) {
 	const asked = "HANDOFF_TEST_CLAIM"
 	if port, err := strconv.Atoi(os.Getenv(asked)); err == nil {

@@ -287,7 +287,7 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
-		// Schedulers that have nothing to do sleep: by default they spin for a while, and a lane has its own node.
+		// Schedulers that have nothing to do sleep: by default they spin for a while, and a sandbox has its own node.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)

@@ -92,6 +92,9 @@ func (a *app) checkHistory(ctx context.Context, path, scenario, profile string) 
 	if err != nil {
 		return usage("%v", err)
 	}
+	for _, w := range history.Warnings() {
+		fmt.Fprintln(a.err, reports.Printable(w.Error(), ""))
+	}
 	rec := history.Header()
 	h, err := recorded(rec, scenario, profile)
 	if err != nil {

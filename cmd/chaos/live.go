@@ -145,11 +145,11 @@ func plantable(name string) (*mutant.Mutant, error) {
 	if why := f.Lacks(); why != "" {
 		return nil, usage("the mutant %s is not expressible in the live world: %s", f.Name, why)
 	}
-	return f, mutantedDaemons()
+	return f, mutatedDaemons()
 }
 
-// mutantedDaemons says whether daemons that can be given a mutant stand beside this binary.
-func mutantedDaemons() error {
+// mutatedDaemons says whether daemons that can be given a mutant stand beside this binary.
+func mutatedDaemons() error {
 	self, err := os.Executable()
 	if err != nil {
 		return broken("finding the daemons beside this binary: %v", err)

@@ -124,7 +124,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 		Example: `  bin/chaos run                              the whole library, 200 seeds each
   bin/chaos run ttl-race --seed 7            one seed of one scenario
   bin/chaos replay ttl-race --seed 7         what happened in it, event by event
-  bin/chaos mutants                            does the suite find what is planted?`,
+  bin/chaos mutants                          does the suite find what is planted?`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -138,6 +138,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(a.runCommand(), a.replayCommand(), a.mutantsCommand(), a.listCommand(), a.lintCommand(), a.upCommand(), a.injectCommand(), a.checkCommand(), a.newCommand(), a.shrinkCommand(), a.serversCommand(), a.versionCommand())
+	a.keepOldWords(root)
 	return root
 }
 

@@ -33,7 +33,7 @@ func (k *liveKill) killed() bool { return k.found != nil && k.found.Invariant ==
 // liveMutants plants every mutant that a real daemon can have, in the scenario in which it is known to show, and
 // looks whether the invariant that is named for it finds it there too.
 func (a *app) liveMutants(ctx context.Context, only string, seeds, parallel int) error {
-	if err := mutantedDaemons(); err != nil {
+	if err := mutatedDaemons(); err != nil {
 		return err
 	}
 	planted := mutant.All()

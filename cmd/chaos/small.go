@@ -20,7 +20,7 @@ func (a *app) lintCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "lint FILE|DIR ...",
 		Short: "Check scenario files without running them",
-		Long:  "Reads scenario files and prints every mistake with its line. Exit code 2 if there is any.",
+		Long:  "Reads scenario files and prints every mistake with its line, and every\nold word with the new one. Exit code 2 if there is a mistake.",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("%s needs a scenario file, or a folder of them", cmd.Name())
@@ -42,6 +42,9 @@ func (a *app) lint(args []string) error {
 				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload), "load"), plural(len(s.Faults), "fault"))
 			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, live.Unable))
 			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, live.UnableInCompose))
+			for _, w := range s.Warnings {
+				fmt.Fprintln(a.out, reports.Printable(w.Error(), "\n\t"))
+			}
 		}
 		if err != nil {
 			bad++

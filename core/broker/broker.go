@@ -33,7 +33,7 @@ var (
 	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved. The
 	// session lives on (RabbitMQ rule 32).
 	ErrCancelled = errors.New("consumer cancelled by the broker")
-	// ErrPrecondition: a queue or exchange exists with other settings (406, mutant D27).
+	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")
 )
 

@@ -25,7 +25,7 @@ const (
 
 // Canary sends a message to its death, over a session that is used for nothing else, and waits for it behind the dead letter exchange. Wrong settings there have no
 // symptom of their own: dead letters vanish, and work that no worker picked up is only found by the timeout monitor
-// (mutant D17). The canary dies in a queue made like a worker's and arrives in a queue that is bound like the dead letter
+// (defect D17). The canary dies in a queue made like a worker's and arrives in a queue that is bound like the dead letter
 // queue, with a wildcard. It keeps its routing key when it dies, so the key selects it.
 //
 // A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches: the broker

@@ -13,7 +13,7 @@ import (
 )
 
 // Client keeps one session open for a process: it connects, declares the topology, and does both
-// again for ever, with backoff and jitter, whenever the session ends (mutant D32: a consumer whose
+// again for ever, with backoff and jitter, whenever the session ends (defect D32: a consumer whose
 // connection died in silence is a deaf worker that looks healthy).
 type Client struct {
 	host     host.Host

@@ -10,7 +10,7 @@ import (
 )
 
 // Names of exchanges, queues and keys. They stand here and nowhere else: two services that declare
-// different topologies crash nowhere and receive nothing (mutant D31).
+// different topologies crash nowhere and receive nothing (defect D31).
 const (
 	ExchangeExecutions = "attune.executions"
 
@@ -28,7 +28,7 @@ const (
 )
 
 // cancelTTL is how long a hint to cancel is worth keeping: a worker that was away for longer has lost
-// its lease, and its work is not its own any more (mutant D60).
+// its lease, and its work is not its own any more (defect D60).
 const cancelTTL = time.Minute
 
 // WorkerQueue is the queue of one worker; it survives the worker's restarts.
@@ -37,7 +37,7 @@ func WorkerQueue(id execution.WorkerID) string {
 }
 
 // IsWorkerQueue says that a queue belongs to some worker: only their messages mean a dispatch that
-// died (mutant D18).
+// died (defect D18).
 func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
 }
@@ -66,7 +66,7 @@ func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
 type ExchangeKind string
 
 // The kinds that are used. On a direct exchange "#" is an ordinary character, which is why the
-// dead letter exchange is a topic (mutant D17).
+// dead letter exchange is a topic (defect D17).
 const (
 	Topic  ExchangeKind = "topic"
 	Direct ExchangeKind = "direct"

@@ -7,7 +7,7 @@ import (
 
 // Backoff is the delay before attempt n + 1: base × multiplierⁿ, jitter, then the cap, in
 // milliseconds and in integers, so that it is the same on every machine. Whole seconds would make
-// about half of the first delays zero, and jitter after the cap would exceed it (mutant D52).
+// about half of the first delays zero, and jitter after the cap would exceed it (defect D52).
 // The draw returns a number in [0, n).
 func (r Retry) Backoff(n int, draw func(n uint64) uint64) time.Duration {
 	ceiling := r.MaxBackoffSecs * 1000

@@ -8,7 +8,7 @@ import (
 )
 
 // Whatever is configured and drawn, a backoff stays under its cap, inside its bounds, and never gets shorter at
-// its lower end as attempts go by (mutant D52).
+// its lower end as attempts go by (defect D52).
 func TestBackoffKeepsItsBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Retry{

@@ -84,7 +84,7 @@ type Executor struct {
 	// ConfirmTimeout is how long an unpublished dispatch waits before it is published again.
 	ConfirmTimeout time.Duration `yaml:"confirm_timeout"`
 	// QueueRetention is for how long a worker has to be gone until its queues are deleted, if they are empty and nobody
-	// uses them (mutant D28). A worker that comes back later declares them anew.
+	// uses them (defect D28). A worker that comes back later declares them anew.
 	QueueRetention time.Duration `yaml:"queue_retention"`
 	// StatementTimeout bounds every database call of the executor.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
@@ -103,7 +103,7 @@ type Executor struct {
 }
 
 // Brakes says whether so many workers of those that were alive a lease ago are over that the lease
-// monitor holds back: more than the fraction, where at least the minimum was alive (mutant D47).
+// monitor holds back: more than the fraction, where at least the minimum was alive (defect D47).
 func (e Executor) Brakes(alive, over int) bool {
 	return alive >= e.BrakeMinWorkers && float64(over) > e.BrakeFraction*float64(alive)
 }
@@ -158,7 +158,7 @@ func (r RabbitMQ) WorkerQueueTTL() time.Duration {
 }
 
 // DeadLetter configures the dead letter path. Disabled, worker queues have neither TTL nor dead
-// letter exchange, and the timeout monitor is the only detection (mutant D28).
+// letter exchange, and the timeout monitor is the only detection (defect D28).
 type DeadLetter struct {
 	// Enabled turns TTL and dead letter exchange of the worker queues on, both together.
 	Enabled bool `yaml:"enabled"`

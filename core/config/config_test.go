@@ -108,7 +108,7 @@ func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 	}
 }
 
-// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (mutant D52).
+// Jitter stays within ±20 %, the cap is last, and no delay is truncated to whole seconds (defect D52).
 func TestBackoffStaysInItsWindow(t *testing.T) {
 	r := Default(Hardened).Retry
 	inWindow := func(n uint8, draw uint64) bool {

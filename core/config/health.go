@@ -9,7 +9,7 @@ import (
 
 // Health configures what a worker's figures say of it. The thresholds are those of source document
 // 003; its heartbeat_max_age_secs is not among them, because freshness is the lease and nothing else
-// (mutant D33).
+// (defect D33).
 type Health struct {
 	// Enabled turns quarantine off where it is false: every worker is healthy then.
 	Enabled bool `yaml:"enabled"`
@@ -20,7 +20,7 @@ type Health struct {
 	QueueDepthDegraded  int `yaml:"queue_depth_degraded"`
 	QueueDepthUnhealthy int `yaml:"queue_depth_unhealthy"`
 	// FailureRateDegraded and FailureRateUnhealthy are shares, from 0 to 1, of the runs within Window,
-	// judged from MinSamples runs on: one failure of one run says nothing (mutant D43).
+	// judged from MinSamples runs on: one failure of one run says nothing (defect D43).
 	FailureRateDegraded  float64       `yaml:"failure_rate_degraded"`
 	FailureRateUnhealthy float64       `yaml:"failure_rate_unhealthy"`
 	Window               time.Duration `yaml:"window"`

@@ -12,7 +12,7 @@ type ID int64
 type WorkerID int64
 
 // Incarnation identifies one registration of one worker. It grows with every registration of any
-// worker, so it can be compared for "newer", and no two processes ever share one (mutant D14).
+// worker, so it can be compared for "newer", and no two processes ever share one (defect D14).
 type Incarnation int64
 
 // Epoch is the fencing token of an execution: 0 at creation, one more at every dispatch and every
@@ -67,7 +67,7 @@ type Result struct {
 }
 
 // Execution is one row. A zero time is null. Every step has a timestamp of its own, because one
-// that several writes share restarts every timeout that is measured on it (mutant D55). All
+// that several writes share restarts every timeout that is measured on it (defect D55). All
 // timestamps are the database's clock.
 type Execution struct {
 	ID ID
@@ -112,7 +112,7 @@ type Execution struct {
 	AwaitsParent bool
 
 	// CancelRequestedAt is when the chain's cancellation was asked for; it stands on the chain's first row,
-	// because a cancellation is of the whole chain (mutant D54).
+	// because a cancellation is of the whole chain (defect D54).
 	CancelRequestedAt time.Time
 	// CancelRequestedBy and SubmittedBy are the names of the tokens of the requests that asked for the cancellation and
 	// for the execution, empty without tokens. Retries have the SubmittedBy of the first row.

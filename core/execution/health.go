@@ -10,7 +10,7 @@ import (
 type Health uint8
 
 // The states of source document 003. A healthy worker is chosen before a degraded one; an unhealthy
-// one gets nothing but a trial, one execution at a time.
+// one gets nothing but a half-open probe, one execution at a time.
 const (
 	Healthy Health = iota
 	Degraded
@@ -31,7 +31,7 @@ func (h Health) String() string {
 }
 
 // BlamesWorker says that a failure for this reason is the worker's and not the action's. An action that
-// fails everywhere must not take every worker down with it (mutant D44), so a reason that an action can
+// fails everywhere must not take every worker down with it (defect D44), so a reason that an action can
 // give, or earn by running too long, is never among them.
 func (r Reason) BlamesWorker() bool {
 	switch r {

@@ -3,7 +3,7 @@ package execution
 import "fmt"
 
 // Reason says why an execution failed, was taken back or is retried. It is decided where the
-// failure is seen and never searched for in an error text (mutant D48).
+// failure is seen and never searched for in an error text (defect D48).
 type Reason uint8
 
 // The reasons of the contract. Those up to Connection can be retried.

@@ -6,7 +6,7 @@ import "fmt"
 // creation.
 type Status uint8
 
-// The ten statuses. From Completed on they are terminal: no row ever leaves them (mutant D16).
+// The ten statuses. From Completed on they are terminal: no row ever leaves them (defect D16).
 const (
 	None Status = iota
 	Requested

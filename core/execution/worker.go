@@ -3,7 +3,7 @@ package execution
 import "fmt"
 
 // Lifecycle is what a worker says of itself. Whether it is alive is another question, answered by
-// its lease and never by this (mutants D36, D37).
+// its lease and never by this (defects D36, D37).
 type Lifecycle uint8
 
 // The lifecycle of one incarnation. Only the worker writes it, except Active → Lost and Draining →

@@ -25,7 +25,7 @@ type need struct {
 }
 
 // look notes what a pass sees at a moment of the monotonic clock.
-func (a *absences) look(now time.Duration, f *fleet) {
+func (a *absences) look(now time.Duration, f *roster) {
 	if now-a.looked > a.patience {
 		clear(a.since)
 	}

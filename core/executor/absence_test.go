@@ -12,11 +12,11 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	a := absences{patience: 20 * time.Second}
 	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := execution.Execution{Action: execution.Action{Runtime: "shell"}, Pinned: 7}
-	nobody := &fleet{}
-	somebody := &fleet{workers: []store.WorkerRow{{
+	nobody := &roster{}
+	somebody := &roster{workers: []store.WorkerRow{{
 		WorkerKey: store.WorkerKey{ID: 3, Incarnation: 1}, Lifecycle: execution.Active, ConsumerAlive: true, Runtimes: []string{"shell"},
 	}}}
-	step := func(at time.Duration, f *fleet, row *execution.Execution, want time.Duration) {
+	step := func(at time.Duration, f *roster, row *execution.Execution, want time.Duration) {
 		t.Helper()
 		a.look(at*time.Second, f)
 		if row == nil {

@@ -14,7 +14,7 @@ const brakeStep = time.Second
 // brake stands between the lease monitor and a mass failure. When more than a fraction of the workers
 // that were alive a lease ago are over, it is likelier that something between them and the database
 // broke than that all of them died: it holds for two leases, in which they can come back, and then
-// lets one a second through, so that whoever looks can still stop it (mutant D47; Kubernetes' node
+// lets one a second through, so that whoever looks can still stop it (defect D47; Kubernetes' node
 // lifecycle controller does the same with a zone).
 //
 // Each executor has its own, and it lives in memory: an executor that starts anew watches for a full

@@ -11,7 +11,7 @@ import (
 
 // databaseClock compares the database's clock with this executor's, which nobody sets. Run deadlines are
 // kept in the database's time; a step of its clock makes runs look longer than they are, and a run that ends as
-// timed out while its action is alive is run a second time by its retry (mutants D15, D35).
+// timed out while its action is alive is run a second time by its retry (defects D15, D35).
 //
 // It is a list of spans in which the two clocks went alike. A row's start lies in one of them, which tells when
 // that was on this executor's clock. A start from before the first look is nobody's knowledge here: then

@@ -18,7 +18,7 @@ const deadLetterPrefetch = 50
 
 // handleDeadLetters consumes the dead letter queue until ctx ends. A dead letter says that a
 // message died, not that its execution is unclaimed: a prefetched message that is requeued past its
-// expiry dies while its execution runs (mutant D20). So the row decides.
+// expiry dies while its execution runs (defect D20). So the row decides.
 func (s *Service) handleDeadLetters(ctx context.Context) {
 	queue := broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: deadLetterPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -50,7 +50,7 @@ func (s *Service) died(d *broker.Delivery) time.Duration {
 }
 
 // keepTrying repeats act with backoff while the database is away, then settles. The message is held
-// meanwhile: neither lost, nor sent round in a hot loop (mutant D25). It returns false when ctx ended
+// meanwhile: neither lost, nor sent round in a hot loop (defect D25). It returns false when ctx ended
 // first.
 func (s *Service) keepTrying(ctx context.Context, act func() error, settle func()) bool {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 10*time.Second)
@@ -120,7 +120,7 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 }
 
 // handleDeadLetter acts on one dead letter and says in it what came of that. Only the death of a
-// dispatch in a worker's queue is about a handoff (mutant D18); anything else waits for an operator.
+// dispatch in a worker's queue is about a handoff (defect D18); anything else waits for an operator.
 func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) (err error) {
 	dispatch := d.Envelope.Dispatch
 	if d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue) {
@@ -171,7 +171,7 @@ func (s *Service) reclaimDeadLettered(dispatch *broker.Dispatch, death broker.De
 	return "reclaimed", err
 }
 
-// causeOfDeath translates the reason in x-death (mutant D19), and says whether the dispatch counts against the
+// causeOfDeath translates the reason in x-death (defect D19), and says whether the dispatch counts against the
 // worker, provided that the worker could have taken it. A worker rejects a dispatch that comes too late to be
 // claimed. A full queue says nothing about the worker, and neither does the delivery limit: a message is delivered
 // again whenever its connection ends before the claim.

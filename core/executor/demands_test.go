@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-func fleetOf(workers ...store.WorkerRow) *fleet {
-	return newFleet(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 1 })
+func rosterOf(workers ...store.WorkerRow) *roster {
+	return newRoster(workers, config.Default(config.Hardened), new(probes), func(uint64) uint64 { return 1 })
 }
 
 // Each worker's room is demanded for the rows pinned to it, and the room of all workers for unpinned rows; the
@@ -56,7 +56,7 @@ func TestDemands(t *testing.T) {
 			"[{shell 0 1 0} {shell 1 6 0} {shell 2 1 0}] [7]",
 		},
 	} {
-		demands, pools := fleetOf(x.workers...).demands(x.most)
+		demands, pools := rosterOf(x.workers...).demands(x.most)
 		if got := fmt.Sprint(demands, pools); got != x.want {
 			t.Errorf("%s: %s, want %s", x.name, got, x.want)
 		}
@@ -68,7 +68,7 @@ func TestPlaceSparesTheOnlyPlace(t *testing.T) {
 	free := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := free
 	pinned.Pinned = 1
-	f := fleetOf(fit(1, loaded(5)), fit(2, loaded(5)))
+	f := rosterOf(fit(1, loaded(5)), fit(2, loaded(5)))
 	f.draw = func(uint64) uint64 { return 1 } // a tie goes to the first
 	placed := f.place([]execution.Execution{free, pinned})
 	if placed[0].worker != 1 || placed[1].worker != 0 {
@@ -113,7 +113,7 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 			workers[i] = fit(execution.WorkerID(i+1), loaded(rapid.IntRange(2, 7).Draw(t, "load")))
 			workers[i].Runtimes = runtimes
 		}
-		f := fleetOf(workers...)
+		f := rosterOf(workers...)
 		f.draw = func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") }
 		demands, pools := f.demands(rapid.IntRange(1, 20).Draw(t, "batch"))
 		// A claim as the contract allows it: within the limits of each lane, each worker and each pool.

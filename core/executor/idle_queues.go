@@ -12,7 +12,7 @@ import (
 )
 
 // idleQueues deletes the queues of workers that have been gone for the retention; without it they stay in the broker
-// for ever (mutant D28). RabbitMQ's own x-expires is no answer: a queue that expires takes what is in it along, and
+// for ever (defect D28). RabbitMQ's own x-expires is no answer: a queue that expires takes what is in it along, and
 // nothing of that is dead-lettered. Here a queue goes only when it is empty, so what was in it has died first.
 //
 // It is harmless if the worker comes back at the same moment. Nothing is dispatched to a worker before it is active,

@@ -13,7 +13,7 @@ import (
 // leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's says that
 // it has expired, and this executor has seen one and the same heartbeat number for a full lease on
 // its own monotonic clock. So a step of the database's clock kills nobody, and neither does an
-// executor, or a database, that was away for longer than a lease (mutants D35, D47). When most workers
+// executor, or a database, that was away for longer than a lease (defects D35, D47). When most workers
 // are over at once, its brake holds it back.
 type leaseMonitor struct {
 	*Service
@@ -64,7 +64,7 @@ func (m *leaseMonitor) pass(ctx context.Context) error {
 		return err
 	}); err != nil {
 		// A monitor that could not look has not seen a beat stand still: it watches anew, and workers
-		// that were cut off by the same outage have a full lease to come back (mutant D47).
+		// that were cut off by the same outage have a full lease to come back (defect D47).
 		clear(m.watched)
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 // outage knows when the database last answered again after so long a silence that workers may have
 // missed a heartbeat. Whoever was cut off comes back within a lease, and until that is over nobody is
-// to be judged by how long ago something happened (mutants D47, D58). It makes no difference whether the
+// to be judged by how long ago something happened (defects D47, D58). It makes no difference whether the
 // database was away, the link was cut, or this process slept; and a start is the end of one.
 type outage struct {
 	gap time.Duration

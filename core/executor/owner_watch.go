@@ -12,7 +12,7 @@ import (
 // ownerWatch is the second clock for what ran at an incarnation that another process of its name has superseded.
 // The database calls its lease over by its own clock, which somebody may have set; the superseded process may
 // live on and fences itself a lease after its last renewal, which was before it was superseded. So what it ran
-// is only taken once this executor has known it superseded for a full lease on its own clock (mutants D14, D35).
+// is only taken once this executor has known it superseded for a full lease on its own clock (defects D14, D35).
 // An incarnation that was marked lost needs no second watch: its reaper has watched a beat for a lease. Nor does
 // one that has stopped by itself.
 type ownerWatch struct {

@@ -38,7 +38,7 @@ const (
 
 // probes is what this executor's probes found. It is a memory of this process alone: how a worker is
 // reached from elsewhere is another question. A probe can only make an executor choose a worker later;
-// it changes no worker, so it can't bring back one that drains, has stopped or is cordoned (mutant D46).
+// it changes no worker, so it can't bring back one that drains, has stopped or is cordoned (defect D46).
 type probes struct {
 	// observing says that selection does not use what was found.
 	observing bool

@@ -17,7 +17,7 @@ import (
 // is what makes messages hints: each loop's question is about rows, and its answer is a guarded
 // write that is safe on every replica. Requested rows that are due are the scheduler's own poll.
 
-// reconcileClaims takes back what an executor claimed for scheduling and then died (mutant D8).
+// reconcileClaims takes back what an executor claimed for scheduling and then died (defect D8).
 func (s *Service) reconcileClaims(ctx context.Context) error {
 	return s.sweep(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
@@ -37,7 +37,7 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 }
 
 // reconcileUnpublished publishes again, at the same epoch, what the broker never confirmed: the
-// executor died between commit and publish, or the confirm was lost (mutants D7, D9). What is past
+// executor died between commit and publish, or the confirm was lost (defects D7, D9). What is past
 // half of its own dispatch timeout is dispatched anew instead, and never failed for a message that nobody
 // sent: its worker would refuse what comes after the deadline, and that would count as left lying.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {

@@ -6,7 +6,7 @@ import (
 )
 
 // retry decides on the failure reason whether a terminal row is followed by another one; never by
-// its status alone and never by an error text (mutants D48, D49). It returns nil where it is not.
+// its status alone and never by an error text (defects D48, D49). It returns nil where it is not.
 func (s *Service) retry(row *execution.Execution) *store.Retry {
 	if !s.config.Retry.Enabled || !row.Retriable() {
 		return nil

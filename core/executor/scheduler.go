@@ -114,10 +114,10 @@ func (s *scheduler) pass() (more bool, err error) {
 		return false, err
 	}
 	c := s.config.Executor
-	fleet := newFleet(workers, s.config, s.probes, s.host.Uint64N)
-	s.absent.look(s.host.Monotonic(), fleet)
+	roster := newRoster(workers, s.config, s.probes, s.host.Uint64N)
+	s.absent.look(s.host.Monotonic(), roster)
 	s.leases.look(s.host.Monotonic(), workers)
-	demands, pools := fleet.demands(c.BatchSize)
+	demands, pools := roster.demands(c.BatchSize)
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
 		rows, err = s.store.ClaimForScheduling(ctx, store.SchedulingClaim{
@@ -130,13 +130,13 @@ func (s *scheduler) pass() (more bool, err error) {
 	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
-	for i, to := range fleet.place(rows) {
+	for i, to := range roster.place(rows) {
 		row := &rows[i]
 		if to.worker < 0 {
-			parks = append(parks, s.park(row, fleet))
+			parks = append(parks, s.park(row, roster))
 			continue
 		}
-		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), fleet.standings[to.worker].health})
+		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health})
 	}
 	placed, err := s.handOff(dispatches)
 	// Another pass follows only if this one placed a row or put off a whole batch for which no worker fits.
@@ -155,7 +155,7 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit
 
 // park decides what becomes of a row that no worker can take now. Being overloaded is not a
 // failure: while fitting workers are only full, the grace does not run.
-func (s *scheduler) park(row *execution.Execution, f *fleet) store.Park {
+func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
 	if f.fitting(row) > 0 || s.leases.expected(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunion() {
@@ -279,7 +279,7 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 
 // publish hands rows over to their workers and acts on every outcome: confirmed is recorded,
 // returned and refused are taken back at once, and unknown stays unknown: it is published again at
-// the same epoch later, and the duplicate dies at the claim (mutant D9).
+// the same epoch later, and the duplicate dies at the claim (defect D9).
 func (s *Service) publish(rows []execution.Execution) error {
 	if len(rows) == 0 {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"handoff/core/store"
 )
 
-// fleet is the workers as the database counted them, less what this pass has placed since, and what
+// roster is the workers as the database counted them, less what this pass has placed since, and what
 // their evidence says of them.
-type fleet struct {
-	workers   []store.WorkerRow
-	standings []standing
+type roster struct {
+	workers     []store.WorkerRow
+	assessments []assessment
 	// runtimes are those that some worker fits. They are few, so they are searched for.
 	runtimes []runtimeHealth
 	ahead    int
@@ -31,7 +31,7 @@ type runtimeHealth struct {
 }
 
 // best is the best health among the workers that fit a runtime; healthy where none does.
-func (f *fleet) best(runtime string) execution.Health {
+func (f *roster) best(runtime string) execution.Health {
 	for i := range f.runtimes {
 		if f.runtimes[i].runtime == runtime {
 			return f.runtimes[i].best
@@ -40,7 +40,7 @@ func (f *fleet) best(runtime string) execution.Health {
 	return execution.Healthy
 }
 
-func (f *fleet) fit(runtime string, health execution.Health) {
+func (f *roster) fit(runtime string, health execution.Health) {
 	for i := range f.runtimes {
 		if r := &f.runtimes[i]; r.runtime == runtime {
 			r.best = min(r.best, health)
@@ -50,17 +50,17 @@ func (f *fleet) fit(runtime string, health execution.Health) {
 	f.runtimes = append(f.runtimes, runtimeHealth{runtime, health})
 }
 
-func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *fleet {
-	f := &fleet{
-		workers: workers, standings: make([]standing, len(workers)),
+func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
+	f := &roster{
+		workers: workers, assessments: make([]assessment, len(workers)),
 		ahead: c.Executor.DispatchAhead, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
 	}
 	for i := range workers {
 		w := &workers[i]
-		f.standings[i] = judge(w, c, found.avoided(w.Incarnation))
+		f.assessments[i] = judge(w, c, found.avoided(w.Incarnation))
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
-				f.fit(r, f.standings[i].health)
+				f.fit(r, f.assessments[i].health)
 			}
 		}
 	}
@@ -69,16 +69,16 @@ func newFleet(workers []store.WorkerRow, c config.Config, found *probes, draw fu
 
 // quarantined says that a worker is left alone but for a halfOpen. The last ones never are: where every
 // worker that fits the runtime is unhealthy, waiting for a better one would turn bad workers into none
-// at all (mutant D44).
-func (f *fleet) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
-	return f.standings[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
+// at all (defect D44).
+func (f *roster) quarantined(i int, runtime string, pinned execution.WorkerID) bool {
+	return f.assessments[i].health == execution.Unhealthy && f.best(runtime) != execution.Unhealthy && pinned != f.workers[i].ID
 }
 
 // limit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a halfOpen. Dispatching
 // ahead saves the latency of a message where slots come free all the time. Where none has come free for a quarter
 // of the dispatch timeout, most of what is dispatched ahead would come back unclaimed, so the limit is the
 // capacity alone.
-func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
+func (f *roster) limit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &f.workers[i]
 	if !f.quarantined(i, runtime, pinned) {
 		if w.FullFor >= f.turnover {
@@ -86,30 +86,30 @@ func (f *fleet) limit(i int, runtime string, pinned execution.WorkerID) int {
 		}
 		return w.Capacity + f.ahead
 	}
-	if f.standings[i].halfOpen {
+	if f.assessments[i].halfOpen {
 		return 1
 	}
 	return 0
 }
 
 // room is how much more a worker may be given.
-func (f *fleet) room(i int, runtime string, pinned execution.WorkerID) int {
+func (f *roster) room(i int, runtime string, pinned execution.WorkerID) int {
 	return max(0, f.limit(i, runtime, pinned)-f.workers[i].Load)
 }
 
 // rank orders by health. A halfOpen comes with the healthy, or it would never come while others have room.
-func (f *fleet) rank(i int, runtime string) execution.Health {
-	if f.standings[i].halfOpen && f.best(runtime) != execution.Unhealthy {
+func (f *roster) rank(i int, runtime string) execution.Health {
+	if f.assessments[i].halfOpen && f.best(runtime) != execution.Unhealthy {
 		return execution.Healthy
 	}
-	return f.standings[i].health
+	return f.assessments[i].health
 }
 
 // demands asks for as many rows of each lane as its fitting workers have room for. A lane is a runtime, or a
 // runtime and the worker that its rows are pinned to. A lane whose workers are full is named with a limit of 0, so
 // that nothing of it is claimed. Workers that share a runtime, directly or through others, form one pool: all its
 // lanes together get at most the room of these workers, or rows would be claimed only to be parked.
-func (f *fleet) demands(most int) (demands []store.Demand, pools []int) {
+func (f *roster) demands(most int) (demands []store.Demand, pools []int) {
 	var pinned []store.Demand
 	var part joined
 	for i := range f.workers {
@@ -215,7 +215,7 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 
 // place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no row takes
 // the only place of another one; among equals the order of the rows decides.
-func (f *fleet) place(rows []execution.Execution) []placing {
+func (f *roster) place(rows []execution.Execution) []placing {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
 	for i := range rows {
@@ -229,18 +229,18 @@ func (f *fleet) place(rows []execution.Execution) []placing {
 	return placed
 }
 
-// placing is the worker that was chosen for a row, by its index in the fleet, and how many rows it may hold. A
+// placing is the worker that was chosen for a row, by its index in the roster, and how many rows it may hold. A
 // worker of -1 means that none has room.
 type placing struct{ worker, limit int }
 
 // fits says that a worker may be given a row, full or not.
-func (f *fleet) fits(i int, row *execution.Execution) bool {
+func (f *roster) fits(i int, row *execution.Execution) bool {
 	w := &f.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
 }
 
 // fitting counts the workers that may be given a row, full or not.
-func (f *fleet) fitting(row *execution.Execution) (n int) {
+func (f *roster) fitting(row *execution.Execution) (n int) {
 	for i := range f.workers {
 		if f.fits(i, row) {
 			n++
@@ -250,10 +250,10 @@ func (f *fleet) fitting(row *execution.Execution) (n int) {
 }
 
 // choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
-// one with the smallest load by the database's own count (mutant D42), one of several by lot, and counts
+// one with the smallest load by the database's own count (defect D42), one of several by lot, and counts
 // the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
 // how many rows the chosen one may hold; -1 for the worker says that nobody has room.
-func (f *fleet) choose(row *execution.Execution) (worker, limit int) {
+func (f *roster) choose(row *execution.Execution) (worker, limit int) {
 	runtime := row.Action.Runtime
 	best, ties := -1, uint64(0)
 	// order is negative if a is to be preferred to b.
@@ -299,7 +299,7 @@ const (
 )
 
 // explain says how many workers each filter removed, in the order of the filters.
-func (f *fleet) explain(row *execution.Execution) string {
+func (f *roster) explain(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy int
 	runtime, pinned := row.Action.Runtime, ""
 	for i := range f.workers {

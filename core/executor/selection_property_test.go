@@ -29,7 +29,7 @@ func TestSelectionRoutesToAWorkerThatFits(t *testing.T) {
 		ahead := rapid.IntRange(0, 2).Draw(t, "ahead")
 		c := config.Default(config.Hardened)
 		c.Executor.DispatchAhead = ahead
-		f := newFleet(workers, c, &probes{}, func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") })
+		f := newRoster(workers, c, &probes{}, func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") })
 		row := &execution.Execution{Action: execution.Action{Runtime: rapid.SampledFrom(runtimes).Draw(t, "runtime")}, Avoid: execution.WorkerID(rapid.IntRange(0, 5).Draw(t, "avoid"))}
 		before := make([]int, len(workers))
 		for i := range workers {

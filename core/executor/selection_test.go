@@ -51,8 +51,8 @@ func TestChoose(t *testing.T) {
 		{"a healthy one before a degraded one, whatever its load", []store.WorkerRow{fit(1, failing(3, time.Second)), fit(2, loaded(5))}, row, nil, 2, 6},
 		{"a degraded one when the healthy are full", []store.WorkerRow{fit(1, failing(9, time.Second)), fit(2, loaded(6))}, row, nil, 1, 6},
 		{"no unhealthy one beside a full one", []store.WorkerRow{fit(1, failing(10, time.Second)), fit(2, loaded(6))}, row, nil, 0, 0},
-		{"an unhealthy one for a trial", []store.WorkerRow{fit(1, failing(10, 30*time.Second)), fit(2, loaded(1))}, row, nil, 1, 1},
-		{"a trial only when it holds nothing", []store.WorkerRow{
+		{"an unhealthy one for a half-open probe", []store.WorkerRow{fit(1, failing(10, 30*time.Second)), fit(2, loaded(1))}, row, nil, 1, 1},
+		{"a half-open probe only when it holds nothing", []store.WorkerRow{
 			fit(1, func(w *store.WorkerRow) { failing(10, time.Minute)(w); w.Load = 1 }), fit(2, loaded(6)),
 		}, row, nil, 0, 0},
 		{"the unhealthy when there is nobody else", []store.WorkerRow{fit(1, failing(10, time.Second)), fit(2, failing(99, 0))}, row, nil, 1, 6},
@@ -77,7 +77,7 @@ func TestChoose(t *testing.T) {
 		if found == nil {
 			found = new(probes)
 		}
-		f := newFleet(x.workers, c, found, func(uint64) uint64 { return 1 })
+		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 1 })
 		at, limit := f.choose(&x.row)
 		got := execution.WorkerID(0)
 		if at >= 0 {
@@ -98,7 +98,7 @@ func TestExplain(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	workers := []store.WorkerRow{fit(1, gone), fit(2, stale), fit(3, python)}
 	explain := func() string {
-		return newFleet(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
+		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
 	}
 	want := `No workers with fresh heartbeats available: of 3 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 0 are cordoned, 0 do not consume, 0 are unhealthy`
 	if got := explain(); got != want {

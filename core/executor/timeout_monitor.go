@@ -22,9 +22,9 @@ const (
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It
 // finds by the age of one step's own timestamp, and its writes repeat the cause in their guard, so
-// a claim that comes between is never overwritten (mutant D1). After this executor's start and after
+// a claim that comes between is never overwritten (defect D1). After this executor's start and after
 // an outage of the database it waits for a lease: what workers could not write meanwhile comes first
-// (mutant D58).
+// (defect D58).
 //
 // Nothing runs while a row is unclaimed, and a dispatch that is made a second time is fenced. A run that is
 // ended has to be over, so its deadline and the grace after it must have passed on two clocks.

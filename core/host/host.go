@@ -20,7 +20,7 @@ const Forever = time.Duration(1<<63 - 1)
 // tasks of one process.
 type Host interface {
 	// Now reads the wall clock. It may step and drift; it is for logs and envelopes, never for a
-	// decision about a lease or a deadline (mutant D35).
+	// decision about a lease or a deadline (defect D35).
 	Now() time.Time
 
 	// Monotonic reads the monotonic clock: time since an arbitrary origin that does not change

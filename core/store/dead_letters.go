@@ -9,7 +9,7 @@ import (
 )
 
 // DeadLetter is a message that died, kept for inspection for message_queue.rabbitmq.dead_letter.ttl_ms
-// (mutant D26: the queue itself is no archive, its depth would say nothing).
+// (defect D26: the queue itself is no archive, its depth would say nothing).
 type DeadLetter struct {
 	// Key is zero when the message could not be read.
 	Key execution.Key

@@ -129,7 +129,7 @@ type WorkerRow struct {
 	Unreadable string
 }
 
-// LeaseValid says that now ≤ lease_expires_at (mutant D34).
+// LeaseValid says that now ≤ lease_expires_at (defect D34).
 func (w *WorkerRow) LeaseValid() bool { return w.LeaseOverFor <= 0 }
 
 // Evidence is everything that is known of the worker's failures within the window: what it reports, and
@@ -206,7 +206,7 @@ type Dispatch struct {
 	// Timeout is how long the dispatch may wait for its claim.
 	Timeout time.Duration
 	// Limit is how many rows the worker may hold with this one; 0 for any number. It is judged by the
-	// count in the database, so that two executors do not fill one worker twice (mutant D42). Where they
+	// count in the database, so that two executors do not fill one worker twice (defect D42). Where they
 	// dispatch at the very same moment a real database may count before either.
 	Limit int
 }
@@ -280,7 +280,7 @@ const (
 	UnpublishedLate
 	// OwnerGone: scheduled or running at an incarnation that is lost, stopped or superseded; or
 	// scheduled at one that is draining. A running row needs in addition that the lease of that
-	// incarnation ended at least Age ago, so that its actions have ended (mutant D15).
+	// incarnation ended at least Age ago, so that its actions have ended (defect D15).
 	OwnerGone
 	// Overrun: running, and its run deadline passed at least Age ago.
 	Overrun
@@ -329,7 +329,7 @@ type Reclaim struct {
 	Result execution.Result
 
 	// Policy, for rows that were never claimed: Fail, or Reschedule until MaxDispatches is used up. What is
-	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (mutant D37).
+	// taken from a worker that drains is rescheduled in any case: to stop in order fails nothing (defect D37).
 	Policy        config.Unclaimed
 	MaxDispatches int
 	// Counts says that this take-back counts as a used dispatch if the worker could have claimed the row: at the
@@ -421,7 +421,7 @@ type Beat struct {
 	Number uint64
 	Lease  time.Duration
 	// ConsumerAlive says that the worker would receive a dispatch (a deaf worker that heartbeats is
-	// the worst kind, mutant D32).
+	// the worst kind, defect D32).
 	ConsumerAlive bool
 	// Held is the registry: everything from before its claim to after its end.
 	Held []execution.Key

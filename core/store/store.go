@@ -12,7 +12,7 @@
 // gets one takes no row for undone, and asks again under the same epochs.
 //
 // Every moment is the database's clock. Callers give durations and get durations or verdicts back;
-// they never compare a database time with a clock of their own (mutant D35).
+// they never compare a database time with a clock of their own (defect D35).
 //
 // # Why epochs fence
 //
@@ -20,7 +20,7 @@
 // claim, a result, a reclaim names the epoch it was decided on. So a decision takes effect only if
 // no dispatch and no take-back came between it and its write: a late worker's result finds another
 // epoch, a late dead letter finds another epoch, and a status that has come round to "scheduled"
-// again (the ABA of mutant D3) has a higher epoch. Terminal rows never change status, so a write that
+// again (the ABA of defect D3) has a higher epoch. Terminal rows never change status, so a write that
 // finds its row terminal is refused whatever its epoch.
 package store
 
@@ -231,7 +231,7 @@ type Worker interface {
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
 	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes lost, so
-	// that its renewals no longer count and its work is reclaimed like that of any lost worker (mutant D14). Guard:
+	// that its renewals no longer count and its work is reclaimed like that of any lost worker (defect D14). Guard:
 	// the name's latest incarnation is the predecessor that the registration names, or an earlier attempt of the
 	// same process; else ErrLost. So a late request of a dead process does not take the name from its successor.
 	Register(ctx context.Context, r Registration) (Registered, error)

@@ -105,7 +105,7 @@ func Rules() []Rule {
 			Of:      minute(DeadLetters),
 		},
 		{
-			// The monitor's own interval comes on top of the five minutes, so it does not fire at once (mutant D59).
+			// The monitor's own interval comes on top of the five minutes, so it does not fire at once (defect D59).
 			Name: "stale_executions", Severity: "warning", Above: 300, For: 90 * time.Second,
 			Summary: "An execution has waited on a worker's queue for more than 5 minutes: nobody takes it back.",
 			Of:      now(OldestExecution, []string{"scheduled"}),

@@ -30,7 +30,7 @@ func (t *session) isDraining() bool {
 }
 
 // receive takes one delivery: it gets a free run slot at once, or waits for one, unacknowledged. Nothing
-// expires it meanwhile, which is why a claim has a deadline of its own (mutant D20). It returns false when the
+// expires it meanwhile, which is why a claim has a deadline of its own (defect D20). It returns false when the
 // session is over.
 //
 // What is no dispatch is stored and acknowledged, never rejected: it may carry a header that ends the broker's dead

@@ -16,7 +16,7 @@ import (
 // later than the database's. At that moment less the margin the worker stops claiming and ends its
 // actions; the margin covers the kill grace, the drift, and one statement that is under way. So when
 // the database says that the lease is over, no action of the incarnation is alive, and whoever
-// takes its work away can be sure of that (mutant D15).
+// takes its work away can be sure of that (defect D15).
 type lease struct {
 	host   host.Host
 	length time.Duration

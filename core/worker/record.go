@@ -13,7 +13,7 @@ import (
 const slots = 60
 
 // record is how the runs of one incarnation ended, over a sliding window on the worker's monotonic
-// clock. It forgets by itself, so no worker carries a failure for ever (mutant D43).
+// clock. It forgets by itself, so no worker carries a failure for ever (defect D43).
 type record struct {
 	host host.Host
 	slot time.Duration

@@ -8,7 +8,7 @@
 //
 // The order around one execution is: registry, claim, acknowledge, run, finish. From the claim on
 // the lease is the recovery record and not the message: an acknowledgement that waits for the end of
-// the run trips the broker's delivery timeout, and one before the claim loses work (mutant D30).
+// the run trips the broker's delivery timeout, and one before the claim loses work (defect D30).
 package worker
 
 import (
@@ -112,7 +112,7 @@ func (s *Service) Run(ctx context.Context) error {
 		case ctx.Err() != nil || t.askedToStop():
 			return nil
 		}
-		s.log.LogAttrs(ctx, slog.LevelWarn, "tenure ended, registering anew", slog.String("why", why.String()))
+		s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
 		// Registering gives up what the old incarnation holds, so its results are written first.
 		t.awaitResults(ctx)
 	}

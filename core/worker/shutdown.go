@@ -13,7 +13,7 @@ import (
 // drain is the graceful stop: the database hears of it first, so that nothing new is dispatched
 // here; then the consumer ends; then what was dispatched and not claimed is given back, so that it
 // runs elsewhere at once. What runs may finish within the shutdown timeout, while the heartbeat goes
-// on: a worker that drains is alive (mutants D36 to D40). The rest is ended as worker_shutdown.
+// on: a worker that drains is alive (defects D36 to D40). The rest is ended as worker_shutdown.
 func (t *session) drain() {
 	c := t.config.Worker
 	deadline := t.host.Monotonic() + c.ShutdownTimeout

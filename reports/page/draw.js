@@ -43,7 +43,7 @@ function drawTimeline() {
   lanes.rows = new Map();
   const parts = [];
   let y = AXIS;
-  if (run.bands.length) y = drawFaultRows(parts, y);
+  if (run.faultIntervals.length) y = drawFaultRows(parts, y);
   const top = y;
   y = section(parts, y, "PROCESSES", run.processes, drawProcess);
   y = section(parts, y, "QUEUES", run.queues, drawQueue);
@@ -55,7 +55,7 @@ function drawTimeline() {
   }
   lanes.height = y + 6;
   const back = [];
-  for (const b of run.bands) {
+  for (const b of run.faultIntervals) {
     const s = span(b.begin, b.end);
     if (s) back.push(rect(s, AXIS, lanes.height - AXIS, "band", "", 1.5));
   }
@@ -82,7 +82,7 @@ function section(parts, y, name, list, draw) {
 function drawFaultRows(parts, y) {
   const free = [];
   parts.push(`<text x="10" y="${y + 13}" class="head">FAULTS</text>`);
-  for (const b of here.run.bands) {
+  for (const b of here.run.faultIntervals) {
     const s = span(b.begin, b.end);
     if (!s) continue;
     const need = Math.max(s[1], b.fault.length * 6 + 10);
@@ -199,7 +199,7 @@ function drawOverview() {
   const svg = $("overview"), run = here.run, width = svg.clientWidth || 1200;
   const px = (t) => GUTTER + t / Math.max(run.end, 1) * (width - GUTTER - RIGHT);
   let out = `<text x="10" y="21" class="t-dim">whole run, ${clock(run.end, 0)}</text><line x1="${GUTTER}" x2="${width - RIGHT}" y1="17" y2="17" class="sep"/>`;
-  for (const b of run.bands) out += `<rect x="${px(b.begin)}" y="9" width="${Math.max(2, px(b.end) - px(b.begin))}" height="16" class="bandbar"><title>${esc(b.fault)}</title></rect>`;
+  for (const b of run.faultIntervals) out += `<rect x="${px(b.begin)}" y="9" width="${Math.max(2, px(b.end) - px(b.begin))}" height="16" class="bandbar"><title>${esc(b.fault)}</title></rect>`;
   for (const v of run.violations.slice(0, 50)) out += `<line x1="${px(v.at)}" x2="${px(v.at)}" y1="2" y2="32" class="violation"/>`;
   out += `<rect x="${px(here.from)}" y="3" width="${Math.max(3, px(here.to) - px(here.from))}" height="28" class="window"/>`;
   svg.setAttribute("viewBox", `0 0 ${width} 34`);

@@ -48,7 +48,7 @@ function showMoment() {
     const said = life && life[2] !== "registered" ? `${life[2]}, incarnation ${life[3]}` : "";
     return item(p.name, `<span class="dim">${esc(said)}</span>` + (period ? chip("p-" + period[3], period[3]) : `<span class="dim">not started</span>`));
   });
-  const faults = run.bands.filter((b) => b.begin <= e[AT] && e[AT] < b.end).map((b) => item(b.fault, `<span class="dim">until ${clock(b.end)}</span>`));
+  const faults = run.faultIntervals.filter((b) => b.begin <= e[AT] && e[AT] < b.end).map((b) => item(b.fault, `<span class="dim">until ${clock(b.end)}</span>`));
   const queues = run.queues.map((q) => {
     const p = last(q.points, 1, k);
     return item(q.label, `<span>${p ? p[2] : 0} + ${p ? p[3] : 0}</span>`);

@@ -79,7 +79,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	}
 	rec, v := out.Records[0], sc.Violations[0]
 	if rec.Seed != sc.FirstFailing || len(rec.Events) == 0 || len(rec.Workers) == 0 || len(rec.FaultIntervals) == 0 {
-		t.Errorf("record of seed %d: %d events, workers %v, %d bands", rec.Seed, len(rec.Events), rec.Workers, len(rec.FaultIntervals))
+		t.Errorf("record of seed %d: %d events, workers %v, %d fault intervals", rec.Seed, len(rec.Events), rec.Workers, len(rec.FaultIntervals))
 	}
 	logged := false
 	for i := range rec.Events {

@@ -24,7 +24,7 @@ func TestSequences(t *testing.T) {
 }
 
 // model runs a body as a task of a kernel; a body that hangs fails the test.
-func model(seed uint64) brokertest.World {
+func model(seed uint64) brokertest.WithSubject {
 	return func(t *testing.T, body func(s brokertest.Subject)) {
 		t.Helper()
 		w := newWorld(t, seed)

@@ -120,7 +120,7 @@ func (w *weather) consumer(queue string) func(s broker.Session) {
 	}
 }
 
-// server stops, kills and restarts the broker, raises its alarm and tampers with messages.
+// server stops, kills and restarts the broker, raises its alarm and intercepts messages.
 func (w *weather) server() {
 	for at := 30 * time.Second; at < stormy; at += time.Minute {
 		w.k.After(at, func() { w.b.Stop(w.draw.Uint64N(2) == 0) })

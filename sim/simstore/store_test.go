@@ -101,7 +101,7 @@ func (b *fixture) claim(w store.WorkerKey, key execution.Key) store.ClaimResult 
 	return results[0]
 }
 
-// A worker is fresh up to and including the end of its lease (mutant D34; the source's cases with its
+// A worker is fresh up to and including the end of its lease (defect D34; the source's cases with its
 // 90 s rule).
 func TestLeaseBoundary(t *testing.T) {
 	for _, c := range []struct {

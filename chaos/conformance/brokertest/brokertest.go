@@ -84,10 +84,10 @@ func TypeFeatures(queueType string) Features {
 	return Features{MarksRecovered: true}
 }
 
-// World runs a body on a subject. Names begin with a prefix of each case's own, so the subject need
+// WithSubject runs a body on a subject. Names begin with a prefix of each case's own, so the subject need
 // not be empty. The model's runs the body as a task of a kernel, so a body must not fail the test
 // from another goroutine, and must not start any.
-type World func(t *testing.T, body func(s Subject))
+type WithSubject func(t *testing.T, body func(s Subject))
 
 // Case is one named rule of the contract.
 type Case struct {
@@ -136,7 +136,7 @@ func (c *Case) types() []string {
 
 // Run runs every case, so many at a time, and after them what has to outlast a restart. It returns how
 // many cases were run, and how many this subject can't be asked.
-func Run(t *testing.T, world World, atOnce int) (ran, skipped int) {
+func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
 	var asked, passedOver atomic.Int64
 	for i, c := range Cases() {
@@ -204,7 +204,7 @@ func atATime(atOnce, n int, do func(i int)) {
 }
 
 // run runs the case and returns true, or false where the subject can't do what it needs.
-func (c *Case) run(t *testing.T, world World, queueType, prefix string) (asked bool) {
+func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
 	world(t, func(s Subject) {
 		if asked = c.needs == nil || c.needs(&s); asked {
 			b := newFixture(t, &s, queueType, prefix)
@@ -217,7 +217,7 @@ func (c *Case) run(t *testing.T, world World, queueType, prefix string) (asked b
 
 // runRestarts prepares every case that outlasts a restart, restarts once, and then looks at them all. It
 // returns how many they were, none if the subject can't restart.
-func runRestarts(t *testing.T, world World, kill bool) int {
+func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 	var benches []*fixture
 	world(t, func(s Subject) {
 		restart := s.Restart

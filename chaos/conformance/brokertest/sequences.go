@@ -28,7 +28,7 @@ func setting(t *testing.T, variable string, otherwise int) int {
 }
 
 // arms are the two subjects that are compared.
-type arms struct{ reference, subject World }
+type arms struct{ reference, subject WithSubject }
 
 // verdict is what came of one sequence: an empty difference is agreement.
 type verdict struct {
@@ -96,7 +96,7 @@ func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) 
 
 // Sequences compares random command sequences on a reference and a subject, so many at a time, until
 // that many commands were run, or as many as StepsVariable says. It returns how many there were.
-func Sequences(t *testing.T, reference, subject World, steps, atOnce int) int {
+func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
 	steps = setting(t, StepsVariable, steps)
 	first := uint64(setting(t, SeedVariable, 1)) //nolint:gosec // not negative

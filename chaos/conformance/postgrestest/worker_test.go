@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// A worker is fresh up to and including the end of its lease (mutant D34).
+// A worker is fresh up to and including the end of its lease (defect D34).
 func TestLeaseBoundary(t *testing.T) {
 	b := setup(t)
 	for _, c := range []struct {

@@ -38,7 +38,7 @@ func setting(t *testing.T, variable string, otherwise int) int {
 const length = 60
 
 // arms are the two subjects that are compared.
-type arms struct{ reference, subject World }
+type arms struct{ reference, subject WithSubject }
 
 // compare plays a sequence to both.
 func (a arms) compare(t *testing.T, commands []command) (difference string, want []observation) {
@@ -100,7 +100,7 @@ func (c *tally) String() string {
 // that many commands were compared, or as many as StepsVariable says. A difference is made smaller and
 // told as a story. It returns how many commands there were. The worlds are called from several goroutines
 // at a time.
-func Sequences(t *testing.T, reference, subject World, steps, atOnce int) int {
+func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
 	a := arms{reference, subject}
 	checks := (setting(t, StepsVariable, steps) + length*atOnce - 1) / (length * atOnce)

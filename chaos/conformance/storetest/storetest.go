@@ -32,9 +32,9 @@ type Subject struct {
 	LeaveSlot func(id execution.ID)
 }
 
-// World runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
+// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
 // must not fail the test from another goroutine, and must not start any.
-type World func(t *testing.T, body func(s Subject))
+type WithSubject func(t *testing.T, body func(s Subject))
 
 // Lease is the lease of every worker of the suite; DispatchTimeout of every dispatch; RunTimeout of
 // every action.
@@ -246,7 +246,7 @@ func Cases() []Case {
 }
 
 // Run runs every case on a subject of its own.
-func Run(t *testing.T, world World) {
+func Run(t *testing.T, world WithSubject) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			world(t, func(s Subject) { RunCase(t, c, s) })

@@ -17,7 +17,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Reader feeds a evaluator. It is for one task at a time.
+// Reader feeds an evaluator. It is for one task at a time.
 type Reader struct {
 	evaluator *alert.Evaluator
 	// scale is how long a second of a scenario takes, in seconds.

@@ -21,7 +21,7 @@ func page(e *exporter.Exporter) io.Reader {
 	return w.Body
 }
 
-// both records a figure twice: at an exporter that is scraped, and at a evaluator of its own.
+// both records a figure twice: at an exporter that is scraped, and at an evaluator of its own.
 type both []telemetry.Recorder
 
 func (b both) Listens() bool { return true }

@@ -33,6 +33,7 @@ type Reader struct {
 	file, kind string
 	lines      []string
 	problems   Errors
+	warnings   Errors
 	// hidden are the numbers of lines that no problem shows.
 	hidden map[int]bool
 }
@@ -57,6 +58,17 @@ func (r *Reader) Refuse(n *yaml.Node, message string, args ...any) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)})
 }
 
+// Warn notes at a node what is still read and should be written otherwise.
+func (r *Reader) Warn(n *yaml.Node, message string, args ...any) {
+	r.warnings = append(r.warnings, r.place(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
+}
+
+// Warnings are those noted so far, sorted by position. They are no problems: the file was read.
+func (r *Reader) Warnings() Errors {
+	r.warnings.Sort()
+	return r.warnings
+}
+
 // Unknown notes that a name is none of the allowed ones.
 func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 	r.RefuseAt(n.Line, n.Column, Problem{Message: message, Allowed: allowed, Nearest: Nearest(got, allowed)})
@@ -64,12 +76,17 @@ func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 
 // RefuseAt notes a problem at a position, and fills in its file and source line.
 func (r *Reader) RefuseAt(line, column int, p Problem) {
+	r.problems = append(r.problems, r.place(line, column, p))
+}
+
+// place fills in where a problem is, and the line there.
+func (r *Reader) place(line, column int, p Problem) Problem {
 	line = max(1, min(line, len(r.lines)))
 	p.File, p.Line, p.Column = r.file, line, max(1, column)
 	if !r.hidden[line] {
 		p.Source = strings.TrimRight(r.lines[line-1], "\r")
 	}
-	r.problems = append(r.problems, p)
+	return p
 }
 
 // Hide keeps the lines of a node out of what problems show, from now on: they may hold secrets.

@@ -23,16 +23,28 @@ type Key struct {
 	Required bool
 	// Value is the schema of its value; nil allows any.
 	Value Schema
+	// Was is what the key was called before, empty for most. It is still read, with a warning.
+	Was string
+}
+
+// Renamed returns the key with its old name.
+func (k Key) Renamed(was string) Key {
+	k.Was = was
+	return k
 }
 
 // NewShape returns the shape of a mapping that messages call where.
 func NewShape(where string, keys ...Key) Shape { return Shape{where, keys} }
 
 // Required returns a key that must be written.
-func Required(name, about string, value Schema) Key { return Key{name, about, true, value} }
+func Required(name, about string, value Schema) Key {
+	return Key{Name: name, About: about, Required: true, Value: value}
+}
 
 // Optional returns a key that may be left out; about should say what holds then.
-func Optional(name, about string, value Schema) Key { return Key{name, about, false, value} }
+func Optional(name, about string, value Schema) Key {
+	return Key{Name: name, About: about, Value: value}
+}
 
 // Names lists the keys in their order.
 func (s Shape) Names() []string {
@@ -43,10 +55,10 @@ func (s Shape) Names() []string {
 	return names
 }
 
-// key finds a key by its name.
+// key finds a key by its name or its old name.
 func (s Shape) key(name string) (Key, bool) {
 	for _, k := range s.Keys {
-		if k.Name == name {
+		if k.Name == name || k.Was == name && name != "" {
 			return k, true
 		}
 	}
@@ -59,6 +71,11 @@ func (s Shape) Object() Schema {
 	properties, required := Schema{}, []string{}
 	for _, k := range s.Keys {
 		properties[k.Name] = k.Value.With(k.About)
+		if k.Was != "" {
+			old := k.Value.With(k.Was + " is called " + k.Name + " now")
+			old["deprecated"] = true
+			properties[k.Was] = old
+		}
 		if k.Required {
 			required = append(required, k.Name)
 		}
@@ -86,7 +103,8 @@ func (m Mapping) At(key string) *yaml.Node { return m.Values[key] }
 func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 
 // Mapping reads n as a mapping of a shape. It refuses unknown, duplicate and missing keys and returns
-// the others; ok is false only where n is no mapping.
+// the others, under their present names; an old name is warned about. ok is false only where n is no
+// mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
 	list, duplicate, ok := r.entries(n, s.Where)
@@ -95,12 +113,21 @@ func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	}
 	m.Invalid = duplicate
 	for _, e := range list {
-		if _, known := s.key(e.Name); !known {
+		k, known := s.key(e.Name)
+		if !known {
 			r.Unknown(e.Key, fmt.Sprintf("unknown key %q under %s", Cut(e.Name), s.Where), e.Name, s.Names())
 			m.Invalid = true
 			continue
 		}
-		m.Keys[e.Name], m.Values[e.Name] = e.Key, e.Value
+		if m.Has(k.Name) {
+			r.Refuse(e.Key, "%s and %s under %s are the same: %s is called %s now; write that one only", k.Was, k.Name, s.Where, k.Was, k.Name)
+			m.Invalid = true
+			continue
+		}
+		if e.Name == k.Was {
+			r.Warn(e.Key, "%s is called %s now", k.Was, k.Name)
+		}
+		m.Keys[k.Name], m.Values[k.Name] = e.Key, e.Value
 	}
 	for _, k := range s.Keys {
 		if k.Required && !m.Has(k.Name) && !m.Invalid {

@@ -79,15 +79,15 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	return registered, nil
 }
 
-// standing is what an incarnation may do in its own name.
-type standing struct {
+// permission is what an incarnation may do in its own name.
+type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
 	leaseValid, drain           bool
 }
 
 // refusal is nil for an incarnation that may act.
-func (st standing) refusal() error {
+func (st permission) refusal() error {
 	switch {
 	case !st.found:
 		return store.ErrLost
@@ -107,13 +107,13 @@ select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.proc
   join worker_incarnation newest on newest.incarnation = w.incarnation
  where i.incarnation = $1 and i.worker = $2`
 
-func (s *Store) standing(ctx context.Context, q queryer, w store.WorkerKey) (st standing, err error) {
+func (s *Store) permission(ctx context.Context, q queryer, w store.WorkerKey) (st permission, err error) {
 	err = read(ctx, q, st.scan, selectStanding, int64(w.Incarnation), int64(w.ID), s.now())
 	return st, err
 }
 
 // scan reads a row of selectStanding.
-func (st *standing) scan(rows pgx.Rows) error {
+func (st *permission) scan(rows pgx.Rows) error {
 	var lifecycle string
 	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain); err != nil {
 		return err
@@ -126,12 +126,12 @@ const lockIncarnation = `select from worker_incarnation where incarnation = $1 f
 
 // held locks the incarnation to the end of the transaction and answers for it then. The lock has a
 // statement of its own: who has superseded the incarnation while we waited is seen by the next one.
-func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (standing, error) {
+func (s *Store) held(ctx context.Context, tx pgx.Tx, w store.WorkerKey) (permission, error) {
 	_, err := tx.Exec(ctx, lockIncarnation, int64(w.Incarnation))
 	if err != nil {
-		return standing{}, err
+		return permission{}, err
 	}
-	return s.standing(ctx, tx, w)
+	return s.permission(ctx, tx, w)
 }
 
 // SetLifecycle implements store.Worker.
@@ -156,7 +156,7 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 	})
 }
 
-// acting is the incarnation $2 of the worker $3 if it may act in its own name: what standing.refusal says, for
+// acting is the incarnation $2 of the worker $3 if it may act in its own name: what permission.refusal says, for
 // statements that are sent before anybody has read its answer.
 const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
@@ -211,14 +211,14 @@ returning 0, true, false, m.status::text, {e}`)
 // while the answers travel.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	var reply store.BeatReply
-	var st standing
+	var st permission
 	var lost, canceling []int
 	ids, epochs := make([]int64, len(b.Held)), make([]int64, len(b.Held))
 	for i, key := range b.Held {
 		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
 	}
 	err := s.pipeline(ctx, "renewing a lease", func(p *pgx.Batch) {
-		reply, st, lost, canceling = store.BeatReply{}, standing{}, nil, nil
+		reply, st, lost, canceling = store.BeatReply{}, permission{}, nil, nil
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
 		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
@@ -306,9 +306,9 @@ func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key
 // stands answers for a caller that the guard of a claim has refused, or for whom there was no row to
 // ask. It is asked afterwards: being gone is final, and a lease that has ended was not valid then.
 func (s *Store) stands(ctx context.Context, w store.WorkerKey) error {
-	var st standing
+	var st permission
 	err := s.attempt(ctx, "claiming", func(ctx context.Context, conn *pgx.Conn) (err error) {
-		if st, err = s.standing(ctx, conn, w); err != nil {
+		if st, err = s.permission(ctx, conn, w); err != nil {
 			return unavailable("claiming", err)
 		}
 		return nil
