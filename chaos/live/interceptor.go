@@ -187,6 +187,7 @@ func (t *interceptor) apply(f *fate, m *netproxy.Publish) {
 		t.postpone(original, f.by, f.delay == "")
 	}
 	if f.duplicate != "" && f.drop == "" {
+		t.w.firehose.Copied(m.ID, original.Body)
 		t.postpone(original, 0, false)
 	}
 }

@@ -38,7 +38,7 @@ func Install(ctx context.Context, url string) error {
 	return nil
 }
 
-// Item is an event with the moment and the endpoint by which it is ordered.
+// Item is an event with the moment and the place by which it is ordered.
 type Item struct {
 	// Wall is when it happened, by the machine's wall clock.
 	Wall  time.Time

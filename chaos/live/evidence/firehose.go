@@ -45,6 +45,10 @@ type message struct {
 	fault string
 	// held counts the publishes that are late: each comes a second time.
 	held int
+	// copies counts what the harness publishes beside the process. The first that comes is the process's; which of
+	// them it was makes no difference.
+	copies    int
+	published bool
 }
 
 // Interception is what a fault does to a message.
@@ -139,6 +143,19 @@ func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault 
 	f.seen[n] = m
 }
 
+// Copied notes that the harness is about to publish a message once more. body is what it says.
+func (f *Firehose) Copied(id string, body []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.number(id)
+	m, known := f.seen[n]
+	if !known {
+		m.read(body)
+	}
+	m.copies++
+	f.seen[n] = m
+}
+
 // Forged notes a message that an attacker is about to publish: it is about no execution, whatever it says. fault is what
 // makes it unreadable, empty if it can be read.
 func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
@@ -225,9 +242,13 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	events := []history.Event{base}
 	if m.held > 0 && queues[0] != SinkQueue {
 		m.held--
-		f.seen[n] = m
 		events = nil // it was published before
+	} else if m.copies > 0 && m.published {
+		m.copies--
+		events = nil // it is the harness's own
 	}
+	m.published = true
+	f.seen[n] = m
 	for _, q := range queues {
 		e := base
 		e.Kind, e.Count = history.Enqueued, 0

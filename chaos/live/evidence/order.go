@@ -30,7 +30,7 @@ type Sources struct {
 	FailReason func(execution.ID) execution.Reason
 }
 
-// placed is an event with its endpoint in the order: by moment, then by source, then as its source had it.
+// placed is an event with its place in the order: by moment, then by source, then as its source had it.
 type placed struct {
 	Item
 	source, index int
@@ -95,14 +95,14 @@ func together(database []Item) []Item {
 		chain       execution.ID
 	}
 	last := make(map[int64]time.Time)
-	endpoint := make(map[handling]int)
+	place := make(map[handling]int)
 	for i := range database {
 		item := &database[i]
 		if item.Wall.After(last[item.Transaction]) {
 			last[item.Transaction] = item.Wall
 		}
 		if e := &item.Event; e.Kind == history.Orchestrated {
-			endpoint[handling{item.Transaction, e.Chain}] = i + 1
+			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
 	// 0 for an event that is no handling.
@@ -110,7 +110,7 @@ func together(database []Item) []Item {
 		if item.Event.Kind != history.Orchestrated {
 			return 0
 		}
-		return endpoint[handling{item.Transaction, item.Event.Chain}]
+		return place[handling{item.Transaction, item.Event.Chain}]
 	}
 	out := slices.Clone(database)
 	for i := range out {
