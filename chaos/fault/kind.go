@@ -2,9 +2,9 @@ package fault
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -96,7 +96,7 @@ type Shown interface {
 }
 
 // registered holds every kind by its name.
-var registered = map[string]*Kind{} //nolint:gochecknoglobals // a registry, written by init functions only
+var registered = map[string]*Kind{} //detlint:ok a registry, which only init functions write
 
 // Register makes a kind of fault known. F is the fault as a file has it, W what it needs of a world; both follow from
 // inject, which begins the fault and returns what ends it: nil for a fault that ends by itself, which then calls
@@ -144,10 +144,9 @@ func (k *Kind) contradicts() string {
 // Kinds lists every kind, by name.
 func Kinds() []*Kind {
 	list := make([]*Kind, 0, len(registered))
-	for _, k := range registered {
-		list = append(list, k)
+	for _, name := range slices.Sorted(maps.Keys(registered)) {
+		list = append(list, registered[name])
 	}
-	slices.SortFunc(list, func(a, b *Kind) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
