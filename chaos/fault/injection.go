@@ -67,7 +67,7 @@ type Touched struct {
 // draw draws from a span.
 func (x *Injection) draw(s Span) time.Duration { return x.Duration(s.Least, s.Most) }
 
-// both runs each undo in order; none stands for nothing to do.
+// together runs each undo in order.
 func together(undo []func()) func() {
 	return func() {
 		for _, f := range undo {

@@ -134,8 +134,19 @@ func (k *Kind) contradicts() string {
 		return fmt.Sprintf("the world is an interface, not %v", k.needs)
 	}
 	for _, other := range Kinds() {
-		if other.key() == k.key() && (other.Under == "" || other.As == k.As || other.Ends != k.Ends) {
-			return fmt.Sprintf("%s stands under the same key %s, by the same name or with another end", other.Name, k.key())
+		if other.key() != k.key() {
+			continue
+		}
+		switch {
+		case other.Under == "":
+			return fmt.Sprintf("%s is a key of its own, which no other kind can share", other.Name)
+		case k.Under == "":
+			return fmt.Sprintf("%s is the key of %s and others already", k.Name, other.Name)
+		case other.As == k.As:
+			return fmt.Sprintf("%s has the same name under %s", other.Name, k.Under)
+		case other.Ends != k.Ends:
+			return fmt.Sprintf("%s ends in another way, and stands under the same key %s", other.Name, k.Under)
+		default:
 		}
 	}
 	return ""

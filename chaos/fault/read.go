@@ -96,7 +96,7 @@ func (r *Reader) Adds(key string) Span {
 	return Span{d, d}
 }
 
-// Duration reads the duration of a key, at least a millisecond.
+// DurationOf reads the duration of a key, at least a millisecond.
 func (r *Reader) DurationOf(key string) time.Duration {
 	if n := r.At(key); n != nil {
 		d, _ := r.Duration(n, key, time.Millisecond)

@@ -316,7 +316,8 @@ func (in *Injector) Hold() (release func()) {
 	return func() { add(-1) }
 }
 
-// Stop lets no fault begin any more, and returns what undoes each of those that last.
+// Stop lets no fault begin any more, and returns what undoes each of those that last. A second call of an undo does
+// nothing, unless its fault was just beginning during the first one: then the second one undoes it.
 func (in *Injector) Stop() (undo []func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
