@@ -99,7 +99,7 @@ type system struct {
 	api, token string
 	db         *pgx.Conn
 	// ups are `chaos up` that run beside it.
-	ups []*servers.Process
+	ups []*servers.Supervised
 }
 
 // common is the system that attacks share, with one worker. Its executor is started anew, so that nothing of the
@@ -150,7 +150,7 @@ func (s *system) close() error {
 
 // pid is the number of a daemon's process.
 func pid(d *cluster.Daemon) int {
-	if p, ok := d.Process().(*servers.Process); ok {
+	if p, ok := d.Instance().(*servers.Supervised); ok {
 		return p.PID()
 	}
 	return 0
@@ -158,7 +158,7 @@ func pid(d *cluster.Daemon) int {
 
 // restartExecutor kills the executor and starts it again: its memory and what it was busy with are gone.
 func (s *system) restartExecutor(ctx context.Context) error {
-	s.executor.Process().Kill()
+	s.executor.Instance().Kill()
 	if err := s.executor.Start(ctx); err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (s *system) wrapped(o workerOptions) (string, error) {
 
 // stopWorker ends a worker in good order and forgets it.
 func (s *system) stopWorker(ctx context.Context, d *cluster.Daemon) {
-	if p := d.Process(); p != nil && p.Running() {
+	if p := d.Instance(); p != nil && p.Running() {
 		p.Resume()
 		p.Terminate()
 		within, cancel := context.WithTimeout(ctx, 8*time.Second)

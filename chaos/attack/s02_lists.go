@@ -239,7 +239,7 @@ func (s *system) watchMemory(ctx context.Context, p int, wait func()) (peak int6
 		default:
 		}
 		if peak = max(peak, memoryOf(p, "VmHWM")); peak > tooMuch && !stopped {
-			s.executor.Process().Kill()
+			s.executor.Instance().Kill()
 			stopped = true
 		}
 		pause(ctx, 20*time.Millisecond)

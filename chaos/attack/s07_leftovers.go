@@ -127,7 +127,7 @@ func (s *system) playTricks(ctx context.Context, r *result, v variant, d *cluste
 	for _, p := range running {
 		left := marked(p.mark)
 		lack := ""
-		if len(left) > 0 && !d.Process().Running() {
+		if len(left) > 0 && !d.Instance().Running() {
 			before := len(left)
 			// Whatever supervises workers starts it again.
 			if err := d.Start(ctx); err != nil {

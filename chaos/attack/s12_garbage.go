@@ -63,16 +63,16 @@ func garbageFlood(ctx context.Context, l *lab, r *result) error {
 		return still
 	})
 	r.tell("dead letters stored", "%d, %s after the first message", rows, shownDuration(time.Since(began)))
-	for _, name := range []string{w.Process().Log(), s.executor.Process().Log()} {
+	for _, name := range []string{w.Instance().Log(), s.executor.Instance().Log()} {
 		if info, err := os.Stat(name); err == nil {
 			what := "log of the worker"
-			if name != w.Process().Log() {
+			if name != w.Instance().Log() {
 				what = "log of the executor"
 			}
 			r.memory(what, info.Size(), garbageLog)
 		}
 	}
-	alive := w.Process().Running() && s.executor.Process().Running()
+	alive := w.Instance().Running() && s.executor.Instance().Running()
 	r.expect("worker and executor", fmt.Sprintf("run: %v", alive), "run", alive)
 	return nil
 }

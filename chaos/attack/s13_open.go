@@ -55,7 +55,7 @@ func withoutToken(ctx context.Context, l *lab, r *result) error {
 			leaked++
 		}
 	}
-	log, err := os.ReadFile(s.executor.Process().Log())
+	log, err := os.ReadFile(s.executor.Instance().Log())
 	if err != nil {
 		return err
 	}

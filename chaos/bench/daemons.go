@@ -62,7 +62,7 @@ type daemons struct {
 // workers lets exactly n workers run.
 func (d *daemons) workers(ctx context.Context, n int) error {
 	for i, w := range d.cluster.Workers {
-		p := w.Process()
+		p := w.Instance()
 		switch {
 		case i < n && !p.Running():
 			if err := w.Start(ctx); err != nil {

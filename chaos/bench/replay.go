@@ -24,8 +24,8 @@ import (
 // dispatch message an execution, and the hints. The stages run at the same time and hand each other batches.
 func measureReplay(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	for _, w := range append(c.Workers, c.Executors...) {
-		w.Process().Terminate()
-		if err := w.Process().Wait(ctx); err != nil {
+		w.Instance().Terminate()
+		if err := w.Instance().Wait(ctx); err != nil {
 			return err
 		}
 	}

@@ -31,8 +31,8 @@ func (*noopWorker) Work(context.Context, *river.Job[noopArgs]) error { return ni
 // the fastest that were found: it is bound by how many jobs it fetches at a time and how often.
 func measureRiver(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	for _, w := range append(c.Workers, c.Executors...) {
-		w.Process().Terminate()
-		if err := w.Process().Wait(ctx); err != nil {
+		w.Instance().Terminate()
+		if err := w.Instance().Wait(ctx); err != nil {
 			return err
 		}
 	}

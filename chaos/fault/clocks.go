@@ -98,7 +98,7 @@ func (r *Reader) drift(n *yaml.Node) int64 {
 		return 0
 	}
 	v, _ := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(n.Value, "%")), 64) // the form was checked
-	ppm := int64(math.Round(v * 10_000))
+	ppm := int64(math.Round(v * 10_000))                                                //detlint:ok one exact multiplication, rounded to a whole number
 	if ppm == 0 || ppm > maxDrift || ppm < -maxDrift {
 		r.Refuse(n, "by is %s, must be from -10%% to 10%%, and not 0", n.Value)
 		return 0

@@ -20,7 +20,7 @@ type Draws interface {
 	LogDuration(least, most time.Duration) time.Duration
 }
 
-// Injection is one fault of one run, from its beginning to its end.
+// Injection is one fault in one run, from its beginning to its end.
 type Injection struct {
 	// Name is the fault's name in histories and reports, its own in the scenario. Index is its place there, from 0.
 	Name  string
@@ -33,11 +33,11 @@ type Injection struct {
 	// Config is the configuration of the run.
 	Config config.Config
 	Draws
-	// Runner is who runs it.
+	// Runner is the injector.
 	Runner
 }
 
-// Runner is what an injection may ask of the runner.
+// Runner is the part of the injector that a fault may call.
 type Runner interface {
 	// Now is the time since the scenario began.
 	Now() time.Duration
@@ -47,7 +47,8 @@ type Runner interface {
 	Emit(e history.Event)
 	// Touch records that the fault made a difference, and the first thing that it made one to.
 	Touch(on Touched)
-	// End says that the fault is over. What ends by itself calls it, once; the runner calls it for what has an undo.
+	// End says that the fault is over. A fault that ends by itself calls it; for the others the injector does. A second
+	// call does nothing.
 	End()
 	// Endless says that the fault has no end, so that nothing waits for it.
 	Endless()
@@ -55,8 +56,8 @@ type Runner interface {
 	Fail(err error)
 }
 
-// Touched is what a fault has made a difference to: a process, a queue, or a message with its type on the wire. The zero value stands
-// for something that the world can't name.
+// Touched is what a fault has made a difference to: a process, a queue, or a message with its type on the wire. The zero
+// value stands for something that the world can't name.
 type Touched struct {
 	Process string
 	Queue   string
@@ -67,7 +68,7 @@ type Touched struct {
 // draw draws from a span.
 func (x *Injection) draw(s Span) time.Duration { return x.Duration(s.Least, s.Most) }
 
-// both runs each undo in order; none stands for nothing to do.
+// together runs each undo in order.
 func together(undo []func()) func() {
 	return func() {
 		for _, f := range undo {

@@ -2,9 +2,9 @@ package fault
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -20,15 +20,16 @@ type Kind struct {
 	Under, As string
 	// About says in one line what happens. Example is an entry of `faults` without its braces and its `when`.
 	About, Example string
-	// Ends is how the file says when it is over. Kinds under one key end in the same way.
+	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes. Kinds under one key end
+	// in the same way.
 	Ends Ends
 	// Keys are the keys of its value. It has none if its value is a single name: a target, or As under a shared key.
 	Keys []yamlfile.Key
-	// Excuses lists what it can explain: a failed execution that nothing in the run explains breaks invariant 17.
-	// Empty for a fault that is no excuse, and for one that the history tells of anyway: processes that end or stand
-	// still, servers that are down.
+	// Excuses lists what it can explain: an execution that fails without an explanation in the run breaks invariant 17.
+	// It is empty for a fault that explains no failure, and for one whose effect has events of its own: processes that
+	// end or stand still, servers that are down.
 	Excuses []Cause
-	// Hinders says that it can keep an executor from detecting something in time, whomever it strikes.
+	// Hinders says that it can keep an executor from detecting something in time, whatever its target is.
 	Hinders bool
 
 	blank  func() Fault
@@ -36,7 +37,7 @@ type Kind struct {
 	inject func(f Fault, x *Injection, world any) (undo func(), err error)
 }
 
-// Ends is how a kind of fault comes to its end.
+// Ends is how a kind of fault ends.
 type Ends uint8
 
 // The ways to end.
@@ -51,13 +52,13 @@ const (
 
 // Fault is one entry of a scenario: the fields of its kind.
 type Fault interface {
-	// Read reads the fields from the file. It refuses what is wrong at its position, and goes on.
+	// Read reads the fields from the file. It notes each problem with its position, and goes on.
 	Read(r *Reader)
-	// Strikes says whom the fault strikes.
+	// Strikes returns the targets of the fault.
 	Strikes() Strikes
 }
 
-// Strikes is whom a fault strikes, as its announcement in the history tells it.
+// Strikes is what a fault strikes, as its events in the history name it.
 type Strikes struct {
 	// Target is a process, a selector such as AnyWorker, a server, or a queue.
 	Target string
@@ -67,19 +68,19 @@ type Strikes struct {
 	Messages string
 }
 
-// Describer is a fault that is called otherwise than by its kind and its target.
+// Describer is a fault with a name of its own. Without it a fault is called by its kind and its target.
 type Describer interface {
 	// Describe names the fault in reports, such as "partition shell-1 from broker".
 	Describe() string
 }
 
-// Lasting is a fault that can still change something later than its `for` or its `restart_after` says.
+// Lasting is a fault that can still change something after its `for` or its `restart_after`.
 type Lasting interface {
-	// Lasts bounds the time from its beginning.
+	// Lasts returns an upper bound of the time from its beginning to its last effect.
 	Lasts(b Bounds) time.Duration
 }
 
-// Bounds is what a Lasting fault is told of its run.
+// Bounds are the figures of a run from which a Lasting fault computes its bound.
 type Bounds struct {
 	// For and RestartAfter are the longest that may be drawn, 0 where the file says nothing.
 	For, RestartAfter time.Duration
@@ -89,18 +90,20 @@ type Bounds struct {
 	Stop time.Duration
 }
 
-// Shown is a fault whose effect shows in the history, where a world can't tell by itself that it touched something.
+// Shown is a fault whose effect only the history shows: the world can't tell that it touched something.
 type Shown interface {
 	// ShownBy says that an event proves that the fault made a difference. workers names the workers by their ids.
 	ShownBy(x *Injection, e *history.Event, workers Names) bool
 }
 
 // registered holds every kind by its name.
-var registered = map[string]*Kind{} //nolint:gochecknoglobals // a registry, written by init functions only
+var registered = map[string]*Kind{} //detlint:ok a registry, which only init functions write
 
-// Register makes a kind of fault known. F is the fault as a file has it, W what it needs of a world; both follow from
-// inject, which begins the fault and returns what ends it: nil for a fault that ends by itself, which then calls
-// Injection.End or Endless. Call it from an init function. It panics if the kind contradicts another one.
+// Register makes a kind of fault known. F is the type of its faults, and W the interface that it needs of a world; both
+// follow from inject. inject begins the fault and returns a function that ends it. It returns nil for a fault that ends
+// by itself, which then calls Injection.End or Injection.Endless.
+//
+// Call Register from an init function. It panics if the kind contradicts another one, or lacks a name or a text.
 func Register[F any, W any, P interface {
 	*F
 	Fault
@@ -121,7 +124,7 @@ func Register[F any, W any, P interface {
 	registered[k.Name] = &k
 }
 
-// contradicts says what is wrong with a kind that is about to be registered.
+// contradicts says what is wrong with a kind that is about to be registered; empty for nothing.
 func (k *Kind) contradicts() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
@@ -134,8 +137,19 @@ func (k *Kind) contradicts() string {
 		return fmt.Sprintf("the world is an interface, not %v", k.needs)
 	}
 	for _, other := range Kinds() {
-		if other.key() == k.key() && (other.Under == "" || other.As == k.As || other.Ends != k.Ends) {
-			return fmt.Sprintf("%s stands under the same key %s, by the same name or with another end", other.Name, k.key())
+		if other.key() != k.key() {
+			continue
+		}
+		switch {
+		case other.Under == "":
+			return fmt.Sprintf("%s is a key of its own, which no other kind can share", other.Name)
+		case k.Under == "":
+			return fmt.Sprintf("%s is the key of %s and others already", k.Name, other.Name)
+		case other.As == k.As:
+			return fmt.Sprintf("%s has the same name under %s", other.Name, k.Under)
+		case other.Ends != k.Ends:
+			return fmt.Sprintf("%s ends in another way, and stands under the same key %s", other.Name, k.Under)
+		default:
 		}
 	}
 	return ""
@@ -144,22 +158,22 @@ func (k *Kind) contradicts() string {
 // Kinds lists every kind, by name.
 func Kinds() []*Kind {
 	list := make([]*Kind, 0, len(registered))
-	for _, k := range registered {
-		list = append(list, k)
+	for _, name := range slices.Sorted(maps.Keys(registered)) {
+		list = append(list, registered[name])
 	}
-	slices.SortFunc(list, func(a, b *Kind) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
 // Find returns a kind by its name, nil if there is none.
 func Find(name string) *Kind { return registered[name] }
 
-// Inject begins a fault of the kind in a world. It returns what ends it, nil for a fault that ends by itself.
+// Inject begins a fault of the kind in a world. undo ends it; it is nil for a fault that ends by itself. Inject fails if
+// the world lacks the interface that the kind needs, or if the world itself fails.
 func (k *Kind) Inject(f Fault, x *Injection, world any) (undo func(), err error) {
 	return k.inject(f, x, world)
 }
 
-// Describe is what reports call a fault of the kind.
+// Describe names a fault of the kind, for reports and histories.
 func (k *Kind) Describe(f Fault) string {
 	if d, ok := f.(Describer); ok {
 		return d.Describe()

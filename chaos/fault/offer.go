@@ -50,11 +50,11 @@ type Live interface {
 	DatabaseConflicts
 }
 
-// part is an interface that worlds offer, and what a world lacks that does not.
+// part is one of the interfaces that worlds offer.
 type part struct {
 	name string
 	of   reflect.Type
-	// lacking is why a world may be without it.
+	// lacking is the sentence for a world without it.
 	lacking string
 }
 
@@ -100,7 +100,7 @@ func (k *Kind) Lacks(offers reflect.Type) string {
 	return "it lacks " + missing(k.needs, offers)
 }
 
-// missing lists the methods of one interface that a type is without. It serves kinds from outside, which may need
+// missing names an interface and its methods that a type does not have. It describes kinds from outside, which may need
 // interfaces of their own.
 func missing(needs, offers reflect.Type) string {
 	var names []string

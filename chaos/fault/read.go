@@ -11,10 +11,10 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file reads an entry of `faults`: it finds the kind, and hands its value to the fault.
+// This file reads an entry of `faults`: it finds the kind, and lets the fault read its value.
 
 // Reader is what a fault reads its fields from. The methods of yamlfile.Reader read values of any kind; those here know
-// the cluster. Each notes what is wrong at its position and returns the zero value then.
+// the cluster. Each notes a problem with its position, and then returns the zero value.
 type Reader struct {
 	*yamlfile.Reader
 	// Value is what the file says: a single name, or the mapping of the kind's Keys.
@@ -28,7 +28,7 @@ type Reader struct {
 	begins Begins
 }
 
-// Begins is when a fault begins, as far as reading its targets takes it.
+// Begins is when a fault begins. A target must have started by then.
 type Begins struct {
 	// Latest is the last moment at which it may begin; unused after a trigger.
 	Latest       time.Duration
@@ -96,7 +96,7 @@ func (r *Reader) Adds(key string) Span {
 	return Span{d, d}
 }
 
-// Duration reads the duration of a key, at least a millisecond.
+// DurationOf reads the duration of a key, at least a millisecond.
 func (r *Reader) DurationOf(key string) time.Duration {
 	if n := r.At(key); n != nil {
 		d, _ := r.Duration(n, key, time.Millisecond)
@@ -105,7 +105,7 @@ func (r *Reader) DurationOf(key string) time.Duration {
 	return 0
 }
 
-// Rate reads a share as parts of a million; one that was left out is all.
+// Rate reads a share in millionths; left out, it is all of them.
 func (r *Reader) Rate(key string) uint64 {
 	if n := r.At(key); n != nil {
 		share, _ := r.Share(n, key)
@@ -118,9 +118,9 @@ func (r *Reader) Rate(key string) uint64 {
 type Entry struct {
 	Kind  *Kind
 	Fault Fault
-	// Key is where the kind stands, and Value what it says.
+	// Key is the node of the kind's key, and Value the node of its value.
 	Key, Value *yaml.Node
-	// For is a `for` that stands among the kind's own keys, nil if there is none.
+	// For is the value of a `for` among the kind's own keys, nil if there is none.
 	For *yaml.Node
 }
 

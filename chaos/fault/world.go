@@ -7,11 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is what worlds offer to faults. Each interface is as small as a fault can need it, so that a world may
-// lack any of them. What a method returns ends what it began; whoever gets it calls it once. An error means that the
+// This file holds the interfaces that worlds offer to faults. Each is small, so that a world may lack any of them. A
+// method that begins something returns a function that ends it; the caller calls that once. An error means that the
 // world itself failed: it ends the run without a verdict on the product.
 //
-// A method that is given an Injection tells it what it touches, as soon as it makes a difference to something.
+// A method that takes an Injection calls its Touch as soon as the fault makes a difference to something.
 
 // Processes are the executors and workers of the cluster.
 type Processes interface {
@@ -59,9 +59,9 @@ type Twins interface {
 	Twin(name, worker string) (Process, error)
 }
 
-// Links are the ways between a process and the servers or the executors.
+// Links are the connections between a process and the servers or the executors.
 type Links interface {
-	// Affect has an effect on what goes between a process and another end: Broker, Database or Executors. The
+	// Affect changes how bytes or messages pass between a process and another end: Broker, Database or Executors. The
 	// direction is seen from the process.
 	Affect(x *Injection, process, end string, way Direction, e Effect) (heal func(), err error)
 }
@@ -70,7 +70,7 @@ type Links interface {
 type Effect struct {
 	// Cut holds everything back until the link is healed.
 	Cut bool
-	// Delay is what each message takes longer, Busy how long the link is busy with one message.
+	// Delay is added to the time of each message. Busy is how long the link carries one message, and no other.
 	Delay, Busy Span
 	// ResetPerMillion is the share of the calls that lose their connection.
 	ResetPerMillion uint64
@@ -78,17 +78,17 @@ type Effect struct {
 
 // BrokerServer is the message broker as a server.
 type BrokerServer interface {
-	// StopBroker stops the broker, or kills it, until start.
+	// StopBroker stops the broker, or kills it. start starts it again.
 	StopBroker(x *Injection, kill bool) (start func(), err error)
 }
 
 // DatabaseServer is the database as a server.
 type DatabaseServer interface {
-	// StopDatabase stops the database, or kills it, until start.
+	// StopDatabase stops the database, or kills it. start starts it again.
 	StopDatabase(x *Injection, kill bool) (start func(), err error)
 }
 
-// BrokerAlarm is the broker's alarm of low resources, under which it takes no messages.
+// BrokerAlarm is the broker's resource alarm: while it is raised, the broker takes no messages.
 type BrokerAlarm interface {
 	RaiseAlarm(x *Injection) (clear func(), err error)
 }
@@ -110,10 +110,10 @@ type Queues interface {
 	Registry
 	// DeleteQueue deletes a queue with its messages.
 	DeleteQueue(x *Injection, b broker.Binding) error
-	// UnbindQueue takes a queue's binding away until it is bound again.
+	// UnbindQueue removes a queue's binding. bind restores it.
 	UnbindQueue(x *Injection, b broker.Binding) (bind func(), err error)
-	// BlockConsumers cancels the consumers of queues, and lets nobody consume them until unblock. For queues of workers
-	// these are x.Targets; else every executor.
+	// BlockConsumers cancels the consumers of queues, and refuses new ones until unblock. The consumers of workers'
+	// queues are x.Targets; those of the other queues are all executors.
 	BlockConsumers(x *Injection, all []broker.Binding) (unblock func(), err error)
 }
 
@@ -125,15 +125,17 @@ type ConsumerCancelling interface {
 
 // Messages are the messages on their way into the broker.
 type Messages interface {
-	// Intercept asks of each message that a process publishes what becomes of it, by its type, until end.
+	// Intercept calls fate, with the message's type, for each message that a process publishes, until end. The result is
+	// what becomes of the message.
 	Intercept(x *Injection, fate func(messageType string) Fate) (end func(), err error)
 }
 
 // Fate is what becomes of a message. The zero value leaves it alone.
 type Fate struct {
-	// Drop has it routed, confirmed and lost. Corrupt makes it unreadable. Duplicate delivers it twice.
+	// Drop loses it after it was routed and confirmed. Corrupt makes it unreadable. Duplicate delivers it twice.
 	Drop, Corrupt, Duplicate bool
-	// Delay is how late it arrives; 0 for no delay. With Behind it arrives sooner if the next message of its queue has.
+	// Delay is how late it arrives; 0 for no delay. With Behind it arrives as soon as the next message of its queue has
+	// overtaken it, and after Delay at the latest.
 	Delay  time.Duration
 	Behind bool
 }
@@ -141,7 +143,7 @@ type Fate struct {
 // Touches says that something becomes of the message.
 func (f Fate) Touches() bool { return f != Fate{} }
 
-// Publisher publishes what no process has written.
+// Publisher publishes messages that no process has written.
 type Publisher interface {
 	Registry
 	// Running lists the executions that run.
@@ -164,22 +166,22 @@ type Forged struct {
 	HostileHeaders bool
 }
 
-// Deafness is that of workers whose consumers hang while their heartbeats go on.
+// Deafness makes workers deaf: their consumers hang while their heartbeats go on. It strikes x.Targets.
 type Deafness interface {
 	Deafen(x *Injection) (end func(), err error)
 }
 
-// Muteness is that of workers whose heartbeats don't get through while all else does.
+// Muteness makes workers mute: their heartbeats don't get through while all else does. It strikes x.Targets.
 type Muteness interface {
 	Mute(x *Injection) (end func(), err error)
 }
 
-// Sickness is that of workers whose machines can't start any action.
+// Sickness makes workers sick: their machines can't start any action. It strikes x.Targets.
 type Sickness interface {
 	Sicken(x *Injection) (end func(), err error)
 }
 
-// Fleet is what an operator can do to workers.
+// Fleet are the workers as an operator manages them.
 type Fleet interface {
 	Processes
 	// Cordon sets or lifts the cordon of a worker, drain asks it to stop as well. It returns false where nothing was
@@ -216,9 +218,9 @@ type DatabaseConnections interface {
 type Clocks interface {
 	// ShiftClock moves the wall clock of a process, as it runs now.
 	ShiftClock(x *Injection, process string, by time.Duration) (back func())
-	// DriftClock has both clocks of a process, and those of its machine, run faster by so many millionths.
+	// DriftClock makes both clocks of a process, and those of its machine, run faster by perMillion millionths.
 	DriftClock(x *Injection, process string, perMillion int64) (back func())
-	// ShiftDatabaseClock moves the database's clock. TouchDatabaseClock has the fault touch whoever reads it next.
+	// ShiftDatabaseClock moves the database's clock. After TouchDatabaseClock the next read of that clock touches.
 	ShiftDatabaseClock(by time.Duration)
 	TouchDatabaseClock(x *Injection)
 }

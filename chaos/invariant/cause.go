@@ -177,7 +177,7 @@ func (l *ledger) observe(e *history.Event) {
 }
 
 // dispatchType is the type of the messages that carry dispatches.
-var dispatchType = broker.ExecutionScheduled.String()
+var dispatchType = broker.ExecutionScheduled.String() //detlint:ok a constant, never written
 
 // announced notes the beginning or the end of a fault that leaves no event of its own: what its kind says that it can
 // explain, as far as it strikes it.

@@ -17,7 +17,7 @@ import (
 
 // standing is a process that runs, or does not.
 type standing struct {
-	cluster.Process
+	cluster.Instance
 	running bool
 }
 
@@ -31,7 +31,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
 	w.injector = w.newInjector()
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
-	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Process, error) { return standing{running: running}, nil })
+	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return standing{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ type process struct {
 	// superseded says that another process has taken its name: it ends by itself.
 	superseded bool
 	// gone is the instance whose end was noted last.
-	gone cluster.Process
+	gone cluster.Instance
 	// ended is called at the next end of the process.
 	ended func()
 }
@@ -62,13 +62,13 @@ func (w *world) makeProcesses() error {
 		spec := &w.scenario.Cluster.Workers[i]
 		all = append(all, &process{w: w, name: spec.Name, spec: spec})
 	}
-	return w.endpoint(all...)
+	return w.addProcesses(all...)
 }
 
-// endpoint gives processes their endpoints, links and daemons. A worker's name in the cluster is its spec's; the
+// addProcesses adds processes to the run and gives them their endpoints, links and daemons. A worker's name in the cluster is its spec's; the
 // process may be called otherwise, as a twin is.
-func (w *world) endpoint(all ...*process) error {
-	endpoints, err := w.environment.endpoint(all...)
+func (w *world) addProcesses(all ...*process) error {
+	endpoints, err := w.environment.endpoints(all...)
 	if err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (w *world) process(name string) *process {
 }
 
 func (p *process) alive() bool {
-	r := p.daemon.Process()
+	r := p.daemon.Instance()
 	return r != nil && r.Running()
 }
 
@@ -220,7 +220,7 @@ func (p *process) start() error {
 	if err := p.launched(); err != nil {
 		return err
 	}
-	running := p.daemon.Process()
+	running := p.daemon.Instance()
 	go func() {
 		if running.Wait(p.w.ctx) == nil {
 			p.over(running)
@@ -230,7 +230,7 @@ func (p *process) start() error {
 }
 
 // over notes how the process ended.
-func (p *process) over(running cluster.Process) {
+func (p *process) over(running cluster.Instance) {
 	p.buried()
 	p.mu.Lock()
 	p.gone = running
@@ -277,7 +277,7 @@ func (p *process) crash() {
 	p.mu.Lock()
 	p.killing = true
 	p.mu.Unlock()
-	p.daemon.Process().Kill()
+	p.daemon.Instance().Kill()
 }
 
 // terminate asks the process to stop gracefully.
@@ -289,14 +289,14 @@ func (p *process) terminate() {
 	p.stopping = true
 	p.mu.Unlock()
 	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
-	p.daemon.Process().Terminate()
+	p.daemon.Instance().Terminate()
 }
 
 // stopDaemons ends every process without asking: the run is over and its evidence complete.
 func (w *world) stopDaemons() {
 	w.cancel()
 	for _, p := range w.all() {
-		if r := p.daemon.Process(); r != nil && r.Running() {
+		if r := p.daemon.Instance(); r != nil && r.Running() {
 			r.Resume()
 			r.Kill()
 			p.buried()
@@ -318,7 +318,7 @@ func (w *world) stopDaemons() {
 func (w *world) daemonLogs() []evidence.Item {
 	var all []evidence.Item
 	for _, p := range w.all() {
-		if r := p.daemon.Process(); r != nil {
+		if r := p.daemon.Instance(); r != nil {
 			all = append(all, evidence.DaemonLog(r.Log(), p.name, w.began)...)
 		}
 	}

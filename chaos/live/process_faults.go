@@ -44,7 +44,7 @@ func (p *process) Kill() { p.crash() }
 // OnEnd implements fault.Process. A process that has ended since it was last asked has its end now.
 func (p *process) OnEnd(f func()) {
 	p.mu.Lock()
-	ended := p.gone != nil && p.gone == p.daemon.Process()
+	ended := p.gone != nil && p.gone == p.daemon.Instance()
 	if !ended {
 		p.ended = f
 	}
@@ -57,12 +57,12 @@ func (p *process) OnEnd(f func()) {
 // instance is a process as it runs now.
 type instance struct {
 	p       *process
-	running cluster.Process
+	running cluster.Instance
 }
 
 // Instance implements fault.Process.
 func (p *process) Instance() fault.Instance {
-	running := p.daemon.Process()
+	running := p.daemon.Instance()
 	if running == nil {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (w *world) Twin(name, worker string) (fault.Process, error) {
 	original.superseded = true
 	original.mu.Unlock()
 	twin := &process{w: w, name: name, spec: original.spec}
-	if err := w.endpoint(twin); err != nil {
+	if err := w.addProcesses(twin); err != nil {
 		return nil, err
 	}
 	twin.followWitness()
@@ -243,7 +243,7 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	return func() { x.Fail(set(false)) }, nil
 }
 
-// copyProgram makes a copy that is run in endpoint of the original.
+// copyProgram makes a copy that is run in place of the original.
 func copyProgram(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

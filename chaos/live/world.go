@@ -241,7 +241,7 @@ func (w *world) start() error {
 	ctx, cancel := context.WithTimeout(w.ctx, readyWithin)
 	defer cancel()
 	for _, p := range w.all() {
-		if p.daemon.Process() == nil {
+		if p.daemon.Instance() == nil {
 			continue
 		}
 		if err := p.daemon.Ready(ctx); err != nil {

@@ -15,8 +15,8 @@ import (
 	"handoff/core/config"
 )
 
-// Injector brings about the faults of a scenario, and keeps the evidence: when each really began and ended, and whether
-// it made a difference to anything. It is the same for every world.
+// Injector injects the faults of a scenario, and keeps the evidence: when each really began and ended, and whether it made
+// a difference to anything. It is the same for every world.
 //
 // It may be used by several tasks. It never calls the world or Emit while it holds its lock, because both come back: an
 // event may be the trigger of the next fault.
@@ -25,10 +25,11 @@ type Injector struct {
 
 	mu  sync.Mutex
 	all []*injection
-	// watching counts those that wait for an event: for their trigger, or for a sign that they made a difference.
+	// watching counts the faults that wait for an event: for their trigger, or for one that shows that they touched. Observe
+	// has nothing to do while it is 0.
 	watching atomic.Int32
-	// waiting are those whose trigger has not come; pending counts those that must still come to their end before the
-	// run can.
+	// waiting are the faults whose trigger has not come. pending counts what must end before the run can: faults whose
+	// moment is known, and holds.
 	waiting []*injection
 	pending int
 	stopped bool
@@ -38,18 +39,18 @@ type Injector struct {
 type InjectorOptions struct {
 	Scenario *scenario.Scenario
 	Config   config.Config
-	// World offers what faults need, by the interfaces of package fault.
+	// World implements the interfaces of package fault that the scenario's faults need.
 	World any
 	Clock Clock
-	// Draws makes the source of draws of that label.
+	// Draws makes the source of random numbers with that label.
 	Draws func(label string) Draws
 	// Emit writes an event into the history, now.
 	Emit func(history.Event)
 	// Workers names the workers that have registered.
 	Workers fault.Names
-	// Fail is told that the world itself failed.
+	// Fail is called when the world itself failed.
 	Fail func(error)
-	// Without lists kinds that are left out, to see that they are missed.
+	// Without names kinds that are left out, so that a test can show that they are missed.
 	Without []string
 }
 
@@ -91,7 +92,7 @@ func NewInjector(o InjectorOptions) *Injector {
 	return in
 }
 
-// Arm sets the times of the faults, and begins to look for their triggers.
+// Arm schedules the faults that begin at a time, and starts to look for the triggers of the others. Call it once.
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
@@ -117,8 +118,8 @@ func (in *Injector) begins(x *injection, after time.Duration) {
 	in.o.Clock.After(after, x.begin)
 }
 
-// Observe looks whether an event is what a fault waits for, or shows that one has made a difference. The fault begins
-// after the step in which the event happened, because the one who writes an event is in the middle of something.
+// Observe looks whether an event is a trigger that a fault waits for, or shows that a fault touched. The fault begins
+// after the step in which the event happened, because whoever writes an event is in the middle of something.
 func (in *Injector) Observe(e *history.Event) {
 	if in.watching.Load() == 0 || e.Kind.ForReaders() {
 		return
@@ -163,7 +164,8 @@ func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	return all
 }
 
-// Busy says that a fault has still to come to its end.
+// Busy says that a fault has not ended yet, or that somebody holds the run. A fault whose trigger has not come does not
+// count: the trigger may never come.
 func (in *Injector) Busy() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -296,7 +298,7 @@ func (x *injection) Endless() {
 	}
 }
 
-// Touch is for models that know a fault by its name only: they tell to what it made a difference.
+// Touch records what a fault touched, for models that know a fault by its name only.
 func (in *Injector) Touch(name string, on fault.Touched) {
 	for _, x := range in.all {
 		if x.Name == name {
@@ -305,7 +307,7 @@ func (in *Injector) Touch(name string, on fault.Touched) {
 	}
 }
 
-// Hold keeps the run from its end until it is released, for whatever else disturbs a run.
+// Hold keeps Busy true until release is called, for disturbances that are no faults of the scenario. Call release once.
 func (in *Injector) Hold() (release func()) {
 	add := func(n int) {
 		in.mu.Lock()
@@ -316,7 +318,8 @@ func (in *Injector) Hold() (release func()) {
 	return func() { add(-1) }
 }
 
-// Stop lets no fault begin any more, and returns what undoes each of those that last.
+// Stop lets no fault begin any more, and returns what undoes each of those that last. A second call of an undo does
+// nothing, unless its fault was just beginning during the first one: then the second one undoes it.
 func (in *Injector) Stop() (undo []func()) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -344,7 +347,7 @@ func (in *Injector) Counts() []verdict.FaultCount {
 	return counts
 }
 
-// FaultIntervals are the times during which the faults lasted, up to the end of the run.
+// FaultIntervals returns when each fault lasted, in the order of the scenario. One without an end lasts until end.
 func (in *Injector) FaultIntervals(end time.Duration) (intervals []verdict.FaultInterval) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

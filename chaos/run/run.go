@@ -1,9 +1,9 @@
 // Package run is the runner: what a run of a scenario does that does not depend on the world in which it happens. It
-// submits the workload, finds the moments of faults, takes samples for the alerts, knows when nothing is left to be done,
-// and makes a verdict of the history.
+// submits the workload, injects the faults, takes samples for the alerts, knows when nothing is left to be done, and makes
+// a verdict of the history.
 //
-// A world brings how time passes (Clock), draws (Draws), how tasks are started and wait (host.Host), the system under test
-// (Client), what is left to be done (State) and the evidence. The simulator's clock is the kernel's, so this package
+// A world provides the time (Clock), random numbers (Draws), tasks (host.Host), the system under test (Client), what is left
+// to be done (State), what faults need (package fault) and the evidence. The simulator's clock is the kernel's, so this package
 // starts no goroutine and waits for nothing itself; a mutex is never held while a task waits.
 package run
 

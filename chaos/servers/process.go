@@ -17,13 +17,13 @@ type Program struct {
 	Env  []string
 }
 
-// Process is a supervised program. Signals go to it alone and not to what it has started: a worker's
+// Supervised is a supervised program. Signals go to it alone and not to what it has started: a worker's
 // actions live on when it is killed, until their shims notice, and that is what a test is after.
-type Process struct{ c *child }
+type Supervised struct{ c *child }
 
 // Spawn starts a program. Like the servers it does not outlive this process, and its standard output and
 // error go to a log file in the set's directory, which Down removes. The set must have something private.
-func (s *Set) Spawn(p Program) (*Process, error) {
+func (s *Set) Spawn(p Program) (*Supervised, error) {
 	if s.dir == nil {
 		return nil, errors.New("nothing private runs in this set, so there is no directory for logs")
 	}
@@ -33,7 +33,7 @@ func (s *Set) Spawn(p Program) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Process{c}, nil
+	return &Supervised{c}, nil
 }
 
 // Dir is the set's directory, empty if nothing private runs.
@@ -45,16 +45,16 @@ func (s *Set) Dir() string {
 }
 
 // Log is the path of its log file.
-func (p *Process) Log() string { return p.c.program.log }
+func (p *Supervised) Log() string { return p.c.program.log }
 
 // PID is its process number.
-func (p *Process) PID() int { return p.c.pid }
+func (p *Supervised) PID() int { return p.c.pid }
 
 // Running says that it has not ended.
-func (p *Process) Running() bool { return p.c.running() }
+func (p *Supervised) Running() bool { return p.c.running() }
 
 // Kill ends it at once, as SIGKILL does, and returns when it is gone.
-func (p *Process) Kill() {
+func (p *Supervised) Kill() {
 	if p.c.running() {
 		signalProcess(p.c.pid, sigKill)
 		<-p.c.done
@@ -62,16 +62,16 @@ func (p *Process) Kill() {
 }
 
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait tells when it has.
-func (p *Process) Terminate() { signalProcess(p.c.pid, sigTerm) }
+func (p *Supervised) Terminate() { signalProcess(p.c.pid, sigTerm) }
 
 // Pause makes it stand still (SIGSTOP); Resume lets it go on.
-func (p *Process) Pause() { signalProcess(p.c.pid, sigStop) }
+func (p *Supervised) Pause() { signalProcess(p.c.pid, sigStop) }
 
 // Resume lets a paused process go on.
-func (p *Process) Resume() { signalProcess(p.c.pid, sigCont) }
+func (p *Supervised) Resume() { signalProcess(p.c.pid, sigCont) }
 
 // Wait returns nil when it has ended, or ctx's error.
-func (p *Process) Wait(ctx context.Context) error {
+func (p *Supervised) Wait(ctx context.Context) error {
 	select {
 	case <-p.c.done:
 		return nil
@@ -81,7 +81,7 @@ func (p *Process) Wait(ctx context.Context) error {
 }
 
 // Ready polls until probe succeeds, and fails with the end of its log if it ends before.
-func (p *Process) Ready(ctx context.Context, probe func(context.Context) error) error {
+func (p *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
 	if err := p.c.ready(ctx, 20*time.Millisecond, probe); err != nil {
 		return &StartError{Component: p.c.program.name, Err: err, LogTail: tail(p.c.program.log)}
 	}

@@ -57,7 +57,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 		}
 		return nil
 	})
-	log, err := os.ReadFile(b.c.Workers[0].Process().Log())
+	log, err := os.ReadFile(b.c.Workers[0].Instance().Log())
 	if err != nil {
 		t.Fatal(err)
 	}

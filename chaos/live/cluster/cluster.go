@@ -61,14 +61,14 @@ type Daemon struct {
 	// URL is where it answers HTTP: the API of an executor, the health endpoints of a worker.
 	URL string
 
-	launch func() (Process, error)
+	launch func() (Instance, error)
 
 	mu      sync.Mutex
-	process Process
+	process Instance
 }
 
-// Process is a daemon's program from one start to its end: a process of this machine, or one in a container.
-type Process interface {
+// Instance is a daemon's program from one start to its end: a process of this machine, or one in a container.
+type Instance interface {
 	// Running says that it has not ended.
 	Running() bool
 	// Kill ends it at once and returns when it is gone.
@@ -207,7 +207,7 @@ func (c *Cluster) daemon(o Options, name, program, address string, args []string
 
 // NewDaemon returns a daemon that runs beside the servers once it is started, and answers HTTP at address.
 func NewDaemon(servers *servers.Set, address string, program servers.Program) *Daemon {
-	return NewSupervised(program.Name, address, func() (Process, error) {
+	return NewSupervised(program.Name, address, func() (Instance, error) {
 		p, err := servers.Spawn(program)
 		if err != nil {
 			return nil, fmt.Errorf("%w; build the daemons first: make build", err)
@@ -218,7 +218,7 @@ func NewDaemon(servers *servers.Set, address string, program servers.Program) *D
 
 // NewSupervised returns a daemon that something else starts, in a container for instance, and that answers HTTP
 // at address.
-func NewSupervised(name, address string, launch func() (Process, error)) *Daemon {
+func NewSupervised(name, address string, launch func() (Instance, error)) *Daemon {
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
@@ -265,7 +265,7 @@ func each(all []*Daemon, f func(*Daemon) error) error {
 // takes the servers down.
 func (c *Cluster) Down() error {
 	stop := func(d *Daemon) error {
-		p := d.Process()
+		p := d.Instance()
 		if p == nil || !p.Running() {
 			return nil
 		}
@@ -285,8 +285,8 @@ func (c *Cluster) Down() error {
 	return errors.Join(failed, c.Servers.Down())
 }
 
-// Process is the running process, nil before the first Start.
-func (d *Daemon) Process() Process {
+// Instance is the running process, nil before the first Start.
+func (d *Daemon) Instance() Instance {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.process
@@ -316,7 +316,7 @@ func (d *Daemon) Launch() error {
 func (d *Daemon) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
-	return d.Process().Ready(ctx, func(ctx context.Context) error {
+	return d.Instance().Ready(ctx, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/readyz", http.NoBody)
 		if err != nil {
 			return err

@@ -137,7 +137,7 @@ func (b *fixture) connect() {
 // logs shows the end of every daemon's log.
 func (b *fixture) logs() {
 	for _, d := range append(b.c.Executors, b.c.Workers...) {
-		if p := d.Process(); p != nil {
+		if p := d.Instance(); p != nil {
 			text, _ := os.ReadFile(p.Log())
 			b.t.Logf("%s:\n%s", d.Name, text[max(0, len(text)-3000):])
 		}
@@ -301,7 +301,7 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 		}
 		return nil
 	})
-	leaving := b.c.Workers[0].Process()
+	leaving := b.c.Workers[0].Instance()
 	asked := time.Now()
 	leaving.Terminate()
 	b.eventually("nothing unclaimed is left at the worker that stops", 2*time.Second, func() error {
@@ -336,7 +336,7 @@ func TestTwentyKillsUnderLoad(t *testing.T) {
 		total += 20
 		d := victims[r.IntN(len(victims))]
 		time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond) // a seeded moment
-		d.Process().Kill()
+		d.Instance().Kill()
 		if err := d.Launch(); err != nil {
 			t.Fatalf("kill %d, of %s: %v", kill, d.Name, err)
 		}
@@ -388,7 +388,7 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 		}
 		return nil
 	})
-	b.c.Workers[0].Process().Pause()
+	b.c.Workers[0].Instance().Pause()
 	b.eventually("the shims have ended the actions", 6*time.Second, func() error {
 		text, _ := os.ReadFile(b.witness)
 		if n := strings.Count(string(text), `"end"`); n != 3 {
@@ -402,7 +402,7 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 		}
 		return nil
 	})
-	b.c.Workers[0].Process().Resume()
+	b.c.Workers[0].Instance().Resume()
 	b.eventually("the late results are refused and kept", 20*time.Second, func() error {
 		var n int
 		err := b.db.QueryRow(b.ctx, "select count(*) from refused_result").Scan(&n)
@@ -424,7 +424,7 @@ func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 	b := up(t, 3, 0)
 	for range 10 {
 		for _, e := range b.c.Executors {
-			e.Process().Kill()
+			e.Instance().Kill()
 		}
 		// An executor is ready when its canary has come round.
 		if err := each(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {

@@ -120,7 +120,7 @@ func (c *Cluster) act(w http.ResponseWriter, r *http.Request) {
 
 // Do does something to the daemon, and returns when it is done; a stop is only asked for.
 func (d *Daemon) Do(a Act) error {
-	p := d.Process()
+	p := d.Instance()
 	running := p != nil && p.Running()
 	switch {
 	case a == Start && running:

@@ -54,7 +54,7 @@ func serversOverride(labels map[string]string) override {
 
 // processesOverride describes executors and workers. A process that is in the file keeps what stands there and
 // is not said anew. Files that it writes are to belong to whoever reads them: this process's user.
-func processesOverride(all []*Process, labels map[string]string) override {
+func processesOverride(all []*Service, labels map[string]string) override {
 	o := override{Services: make(map[string]service)}
 	for _, p := range all {
 		s := service{
@@ -69,10 +69,10 @@ func processesOverride(all []*Process, labels map[string]string) override {
 			name, value, _ := strings.Cut(entry, "=")
 			s.Environment[name] = literal(value)
 		}
-		if p.Service != fileExecutor {
+		if p.Name != fileExecutor {
 			s.Ports = []string{fmt.Sprintf("127.0.0.1:%d:%d", p.Port, p.Listens)}
 		}
-		o.Services[p.Service] = s
+		o.Services[p.Name] = s
 	}
 	return o
 }

@@ -18,10 +18,10 @@ var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //no
 // What is laid over the file says everything of a process that differs between runs, and nothing that the file
 // says already: a port that is published twice would be taken.
 func TestProcessesAreLaidOverTheFile(t *testing.T) {
-	all := []*Process{
-		{Service: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
+	all := []*Service{
+		{Name: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
 		{
-			Service: "shell-1-twin-0", Command: []string{"/usr/local/bin/worker", "--name", "a $NAME"}, Folder: "/tmp/f", Listens: 8081, Port: 21002,
+			Name: "shell-1-twin-0", Command: []string{"/usr/local/bin/worker", "--name", "a $NAME"}, Folder: "/tmp/f", Listens: 8081, Port: 21002,
 			Env: []string{"HANDOFF_DATABASE_URL=postgres://toxiproxy:20001/x?application_name=shell-1+twin+0", "EMPTY="},
 		},
 	}

@@ -169,10 +169,10 @@ func (s *Stack) Here(ctx context.Context) (ip, host string, err error) {
 	return gateway, gateway, listener.Close()
 }
 
-// Process is an executor or a worker in a container of its own.
-type Process struct {
-	// Service is its name in the project and its host's.
-	Service string
+// Service is an executor or a worker as a service of the project, in a container of its own.
+type Service struct {
+	// Name is its name in the project and its host's.
+	Name string
 	// Command is the program with its arguments, Env its variables.
 	Command []string
 	Env     []string
@@ -188,7 +188,7 @@ type Process struct {
 }
 
 // Create makes the containers of processes; nothing runs yet.
-func (s *Stack) Create(ctx context.Context, all []*Process) error {
+func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	s.mu.Lock()
 	s.runs++
 	path := filepath.Join(s.Servers.Dir(), fmt.Sprintf("processes-%d.yaml", s.runs))
@@ -198,8 +198,8 @@ func (s *Stack) Create(ctx context.Context, all []*Process) error {
 	}
 	var names, env []string
 	for _, p := range all {
-		names = append(names, p.Service)
-		if p.Service == fileExecutor {
+		names = append(names, p.Name)
+		if p.Name == fileExecutor {
 			env = append(env, fmt.Sprintf("HANDOFF_API_PORT=%d", p.Port))
 		}
 	}
@@ -208,7 +208,7 @@ func (s *Stack) Create(ctx context.Context, all []*Process) error {
 		return err
 	}
 	for _, p := range all {
-		p.stack, p.container = s, made[p.Service]
+		p.stack, p.container = s, made[p.Name]
 		for from, to := range p.Copies {
 			if err := p.container.CopyFile(ctx, from, to); err != nil {
 				return fmt.Errorf("copying %s out of the image: %w", from, err)
@@ -219,13 +219,13 @@ func (s *Stack) Create(ctx context.Context, all []*Process) error {
 }
 
 // Launch starts the container's program, the first time or again.
-func (p *Process) Launch() (cluster.Process, error) {
+func (p *Service) Launch() (cluster.Instance, error) {
 	if p.container == nil {
-		return nil, fmt.Errorf("the container of %s was never made", p.Service)
+		return nil, fmt.Errorf("the container of %s was never made", p.Name)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), launchWithin)
 	defer cancel()
-	running, err := p.stack.Servers.StartContained(ctx, p.container, p.Service)
+	running, err := p.stack.Servers.StartContained(ctx, p.container, p.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (p *Process) Launch() (cluster.Process, error) {
 const launchWithin = 30 * time.Second
 
 // Remove ends the container and deletes it.
-func (p *Process) Remove(ctx context.Context) error {
+func (p *Service) Remove(ctx context.Context) error {
 	if p.container == nil {
 		return nil
 	}

@@ -99,22 +99,22 @@ func (b *Broker) Connect(ctx context.Context) (broker.Session, error) {
 	return s, nil
 }
 
-// link is one connection and the socket below it.
-type link struct {
+// connection is one AMQP connection and the socket below it.
+type connection struct {
 	amqp *amqp.Connection
 	raw  net.Conn
 }
 
 // dial opens one connection. Everything that goes wrong on the way is ErrUnavailable, unless ctx has
 // ended or the URL makes no sense.
-func (b *Broker) dial(ctx context.Context, role string) (*link, error) {
+func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 	address, err := withoutHeartbeat(b.opts.URL)
 	if err != nil {
 		return nil, err
 	}
 	within, cancel := context.WithTimeout(ctx, b.opts.DialTimeout)
 	defer cancel()
-	l := &link{}
+	l := &connection{}
 	stop := func() bool { return true }
 	properties := amqp.NewConnectionProperties()
 	properties.SetClientConnectionName(b.opts.Name + "/" + role)
@@ -175,7 +175,7 @@ const hangUpTimeout = time.Second
 
 // hangUp closes the connection, politely as long as the broker answers, so that what was written
 // before is read before.
-func (l *link) hangUp() {
+func (l *connection) hangUp() {
 	// The library's own close waits for locks that a write in progress holds; closing the socket
 	// below it frees them.
 	stop := time.AfterFunc(hangUpTimeout, func() { _ = l.raw.Close() })

@@ -17,7 +17,7 @@ import (
 // which something was published or delivered is closed, by whomever.
 type session struct {
 	b                     *Broker
-	publishing, consuming *link
+	publishing, consuming *connection
 	publisher             *publisher
 	blocked               atomic.Bool
 
@@ -29,7 +29,7 @@ type session struct {
 	consumers map[uint64]*consumer
 }
 
-func openSession(b *Broker, publishing, consuming *link) (*session, error) {
+func openSession(b *Broker, publishing, consuming *connection) (*session, error) {
 	s := &session{
 		b: b, publishing: publishing, consuming: consuming,
 		done: make(chan struct{}), hungUp: make(chan struct{}),

@@ -21,7 +21,7 @@ type project struct {
 	stack *compose.Stack
 	links []*compose.Link
 	// made are all processes, the last of which are still waiting for their containers.
-	made    []*compose.Process
+	made    []*compose.Service
 	waiting int
 }
 
@@ -32,7 +32,7 @@ const (
 	imageBin     = "/usr/local/bin/"
 )
 
-func (*project) endpoint(processes ...*process) ([]endpoint, error) {
+func (*project) endpoints(processes ...*process) ([]endpoint, error) {
 	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func looksAtMessages(k *fault.Kind) bool {
 
 func (j *project) daemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error) {
 	program := imageBin + p.program()
-	c := &compose.Process{Service: p.file(), Env: env, Folder: j.w.folder, Listens: p.inside(), Port: at.port}
+	c := &compose.Service{Name: p.file(), Env: env, Folder: j.w.folder, Listens: p.inside(), Port: at.port}
 	if p.binary != "" {
 		c.Copies = map[string]string{program: p.binary}
 		program = p.binary

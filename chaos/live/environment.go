@@ -15,8 +15,8 @@ import (
 // environment is where the cluster of one run stands: it runs the processes and carries their links. Everything else of
 // a run is the same wherever that is.
 type environment interface {
-	// endpoint finds room for processes.
-	endpoint(all ...*process) ([]endpoint, error)
+	// endpoints finds an endpoint for each of the processes, in their order.
+	endpoints(all ...*process) ([]endpoint, error)
 	// link makes a process's way to a server, and returns the address at which the process finds it. A way to
 	// the executors leads to where the process itself listens.
 	link(p *process, server string, at endpoint) (link, string, error)
@@ -61,7 +61,7 @@ func (p *process) program() string {
 // machine is an environment of processes of this machine, behind proxies in this process.
 type machine struct{ w *world }
 
-func (m machine) endpoint(processes ...*process) ([]endpoint, error) {
+func (m machine) endpoints(processes ...*process) ([]endpoint, error) {
 	ports, err := servers.FreePorts(len(processes))
 	if err != nil {
 		return nil, err
