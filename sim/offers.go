@@ -300,6 +300,18 @@ func (w *world) FailWrites(x *fault.Injection, perMillion uint64) (func(), error
 	return func() { w.db.SetRollback(0, "") }, nil
 }
 
+// FillDatabase implements fault.DatabaseFull.
+func (w *world) FillDatabase(x *fault.Injection) (func(), error) {
+	w.db.SetFull(x.Name)
+	return func() { w.db.SetFull("") }, nil
+}
+
+// RefuseConnections implements fault.DatabaseConnections.
+func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
+	w.db.SetNoConnections(x.Name)
+	return func() { w.db.SetNoConnections("") }, nil
+}
+
 // ShiftClock implements fault.Clocks.
 func (w *world) ShiftClock(x *fault.Injection, process string, by time.Duration) (back func()) {
 	p := w.process(process)

@@ -27,6 +27,8 @@ type Simulated interface {
 	DatabaseReadOnly
 	DatabaseSlow
 	DatabaseConflicts
+	DatabaseFull
+	DatabaseConnections
 	Clocks
 }
 
@@ -48,6 +50,8 @@ type Live interface {
 	DatabaseReadOnly
 	DatabaseSlow
 	DatabaseConflicts
+	DatabaseFull
+	DatabaseConnections
 }
 
 // part is one of the interfaces that worlds offer.

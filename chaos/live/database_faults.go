@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/fault"
 )
 
 // The daemons of a run log in as a role of their own, which has every right on the run's database and is no superuser:
@@ -87,14 +89,14 @@ end
 $do$`, fullTables, literal(statement))
 }
 
-// fillDatabase has the database refuse every writing statement as PostgreSQL does when its disk is full (SQLSTATE
-// 53100), until undo is called. Reads go on. It strikes whoever tells the server an application_name, which are the
-// daemons and those who submit; the harness's own connections tell none. touch is called by undo if a statement was
-// refused: a sequence counts, because it is not rolled back with what it counts.
+// FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as PostgreSQL does when its
+// disk is full (SQLSTATE 53100). Reads go on. It strikes whoever tells the server an application_name, which are the
+// daemons and those who submit; the harness's own connections tell none. Its end says whether it has touched something,
+// which is whether a statement was refused: a sequence counts, because it is not rolled back with what it counts.
 //
 // It is a trigger and no disk: a tablespace of a few pages needs a file system of its own, which only root can make.
 // A disk on which the write-ahead log finds no room is another fault: that server ends.
-func (w *world) fillDatabase(touch func()) (undo func(), err error) {
+func (w *world) FillDatabase(x *fault.Injection) (end func(), err error) {
 	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
 begin
     if current_setting('application_name') <> '' then
@@ -111,14 +113,12 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 	return func() {
 		refused, err := w.counted("chaos_full_refusals")
 		if err != nil {
-			w.fail("counting the writes that a full disk refused: " + err.Error())
+			x.Fail(fmt.Errorf("counting the writes that a full disk refused: %w", err))
 		}
 		if refused {
-			touch()
+			x.Touch(fault.Touched{Process: fault.Database})
 		}
-		if err := w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"); err != nil {
-			w.fail(err.Error())
-		}
+		x.Fail(w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
 	}, nil
 }
 
@@ -132,11 +132,11 @@ func (w *world) counted(sequence string) (called bool, err error) {
 	return called, err
 }
 
-// refuseConnections has the server refuse every new connection of the daemons (FATAL, SQLSTATE 53300), until undo is
-// called. Connections that exist go on. It is the server's own limit on the daemons' role, so it outlasts a
-// restart of the server. The harness and those who submit have another role. touch is called by undo if the server's
-// log says that it has refused a connection.
-func (w *world) refuseConnections(touch func()) (undo func(), err error) {
+// RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection of the daemons
+// (FATAL, SQLSTATE 53300). Connections that exist go on. It is the server's own limit on the daemons' role, so it
+// outlasts a restart of the server. The harness and those who submit have another role. Its end says whether it has
+// touched something, which is whether the server's log tells of a connection that it refused.
+func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	before, err := w.refusedConnections()
 	if err != nil {
 		return nil, err
@@ -145,14 +145,11 @@ func (w *world) refuseConnections(touch func()) (undo func(), err error) {
 		return nil, err
 	}
 	return func() {
-		if err := w.sql(fmt.Sprintf("alter role %s connection limit -1", identifier(w.role()))); err != nil {
-			w.fail(err.Error())
-		}
-		switch after, err := w.refusedConnections(); {
-		case err != nil:
-			w.fail(err.Error())
-		case after > before:
-			touch()
+		x.Fail(w.sql(fmt.Sprintf("alter role %s connection limit -1", identifier(w.role()))))
+		after, err := w.refusedConnections()
+		x.Fail(err)
+		if after > before {
+			x.Touch(fault.Touched{Process: fault.Database})
 		}
 	}, nil
 }

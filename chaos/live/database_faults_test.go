@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 	"handoff/core/execution"
@@ -76,6 +77,27 @@ func refusedWith(t *testing.T, what string, err error, code string) {
 	}
 }
 
+// touches counts what a fault touches, and fails the test where the fault fails.
+type touches struct {
+	fault.Runner
+	t     *testing.T
+	count int
+}
+
+func (r *touches) Touch(fault.Touched) { r.count++ }
+
+func (r *touches) Fail(err error) {
+	if err != nil {
+		r.t.Error(err)
+	}
+}
+
+// injection is a fault that is brought about by hand, and how often it has touched something so far.
+func injection(t *testing.T) (x *fault.Injection, touched func() int) {
+	r := &touches{t: t}
+	return &fault.Injection{Name: "database", Runner: r}, func() int { return r.count }
+}
+
 // Who has a connection from before and who connects meanwhile read and can't write, and can again when there is room.
 // The harness writes throughout.
 func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
@@ -87,8 +109,8 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 	if err := w.store.PutActions(t.Context(), []execution.Action{{Ref: "a", Runtime: "shell"}}); err != nil {
 		t.Fatal(err)
 	}
-	touched := 0
-	undo, err := w.fillDatabase(func() { touched++ })
+	x, touches := injection(t)
+	undo, err := w.FillDatabase(x)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +130,7 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 		t.Errorf("a write of the harness: %v", err)
 	}
 	undo()
-	if touched != 1 {
+	if touched := touches(); touched != 1 {
 		t.Errorf("the fault was touched %d times, want once", touched)
 	}
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
@@ -129,10 +151,10 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	touched := 0
+	x, touches := injection(t)
 	refuse := func(during func()) {
 		t.Helper()
-		undo, err := w.refuseConnections(func() { touched++ })
+		undo, err := w.RefuseConnections(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +162,7 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 		undo()
 	}
 	refuse(func() {})
-	if touched != 0 {
+	if touched := touches(); touched != 0 {
 		t.Errorf("a fault in which nobody connected was touched %d times", touched)
 	}
 	refuse(func() {
@@ -153,7 +175,7 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 			t.Errorf("a connection of the harness: %v", err)
 		}
 	})
-	if touched != 1 {
+	if touched := touches(); touched != 1 {
 		t.Errorf("the fault was touched %d times, want once", touched)
 	}
 	during, err := w.daemonStore(t, "during")

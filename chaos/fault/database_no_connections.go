@@ -1,0 +1,16 @@
+package fault
+
+func init() {
+	Register(Kind{
+		Name: "database_no_connections", Under: "database", As: "no_connections", Ends: WithFor, Hinders: true,
+		Excuses: []Cause{DatabaseFails},
+		About:   "the database has as many clients as it takes: it refuses new connections, and existing ones go on",
+		Example: "database: no_connections, for: 20s",
+	}, (*databaseNoConnections).inject)
+}
+
+type databaseNoConnections struct{ databaseStruck }
+
+func (*databaseNoConnections) inject(x *Injection, w DatabaseConnections) (func(), error) {
+	return w.RefuseConnections(x)
+}

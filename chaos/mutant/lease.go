@@ -1,0 +1,41 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/store"
+)
+
+func init() { register(readRenewsTheLease) }
+
+// credulous is a store of a worker that takes any answer of the database for one to its heartbeat.
+type credulous struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Store.
+func (s *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Store.Heartbeat(ctx, b)
+	if !refused(err) {
+		return reply, err
+	}
+	if _, readErr := s.Dispatched(ctx, b.WorkerKey, 1); readErr != nil {
+		return reply, err
+	}
+	s.p.Acted("took its lease for renewed because the database could be read")
+	return store.BeatReply{}, nil
+}
+
+func readRenewsTheLease() *Mutant {
+	return &Mutant{
+		Name: "read-renews-the-lease", Source: "D15", Expected: 4, Scenario: "full-database",
+		About: "a worker whose heartbeat the database refuses to write takes an answer to a read for a renewed lease, and runs on when it is over",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &credulous{c, p}
+		},
+	}
+}
