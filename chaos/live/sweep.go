@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -128,7 +129,8 @@ func atLeast(s *scenario.Scenario) time.Duration {
 	last := s.LastSubmission()
 	for i := range s.Faults {
 		f := &s.Faults[i]
-		last = max(last, f.When.Max+max(f.For, f.RestartAfter))
+		_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
+		last = max(last, f.When.Max+f.Kind.Lasts(f.Spec, fault.Bounds{For: f.For, RestartAfter: f.RestartAfter, Targets: targets}))
 	}
 	return last
 }
