@@ -82,7 +82,7 @@ func (q *queue) pop() *message {
 func (q *queue) push(m *message) {
 	m.queue = q
 	m.place = q.lastPlace()
-	m.expires = never
+	m.expires = never // a message expires by the time to live of its queue (rule 9)
 	if q.decl.TTL > 0 {
 		m.expires = q.b.k.Now() + q.decl.TTL
 	}
