@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/fault"
+	"handoff/chaos/run"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
@@ -119,20 +119,9 @@ func longestFirst(targets []Target) []int {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Compare(atLeast(targets[b].Scenario), atLeast(targets[a].Scenario))
+		return cmp.Compare(run.AtLeast(targets[b].Scenario), run.AtLeast(targets[a].Scenario))
 	})
 	return order
-}
-
-// atLeast is how long a scenario takes at least, if its faults strike when they are expected to.
-func atLeast(s *scenario.Scenario) time.Duration {
-	last := s.LastSubmission()
-	for i := range s.Faults {
-		f := &s.Faults[i]
-		_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
-		last = max(last, f.When.Max+f.Kind.Lasts(f.Spec, fault.Bounds{For: f.For, RestartAfter: f.RestartAfter, Targets: targets}))
-	}
-	return last
 }
 
 // planned is a plan under way.

@@ -51,3 +51,14 @@ func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Durati
 		For: f.For, RestartAfter: f.RestartAfter, Targets: targets, Stop: c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack,
 	})
 }
+
+// AtLeast is how long a run of a scenario takes at least, if its faults strike when they are expected to.
+func AtLeast(s *scenario.Scenario) time.Duration {
+	last := s.LastSubmission()
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
+		last = max(last, f.When.Max+f.Kind.Lasts(f.Spec, fault.Bounds{For: f.For, RestartAfter: f.RestartAfter, Targets: targets}))
+	}
+	return last
+}
