@@ -103,7 +103,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 			heal = append(heal, w.affect(x, end, process, e))
 		}
 	}
-	return all(heal), nil
+	return fault.InOrder(heal), nil
 }
 
 // affect has an effect on one way of a link.
@@ -118,15 +118,6 @@ func (w *world) affect(x *fault.Injection, from, to string, e fault.Effect) (hea
 	default:
 		w.net.SetSlow(from, to, e.Delay.Least, e.Delay.Most, x.Name)
 		return func() { w.net.SetSlow(from, to, 0, 0, x.Name) }
-	}
-}
-
-// all runs each in order.
-func all(each []func()) func() {
-	return func() {
-		for _, f := range each {
-			f()
-		}
 	}
 }
 
@@ -176,7 +167,7 @@ func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (f
 	for _, b := range bindings {
 		unblock = append(unblock, w.broker.BlockConsumers(b.Queue, func() { x.Touch(fault.Touched{Queue: b.Queue}) }))
 	}
-	return all(unblock), nil
+	return fault.InOrder(unblock), nil
 }
 
 // CancelConsumers implements fault.ConsumerCancelling.

@@ -45,7 +45,7 @@ func (f *clockDrift) inject(x *Injection, w Clocks) (func(), error) {
 	for _, process := range x.Targets {
 		back = append(back, w.DriftClock(x, process, f.PerMillion))
 	}
-	return together(back), nil
+	return InOrder(back), nil
 }
 
 // driftTick is how often a drifting database clock is moved: its drift is a row of small steps, so that the history can

@@ -55,7 +55,7 @@ func (f *shifted) move(x *Injection, w Clocks) (back func()) {
 	for _, process := range x.Targets {
 		undo = append(undo, w.ShiftClock(x, process, f.By))
 	}
-	return together(undo)
+	return InOrder(undo)
 }
 
 // endAfter ends a fault of the database's clock. While the clock is behind where it was, everything that waits for a

@@ -23,7 +23,7 @@ func (*freeze) inject(x *Injection, w Machines) (func(), error) {
 		x.Emit(history.Event{Kind: history.ProcessFrozen, Process: p.Name()})
 	})
 	return func() {
-		together(thaw)()
+		InOrder(thaw)()
 		x.each(w, func(p Process) { x.Emit(history.Event{Kind: history.ProcessThawed, Process: p.Name()}) })
 	}, nil
 }

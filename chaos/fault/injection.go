@@ -68,8 +68,8 @@ type Touched struct {
 // draw draws from a span.
 func (x *Injection) draw(s Span) time.Duration { return x.Duration(s.Least, s.Most) }
 
-// together runs each undo in order.
-func together(undo []func()) func() {
+// InOrder returns a function that calls each in order. Worlds use it, too, for what a fault undoes in several places.
+func InOrder(undo []func()) func() {
 	return func() {
 		for _, f := range undo {
 			f()

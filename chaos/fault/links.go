@@ -51,13 +51,13 @@ func (f *link) affect(x *Injection, w Links, e Effect) (undo func(), err error) 
 		for _, end := range f.Ends {
 			h, err := w.Affect(x, process, end, f.Way, e)
 			if err != nil {
-				together(heal)()
+				InOrder(heal)()
 				return nil, err
 			}
 			heal = append(heal, h)
 		}
 	}
-	return together(heal), nil
+	return InOrder(heal), nil
 }
 
 // linkKeys are the keys of a fault on links, between those that are its own.

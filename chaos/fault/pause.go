@@ -31,5 +31,5 @@ func (*pause) inject(x *Injection, w Processes) (func(), error) {
 			held.Resume()
 		})
 	})
-	return together(resume), nil
+	return InOrder(resume), nil
 }

@@ -250,6 +250,9 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 		}
 		return k, good
 	}
+	if g.takesNoValue(r) {
+		return nil, false
+	}
 	if r.keys, ok = r.Mapping(r.Value, g.shape()); !ok {
 		return nil, false
 	}
@@ -268,6 +271,18 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 	k = g.called(given[0])
 	g.belongs(r, k)
 	return k, true
+}
+
+// takesNoValue refuses a mapping in which the name of a kind stands as a key although the kind has no fields.
+func (g group) takesNoValue(r *Reader) bool {
+	for i := 0; r.Value.Kind == yaml.MappingNode && i+1 < len(r.Value.Content); i += 2 {
+		name := r.Value.Content[i]
+		if k := g.called(name.Value); k != nil && len(k.Keys) == 0 {
+			r.Refuse(name, "%s takes no value: write %s", name.Value, k.Example)
+			return true
+		}
+	}
+	return false
 }
 
 // belongs refuses keys of other kinds, and notes which of the kind's own are missing.

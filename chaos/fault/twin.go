@@ -42,5 +42,5 @@ func (*twin) inject(x *Injection, w Twins) (func(), error) {
 			second.Terminate()
 		})
 	}
-	return together(undo), nil
+	return InOrder(undo), nil
 }

@@ -15,10 +15,10 @@ func (f *unbindQueue) inject(x *Injection, w Queues) (func(), error) {
 	for _, b := range f.bindings(x, w) {
 		again, err := w.UnbindQueue(x, b)
 		if err != nil {
-			together(bind)()
+			InOrder(bind)()
 			return nil, err
 		}
 		bind = append(bind, again)
 	}
-	return together(bind), nil
+	return InOrder(bind), nil
 }

@@ -138,21 +138,12 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	if way != fault.Outgoing {
 		heal = append(heal, l.Begin(in, effect))
 	}
-	return all(heal), nil
+	return fault.InOrder(heal), nil
 }
 
 // drawn draws a delay for each thing that passes.
 func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
 	return func() time.Duration { return x.Duration(s.Least, s.Most) }
-}
-
-// all runs each in order.
-func all(each []func()) func() {
-	return func() {
-		for _, f := range each {
-			f()
-		}
-	}
 }
 
 // SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
@@ -163,7 +154,7 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawn(x, adds)}
 		ends = append(ends, p.links[fault.Database].Begin(netproxy.Out, e))
 	}
-	return all(ends), nil
+	return fault.InOrder(ends), nil
 }
 
 // Deafen implements fault.Deafness: it keeps back what the broker delivers. Heartbeats of both kinds go on, and so does

@@ -1,6 +1,10 @@
 package run
 
-import "time"
+import (
+	"time"
+
+	"handoff/chaos/fault"
+)
 
 // Clock is how time passes in a world: the kernel's virtual time, or the real one. Both worlds run the same triggers,
 // faults, workload and alerts over it.
@@ -14,14 +18,4 @@ type Clock interface {
 
 // Draws is a source of random numbers of its own, so that whatever else draws does not shift it. A run's seed and the
 // source's label decide what it draws.
-type Draws interface {
-	// Uint64N draws from 0 to n-1.
-	Uint64N(n uint64) uint64
-	// Chance is true for so many of a million calls.
-	Chance(perMillion uint64) bool
-	// Duration draws uniformly from least to most, both included.
-	Duration(least, most time.Duration) time.Duration
-	// LogDuration draws log-uniformly: every factor is as likely as every other, so from 1 s to 100 s half of the draws
-	// lie under 10 s.
-	LogDuration(least, most time.Duration) time.Duration
-}
+type Draws = fault.Draws

@@ -95,7 +95,7 @@ func (l *loader) lasting(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	case lasts != nil:
 		into.setFor(fault.ReadDrawn(l.Reader, lasts, "for", time.Millisecond))
 	case !m.Invalid:
-		l.Refuse(m.Node, "the %s has no end: add `for`", key)
+		l.Refuse(m.Node, "the fault has no end: add `for`, as in %s", e.Kind.Example)
 	}
 }
 
