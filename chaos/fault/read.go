@@ -241,6 +241,9 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 		}
 		return k, true
 	}
+	if g.takesNoValue(r) {
+		return nil, false
+	}
 	words, mapped := g.names(false), g.names(true)
 	if len(words) > 0 && r.Value.Kind != yaml.MappingNode || len(mapped) == 0 {
 		word, good := r.Choice(r.Value, "fault of the "+g.key, append(words, mapped...))
@@ -249,9 +252,6 @@ func (g group) kindOf(r *Reader) (k *Kind, ok bool) {
 			return nil, false
 		}
 		return k, good
-	}
-	if g.takesNoValue(r) {
-		return nil, false
 	}
 	if r.keys, ok = r.Mapping(r.Value, g.shape()); !ok {
 		return nil, false

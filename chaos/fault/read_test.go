@@ -57,10 +57,11 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 		"{broker: kill, database: kill}": "1:16: two kinds in one fault, broker and database: write two faults",
 		// One word of a group, or one mapping.
 		"broker: [kill, alarm]": "1:9: fault of the broker must be a name, is a list",
-		"broker: {kill: 3s}":    "1:9: fault of the broker must be a name, is a mapping",
+		"broker: {kill: 3s}":    "1:10: kill takes no value: write broker: kill, for: 10s",
+		"broker: {sleep: 3s}":   "1:9: fault of the broker must be a name, is a mapping",
 		"broker: sleep":         `1:9: unknown fault of the broker "sleep"; allowed: alarm, kill, restart`,
 		"database: slow":        "1:11: slow says more than its name: write database: {slow: [100ms, 3s]}, for: 30s",
-		"database: {kill: 3s}":  `1:12: unknown key "kill" under database; allowed: `,
+		"database: {kill: 3s}":  "1:12: kill takes no value: write database: kill, for: 5s",
 		"database: {slow: 3s, serialization_failures: 1%}": "1:11: database must say exactly one thing; allowed: slow, serialization_failures",
 		"database: {}":         "1:11: database must say exactly one thing; allowed: slow, serialization_failures",
 		"messages: drop":       "1:11: messages must be a mapping (key: value), is the string",
