@@ -43,7 +43,7 @@ func (f *shifted) Read(r *Reader) {
 // Strikes implements Fault.
 func (f *shifted) Strikes() Strikes { return Strikes{Target: f.Target} }
 
-// Lasts implements Lasting: what waits for a moment of a clock that was set back waits longer.
+// Lasts implements Lasting: whoever waits for a moment of a clock that was set back waits longer.
 func (f *shifted) Lasts(b Bounds) time.Duration { return b.For + max(f.By, -f.By) }
 
 // describe names a fault of a clock.

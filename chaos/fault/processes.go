@@ -44,7 +44,7 @@ func (x *Injection) restartLater(w Processes) {
 	x.After(x.RestartAfter, func() {
 		x.each(w, func(p Process) {
 			if p.Alive() {
-				// It has not come to its end yet; then its end is when it starts again.
+				// It is still stopping. Start it as soon as it has ended.
 				p.OnEnd(func() { x.After(0, p.Start) })
 				return
 			}

@@ -55,7 +55,7 @@ const (
 	bigBodyBytes = 256 << 10
 )
 
-// publish is what somebody does who can reach the broker and publish to it.
+// publish is an attacker who can reach the broker and publishes messages.
 type publish struct {
 	ofQueue
 	What  attack
@@ -121,8 +121,8 @@ func (f *publish) queues(x *Injection, w Publisher) (names []string) {
 	return names
 }
 
-// batch makes the next messages: n of those that are left, for each of the queues. What they say of executions is from
-// the database, as somebody would have it who reads what is published.
+// batch makes the next n messages for each queue. The executions that they name come from the database; an attacker
+// learns them by reading published messages.
 func (f *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
 	if f.What == forgedCancel || f.What == forgedDispatch {

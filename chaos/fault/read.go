@@ -64,12 +64,12 @@ func (r *Reader) OneWorker(n *yaml.Node) string {
 	return r.oneOf(n, "worker", append(slices.Clone(r.cluster.Workers), AnyWorker))
 }
 
-// Queue reads one of the executors' queues, or whose queue it is.
+// Queue reads a queue: one of the executors', or a worker or a selector of workers for theirs.
 func (r *Reader) Queue(n *yaml.Node) string {
 	return r.oneOf(n, "queue", append(ExecutorQueues(), r.cluster.WorkerTargets()...))
 }
 
-// Clock reads whose clock it is: a process, a selector of processes, or the database.
+// Clock reads the owner of a clock: a process, a selector of processes, or the database.
 func (r *Reader) Clock(n *yaml.Node) string {
 	return r.oneOf(n, "clock", append(r.cluster.Processes(), Database))
 }
@@ -170,7 +170,7 @@ type group struct {
 	kinds []*Kind
 }
 
-// groups lists the keys of which an entry has exactly one, by name.
+// groups lists the kinds by their keys in the file, sorted. An entry has exactly one of these keys.
 func groups() []group {
 	var list []group
 	for _, k := range Kinds() {
@@ -204,7 +204,7 @@ func (k *Kind) key() string {
 	return k.Name
 }
 
-// HasFor says that `for` may stand among the kind's own keys, too.
+// HasFor says that `for` may also stand inside the kind's value.
 func (k *Kind) HasFor() bool {
 	return slices.ContainsFunc(k.Keys, func(key yamlfile.Key) bool { return key.Name == "for" })
 }
@@ -357,7 +357,7 @@ func (g group) about() string {
 	return strings.Join(texts, "; ")
 }
 
-// Keys lists the keys of an entry of `faults` of which it has exactly one, as a shape has them.
+// Keys lists the keys that name a kind. An entry of `faults` has exactly one of them.
 func Keys() []yamlfile.Key {
 	var keys []yamlfile.Key
 	for _, g := range groups() {

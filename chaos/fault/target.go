@@ -107,8 +107,8 @@ func (c Cluster) WorkerTargets() []string {
 	return names
 }
 
-// bindings are the queues that a target names, one of the executors' or those of the workers that were drawn as far as
-// they have registered, each with what routes to it.
+// bindings returns the bindings of the queues that a target names: one queue of the executors, or those of the workers
+// that were drawn. A worker that has not registered yet has no queue.
 func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
 	one := func(pattern, queue string) broker.Binding {
 		return broker.Binding{Exchange: broker.ExchangeExecutions, Pattern: pattern, Queue: queue}

@@ -13,9 +13,9 @@ import (
 	"handoff/chaos/fault"
 )
 
-// The daemons of a run log in as a role of their own, which has every right on the run's database and is no superuser:
-// what PostgreSQL refuses applications it refuses them, and not the harness. The role is the run's, because roles
-// belong to the whole server.
+// The daemons of a run log in with a role of their own. It has every right on the run's database but is no superuser, so
+// limits that PostgreSQL sets for applications bind the daemons and not the harness. Roles belong to the whole server, so
+// each run has its own.
 
 // role is the name of the daemons' role.
 func (w *world) role() string { return w.db.Name + "_daemons" }
@@ -34,8 +34,8 @@ func (w *world) daemonsURL() (string, error) {
 	return u.String(), nil
 }
 
-// makeRole makes the daemons' role: a member of the harness's, whose rights on tables it inherits, and whose
-// being a superuser it does not.
+// makeRole makes the daemons' role, a member of the harness's role. It inherits the rights on tables, but not the
+// superuser attribute.
 func (w *world) makeRole(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, w.db.URL)
 	if err != nil {
@@ -90,11 +90,11 @@ $do$`, fullTables, literal(statement))
 }
 
 // FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as PostgreSQL does when its
-// disk is full (SQLSTATE 53100). Reads go on. It strikes whoever tells the server an application_name, which are the
-// daemons and those who submit; the harness's own connections tell none. Its end says whether it has touched something,
-// which is whether a statement was refused: a sequence counts, because it is not rolled back with what it counts.
+// disk is full (SQLSTATE 53100). Reads go on. It strikes connections with an application_name: those of
+// the daemons and of the workload. The harness's own connections have none. A sequence counts the refused statements,
+// because a rollback does not undo it; when the fault ends, the count says whether it touched something.
 //
-// It is a trigger and no disk: a tablespace of a few pages needs a file system of its own, which only root can make.
+// It uses triggers and no real full disk: a tablespace of a few pages needs a file system of its own, which only root can make.
 // A disk on which the write-ahead log finds no room is another fault: that server ends.
 func (w *world) FillDatabase(x *fault.Injection) (end func(), err error) {
 	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
@@ -134,8 +134,8 @@ func (w *world) counted(sequence string) (called bool, err error) {
 
 // RefuseConnections implements fault.DatabaseConnections: the server refuses every new connection of the daemons
 // (FATAL, SQLSTATE 53300). Connections that exist go on. It is the server's own limit on the daemons' role, so it
-// outlasts a restart of the server. The harness and those who submit have another role. Its end says whether it has
-// touched something, which is whether the server's log tells of a connection that it refused.
+// outlasts a restart of the server. The harness and the workload have another role. When the
+// fault ends, the server's log says whether it refused a connection, and so whether the fault touched something.
 func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	before, err := w.refusedConnections()
 	if err != nil {
@@ -154,8 +154,8 @@ func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// refusedConnections is how many connections of the daemons the server has refused so far, by its log: nothing else
-// keeps that.
+// refusedConnections counts in the server's log how many connections of the daemons it has refused so far. Nothing else
+// records that.
 func (w *world) refusedConnections() (int, error) {
 	path := w.db.Server.Log()
 	log, err := os.ReadFile(path)

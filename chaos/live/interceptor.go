@@ -31,7 +31,7 @@ type interceptor struct {
 	ch   *amqp.Channel
 }
 
-// interception is a fault that is asked of each message.
+// interception is a fault that decides what becomes of each message.
 type interception struct {
 	x    *fault.Injection
 	fate func(messageType string) fault.Fate
@@ -81,8 +81,8 @@ func (t *interceptor) close() {
 	}
 }
 
-// with runs something on the harness's channel. A broker that is down is waited for, until it is listened to
-// again: what is published before that nobody hears.
+// with runs do on the harness's channel. It waits for a broker that is down until the harness listens to it again: nobody
+// would see what is published before.
 func (t *interceptor) with(do func(*amqp.Channel) error) error {
 	t.w.down.broker.Lock()
 	defer t.w.down.broker.Unlock()
@@ -115,7 +115,7 @@ func (t *interceptor) begin(x *interception) (end func()) {
 	}
 }
 
-// watch puts the tampering on every connection of a link.
+// watch intercepts the messages on every connection of a link.
 func (t *interceptor) watch(l *netproxy.Link, p *process) {
 	l.Rewrite(netproxy.Out, func() netproxy.Rewriter {
 		return netproxy.Chain(netproxy.Publishes(t.change), netproxy.Subscriptions(p.blocked.holds))
@@ -144,7 +144,7 @@ func (t *interceptor) change(m *netproxy.Publish) {
 	t.pass(m)
 }
 
-// decide adds what one fault does to a message of a type.
+// decide adds to a message's fate what one fault does to messages of this type.
 func (f *fate) decide(i *interception, kind string) {
 	its := i.fate(kind)
 	if !its.Touches() {

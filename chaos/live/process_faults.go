@@ -41,7 +41,7 @@ func (p *process) Terminate() { p.terminate() }
 // Kill implements fault.Process.
 func (p *process) Kill() { p.crash() }
 
-// OnEnd implements fault.Process. A process that has ended since it was last asked has its end now.
+// OnEnd implements fault.Process. If the process has ended already, f is called soon.
 func (p *process) OnEnd(f func()) {
 	p.mu.Lock()
 	ended := p.gone != nil && p.gone == p.daemon.Instance()
@@ -158,7 +158,7 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 }
 
 // Deafen implements fault.Deafness: it keeps back what the broker delivers. Heartbeats of both kinds go on, and so does
-// everything that the worker says, so nothing that it can see tells it.
+// everything that the worker sends, so the worker can't notice.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
 		w.process(name).deaf.Store(x)
@@ -268,7 +268,7 @@ func (p *process) setSick(sick bool) error {
 	return os.Chmod(p.binary, runnable)
 }
 
-// launched starts the daemon, also where its machine can't start actions just now.
+// launched starts the daemon, even while its machine can't start actions.
 func (p *process) launched() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,8 +22,8 @@ func (w *world) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(w.ctx), serverWithin)
 }
 
-// takeDown closes every way to a server, in the moment in which it goes down, and returns what opens them:
-// not before the harness listens again, because what a server does in the meantime nobody would see.
+// takeDown closes every link to a server when it goes down. up opens them again; call it only when the harness listens
+// to the server again, or nobody sees what happens in between.
 func (w *world) takeDown(server string) (up func() error) {
 	each := func(f func(link)) {
 		var all sync.WaitGroup
@@ -150,8 +150,8 @@ func (w *world) sql(statements ...string) error {
 	return nil
 }
 
-// bySQL is a fault that one set of statements begins and another ends. Every worker writes a heartbeat before long, so
-// it touches something.
+// bySQL begins a fault by one list of statements and ends it by another. It always touches something, because every
+// worker soon writes a heartbeat.
 func (w *world) bySQL(x *fault.Injection, begin, end []string) (func(), error) {
 	if err := w.sql(begin...); err != nil {
 		return nil, err

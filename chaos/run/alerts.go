@@ -13,7 +13,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// AlertsOptions are what the alerts of a run stand on. Emit is required.
+// AlertsOptions configures Alerts. Emit is required.
 type AlertsOptions struct {
 	Clock Clock
 	// Every is how much of the clock's time lies between two samples: telemetry.SampleInterval, scaled as the scenario is.
@@ -63,8 +63,8 @@ func (a *Alerts) Evaluator() *alert.Evaluator {
 	return a.evaluator
 }
 
-// Sample takes a sample now, and sees to it that one is taken after every interval from then on. A sample that takes longer
-// than the interval makes the next ones fall out.
+// Sample takes a sample now, and sees to it that one is taken after every interval from then on. If a sample takes longer
+// than the interval, the next ones are skipped.
 func (a *Alerts) Sample() {
 	if a == nil {
 		return

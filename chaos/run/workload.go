@@ -44,7 +44,7 @@ type Answer struct {
 	Refused string
 }
 
-// WorkloadOptions are what a workload stands on. All fields but Known and Refused are required.
+// WorkloadOptions configures a Workload. All fields but Known and Refused are required.
 type WorkloadOptions struct {
 	Scenario *scenario.Scenario
 	Clock    Clock
