@@ -13,17 +13,20 @@ func init() {
 type freeze struct{ struck }
 
 func (*freeze) inject(x *Injection, w Machines) (func(), error) {
+	var frozen []string
 	var thaw []func()
 	x.each(w, func(p Process) {
 		if !p.Alive() {
 			return
 		}
 		x.Touch(Touched{Process: p.Name()})
-		thaw = append(thaw, w.Freeze(p.Name()))
+		frozen, thaw = append(frozen, p.Name()), append(thaw, w.Freeze(p.Name()))
 		x.Emit(history.Event{Kind: history.ProcessFrozen, Process: p.Name()})
 	})
 	return func() {
 		InOrder(thaw)()
-		x.each(w, func(p Process) { x.Emit(history.Event{Kind: history.ProcessThawed, Process: p.Name()}) })
+		for _, name := range frozen {
+			x.Emit(history.Event{Kind: history.ProcessThawed, Process: name})
+		}
 	}, nil
 }
