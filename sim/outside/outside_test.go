@@ -156,7 +156,7 @@ func TestAWorldIsRefusedAKindFromOutsideThatItLacksAnInterfaceFor(t *testing.T) 
 		{"[sim]", "stutter: {of: shell-9, times: 2}", `unknown worker "shell-9"`},
 		{"[sim]", "stutter: {of: shell-1}", `lacks "times": how often`},
 		{"[sim]", "stutter: {of: shell-1, times: 2}, for: 3s", "a stutter has no for: it is over by itself"},
-		{"[sim]", "tremor: shell-1", "the tremor has no end: add `for`"},
+		{"[sim]", "tremor: shell-1", "the fault has no end: add `for`, as in tremor: shell-1, for: 10s"},
 	} {
 		if _, err := withFault(x.worlds, x.entry); err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s in %s: %v\nwant %s", x.entry, x.worlds, err, x.want)
