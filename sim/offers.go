@@ -285,10 +285,10 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	return func() { set(fault.Span{}) }, nil
 }
 
-// FailWrites implements fault.DatabaseConflicts.
-func (w *world) FailWrites(x *fault.Injection, perMillion uint64) (func(), error) {
-	w.db.SetRollback(perMillion, x.Name)
-	return func() { w.db.SetRollback(0, "") }, nil
+// FailWrites implements fault.DatabaseFailures.
+func (w *world) FailWrites(x *fault.Injection, perMillion uint64, with fault.WriteFailure) (func(), error) {
+	w.db.SetRollback(perMillion, x.Name, with.Code, with.Message)
+	return func() { w.db.SetRollback(0, "", "", "") }, nil
 }
 
 // FillDatabase implements fault.DatabaseFull.

@@ -26,7 +26,7 @@ type Simulated interface {
 	DatabaseServer
 	DatabaseReadOnly
 	DatabaseSlow
-	DatabaseConflicts
+	DatabaseFailures
 	DatabaseFull
 	DatabaseConnections
 	Clocks
@@ -49,7 +49,7 @@ type Live interface {
 	DatabaseServer
 	DatabaseReadOnly
 	DatabaseSlow
-	DatabaseConflicts
+	DatabaseFailures
 	DatabaseFull
 	DatabaseConnections
 }
@@ -83,7 +83,7 @@ func parts() []part {
 		{"DatabaseServer", reflect.TypeFor[DatabaseServer](), "it can't stop its database"},
 		{"DatabaseReadOnly", reflect.TypeFor[DatabaseReadOnly](), "it can't make its database refuse writes"},
 		{"DatabaseSlow", reflect.TypeFor[DatabaseSlow](), "it can't slow its database down"},
-		{"DatabaseConflicts", reflect.TypeFor[DatabaseConflicts](), "it can't make writes of its database fail"},
+		{"DatabaseFailures", reflect.TypeFor[DatabaseFailures](), "it can't make writes of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},

@@ -21,6 +21,6 @@ type serializationFailures struct {
 // Read implements Fault.
 func (f *serializationFailures) Read(r *Reader) { f.PerMillion = r.Rate("serialization_failures") }
 
-func (f *serializationFailures) inject(x *Injection, w DatabaseConflicts) (func(), error) {
-	return w.FailWrites(x, f.PerMillion)
+func (f *serializationFailures) inject(x *Injection, w DatabaseFailures) (func(), error) {
+	return w.FailWrites(x, f.PerMillion, WriteFailure{Code: "40001", Message: "could not serialize access due to concurrent update"})
 }

@@ -199,10 +199,13 @@ type DatabaseSlow interface {
 	SlowDatabase(x *Injection, adds Span) (end func(), err error)
 }
 
-// DatabaseConflicts is a database that rolls back a share of the writing statements as serialization failures.
-type DatabaseConflicts interface {
-	FailWrites(x *Injection, perMillion uint64) (end func(), err error)
+// DatabaseFailures is a database that rolls back a share of the writing statements, with an error of that kind.
+type DatabaseFailures interface {
+	FailWrites(x *Injection, perMillion uint64, with WriteFailure) (end func(), err error)
 }
+
+// WriteFailure is the error that a database answers instead of writing, as its SQLSTATE and its message.
+type WriteFailure struct{ Code, Message string }
 
 // DatabaseFull is a database whose disk is full: writes fail with 53100 and reads go on.
 type DatabaseFull interface {

@@ -167,19 +167,19 @@ func (w *world) RefuseWrites(x *fault.Injection) (func(), error) {
 		[]string{"alter system reset default_transaction_read_only", "select pg_reload_conf()"})
 }
 
-// FailWrites implements fault.DatabaseConflicts. A trigger refuses a share of the writing statements; what it draws
+// FailWrites implements fault.DatabaseFailures. A trigger refuses a share of the writing statements; what it draws
 // follows from the seed and the statement's number.
-func (w *world) FailWrites(x *fault.Injection, perMillion uint64) (func(), error) {
+func (w *world) FailWrites(x *fault.Injection, perMillion uint64, with fault.WriteFailure) (func(), error) {
 	draw := fmt.Sprintf(`
 create sequence chaos_draws;
 create function chaos_refuse() returns trigger language plpgsql as $$
 begin
     if (hashint8(nextval('chaos_draws') + %d)::bigint & 2147483647) %% 1000000 < %d then
-        raise exception 'could not serialize access due to concurrent update' using errcode = '40001';
+        raise exception %s using errcode = %s;
     end if;
     return null;
 end
-$$`, x.Uint64N(1_000_000), perMillion)
+$$`, x.Uint64N(1_000_000), perMillion, literal(with.Message), literal(with.Code))
 	begin, end := []string{draw}, []string{}
 	for _, table := range []string{"execution", "worker_incarnation"} {
 		begin = append(begin, fmt.Sprintf("create trigger chaos_refuses before insert or update on %s for each statement execute function chaos_refuse()", table))

@@ -160,10 +160,11 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 		// Nobody reads the answers to copies: a user who sends a request twice has lost the first answer.
 		copies = append(copies, w.o.Host.Go("copy", func() { _, _ = w.o.Client.Submit(ctx, slices.Clone(requests)) }))
 	}
-	answers, err := w.o.Client.Submit(ctx, requests)
-	if err != nil && ctx.Err() == nil {
-		w.refused(err.Error())
-	}
+	var answers []Answer
+	w.insist(ctx, func() (err error) {
+		answers, err = w.o.Client.Submit(ctx, requests)
+		return err
+	})
 	for i, a := range answers {
 		switch {
 		case a.ID == 0:
@@ -175,6 +176,30 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 	w.accept(l.Action, from, answers)
 	for _, c := range copies {
 		_ = c.Wait(ctx)
+	}
+}
+
+// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, and userAttempts
+// times in all.
+const (
+	userPause    = time.Second
+	userAttempts = 300
+)
+
+// insist repeats what a user asks for until there is an answer.
+func (w *Workload) insist(ctx context.Context, ask func() error) {
+	for attempt := 1; ; attempt++ {
+		err := ask()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if attempt == userAttempts {
+			w.refused(err.Error())
+			return
+		}
+		if w.o.Host.Sleep(ctx, userPause) != nil {
+			return
+		}
 	}
 }
 
@@ -247,8 +272,7 @@ func (w *Workload) cancelOne(ctx context.Context, c scenario.Cancel, i int, afte
 	if id == 0 || w.o.Host.Sleep(ctx, after) != nil {
 		return false
 	}
-	// An error here is one of a system that lost the execution, which invariants judge, or the end of the run.
-	_ = w.o.Client.Cancel(ctx, id)
+	w.insist(ctx, func() error { return w.o.Client.Cancel(ctx, id) })
 	return true
 }
 

@@ -34,8 +34,8 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			s.unread.KeepAs(c, d, queue, letter)
 			return true
 		}
-		died := s.died(&d)
-		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died) }, func() { c.Ack(d) })
+		died, until := s.died(&d), s.host.Monotonic()+refusalPatience
+		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died, until) }, func() { c.Ack(d) })
 	}})
 }
 
@@ -67,9 +67,14 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 	}
 }
 
-// handleOrKeep handles a dead letter. One that the database will never take is kept without its body, and
-// if even that is refused it is only logged: it must not stand in the way of all others.
-func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
+// refusalPatience is how long the handling of a dead letter is tried again that the database refuses with an error that
+// says that the statement is wrong. Such an error may pass, as one of a failed migration does, and without its letter an
+// execution waits for its scheduled timeout. The other letters of the queue wait meanwhile, so it is not long.
+const refusalPatience = 30 * time.Second
+
+// handleOrKeep handles a dead letter. One that the database still refuses at the given moment, on the monotonic clock, is
+// kept without its body, and if even that is refused it is only logged: it must not stand in the way of all others.
+func (s *Service) handleOrKeep(d broker.Delivery, died, patience time.Duration) error {
 	letter := describeDeath(&d)
 	err := s.handleDeadLetter(d, &letter)
 	if err == nil {
@@ -77,6 +82,12 @@ func (s *Service) handleOrKeep(d broker.Delivery, died time.Duration) error {
 	}
 	if store.Retriable(err) {
 		return err
+	}
+	if err != nil {
+		letter.Outcome = "unhandled"
+		if s.host.Monotonic() < patience {
+			return err
+		}
 	}
 	s.announce(&letter)
 	if err == nil {

@@ -84,7 +84,7 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Deaths: c.deaths}
 		at := s.died(&d)
-		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(d, at) }, func() {})
+		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(d, at, h.now) }, func() {})
 		if len(seen.of) != 1 || seen.of[0] < c.least || seen.of[0] > c.most {
 			t.Errorf("%s: %v, not within %v and %v", c.name, seen.of, c.least, c.most)
 		}
@@ -153,7 +153,7 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
 		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Envelope: c.envelope, Deaths: []broker.Death{{Queue: c.queue, Reason: broker.DeathExpired}}}
-		if err := s.handleOrKeep(d, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
+		if err := s.handleOrKeep(d, h.now, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
 			t.Errorf("%s: %v, counted %v", c.name, err, seen.of)
 		}
 		c.kept.Queue, c.kept.Reason, c.kept.XDeath = c.queue, "expired", broker.EncodeDeaths(d.Deaths)

@@ -128,12 +128,12 @@ func (t *session) finish(f store.Finish, took time.Duration) {
 			return
 		}
 		if !store.Retriable(err) {
-			t.log.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
-			if refused {
-				return
+			t.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
+			if !refused {
+				f, refused = storable(f, err), true
+				continue
 			}
-			f, refused = storable(f, err), true
-			continue
+			// Not the output, then. What the database says of the statement may pass all the same, and nobody else has the end.
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
 		if backoff.Wait(t.closing) != nil {

@@ -38,7 +38,7 @@ func finishing(p *picky) *session {
 	log := slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return newSession(&Service{
-		host: h, store: p, config: c, log: log, recorder: telemetry.Discard{}, closing: context.Background(),
+		host: h, store: p, config: c, log: log, limited: log, recorder: telemetry.Discard{}, closing: context.Background(),
 		notifier: broker.NewNotifier(h, client, "w", log), topology: func(execution.WorkerID) broker.Topology { return broker.Topology{} },
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
 }
@@ -53,11 +53,13 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	}
 }
 
-// A result that is refused even without its output is given up: otherwise the worker would retry it for ever.
-func TestAResultThatIsRefusedAsAWholeIsGivenUp(t *testing.T) {
-	p := &picky{refuses: func(store.Finish) bool { return true }}
+// What refuses a result as a whole may pass, whatever its error says: nobody else has the end, so it is tried until it is
+// taken.
+func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
+	p := &picky{}
+	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
 	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)
-	if len(p.asked) != 2 {
-		t.Errorf("the database was asked %d times, want 2", len(p.asked))
+	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
+		t.Errorf("the database was asked %d times, want 4, the last time for %+v", len(p.asked), last)
 	}
 }

@@ -105,7 +105,7 @@ func (q *statement[T]) make(ctx context.Context) (T, error) {
 	}
 	switch {
 	case err == nil && q.refused != nil:
-		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, q.refused)
+		return none, q.refused
 	case err == nil && q.step.refused != nil && q.bad == nil:
 		return none, q.step.refused
 	case err == nil:

@@ -14,7 +14,8 @@
 package simstore
 
 import (
-	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -74,9 +75,10 @@ type Database struct {
 	session uint64
 }
 
-// rollback lets so many of a million writes fail; drawn from its own stream.
+// rollback lets so many of a million writes fail, with an error; drawn from its own stream.
 type rollback struct {
 	fault      string
+	err        error
 	perMillion uint64
 	stream     *kernel.Stream
 }
@@ -166,10 +168,15 @@ func (db *Database) Start() {
 // name ends it.
 func (db *Database) SetReadOnly(fault string) { db.readOnly = fault }
 
-// SetRollback lets a share of the writes fail with nothing applied, as a serialization failure or a deadlock
-// does, for the fault of that name; a share of zero ends it.
-func (db *Database) SetRollback(perMillion uint64, fault string) {
-	db.rollback = rollback{fault: fault, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
+// SetRollback lets a share of the writes fail with nothing applied, for the fault of that name; a share of zero ends
+// it. The SQLSTATE tells the client whether the same statement may succeed later, as a serialization failure (40001)
+// does; what class 40 does not begin is told as what is wrong with the statement.
+func (db *Database) SetRollback(perMillion uint64, fault, code, message string) {
+	err := fmt.Errorf("%s (%s)", message, code)
+	if strings.HasPrefix(code, "40") {
+		err = fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	db.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
 }
 
 // SetFull lets the database refuse every write, as a server does whose disk is full (SQLSTATE 53100), for the
@@ -210,17 +217,16 @@ func (db *Database) refusal(process string, connected, writes bool) error {
 	}
 	if r := &db.rollback; r.perMillion > 0 && r.stream.Chance(r.perMillion) {
 		db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
-		return errSerialization
+		return r.err
 	}
 	return nil
 }
 
 // What PostgreSQL says, with its SQLSTATE. Nothing was applied in any of these cases.
 var (
-	errReadOnly      = errors.New("cannot execute in a read-only transaction (25006)")
-	errFull          = errors.New("could not extend file: No space left on device (53100)")
-	errNoConnections = errors.New("sorry, too many clients already (53300)")
-	errSerialization = errors.New("could not serialize access (40001)")
+	errReadOnly      = fmt.Errorf("%w: cannot execute in a read-only transaction (25006)", store.ErrUnavailable)
+	errFull          = fmt.Errorf("%w: could not extend file: No space left on device (53100)", store.ErrUnavailable)
+	errNoConnections = fmt.Errorf("%w: sorry, too many clients already (53300)", store.ErrUnavailable)
 )
 
 // StepClock sets the database's clock, backwards when d is negative, and writes by how much: what a moment of

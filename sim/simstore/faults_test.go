@@ -169,7 +169,7 @@ func TestAConnectionIsLostWithItsAnswer(t *testing.T) {
 func TestRolledBackWritesAreNotApplied(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
-		b.db.SetRollback(300_000, "storm")
+		b.db.SetRollback(300_000, "storm", "40001", "could not serialize access")
 		created := 0
 		for range 1000 {
 			if _, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}}); err == nil {

@@ -1,0 +1,28 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	const about = "a share of the writes is refused with an error that does not say that it will pass, as in a failed migration"
+	Register(Kind{
+		Name: "database_errors", Under: "database", As: "errors", Ends: WithFor, Hinders: true,
+		Excuses: []Cause{DatabaseFails},
+		About:   about, Example: "database: {errors: 10%}, for: 30s",
+		Keys: []yamlfile.Key{yamlfile.Required("errors", about, yamlfile.ShareSchema())},
+	}, (*databaseErrors).inject)
+}
+
+type databaseErrors struct {
+	databaseStruck
+	// PerMillion is the share of the writing statements that is refused.
+	PerMillion uint64
+}
+
+// Read implements Fault.
+func (f *databaseErrors) Read(r *Reader) { f.PerMillion = r.Rate("errors") }
+
+// A privilege that was taken away, a damaged page, a column that the next version has renamed: their SQLSTATEs (42501,
+// XX001, 42703) all say that the statement is wrong, and not that the server is.
+func (f *databaseErrors) inject(x *Injection, w DatabaseFailures) (func(), error) {
+	return w.FailWrites(x, f.PerMillion, WriteFailure{Code: "XX000", Message: "internal error"})
+}

@@ -1,0 +1,62 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/store"
+)
+
+func init() {
+	register(refusedResultDropped)
+	register(refusedLetterDropped)
+}
+
+// fainthearted is a store whose caller gives up at the first error that says that its statement is wrong.
+type fainthearted struct {
+	store.Store
+	p                Process
+	results, letters bool
+}
+
+// hopeless says that the database refused a statement, and did not say that it would pass.
+func hopeless(err error) bool { return err != nil && !store.Retriable(err) }
+
+// Finish implements store.Store.
+func (s *fainthearted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	if !s.results || !hopeless(err) {
+		return outcomes, err
+	}
+	outcomes = make([]store.Outcome, len(fs))
+	for i := range fs {
+		s.p.Acted("gave up on a result that was refused", fs[i].Key.ID)
+		outcomes[i].Applied = true
+	}
+	return outcomes, nil
+}
+
+// Reclaim implements store.Store.
+func (s *fainthearted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Reclaim(ctx, rs)
+	if s.letters && hopeless(err) && len(rs) > 0 && rs[0].Cause == store.DeadLettered {
+		s.p.Acted("gave up on a dead letter whose take-back was refused", rs[0].Key.ID)
+		return make([]store.Outcome, len(rs)), nil
+	}
+	return outcomes, err
+}
+
+func refusedResultDropped() *Mutant {
+	return &Mutant{
+		Name: "refused-result-dropped", Source: "D23", Expected: 13, Scenario: "database-errors",
+		About: "a worker drops a result that the database refuses with an error that says that the statement is wrong",
+		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, results: true} },
+	}
+}
+
+func refusedLetterDropped() *Mutant {
+	return &Mutant{
+		Name: "refused-letter-dropped", Source: "D25", Expected: 12, Scenario: "database-errors",
+		About: "the dead letter handler acknowledges a letter that the database refuses with an error that says that the statement is wrong",
+		Store: func(p Process, c store.Store) store.Store { return &fainthearted{Store: c, p: p, letters: true} },
+	}
+}
