@@ -7,6 +7,7 @@
 package verdict
 
 import (
+	"fmt"
 	"time"
 
 	"handoff/chaos/history"
@@ -30,6 +31,17 @@ func (v Verdict) String() string { return [...]string{"pass", "inconclusive", "f
 // MarshalText implements encoding.TextMarshaler.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *Verdict) UnmarshalText(text []byte) error {
+	for known := Pass; known <= Fail; known++ {
+		if known.String() == string(text) {
+			*v = known
+			return nil
+		}
+	}
+	return fmt.Errorf("unknown verdict %q; allowed: pass, inconclusive, fail", text)
+}
+
 // Violation is one broken invariant or expectation.
 type Violation struct {
 	// Invariant is its number; 0 for an unmet expectation of the scenario.
@@ -44,8 +56,8 @@ type Violation struct {
 	At        time.Duration
 	// Message says what happened, to whom, by whom.
 	Message string
-	// Causes are the last events that led to it, oldest first.
-	Causes []history.Event
+	// Causes are the last events that led to it, oldest first. They are not stored: they are found again in the history.
+	Causes []history.Event `json:"-"`
 	// Reproduce is the command that shows it again.
 	Reproduce string
 }
@@ -96,7 +108,7 @@ type Run struct {
 	Hash    uint64
 }
 
-// Scenario is the result of a scenario under one profile, over its seeds.
+// Scenario is the result of a scenario under one profile, over its seeds. Merge knows every field of it.
 type Scenario struct {
 	Name     string
 	About    string
@@ -106,8 +118,9 @@ type Scenario struct {
 	Mutant   string
 	Digest   string
 	Seeds    int
-	// FirstSeed is the smallest seed of the sweep.
+	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between them.
 	FirstSeed uint64
+	LastSeed  uint64
 
 	Verdict    Verdict
 	Why        []string
@@ -132,12 +145,12 @@ type Scenario struct {
 	Virtual time.Duration
 	Hash    uint64
 	// Wall is how long it took; it stands in a file of its own, because results are compared.
-	Wall time.Duration
+	Wall time.Duration `json:"-"`
 
 	tally tally
 }
 
-// Sweep is everything that one invocation ran.
+// Sweep is everything that one invocation ran. Merge knows every field of it.
 type Sweep struct {
 	Scenarios []*Scenario
 	Verdict   Verdict
