@@ -170,7 +170,7 @@ func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
 	return m, nil
 }
 
-// Stored is a Scenario as files keep it: with what it is judged by, and without Wall and Causes.
+// Stored is a Scenario as files keep it: with what it is judged by, and without Wall, Causes, and the judgement.
 type Stored struct {
 	Scenario Scenario `json:"result"`
 	Tally    tally    `json:"tally"`

@@ -7,7 +7,6 @@
 package verdict
 
 import (
-	"fmt"
 	"time"
 
 	"handoff/chaos/history"
@@ -30,17 +29,6 @@ func (v Verdict) String() string { return [...]string{"pass", "inconclusive", "f
 
 // MarshalText implements encoding.TextMarshaler.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// UnmarshalText implements encoding.TextUnmarshaler.
-func (v *Verdict) UnmarshalText(text []byte) error {
-	for known := Pass; known <= Fail; known++ {
-		if known.String() == string(text) {
-			*v = known
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown verdict %q; allowed: pass, inconclusive, fail", text)
-}
 
 // Violation is one broken invariant or expectation.
 type Violation struct {
@@ -122,8 +110,9 @@ type Scenario struct {
 	FirstSeed uint64
 	LastSeed  uint64
 
-	Verdict    Verdict
-	Why        []string
+	// Verdict and Why are Judge's, from all the others.
+	Verdict    Verdict  `json:"-"`
+	Why        []string `json:"-"`
 	Violations []Violation
 	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
 	Failing      int
