@@ -111,7 +111,7 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 	return nil
 }
 
-// lookEvery is how often --wait looks for shares.
+// lookEvery is how often --wait looks for shares at most.
 const lookEvery = 2 * time.Second
 
 // gather finds and verifies the shares. With a patience it waits until all are there, and while it does, a file that can't
@@ -127,7 +127,7 @@ func (a *app) gather(ctx context.Context, args []string, patience time.Duration)
 		select {
 		case <-ctx.Done():
 			return set, broken("interrupted: nothing was merged")
-		case <-time.After(min(lookEvery, time.Until(until))):
+		case <-time.After(min(lookEvery, patience/100)):
 		}
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func (a *app) gather(ctx context.Context, args []string, patience time.Duration)
 func (a *app) look(args []string, known map[string]shard.File) (shard.Set, error) {
 	paths, err := shard.Find(args)
 	if err != nil {
-		return shard.Set{}, fmt.Errorf("%s", reason(err))
+		return shard.Set{}, err
 	}
 	var files []shard.File
 	for _, path := range paths {
