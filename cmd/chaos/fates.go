@@ -121,7 +121,7 @@ func shareOfMutants(s shard.Share, out, matrix string) error {
 	case matrix != "":
 		return usage("--shard with --matrix: the table is made in one piece; bin/chaos run --mutants N --shard %s divides it", s)
 	case out == "":
-		return usage("--shard %s: --out is needed, the folder that chaos merge reads", s)
+		return usage("--shard %s: --report is needed, the folder that chaos merge reads", s)
 	}
 	return nil
 }

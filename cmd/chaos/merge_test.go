@@ -18,12 +18,20 @@ func shared(t *testing.T, args ...string) (dir string, folders []string) {
 	for i := range 4 {
 		folder := filepath.Join(dir, fmt.Sprint(i+1))
 		folders = append(folders, folder)
-		s := chaos(t, append(args, "--shard", fmt.Sprintf("%d/4", i+1), "--out", folder)...)
+		s := chaos(t, append(args, "--shard", fmt.Sprintf("%d/4", i+1), into(args), folder)...)
 		if s.code != 0 && s.code != 1 {
 			t.Fatalf("exit %d\n%s%s", s.code, s.out, s.err)
 		}
 	}
 	return dir, folders
+}
+
+// into is the flag that names the folder of a command.
+func into(args []string) string {
+	if args[0] == "mutants" {
+		return "--report"
+	}
+	return "--out"
 }
 
 // sameFiles compares two reports, but for how long they took.
@@ -185,8 +193,8 @@ func TestWhatAShareRefuses(t *testing.T) {
 	chaos(t, "run", "ttl-race", "--shard", "5/4", "--out", out).wants(t, 2, "counted from 1/4 to 4/4")
 	chaos(t, "run", "ttl-race", "--shard", "half", "--out", out).wants(t, 2, "write i/n, as in 2/4")
 	chaos(t, "run", "ttl-race", "--world", "live", "--shard", "1/4", "--out", out).wants(t, 2, "--shard is for the simulated world")
-	chaos(t, "mutants", "--shard", "1/4").wants(t, 2, "--out is needed, the folder that chaos merge reads")
-	chaos(t, "mutants", "--shard", "1/4", "--matrix", "m.md", "--out", out).wants(t, 2, "bin/chaos run --mutants N --shard 1/4 divides it")
+	chaos(t, "mutants", "--shard", "1/4").wants(t, 2, "--report is needed, the folder that chaos merge reads")
+	chaos(t, "mutants", "--shard", "1/4", "--matrix", "m.md", "--report", out).wants(t, 2, "bin/chaos run --mutants N --shard 1/4 divides it")
 }
 
 // A share does not judge what only all of them show.
@@ -219,7 +227,7 @@ func TestSharesOfMutantsMerge(t *testing.T) {
 	// Some mutants break something even where nothing goes wrong.
 	args := []string{"mutants", "--scenario", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
 	one := filepath.Join(t.TempDir(), "one")
-	code := chaos(t, append(args, "--out", one)...).code
+	code := chaos(t, append(args, "--report", one)...).code
 	dir, folders := shared(t, args...)
 	merged := filepath.Join(t.TempDir(), "merged")
 	s := chaos(t, "merge", dir, folders[0], "--out", merged)

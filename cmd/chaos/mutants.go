@@ -19,7 +19,7 @@ import (
 const mutantSeeds = 500
 
 func (a *app) mutantsCommand() *cobra.Command {
-	var only, one, matrix, world, part, out string
+	var only, one, matrix, world, part, report string
 	var seeds, parallel int
 	cmd := &cobra.Command{
 		Use:   "mutants",
@@ -33,7 +33,7 @@ With --scenario it shows what that scenario alone catches; only the mutants whos
 own scenario it is have to be found.
 
 --shard 2/4 hunts the second of four equal parts of the mutants; each machine can
-do one. Give what all of them write into --out to chaos merge.
+do one. Give what all of them write into --report to chaos merge.
 
 With --matrix FILE.md every mutant is run through every scenario, and the file says
 which scenario kills which; a scenario that kills nothing and a mutant that only
@@ -46,14 +46,14 @@ one scenario kills are printed.`,
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "out"); err != nil {
+			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report"); err != nil {
 				return err
 			}
 			mine, err := share(part)
 			if err != nil {
 				return err
 			}
-			if err := shareOfMutants(mine, out, matrix); err != nil {
+			if err := shareOfMutants(mine, report, matrix); err != nil {
 				return err
 			}
 			switch world {
@@ -61,7 +61,7 @@ one scenario kills are printed.`,
 				if matrix != "" && !cmd.Flags().Changed("seeds") {
 					seeds = matrixSeeds
 				}
-				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: out})
+				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
@@ -76,7 +76,7 @@ one scenario kills are printed.`,
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
-	cmd.Flags().StringVar(&out, "out", "", "write mutants.json into this folder: what became of each mutant")
+	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
 	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time")
 	return cmd
