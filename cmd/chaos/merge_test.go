@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"handoff/chaos/shard"
+	"handoff/sim/explore"
 )
 
 // shared runs a command in four shares, and returns their folders.
@@ -246,4 +248,59 @@ func TestSharesOfMutantsMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	chaos(t, "merge", dir, "--out", merged).wants(t, 2, "1 share is missing of 4: give what 3/4 wrote too")
+}
+
+// rewritten writes shares anew, as if another program had run them.
+func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
+	t.Helper()
+	for _, folder := range folders {
+		path := filepath.Join(folder, shard.FileName)
+		var items []any
+		r, err := shard.Each(path, func(_ *shard.Reader, item map[string]any) error { items = append(items, item); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.Header()
+		change(&h)
+		var b bytes.Buffer
+		if err := shard.Write(&b, h, items, map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--quiet")
+	out := filepath.Join(t.TempDir(), "merged")
+	rewritten(t, folders[1:2], func(h *shard.Header) { h.Go = "go9" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, "are not of one job: the version of Go is go1", "and go9 in the second")
+	rewritten(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
+	rewritten(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, `shares of "dance" are nothing that this program puts together`)
+}
+
+// It is interrupted when the first failure is told, which is after the first run.
+func TestAnInterruptedShareMakesTheMergeIncomplete(t *testing.T) {
+	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40"}
+	dir, folders := shared(t, args...)
+	again := filepath.Join(t.TempDir(), "again")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	code := run(ctx, append(args, "--shard", "2/4", "--out", again), &out, &told{text: "FAIL ", do: cancel})
+	if code != 1 || !strings.Contains(out.String(), "Interrupted") {
+		t.Fatalf("exit %d\n%s", code, out.String())
+	}
+	chaos(t, "merge", dir, again).wants(t, 2, "are both share 2/4, of the same commit, and say different things: was one of them interrupted or changed?")
+	if err := os.RemoveAll(folders[1]); err != nil {
+		t.Fatal(err)
+	}
+	merged := filepath.Join(t.TempDir(), "merged")
+	chaos(t, "merge", dir, again, "--out", merged).wants(t, 1, "Interrupted")
+	if text, err := os.ReadFile(filepath.Join(merged, "summary.md")); err != nil || !strings.Contains(string(text), "of 40 seeds") {
+		t.Errorf("nothing says how much was asked for: %v\n%s", err, text)
+	}
 }
