@@ -26,6 +26,9 @@ const Schema = 1
 const (
 	// MaxLine is the longest line, in bytes.
 	MaxLine = 4 << 20
+	// MaxParts is how many commas a line has at most, because what is between two of them may need a hundred times more
+	// memory than its text.
+	MaxParts = 250_000
 	// MaxLines is how many items a file has at most.
 	MaxLines = 100_000
 )
@@ -75,6 +78,9 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 		}
 		if len(line) > MaxLine {
 			return fmt.Errorf("writing line %d of a share: it has %d bytes, and at most %d are read", i+1, len(line), MaxLine)
+		}
+		if n := bytes.Count(line, []byte{','}); n > MaxParts {
+			return fmt.Errorf("writing line %d of a share: it has %d commas, and at most %d are read", i+1, n, MaxParts)
 		}
 		if _, err := both.Write(append(line, '\n')); err != nil {
 			return fmt.Errorf("writing line %d of a share: %w", i+1, err)
@@ -204,6 +210,9 @@ func (f *Reader) decode(text []byte, into any) error {
 	column := func(offset int64) int { return utf8.RuneCount(text[:min(max(offset, 0), int64(len(text)))]) + 1 }
 	if start := len(text) - len(bytes.TrimLeft(text, " \t\r")); start == len(text) || text[start] != '{' {
 		return f.Refuse(start+1, "a line is a JSON object and begins with {, this one with %q", clip(string(text[start:])))
+	}
+	if n := bytes.Count(text, []byte{','}); n > MaxParts {
+		return f.Refuse(1, "the line has %d commas; no share has more than %d in one", n, MaxParts)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -159,6 +159,7 @@ func TestAChangedFileIsRefused(t *testing.T) {
 		{"an empty line", lines[0] + "\n", "f:2:1: a line is a JSON object"},
 		{"two objects", lines[0] + `{"n":1} {"n":2}` + "\n", "f:2:9: one object a line"},
 		{"a long line", lines[0] + long, "f:2:4194305: the line has more than 4194304 bytes"},
+		{"a line that needs much more memory than its text", lines[0] + `{"name":[` + strings.Repeat("{},", shard.MaxParts+1) + "{}]}\n", "f:2:1: the line has 250001 commas"},
 		{"an end of nothing", lines[0] + `{"end":null}` + "\n", "f:2:1: the end speaks of 0 lines"},
 		{"another schema", `{"schema":2,"new":1}` + "\n", "f:1:1: the file has schema 2, this program reads 1"},
 		{"no share", strings.Replace(text, `"2/4"`, `""`, 1), "f:1:1: share: is missing"},
