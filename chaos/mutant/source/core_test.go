@@ -1,0 +1,45 @@
+package source
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestTheCoreHasEnoughCandidates demands that every quota can be met, and that the statements with all
+// their mutants compile.
+func TestTheCoreHasEnoughCandidates(t *testing.T) {
+	for _, sql := range []bool{false, true} {
+		c, err := Load(root(t), sql)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count, drawn := map[string]int{}, map[string]int{}
+		for _, m := range c.Candidates {
+			count[m.Operator]++
+		}
+		sample := Draw(c.Candidates, Seed, false)
+		for _, m := range sample {
+			drawn[m.Operator]++
+		}
+		for _, o := range Operators() {
+			if o.SQL == sql && drawn[o.Name] != o.Quota {
+				t.Errorf("%s: %d drawn, the quota is %d of %d candidates", o.Name, drawn[o.Name], o.Quota, count[o.Name])
+			}
+		}
+		t.Logf("%d candidates: %v; would not compile: %v; left out: %v", len(c.Candidates), count, c.Untyped, c.LeftOut)
+		if os.Getenv("HANDOFF_SOURCE_ALL") == "" {
+			continue // a minute of the compiler
+		}
+		overlay, err := c.Overlay(t.TempDir(), c.Candidates)
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := exec.Command("go", "build", "-overlay", overlay, "-o", filepath.Join(t.TempDir(), "executor"), "./cmd/executor")
+		build.Dir = root(t)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Errorf("building with every mutant: %v\n%s", err, out)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package source
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"slices"
+)
+
+// Draw is the sample: of each operator the first of its candidates, as many as its quota, in the order of
+// sha256(seed, ID), but no more than perFunction of one function: a long table, such as the lawful
+// transitions, has hundreds of candidates and is one function. An operator with fewer candidates gives
+// all of them. fifth asks for the first fifth of
+// each quota instead, which is a sample by the same rule. The result is in the order of the operators,
+// and within one in the order of the draw.
+//
+// The sample of a score is drawn with Seed. What the core's later changes add and take away changes the
+// sample with it; what stands keeps its place in the order.
+func Draw(candidates []*Candidate, seed string, fifth bool) []*Candidate {
+	var drawn []*Candidate
+	for _, o := range Operators() {
+		of := slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return c.Operator != o.Name })
+		slices.SortFunc(of, func(a, b *Candidate) int {
+			x, y := lot(seed, a), lot(seed, b)
+			return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a.ID, b.ID))
+		})
+		quota := o.Quota
+		if fifth {
+			quota /= 5
+		}
+		given := map[*function]int{}
+		for _, c := range of {
+			if given[c.fn] < perFunction && quota > 0 {
+				given[c.fn]++
+				quota--
+				drawn = append(drawn, c)
+			}
+		}
+	}
+	return drawn
+}
+
+// perFunction is how many candidates of one operator one function gives.
+const perFunction = 3
+
+func lot(seed string, c *Candidate) [sha256.Size]byte {
+	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
+}

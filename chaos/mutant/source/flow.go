@@ -1,0 +1,103 @@
+package source
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// loops ends loops early, or not.
+func loops(s *site) {
+	s.each(func(n ast.Node, above []ast.Node) {
+		switch n := n.(type) {
+		case *ast.BranchStmt:
+			switch label := labelOf(n); n.Tok {
+			case token.CONTINUE:
+				s.replaced(n, "break"+label)
+			case token.BREAK:
+				if inLoop(above) {
+					s.replaced(n, "continue"+label)
+				}
+			}
+		case *ast.RangeStmt:
+			s.onlyOne(n.Body)
+		case *ast.ForStmt:
+			s.onlyOne(n.Body)
+		case *ast.ReturnStmt:
+			if inLoop(above) {
+				text := s.text(n)
+				s.mutate(n.Pos(), []edit{s.replace(n, "if true { continue }; "+text)}, "%s in a loop goes on with the next", quote(text))
+				s.mutate(n.Pos(), []edit{s.replace(n, "if true { break }; "+text)}, "%s only ends the loop", quote(text))
+			}
+		}
+	})
+}
+
+func labelOf(n *ast.BranchStmt) string {
+	if n.Label == nil {
+		return ""
+	}
+	return " " + n.Label.Name
+}
+
+// inLoop says that a statement stands in a loop of its own function.
+func inLoop(above []ast.Node) bool {
+	for i := len(above) - 1; i >= 0; i-- {
+		switch above[i].(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			return true
+		case *ast.FuncLit:
+			return false
+		}
+	}
+	return false
+}
+
+func (s *site) onlyOne(body *ast.BlockStmt) {
+	end := s.fn.file.offset(body.Rbrace)
+	s.mutate(body.Pos(), []edit{{end, end, "; if true { break }\n"}}, "the loop ends after its first round")
+}
+
+// results inverts boolean results, and has others be their zero value.
+func results(s *site) {
+	s.each(func(n ast.Node, _ []ast.Node) {
+		ret, ok := n.(*ast.ReturnStmt)
+		if !ok {
+			return
+		}
+		for _, e := range ret.Results {
+			s.result(ret, e)
+		}
+	})
+}
+
+func (s *site) result(ret *ast.ReturnStmt, e ast.Expr) {
+	t := s.typeOf(e)
+	zero := ""
+	switch {
+	case t == nil || isError(t) || s.fn.file.pkg.TypesInfo.Types[e].IsNil():
+		return
+	case isBool(t):
+		text := s.text(e)
+		by := "!(" + text + ")"
+		switch text {
+		case "true":
+			by = "false"
+		case "false":
+			by = "true"
+		}
+		s.mutate(e.Pos(), []edit{s.replace(e, by)}, "result %s of %s inverted", quote(text), quote(s.text(ret)))
+		return
+	case isNumber(t):
+		zero = "0"
+	default:
+		switch t.Underlying().(type) {
+		case *types.Slice, *types.Map:
+			zero = "nil"
+		}
+	}
+	if zero == "" {
+		return
+	}
+	s.mutate(e.Pos(), []edit{s.replace(e, zero)}, "result %s of %s is %s", quote(s.text(e)), quote(s.text(ret)), zero)
+}

@@ -1,0 +1,235 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/packages"
+)
+
+// Catalog is every candidate that type-checks, and what was left out.
+type Catalog struct {
+	// Root is the module's folder.
+	Root string
+	// Candidates are in the order of packages, files and places.
+	Candidates []*Candidate
+	// Untyped is how many places of each operator were left out because the mutant would not compile.
+	Untyped map[string]int
+	// LeftOut counts the functions and package variables that no mutant can be made of, by reason.
+	LeftOut map[string]int
+
+	files []*file
+}
+
+// file is a source file of the scope.
+type file struct {
+	pkg  *packages.Package
+	dir  string // of the package, below the root
+	name string // base name
+	path string
+	src  []byte
+	tree *ast.File
+	// waking are the package's functions that set a signal.
+	waking map[types.Object]bool
+}
+
+func (f *file) offset(p token.Pos) int { return f.pkg.Fset.Position(p).Offset }
+
+// function is a declaration that a mutant can be made of: a function, or a variable with a statement of
+// SQL.
+type function struct {
+	file *file
+	name string
+	// decl is nil for a variable.
+	decl *ast.FuncDecl
+	// literal is the text of a variable's statement.
+	literal *ast.BasicLit
+}
+
+// Load reads the packages of the scope below root, the module's folder, and lists the candidates of the
+// operators of the simulated core, or of the SQL.
+func Load(root string, sql bool) (*Catalog, error) {
+	scopes := simulated()
+	if sql {
+		scopes = statements()
+	}
+	return load(root, scopes, sql)
+}
+
+func load(root string, scopes []scope, sql bool) (*Catalog, error) {
+	var patterns []string
+	for _, s := range scopes {
+		patterns = append(patterns, "./"+s.dir)
+	}
+	pkgs, err := packages.Load(&packages.Config{
+		Mode: packages.LoadSyntax | packages.NeedModule, Dir: root, //nolint:staticcheck // the modes are what it says
+	}, patterns...)
+	if err != nil {
+		return nil, fmt.Errorf("loading %s: %w", strings.Join(patterns, " "), err)
+	}
+	c := &Catalog{Root: root, Untyped: map[string]int{}, LeftOut: map[string]int{}}
+	for _, s := range scopes {
+		at := slices.IndexFunc(pkgs, func(p *packages.Package) bool { return strings.HasSuffix(p.PkgPath, "/"+s.dir) })
+		if at < 0 {
+			return nil, fmt.Errorf("loading %s: no such package below %s", s.dir, root)
+		}
+		p := pkgs[at]
+		if len(p.Errors) > 0 {
+			return nil, fmt.Errorf("loading %s: %w", s.dir, errors.Join(errorsOf(p)...))
+		}
+		if err := c.addPackage(p, s, sql); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.dropUntyped()
+}
+
+func errorsOf(p *packages.Package) []error {
+	list := make([]error, len(p.Errors))
+	for i := range p.Errors {
+		list[i] = p.Errors[i]
+	}
+	return list
+}
+
+func (c *Catalog) addPackage(p *packages.Package, s scope, sql bool) error {
+	waking := wakingFunctions(p)
+	for i, path := range p.CompiledGoFiles {
+		name := filepath.Base(path)
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading the source of %s: %w", s.dir, err)
+		}
+		f := &file{pkg: p, dir: s.dir, name: name, path: path, src: src, tree: p.Syntax[i], waking: waking}
+		c.files = append(c.files, f)
+		if slices.Contains(s.without, name) {
+			c.LeftOut["a file that the simulator does not run"] += len(f.functions())
+			continue
+		}
+		if sql {
+			c.addStatements(f)
+			continue
+		}
+		for _, fn := range f.functions() {
+			if why := unfit(fn); why != "" {
+				c.LeftOut[why]++
+				continue
+			}
+			c.find(fn, false)
+		}
+		c.LeftOut["a package variable with a value"] += f.variables()
+	}
+	return nil
+}
+
+// functions are the declarations of functions with a body.
+func (f *file) functions() []*function {
+	var list []*function
+	for _, d := range f.tree.Decls {
+		if d, ok := d.(*ast.FuncDecl); ok && d.Body != nil {
+			list = append(list, &function{file: f, name: nameOf(d), decl: d})
+		}
+	}
+	return list
+}
+
+// variables counts the package's variables that start with a value: they are set before any choice could
+// be made in a function.
+func (f *file) variables() int {
+	n := 0
+	for _, d := range f.tree.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.VAR {
+			continue
+		}
+		for _, s := range g.Specs {
+			n += len(s.(*ast.ValueSpec).Values) //nolint:errcheck,forcetypeassert // a var declaration has nothing else
+		}
+	}
+	return n
+}
+
+func nameOf(d *ast.FuncDecl) string {
+	if d.Recv == nil || len(d.Recv.List) == 0 {
+		return d.Name.Name
+	}
+	t := d.Recv.List[0].Type
+	star := ""
+	if p, ok := t.(*ast.StarExpr); ok {
+		t, star = p.X, "*"
+	}
+	switch g := t.(type) {
+	case *ast.IndexExpr:
+		t = g.X
+	case *ast.IndexListExpr:
+		t = g.X
+	}
+	name := "?"
+	if id, ok := t.(*ast.Ident); ok {
+		name = id.Name
+	}
+	if star != "" {
+		name = "(*" + name + ")"
+	}
+	return name + "." + d.Name.Name
+}
+
+// unfit says why no mutant is made of a function, empty if one is.
+func unfit(fn *function) string {
+	d := fn.decl
+	switch {
+	case d.Recv == nil && d.Name.Name == "init":
+		return "an init function"
+	case d.Recv != nil && (d.Name.Name == "String" || d.Name.Name == "Error" || d.Name.Name == "LogValue"):
+		return "a text for readers (String, Error, LogValue)"
+	}
+	recovers := false
+	ast.Inspect(d.Body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			id, ok := call.Fun.(*ast.Ident)
+			recovers = recovers || ok && id.Name == "recover"
+		}
+		return true
+	})
+	if recovers {
+		return "a function that recovers, which only the deferred function itself can"
+	}
+	return ""
+}
+
+// find adds the candidates of one function, of all operators.
+func (c *Catalog) find(fn *function, sql bool) {
+	texts := map[string]bool{}
+	for _, o := range Operators() {
+		if o.SQL != sql {
+			continue
+		}
+		s := &site{fn: fn, operator: o.Name}
+		o.find(s)
+		for _, m := range s.found {
+			// Two operators, or one twice, may come to the same text; the first has it.
+			from, to := fn.span()
+			text := apply(fn.file.src, from, to, m.edits)
+			if texts[text] || text == string(fn.file.src[from:to]) {
+				continue
+			}
+			texts[text] = true
+			c.Candidates = append(c.Candidates, m)
+		}
+	}
+}
+
+// span is where the text of a declaration stands in its file.
+func (fn *function) span() (from, to int) {
+	if fn.decl != nil {
+		return fn.file.offset(fn.decl.Pos()), fn.file.offset(fn.decl.End())
+	}
+	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
+}

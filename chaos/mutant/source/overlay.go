@@ -1,0 +1,372 @@
+package source
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Variable is the environment variable by which a process that was built with an overlay is told its
+// mutant: its number, counted from 1. Without it the process is the true core.
+const Variable = "HANDOFF_SOURCE_MUTANT"
+
+// module is the module whose enumerations operators know.
+const module = "handoff/"
+
+// switchFile is the file that an overlay adds to each package.
+const switchFile = "zz_source_mutants.go"
+
+// The names in generated files begin so, and occur nowhere else.
+const chosen, picked = "sourceMutant__chosen", "sourceMutant__pick"
+
+// span is a part of a generated file that belongs to one mutant.
+type span struct {
+	from, to int
+	number   int
+}
+
+// generated is the text of one file with its mutants.
+type generated struct {
+	text  []byte
+	spans []span
+}
+
+// generate writes a file anew with the mutants of it; numbers says which number each has.
+func (f *file) generate(mutants []*Candidate, numbers map[*Candidate]int) generated {
+	byFunction := map[*function][]*Candidate{}
+	var order []*function
+	for _, m := range mutants {
+		if byFunction[m.fn] == nil {
+			order = append(order, m.fn)
+		}
+		byFunction[m.fn] = append(byFunction[m.fn], m)
+	}
+	var edits []edit
+	var copies strings.Builder
+	var spans []span
+	for _, fn := range order {
+		if fn.decl == nil {
+			edits = append(edits, fn.pick(byFunction[fn], numbers))
+			continue
+		}
+		edits = append(edits, fn.ask(byFunction[fn], numbers)...)
+		for _, m := range byFunction[fn] {
+			from := copies.Len()
+			copies.WriteString("\n" + fn.mutated(m, numbers[m]) + "\n")
+			spans = append(spans, span{from, copies.Len(), numbers[m]})
+		}
+	}
+	if f.hasStatements(order) {
+		edits = append(edits, f.constants()...)
+	}
+	head := apply(f.src, 0, len(f.src), edits)
+	for i := range spans {
+		spans[i].from += len(head)
+		spans[i].to += len(head)
+	}
+	return generated{text: []byte(head + copies.String()), spans: spans}
+}
+
+func (f *file) hasStatements(list []*function) bool {
+	return slices.ContainsFunc(list, func(fn *function) bool { return fn.decl == nil })
+}
+
+// constants makes variables of a file's constant texts, because only a variable can be chosen at start.
+func (f *file) constants() []edit {
+	var edits []edit
+	for _, d := range f.tree.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		text := true
+		for _, spec := range g.Specs {
+			for _, name := range spec.(*ast.ValueSpec).Names { //nolint:errcheck,forcetypeassert // const declares nothing else
+				b, ok := f.pkg.TypesInfo.ObjectOf(name).Type().(*types.Basic)
+				text = text && ok && b.Info()&types.IsString != 0
+			}
+		}
+		if text {
+			at := f.offset(g.TokPos)
+			edits = append(edits, edit{at, at + len("const"), "var"})
+		}
+	}
+	return edits
+}
+
+// pick makes a choice of a literal.
+func (fn *function) pick(mutants []*Candidate, numbers map[*Candidate]int) edit {
+	from, to := fn.span()
+	text := string(fn.file.src[from:to])
+	for _, m := range mutants {
+		text = fmt.Sprintf("%s(%d, %s, %s)", picked, numbers[m], text, apply(fn.file.src, from, to, m.edits))
+	}
+	return edit{from, to, text}
+}
+
+// copyName is what the copy of a function with a mutant is called.
+func copyName(d *ast.FuncDecl, number int) string {
+	return fmt.Sprintf("%s__m%d", d.Name.Name, number)
+}
+
+// mutated is the text of a function's copy.
+func (fn *function) mutated(m *Candidate, number int) string {
+	f, d := fn.file, fn.decl
+	from, to := fn.span()
+	name := edit{f.offset(d.Name.Pos()), f.offset(d.Name.End()), copyName(d, number)}
+	return apply(f.src, from, to, append(slices.Clone(m.edits), name))
+}
+
+// ask are the edits by which a function asks at its start whether one of its copies is to run.
+func (fn *function) ask(mutants []*Candidate, numbers map[*Candidate]int) []edit {
+	f, d := fn.file, fn.decl
+	var edits []edit
+	unnamed := 0
+	name := func() string { unnamed++; return fmt.Sprintf("sourceMutant__p%d", unnamed) }
+	names := func(list *ast.FieldList) []string {
+		var all []string
+		for _, field := range list.List {
+			dots := ""
+			if _, variadic := field.Type.(*ast.Ellipsis); variadic {
+				dots = "..."
+			}
+			if len(field.Names) == 0 {
+				n := name()
+				at := f.offset(field.Type.Pos())
+				edits = append(edits, edit{at, at, n + " "})
+				all = append(all, n+dots)
+			}
+			for _, id := range field.Names {
+				n := id.Name
+				if n == "_" {
+					n = name()
+					edits = append(edits, edit{f.offset(id.Pos()), f.offset(id.End()), n})
+				}
+				all = append(all, n+dots)
+			}
+		}
+		return all
+	}
+	receiver := ""
+	if d.Recv != nil {
+		receiver = names(d.Recv)[0] + "."
+	}
+	arguments := strings.Join(names(d.Type.Params), ", ")
+	var parameters []string
+	if d.Type.TypeParams != nil {
+		for _, field := range d.Type.TypeParams.List {
+			for _, id := range field.Names {
+				parameters = append(parameters, id.Name)
+			}
+		}
+	}
+	of := ""
+	if len(parameters) > 0 {
+		of = "[" + strings.Join(parameters, ", ") + "]"
+	}
+	var b strings.Builder
+	b.WriteString(" switch " + chosen + " {")
+	for _, m := range mutants {
+		call := receiver + copyName(d, numbers[m]) + of + "(" + arguments + ")"
+		if d.Type.Results == nil || len(d.Type.Results.List) == 0 {
+			fmt.Fprintf(&b, " case %d: %s; return;", numbers[m], call)
+		} else {
+			fmt.Fprintf(&b, " case %d: return %s;", numbers[m], call)
+		}
+	}
+	b.WriteString(" }; ")
+	at := f.offset(d.Body.Lbrace) + 1
+	return append(edits, edit{at, at, b.String()})
+}
+
+// switchText is the file by which a package knows which mutant it is.
+func switchText(name string) string {
+	return fmt.Sprintf(`package %s
+
+import (
+	"os"
+	"strconv"
+)
+
+var %s = func() int {
+	n, _ := strconv.Atoi(os.Getenv(%q))
+	return n
+}()
+
+func %s(n int, original, mutant string) string {
+	if %s == n {
+		return mutant
+	}
+	return original
+}
+`, name, chosen, Variable, picked, chosen)
+}
+
+// dropUntyped leaves out the candidates that would not compile.
+func (c *Catalog) dropUntyped() error {
+	byFile := map[*file][]*Candidate{}
+	numbers := map[*Candidate]int{}
+	bad := map[int]bool{}
+	for i, m := range c.Candidates {
+		numbers[m] = i + 1
+		if m.fn.decl != nil {
+			if _, err := parser.ParseFile(token.NewFileSet(), "", "package p\n"+m.fn.mutated(m, i+1), parser.SkipObjectResolution); err != nil {
+				bad[i+1] = true
+				continue
+			}
+		}
+		byFile[m.fn.file] = append(byFile[m.fn.file], m)
+	}
+	byPackage := map[string][]*file{}
+	var dirs []string
+	for _, f := range c.files {
+		if byPackage[f.dir] == nil {
+			dirs = append(dirs, f.dir)
+		}
+		byPackage[f.dir] = append(byPackage[f.dir], f)
+	}
+	for _, dir := range dirs {
+		if err := typeCheck(byPackage[dir], byFile, numbers, bad); err != nil {
+			return err
+		}
+	}
+	kept := c.Candidates[:0]
+	for i, m := range c.Candidates {
+		if bad[i+1] {
+			c.Untyped[m.Operator]++
+			continue
+		}
+		kept = append(kept, m)
+	}
+	c.Candidates = kept
+	return nil
+}
+
+// typeCheck checks one package with all its mutants, and adds the numbers of those with an error to bad.
+func typeCheck(files []*file, byFile map[*file][]*Candidate, numbers map[*Candidate]int, bad map[int]bool) error {
+	fset := token.NewFileSet()
+	spans := map[string][]span{}
+	var trees []*ast.File
+	for _, f := range files {
+		g := f.generate(byFile[f], numbers)
+		tree, err := parser.ParseFile(fset, f.path, g.text, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parsing the mutants of %s: %w", f.path, err)
+		}
+		spans[f.path] = g.spans
+		trees = append(trees, tree)
+	}
+	p := files[0].pkg
+	choice, err := parser.ParseFile(fset, switchFile, switchText(p.Name), parser.SkipObjectResolution)
+	if err != nil {
+		return fmt.Errorf("parsing the switch of %s: %w", p.PkgPath, err)
+	}
+	var outside []error
+	config := types.Config{
+		Importer: imported{p.Types}, Sizes: p.TypesSizes,
+		Error: func(err error) {
+			var at types.Error
+			if !errors.As(err, &at) {
+				return
+			}
+			pos := fset.Position(at.Pos)
+			for _, s := range spans[pos.Filename] {
+				if s.from <= pos.Offset && pos.Offset < s.to {
+					bad[s.number] = true
+					return
+				}
+			}
+			outside = append(outside, err)
+		},
+	}
+	if _, err := config.Check(p.PkgPath, fset, append(trees, choice), nil); err != nil && len(outside) > 0 {
+		return fmt.Errorf("type-checking the mutants of %s: %w", p.PkgPath, errors.Join(outside...))
+	}
+	return nil
+}
+
+// imported gives what a loaded package imports, and the two packages of the switch.
+type imported struct{ of *types.Package }
+
+// Import implements types.Importer.
+func (i imported) Import(path string) (*types.Package, error) {
+	if path == "unsafe" {
+		return types.Unsafe, nil
+	}
+	for _, p := range i.of.Imports() {
+		if p.Path() == path {
+			return p, nil
+		}
+	}
+	if path == "os" || path == "strconv" {
+		return standIn(path), nil
+	}
+	return nil, fmt.Errorf("%s does not import %s", i.of.Path(), path)
+}
+
+// standIn declares what the switch uses of a package that its own package does not import.
+func standIn(path string) *types.Package {
+	p := types.NewPackage(path, path)
+	str, number := types.Typ[types.String], types.Typ[types.Int]
+	v := func(t types.Type) *types.Var { return types.NewParam(token.NoPos, p, "", t) }
+	add := func(name string, results ...*types.Var) {
+		p.Scope().Insert(types.NewFunc(token.NoPos, p, name, types.NewSignatureType(nil, nil, nil, types.NewTuple(v(str)), types.NewTuple(results...), false)))
+	}
+	add("Getenv", v(str))
+	add("Atoi", v(number), v(types.Universe.Lookup("error").Type()))
+	p.MarkComplete()
+	return p
+}
+
+// Overlay writes the files for `go build -overlay` into a folder, and returns the path of the file that
+// the option wants. The mutants are numbered from 1, in the order of the list.
+func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
+	byFile := map[*file][]*Candidate{}
+	numbers := map[*Candidate]int{}
+	packages := map[string]bool{}
+	for i, m := range mutants {
+		numbers[m] = i + 1
+		byFile[m.fn.file] = append(byFile[m.fn.file], m)
+		packages[m.fn.file.dir] = true
+	}
+	replace := map[string]string{}
+	add := func(path string, text []byte) error {
+		to := filepath.Join(dir, fmt.Sprintf("%03d_%s", len(replace), filepath.Base(path)))
+		replace[path] = to
+		return os.WriteFile(to, text, 0o600)
+	}
+	var errs []error
+	sql := len(mutants) > 0 && mutants[0].fn.decl == nil
+	for _, f := range c.files {
+		if !packages[f.dir] {
+			continue
+		}
+		switch {
+		case byFile[f] != nil:
+			errs = append(errs, add(f.path, f.generate(byFile[f], numbers).text))
+		case sql: // a constant of one file may be made of another file's
+			errs = append(errs, add(f.path, []byte(apply(f.src, 0, len(f.src), f.constants()))))
+		}
+		if at := filepath.Join(filepath.Dir(f.path), switchFile); replace[at] == "" {
+			errs = append(errs, add(at, []byte(switchText(f.pkg.Name))))
+		}
+	}
+	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	path := filepath.Join(dir, "overlay.json")
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err := cmp.Or(errors.Join(errs...), err); err != nil {
+		return "", fmt.Errorf("writing the overlay into %s: %w", dir, err)
+	}
+	return path, nil
+}

@@ -1,0 +1,119 @@
+package source
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// sets replaces a constant of an enumeration by its neighbour, and leaves one element out of a list.
+func sets(s *site) {
+	s.each(func(n ast.Node, above []ast.Node) {
+		switch n := n.(type) {
+		case *ast.Ident:
+			s.neighbour(n, n)
+		case *ast.SelectorExpr:
+			s.neighbour(n, n.Sel)
+		case *ast.CaseClause:
+			s.withoutOne(n.List, "case list")
+			s.withoutClause(n, above)
+		case *ast.CompositeLit:
+			if s.isList(n) {
+				s.withoutOne(n.Elts, "list")
+			}
+		}
+	})
+}
+
+func (s *site) isList(n *ast.CompositeLit) bool {
+	t := s.typeOf(n)
+	if t == nil || len(n.Elts) == 0 {
+		return false
+	}
+	switch t.Underlying().(type) {
+	case *types.Slice, *types.Array, *types.Map:
+		return true
+	}
+	return false
+}
+
+// neighbour replaces one constant by the next one of its type, and the last by the one before.
+func (s *site) neighbour(whole ast.Expr, name *ast.Ident) {
+	c, ok := s.object(name).(*types.Const)
+	if !ok {
+		return
+	}
+	family := enumeration(c)
+	at := slices.Index(family, c)
+	if at < 0 || len(family) < 2 {
+		return
+	}
+	if _, plain := whole.(*ast.Ident); plain && c.Pkg() != s.fn.file.pkg.Types {
+		return // the name after a package, which its selector has
+	}
+	for _, step := range []int{1, -1} {
+		if to := at + step; to >= 0 && to < len(family) {
+			s.replaced(whole, strings.TrimSuffix(s.text(whole), c.Name())+family[to].Name())
+		}
+	}
+}
+
+// enumeration is every constant of a constant's type in its package, by value; nil if its type is not
+// one of this module's own. The names of figures are no enumeration: dashboards read them, and no part
+// decides by them.
+func enumeration(c *types.Const) []*types.Const {
+	named, ok := types.Unalias(c.Type()).(*types.Named)
+	if !ok || c.Pkg() == nil || named.Obj().Pkg() != c.Pkg() || !strings.HasPrefix(c.Pkg().Path(), module) ||
+		strings.HasSuffix(c.Pkg().Path(), "core/telemetry") {
+		return nil
+	}
+	var family []*types.Const
+	for _, name := range c.Pkg().Scope().Names() {
+		o, ok := c.Pkg().Scope().Lookup(name).(*types.Const)
+		if ok && types.Identical(o.Type(), c.Type()) {
+			family = append(family, o)
+		}
+	}
+	slices.SortStableFunc(family, func(a, b *types.Const) int {
+		if constant.Compare(a.Val(), token.LSS, b.Val()) {
+			return -1
+		}
+		if constant.Compare(b.Val(), token.LSS, a.Val()) {
+			return 1
+		}
+		return 0
+	})
+	return family
+}
+
+// withoutOne leaves each of at least two elements out once.
+func (s *site) withoutOne(list []ast.Expr, what string) {
+	if len(list) < 2 {
+		return
+	}
+	f := s.fn.file
+	for i, e := range list {
+		gone := edit{f.offset(e.Pos()), f.offset(e.End()), ""}
+		if i+1 < len(list) {
+			gone.to = f.offset(list[i+1].Pos())
+		} else {
+			gone.from = f.offset(list[i-1].End())
+		}
+		s.mutate(e.Pos(), []edit{gone}, "%s left out of a %s of %d", quote(s.text(e)), what, len(list))
+	}
+}
+
+// withoutClause takes a whole case out of a switch over a constant's type.
+func (s *site) withoutClause(n *ast.CaseClause, above []ast.Node) {
+	if len(n.List) == 0 || len(above) < 2 {
+		return
+	}
+	sw, ok := above[len(above)-2].(*ast.SwitchStmt)
+	if !ok || sw.Tag == nil {
+		return
+	}
+	s.mutate(n.Pos(), []edit{s.replace(n, "")}, "case %s left out", quote(s.text(n)))
+}

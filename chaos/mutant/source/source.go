@@ -1,0 +1,141 @@
+// Package source makes mutants out of the core's own source text: small mistakes that nobody chose.
+//
+// Planted mutants (package mutant) are written by whoever writes the rules, so a suite that kills all of
+// them shows what its authors thought of. Here an operator, such as "the branch of an error is not
+// taken", is applied wherever it fits; each place is a candidate. A sample of the candidates is drawn by
+// a hash, and what share of it the harness kills is its score (docs/score.md).
+//
+// Operators, Quotas and the rule of the draw (Draw) are fixed before the rules that the score measures:
+// the seed of the draw is the hash of the commit that fixed them (seed.go). So a change of an operator or
+// of a quota is a new sample, and needs a new seed; the old score is not comparable with the new one.
+//
+// Nothing of this stands in the core. Overlay writes copies of the mutated functions beside the originals
+// into files of a temporary folder, and `go build -overlay` compiles these instead; each original asks at
+// its start which mutant the process was started with. One build serves all mutants.
+package source
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Candidate is one place where an operator fits.
+type Candidate struct {
+	// ID is stable as long as its function stands: file, function, operator, and which of the operator's
+	// places in the function it is, counted from 1.
+	ID string `json:"id"`
+	// Package is the package's folder below the module's root, such as core/executor.
+	Package string `json:"package"`
+	// File is the base name of the file, Line the line of the place.
+	File string `json:"file"`
+	Line int    `json:"line"`
+	// Func is the function's name, with its receiver.
+	Func string `json:"func"`
+	// Operator is the name of the operator.
+	Operator string `json:"operator"`
+	// What says what is changed, with quotations of the source.
+	What string `json:"what"`
+
+	fn    *function
+	edits []edit
+}
+
+// String describes the candidate in a line that can be read without the source.
+func (c *Candidate) String() string {
+	return fmt.Sprintf("%s/%s:%d %s: %s", c.Package, c.File, c.Line, c.Func, c.What)
+}
+
+// edit replaces the bytes [from, to) of a file.
+type edit struct {
+	from, to int
+	text     string
+}
+
+// apply returns src[from:to] with the edits, which lie inside and don't overlap, carried out.
+func apply(src []byte, from, to int, edits []edit) string {
+	sorted := slices.SortedFunc(slices.Values(edits), func(a, b edit) int { return cmp.Compare(a.from, b.from) })
+	out := make([]byte, 0, to-from)
+	at := from
+	for _, e := range sorted {
+		out = append(out, src[at:e.from]...)
+		out = append(out, e.text...)
+		at = e.to
+	}
+	return string(append(out, src[at:to]...))
+}
+
+// Operator is one kind of mistake.
+type Operator struct {
+	// Name is what the operator is called in IDs and tables.
+	Name string
+	// About says in a line what it does.
+	About string
+	// Quota is how many of its candidates are in the sample of 300.
+	Quota int
+	// SQL says that it works on the statements of the store's PostgreSQL adapter and not on the core that
+	// the simulator runs.
+	SQL bool
+
+	find func(*site)
+}
+
+// Operators are all operators, in the order of the tables. The quotas of those for the simulated core
+// amount to 300, the quotas of those for SQL to 60; each is a multiple of 5, so that the first fifth of
+// every quota is a sample as well.
+func Operators() []Operator {
+	return []Operator{
+		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: guards},
+		{Name: "comparisons", Quota: 30, About: "a comparison at a bound or a deadline includes or excludes the bound, or is turned round", find: comparisons},
+		{Name: "sets", Quota: 30, About: "a status, reason or another constant of a set becomes its neighbour, or is left out of a list", find: sets},
+		{Name: "order", Quota: 20, About: "two calls that follow each other change places", find: order},
+		{Name: "errors", Quota: 30, About: "the branch of an error is not taken, or an error is dropped", find: dropped},
+		{Name: "wakes", Quota: 15, About: "a wake-up, a notification or a cancellation is left out", find: wakes},
+		{Name: "loops", Quota: 20, About: "continue and break change places, a loop ends after its first element, a return only ends the loop", find: loops},
+		{Name: "clocks", Quota: 20, About: "a moment is read from another clock, or is another moment in scope", find: clocks},
+		{Name: "fields", Quota: 25, About: "a field of a record becomes another one of the same type", find: fields},
+		{Name: "counts", Quota: 25, About: "a count is one more or one less, min becomes max, + becomes -", find: counts},
+		{Name: "locks", Quota: 10, About: "a pair of lock and unlock is left out, a defer is left out or runs at once", find: locks},
+		{Name: "results", Quota: 15, About: "a boolean result is inverted, another one is its zero value", find: results},
+		{Name: "durations", Quota: 10, About: "a duration or a default is halved or doubled", find: durations},
+
+		{Name: "sql-comparisons", SQL: true, Quota: 15, About: "a comparison includes or excludes its bound, or is turned round", find: sqlComparisons},
+		{Name: "sql-conditions", SQL: true, Quota: 20, About: "a condition of a where, join or case is left out", find: sqlConditions},
+		{Name: "sql-statuses", SQL: true, Quota: 10, About: "a status, reason or lifecycle becomes its neighbour, or is left out of a list", find: sqlStatuses},
+		{Name: "sql-clocks", SQL: true, Quota: 5, About: "the moment of the statement becomes the start of its transaction, or is shifted", find: sqlClocks},
+		{Name: "sql-limits", SQL: true, Quota: 5, About: "a limit, or the order of what it limits, is left out or reversed", find: sqlLimits},
+		{Name: "sql-locks", SQL: true, Quota: 5, About: "a row lock is left out, or no longer skips what others have locked", find: sqlLocks},
+	}
+}
+
+// scope is what is mutated: the packages that the simulator runs, with the files that it does not run.
+type scope struct {
+	// dir is the package's folder below the module's root.
+	dir string
+	// without are files of the package that are left out, each for the reason in leftOut.
+	without []string
+}
+
+// simulated is the simulated core. Subfolders hold adapters to the real world, which the simulator
+// replaces by models. Left out is each file of whose statements two seeds of the library run less than
+// half: they read files, arguments and bytes, and print lists, which only the daemons do.
+func simulated() []scope {
+	return []scope{
+		{dir: "core/executor"},
+		{dir: "core/worker"},
+		// The simulated broker carries envelopes as they are; only a real one needs them as bytes.
+		{dir: "core/broker", without: []string{"codec.go"}},
+		// What the API lists.
+		{dir: "core/store", without: []string{"changes.go", "lists.go", "observations.go"}},
+		{dir: "core/execution"},
+		// Which settings there are and what makes sense together is part of every run. How a daemon finds
+		// them, in files, variables and arguments, and who may ask the API, is not.
+		{dir: "core/config", without: []string{
+			"access.go", "actions.go", "command.go", "decode.go", "deployment.go", "isolation.go", "leaf.go", "load.go", "log.go", "print.go",
+			"secrets.go", "tokens.go",
+		}},
+	}
+}
+
+// statements is where the SQL is.
+func statements() []scope { return []scope{{dir: "core/store/postgres"}} }
