@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim
+.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -64,6 +64,9 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
+##   shards       the library at 40 seeds in four shares, merged: byte for byte what one run writes? also with a share repeated
+##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge and night-merge-mutants are the rest
+##                (docs/deploy)
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
@@ -151,6 +154,39 @@ mutants: chaos-binary
 	bin/chaos mutants
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
 	MUTANTS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+
+# The library in four shares and in one run; then the second share again, all of them in another order, one given twice.
+SHARDS      := reports/out/shards
+SHARD_SEEDS := 40
+SHARD_RUN   := bin/chaos run --quiet --seeds $(SHARD_SEEDS)
+
+shards: chaos-binary
+	@rm -rf $(SHARDS) && mkdir -p $(SHARDS)
+	$(SHARD_RUN) --out $(SHARDS)/one > $(SHARDS)/one.txt || [ $$? -eq 3 ]
+	@for i in 1 2 3 4; do $(SHARD_RUN) --shard $$i/4 --out $(SHARDS)/$$i > $(SHARDS)/$$i.txt || exit 1; done
+	bin/chaos merge $(SHARDS)/1 $(SHARDS)/2 $(SHARDS)/3 $(SHARDS)/4 --out $(SHARDS)/merged > $(SHARDS)/merged.txt || [ $$? -eq 3 ]
+	diff -r --exclude=timing.json $(SHARDS)/one $(SHARDS)/merged
+	$(SHARD_RUN) --shard 2/4 --out $(SHARDS)/again > $(SHARDS)/again.txt
+	bin/chaos merge $(SHARDS)/again $(SHARDS)/4 $(SHARDS)/2 $(SHARDS)/3 $(SHARDS)/1 $(SHARDS)/3/shard.jsonl --out $(SHARDS)/merged-again > $(SHARDS)/merged-again.txt || [ $$? -eq 3 ]
+	diff -r --exclude=timing.json $(SHARDS)/one $(SHARDS)/merged-again
+	@echo "shards: four shares of the library at $(SHARD_SEEDS) seeds merge to what one run writes, byte for byte: $(SHARDS)/merged"
+
+# A night over many machines (docs/deploy). This is how large it is: a million runs and a few, 4,500 seeds of each scenario
+# and profile. Each machine does night-run and night-mutants with a SHARD of its own; the shares are then brought to one.
+NIGHT_SEEDS := 4500
+SHARD       := 1/1
+
+night-run: chaos-binary
+	bin/chaos run --seeds $(NIGHT_SEEDS) --shard $(SHARD) --out reports/out/night/share
+
+night-mutants: chaos-binary
+	bin/chaos mutants --shard $(SHARD) --report reports/out/night/mutants
+
+night-merge: chaos-binary
+	bin/chaos merge reports/out/night/shares --partial --out reports/out/night/merged
+
+night-merge-mutants: chaos-binary
+	bin/chaos merge reports/out/night/mutant-shares --partial --out reports/out/night/merged-mutants
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.
@@ -267,7 +303,7 @@ lint: vet detlint actionlint golangci
 # The version is in .tools/go.mod. What a machine has beside it does not decide: scripts in the workflow are short.
 actionlint:
 	cd .tools && go build -o bin/actionlint github.com/rhysd/actionlint/cmd/actionlint
-	.tools/bin/actionlint -shellcheck= -pyflakes=
+	.tools/bin/actionlint -shellcheck= -pyflakes= .github/workflows/*.yaml docs/deploy/github-*.yaml
 
 detlint:
 	cd .tools && go build -o bin/detlint ./detlint

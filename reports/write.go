@@ -22,16 +22,16 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the report's folder: %w", err)
 	}
-	taken := make(map[string]bool)
-	for _, r := range records {
-		if len(r.Violations) == 0 && r.Panic == "" {
+	folders := recordFolders(records)
+	for i, r := range records {
+		if folders[i] == "" {
 			continue
 		}
-		folder := filepath.Join(dir, folderOf(r, taken))
+		folder := filepath.Join(dir, folders[i])
 		if err := os.MkdirAll(folder, 0o755); err != nil {
 			return fmt.Errorf("making a failure's folder: %w", err)
 		}
-		err := writeFile(filepath.Join(folder, "history.jsonl"), func(w io.Writer) error { return WriteHistory(w, r) })
+		err := WriteFile(filepath.Join(folder, "history.jsonl"), func(w io.Writer) error { return WriteHistory(w, r) })
 		if err != nil {
 			return err
 		}
@@ -46,11 +46,22 @@ func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 		{"summary.md", func(w io.Writer) error { return WriteSummary(w, sweep) }},
 		{"index.html", func(w io.Writer) error { return WriteHTML(w, sweep, records) }},
 	} {
-		if err := writeFile(filepath.Join(dir, f.name), f.write); err != nil {
+		if err := WriteFile(filepath.Join(dir, f.name), f.write); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// recordFolders names the folder of each record; those that show nothing have none.
+func recordFolders(records []*verdict.Record) []string {
+	folders, taken := make([]string, len(records)), make(map[string]bool)
+	for i, r := range records {
+		if len(r.Violations) > 0 || r.Panic != "" {
+			folders[i] = folderOf(r, taken)
+		}
+	}
+	return folders
 }
 
 // folderOf names the folder of a failure. The mutant is only part of it where two records would
@@ -82,7 +93,8 @@ func fileName(s string) string {
 	return s
 }
 
-func writeFile(path string, write func(io.Writer) error) (err error) {
+// WriteFile writes a file that is complete or absent: beside its name first, and then renamed.
+func WriteFile(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), ".handoff-report-*")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

@@ -1,14 +1,17 @@
-// Package workflow_test holds the workflow of .github against the repository: what it runs has to be there. Whether it
-// is a workflow at all is actionlint's business (make lint).
+// Package workflow_test holds the workflows of .github and docs/deploy against the repository: what they run has to be
+// there. Whether those of .github are workflows at all is actionlint's business (make lint).
 package workflow_test
 
 import (
 	"context"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,14 +29,23 @@ type step struct {
 	env       []string
 }
 
+// files are the workflows of this repository, and those that docs/deploy offers to be copied.
+func files(t *testing.T) (all []string) {
+	t.Helper()
+	for _, pattern := range []string{filepath.Join(".github", "workflows", "*.yaml"), filepath.Join("docs", "deploy", "github-*.yaml")} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("no workflow is called %s: %v", pattern, err)
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
 // read returns every step of every workflow.
 func read(t *testing.T) (steps []step, jobs []*actionlint.Job) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, ".github", "workflows", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no workflow: %v", err)
-	}
-	for _, file := range files {
+	for _, file := range files(t) {
 		w, bad := actionlint.Parse([]byte(text(t, file)))
 		if len(bad) > 0 {
 			t.Fatalf("%s: %v", file, bad)
@@ -213,6 +225,62 @@ func TestEveryMachinesHashesAreCompared(t *testing.T) {
 	for _, os := range machines {
 		if !strings.Contains(steps[compare].run, os) {
 			t.Errorf("the hashes of %s are compared with nothing:\n%s", os, steps[compare].run)
+		}
+	}
+}
+
+// What is offered to be copied is checked as if it had been.
+func TestTheOfferedWorkflowsPassTheLinter(t *testing.T) {
+	for _, file := range files(t) {
+		if filepath.Base(filepath.Dir(file)) != "deploy" {
+			continue
+		}
+		linter, err := actionlint.NewLinter(io.Discard, &actionlint.LinterOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := linter.Lint(file, []byte(text(t, file)), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range found {
+			t.Error(e)
+		}
+		// It would find something.
+		broken := strings.Replace(text(t, file), "needs: [share, mutants]", "needs: [shares, mutants]", 1)
+		if found, err := linter.Lint(file, []byte(broken), nil); err != nil || len(found) == 0 {
+			t.Errorf("%s: a job that is not there is not found: %v", file, err)
+		}
+	}
+}
+
+// Every share that a machine makes is brought to the machine that merges, and nothing else.
+func TestTheSharesOfAMatrixAreMerged(t *testing.T) {
+	steps, jobs := read(t)
+	kept, brought := make(map[string]bool), make(map[string]bool)
+	for _, s := range steps {
+		name, _, shared := strings.Cut(s.with["name"], "-${{ matrix.share }}")
+		switch {
+		case strings.HasPrefix(s.uses, "actions/upload-artifact@") && shared:
+			kept[name] = true
+		case strings.HasPrefix(s.uses, "actions/download-artifact@") && s.job == "merge":
+			brought[strings.TrimSuffix(s.with["pattern"], "-*")] = true
+		}
+	}
+	if len(kept) != 2 || !maps.Equal(kept, brought) {
+		t.Errorf("kept are %v, brought together %v", kept, brought)
+	}
+	for _, j := range jobs {
+		if j.Strategy == nil || j.Strategy.Matrix == nil || j.Strategy.Matrix.Rows["share"] == nil {
+			continue
+		}
+		if j.Strategy.FailFast == nil || j.Strategy.FailFast.Value {
+			t.Errorf("%s: the first share that fails would end the others", j.Name.Value)
+		}
+		for i, v := range j.Strategy.Matrix.Rows["share"].Values {
+			if v.String() != strconv.Itoa(i+1) && strings.Trim(v.String(), `"`) != strconv.Itoa(i+1) {
+				t.Errorf("%s: share %d is called %s", j.Name.Value, i+1, v)
+			}
 		}
 	}
 }

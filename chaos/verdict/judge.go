@@ -46,21 +46,27 @@ type Want struct {
 	Texts     []string
 	// Faults says that the scenario has any, so that there is a before and an after.
 	Faults bool
+	// Share says that these are some of the sweep's runs. What only all of them show, such as a fault that never struck,
+	// is then not judged.
+	Share bool
 }
 
-// tally is what a Scenario keeps to be judged, beside what it reports.
+// tally is what a Scenario keeps to be judged, beside what it reports. Its fields have names for files: see Stored.
 type tally struct {
-	want   Want
-	broken map[string]*breach
-	// gaveUp is the first run that could not be judged.
-	gaveUp     string
-	gaveUpSeed uint64
+	Want   Want
+	Broken map[string]*breach
+	// GaveUp is the first run that could not be judged.
+	GaveUp     string
+	GaveUpSeed uint64
+	// Unrecorded says why the story of UnrecordedSeed is missing.
+	Unrecorded     string
+	UnrecordedSeed uint64
 }
 
 // breach counts the seeds in which one rule was broken.
 type breach struct {
-	seeds int
-	first uint64
+	Seeds int
+	First uint64
 }
 
 // NewScenario returns a result without runs. Of about it takes what describes the scenario; the
@@ -68,7 +74,7 @@ type breach struct {
 func NewScenario(about Scenario, want Want) *Scenario {
 	s := about
 	s.Sometimes, s.Texts, s.Detection = make(map[string]int), make(map[string]int), make(map[string]time.Duration)
-	s.tally = tally{want: want, broken: make(map[string]*breach)}
+	s.tally = tally{Want: want, Broken: make(map[string]*breach)}
 	return &s
 }
 
@@ -89,11 +95,12 @@ func (s *Scenario) Add(r *Run) {
 	if s.Seeds == 0 || r.Seed < s.FirstSeed {
 		s.FirstSeed = r.Seed
 	}
+	s.LastSeed = max(s.LastSeed, r.Seed)
 	s.Seeds++
 	s.addFailures(r)
 	if r.GaveUp != "" {
-		if s.GaveUp == 0 || r.Seed < s.tally.gaveUpSeed {
-			s.tally.gaveUp, s.tally.gaveUpSeed = r.GaveUp, r.Seed
+		if s.GaveUp == 0 || r.Seed < s.tally.GaveUpSeed {
+			s.tally.GaveUp, s.tally.GaveUpSeed = r.GaveUp, r.Seed
 		}
 		s.GaveUp++
 	}
@@ -140,13 +147,13 @@ func (s *Scenario) addFailures(r *Run) {
 			continue
 		}
 		counted[rule] = true
-		b := s.tally.broken[rule]
+		b := s.tally.Broken[rule]
 		if b == nil {
-			b = &breach{first: r.Seed}
-			s.tally.broken[rule] = b
+			b = &breach{First: r.Seed}
+			s.tally.Broken[rule] = b
 		}
-		b.seeds++
-		b.first = min(b.first, r.Seed)
+		b.Seeds++
+		b.First = min(b.First, r.Seed)
 	}
 }
 
@@ -207,23 +214,34 @@ func (s *Scenario) Judge() {
 	case s.Seeds == 0:
 		because(Inconclusive, "nothing was run")
 		return
-	case s.Seeds < s.tally.want.Seeds:
-		because(Inconclusive, "stopped after %d of %d seeds", s.Seeds, s.tally.want.Seeds)
+	case s.Seeds < s.tally.Want.Seeds:
+		because(Inconclusive, "stopped after %d of %d seeds", s.Seeds, s.tally.Want.Seeds)
 	}
 	if s.GaveUp > 0 {
-		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.gaveUpSeed, s.tally.gaveUp)
+		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
 	}
-	s.judgeFaults(because)
-	if s.Seeds >= SweepSeeds {
-		s.judgeReach(because)
+	if !s.tally.Want.Share {
+		s.judgeFaults(because)
+		if s.Seeds >= SweepSeeds {
+			s.judgeReach(because)
+		}
 	}
+	if s.tally.Unrecorded != "" && s.tally.UnrecordedSeed == s.FirstFailing {
+		s.Why = append(s.Why, s.tally.Unrecorded)
+	}
+}
+
+// NotRecorded says why the story of the smallest failing seed is missing.
+func (s *Scenario) NotRecorded(why string) {
+	s.tally.Unrecorded, s.tally.UnrecordedSeed = why, s.FirstFailing
+	s.Why = append(s.Why, why)
 }
 
 func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 	told := make(map[string]bool)
 	for i := range s.Violations {
 		v := &s.Violations[i]
-		b := s.tally.broken[v.Rule()]
+		b := s.tally.Broken[v.Rule()]
 		if told[v.Rule()] || b == nil {
 			continue
 		}
@@ -232,7 +250,7 @@ func (s *Scenario) judgeFailures(because func(Verdict, string, ...any)) {
 			because(Fail, "%s: %s", v.Rule(), v.Message)
 			continue
 		}
-		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.seeds, s.Seeds, b.first, v.Message)
+		because(Fail, "%s: in %d of %d seeds, first in seed %d: %s", v.Rule(), b.Seeds, s.Seeds, b.First, v.Message)
 	}
 }
 
@@ -263,17 +281,17 @@ func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 
 // judgeReach asks whether the sweep reached what the scenario is about.
 func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
-	for _, name := range s.tally.want.Sometimes {
+	for _, name := range s.tally.Want.Sometimes {
 		if s.Sometimes[name] == 0 {
 			because(Inconclusive, "“%s” was never reached in %d runs", name, s.Seeds)
 		}
 	}
-	for _, text := range s.tally.want.Texts {
+	for _, text := range s.tally.Want.Texts {
 		if s.Texts[text] == 0 {
 			because(Inconclusive, "no execution failed with the text %q in %d runs", text, s.Seeds)
 		}
 	}
-	if !s.tally.want.Faults {
+	if !s.tally.Want.Faults {
 		return
 	}
 	if s.CompletedBefore == 0 {

@@ -44,8 +44,8 @@ type Violation struct {
 	At        time.Duration
 	// Message says what happened, to whom, by whom.
 	Message string
-	// Causes are the last events that led to it, oldest first.
-	Causes []history.Event
+	// Causes are the last events that led to it, oldest first. They are not stored: they are found again in the history.
+	Causes []history.Event `json:"-"`
 	// Reproduce is the command that shows it again.
 	Reproduce string
 }
@@ -96,7 +96,7 @@ type Run struct {
 	Hash    uint64
 }
 
-// Scenario is the result of a scenario under one profile, over its seeds.
+// Scenario is the result of a scenario under one profile, over its seeds. Merge knows every field of it.
 type Scenario struct {
 	Name     string
 	About    string
@@ -106,11 +106,13 @@ type Scenario struct {
 	Mutant   string
 	Digest   string
 	Seeds    int
-	// FirstSeed is the smallest seed of the sweep.
+	// FirstSeed is the smallest seed of the sweep, LastSeed the largest. A share has gaps between them.
 	FirstSeed uint64
+	LastSeed  uint64
 
-	Verdict    Verdict
-	Why        []string
+	// Verdict and Why are Judge's, from all the others.
+	Verdict    Verdict  `json:"-"`
+	Why        []string `json:"-"`
 	Violations []Violation
 	// Failing counts the seeds with a violation; FirstFailing is the smallest of them.
 	Failing      int
@@ -132,12 +134,12 @@ type Scenario struct {
 	Virtual time.Duration
 	Hash    uint64
 	// Wall is how long it took; it stands in a file of its own, because results are compared.
-	Wall time.Duration
+	Wall time.Duration `json:"-"`
 
 	tally tally
 }
 
-// Sweep is everything that one invocation ran.
+// Sweep is everything that one invocation ran. Merge knows every field of it.
 type Sweep struct {
 	Scenarios []*Scenario
 	Verdict   Verdict

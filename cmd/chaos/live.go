@@ -17,6 +17,7 @@ import (
 	"handoff/chaos/scenario"
 	"handoff/chaos/servers"
 	"handoff/chaos/verdict"
+	"handoff/reports"
 	"handoff/sim/explore"
 )
 
@@ -76,7 +77,7 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 		fmt.Fprintln(a.out, count)
 	}
 	out.Sweep.Notes = slices.Concat(counts, notes)
-	if failed := f.write(out); failed != nil {
+	if failed := f.write(out.Sweep, func() error { return reports.Write(f.out, out.Sweep, out.Records) }); failed != nil {
 		return broken("the runs are done, but their report is not: %v", failed)
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/sim/explore"
 )
@@ -19,7 +20,7 @@ const matrixSeeds = 10
 
 // matrix writes the table of which scenario kills which mutant as Markdown, and prints what is weak in it.
 func (a *app) matrix(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, path string) error {
-	m := explore.Cross(ctx, mutants, library, seeds)
+	m := explore.Cross(ctx, mutants, library, seeds, shard.Share{})
 	if err := ctx.Err(); err != nil {
 		return broken("interrupted: no matrix was written")
 	}
@@ -45,7 +46,7 @@ func (a *app) matrix(ctx context.Context, mutants []*mutant.Mutant, library []*s
 }
 
 // cross is the matrix of the scenarios that were run, for the report; nil if it was interrupted.
-func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int) *verdict.Matrix {
+func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
 	var chosen []*scenario.Scenario
 	for _, t := range targets {
 		if !slices.Contains(chosen, t.Scenario) {
@@ -54,7 +55,7 @@ func (a *app) cross(ctx context.Context, targets []explore.Target, seeds int) *v
 	}
 	mutants := mutant.All()
 	fmt.Fprintf(a.err, "planting %s into %s\n", plural(len(mutants), "mutant"), plural(len(chosen), "scenario"))
-	m := explore.Cross(ctx, mutants, chosen, seeds)
+	m := explore.Cross(ctx, mutants, chosen, seeds, share)
 	if ctx.Err() != nil {
 		fmt.Fprintln(a.err, "interrupted: the report has no table of mutants")
 		return nil

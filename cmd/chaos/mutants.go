@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
-	"handoff/chaos/verdict"
+	"handoff/chaos/shard"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
@@ -22,7 +19,7 @@ import (
 const mutantSeeds = 500
 
 func (a *app) mutantsCommand() *cobra.Command {
-	var only, one, matrix, world string
+	var only, one, matrix, world, part, report string
 	var seeds, parallel int
 	cmd := &cobra.Command{
 		Use:   "mutants",
@@ -35,6 +32,9 @@ then the exit code is 1.
 With --scenario it shows what that scenario alone catches; only the mutants whose
 own scenario it is have to be found.
 
+--shard 2/4 hunts the second of four equal parts of the mutants; each machine can
+do one. Give what all of them write into --report to chaos merge.
+
 With --matrix FILE.md every mutant is run through every scenario, and the file says
 which scenario kills which; a scenario that kills nothing and a mutant that only
 one scenario kills are printed.`,
@@ -46,7 +46,14 @@ one scenario kills are printed.`,
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix"); err != nil {
+			if err := foreign(cmd, world, scenario.Sim, "scenario", "matrix", "shard", "report"); err != nil {
+				return err
+			}
+			mine, err := share(part)
+			if err != nil {
+				return err
+			}
+			if err := shareOfMutants(mine, report, matrix); err != nil {
 				return err
 			}
 			switch world {
@@ -54,7 +61,7 @@ one scenario kills are printed.`,
 				if matrix != "" && !cmd.Flags().Changed("seeds") {
 					seeds = matrixSeeds
 				}
-				return a.mutants(cmd.Context(), only, one, seeds, matrix)
+				return a.mutants(cmd, hunt{only: only, one: one, seeds: seeds, matrix: matrix, share: mine, out: report})
 			case string(scenario.Live):
 				if !cmd.Flags().Changed("seeds") {
 					seeds = liveMutantSeeds
@@ -68,15 +75,27 @@ one scenario kills are printed.`,
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
+	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
+	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
 	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time")
 	return cmd
 }
 
-func (a *app) mutants(ctx context.Context, only, one string, seeds int, matrix string) error {
+// hunt is what mutants are to be hunted, and how.
+type hunt struct {
+	only, one string
+	seeds     int
+	matrix    string
+	share     shard.Share
+	out       string
+}
+
+func (a *app) mutants(cmd *cobra.Command, h hunt) error {
+	ctx := cmd.Context()
 	mutants := mutant.All()
-	if only != "" {
-		f, err := findMutant(only)
+	if h.only != "" {
+		f, err := findMutant(h.only)
 		if err != nil {
 			return err
 		}
@@ -87,24 +106,33 @@ func (a *app) mutants(ctx context.Context, only, one string, seeds int, matrix s
 	}
 	var library []*scenario.Scenario
 	err := a.atOnce(ctx, func(context.Context) (err error) {
-		library, err = mutantScenarios(one)
+		library, err = mutantScenarios(h.one)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if matrix != "" {
-		return a.matrix(ctx, mutants, library, seeds, matrix)
+	if h.matrix != "" {
+		return a.matrix(ctx, mutants, library, h.seeds, h.matrix)
 	}
-	kills, err := explore.Mutants(ctx, mutants, library, explore.MutantOptions{Seeds: seeds, Progress: a.hunted})
+	if h.out != "" {
+		if err := (&runFlags{out: h.out}).prepare(); err != nil {
+			return err
+		}
+	}
+	kills, err := explore.Mutants(ctx, shard.Part(h.share, mutants), library, explore.MutantOptions{Seeds: h.seeds, Progress: a.hunted})
 	if a.err.live {
 		fmt.Fprint(a.err, clearLine)
 	}
 	home := "" // the scenario that has to find its own mutants, or all of them
-	if one != "" {
+	if h.one != "" {
 		home = library[0].Name
 	}
-	a.kills(kills, home)
+	became := fates(kills, home)
+	a.fates(became)
+	if failed := writeFates(h, became, shareHeader(cmd, h.share, 0, explore.Targets(library)), mutants); failed != nil {
+		return broken("the mutants are hunted, but what became of them is not written: %v", failed)
+	}
 	var hung *explore.Hung
 	if errors.As(err, &hung) {
 		_, _ = a.err.Write(hung.Stacks)
@@ -131,63 +159,4 @@ func mutantScenarios(one string) ([]*scenario.Scenario, error) {
 		return scenarios.Library()
 	}
 	return load([]string{one})
-}
-
-// kills prints the table and sets the exit code. Where one scenario was asked for, home is its name,
-// and other scenarios' mutants may survive it.
-func (a *app) kills(kills []*explore.Kill, home string) {
-	var b strings.Builder
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "MUTANT\tSOURCE\tRUNS\tSECONDS\tSCENARIO\tSEED\tINVARIANT\tRESULT")
-	missed, found, stopped := 0, 0, 0
-	for _, k := range kills {
-		where, seed, by := "-", "-", fmt.Sprintf("none, should be %d", k.Mutant.Expected)
-		if v := k.Violation(); v != nil {
-			where, seed, by = k.Target.String(), fmt.Sprint(k.Seed), strings.TrimPrefix(v.Rule(), "invariant ")
-			if !k.Killed() {
-				by += fmt.Sprintf(", should be %d", k.Mutant.Expected)
-			}
-		}
-		result := "killed"
-		switch {
-		case k.Stopped:
-			result = "stopped"
-			stopped++
-		case k.Killed():
-			found++
-		case home == "" || k.Mutant.Scenario == home:
-			result = "MISSED"
-			missed++
-		default:
-			result = "survived"
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f\t%s\t%s\t%s\t%s\n", k.Mutant.Name, k.Mutant.Source, k.Runs, k.Wall.Seconds(), where, seed, by, result)
-	}
-	_ = w.Flush()
-	a.lastColumn(b.String())
-	fmt.Fprintf(a.out, "%d of %d mutants killed by the invariant that is named for them\n", found, len(kills))
-	a.killsEnd(kills, missed, stopped)
-}
-
-func (a *app) killsEnd(kills []*explore.Kill, missed, stopped int) {
-	if missed > 0 {
-		a.code = verdict.ExitFail
-	} else if stopped > 0 {
-		a.code = verdict.ExitInconclusive
-	}
-	for _, k := range kills {
-		if k.Found() && !k.Killed() {
-			fmt.Fprintf(a.out, "to see %s: %s\n", k.Mutant.Name, k.Target.Reproduce(k.Seed, k.Mutant))
-		}
-		if k.GaveUp > 0 {
-			fmt.Fprintf(a.out, "%s: %d runs could not be judged\n", k.Mutant.Name, k.GaveUp)
-		}
-	}
-	var total time.Duration
-	runs := 0
-	for _, k := range kills {
-		total += k.Wall
-		runs += k.Runs
-	}
-	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, human(total))
 }

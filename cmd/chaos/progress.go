@@ -8,6 +8,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"handoff/chaos/mutant"
 	"handoff/sim/explore"
 )
 
@@ -24,6 +25,8 @@ type progress struct {
 	at    atomic.Pointer[explore.Progress]
 	told  time.Duration
 	quiet bool
+	// mutant is planted into every run; nil for none.
+	mutant *mutant.Mutant
 }
 
 func newProgress(out *terminal, total int, quiet bool) *progress {
@@ -45,7 +48,13 @@ func (p *progress) update(at explore.Progress) {
 	}
 	p.at.Store(&at)
 	if at.Failed != nil {
-		p.line(p.out.red("FAIL") + fmt.Sprintf(" %s in seed %d", at.Failed, at.Seed))
+		// While the rest goes on: whoever reads can begin with this one.
+		said := fmt.Sprintf("%s in seed %d: %s", at.Failed, at.Seed, at.Broken)
+		again := at.Failed.Reproduce(at.Seed, p.mutant)
+		p.line(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
+		if note := annotation(said, "reproduce: "+again); note != "" {
+			p.line(note)
+		}
 	}
 	if p.bar != nil {
 		p.bar.SetCurrent(int64(at.Done))

@@ -24,7 +24,11 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		case verdict.Inconclusive:
 			// Of an interrupted sweep everything is inconclusive; the table says so once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
-				a.inconclusive(sc, targets[i])
+				argument := sc.Name // merged: where a file of one's own was is not known here
+				if i < len(targets) {
+					argument = targets[i].Argument()
+				}
+				a.inconclusive(sc, argument)
 			}
 		case verdict.Pass:
 		}
@@ -77,7 +81,7 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 }
 
 // inconclusive tells why nothing was proven.
-func (a *app) inconclusive(sc *verdict.Scenario, t explore.Target) {
+func (a *app) inconclusive(sc *verdict.Scenario, argument string) {
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), sc.Profile)
 	for _, why := range sc.Why {
 		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
@@ -87,7 +91,7 @@ func (a *app) inconclusive(sc *verdict.Scenario, t explore.Target) {
 		if sc.Mutant != "" {
 			flag = " --mutant " + sc.Mutant
 		}
-		fmt.Fprintf(a.out, "  to look at one of its runs: bin/chaos replay %s --profile %s --seed %d%s\n", t.Argument(), sc.Profile, sc.FirstSeed, flag)
+		fmt.Fprintf(a.out, "  to look at one of its runs: bin/chaos replay %s --profile %s --seed %d%s\n", argument, sc.Profile, sc.FirstSeed, flag)
 	}
 	fmt.Fprintln(a.out)
 }
@@ -124,13 +128,15 @@ func (a *app) lastColumn(table string) {
 }
 
 func seedRange(sc *verdict.Scenario) string {
-	switch sc.Seeds {
+	switch uint64(sc.Seeds) {
 	case 0:
 		return "none"
 	case 1:
 		return fmt.Sprint(sc.FirstSeed)
-	default:
-		return fmt.Sprintf("%d-%d", sc.FirstSeed, sc.FirstSeed+uint64(sc.Seeds)-1)
+	case sc.LastSeed - sc.FirstSeed + 1:
+		return fmt.Sprintf("%d-%d", sc.FirstSeed, sc.LastSeed)
+	default: // a share
+		return fmt.Sprintf("%d of %d-%d", sc.Seeds, sc.FirstSeed, sc.LastSeed)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"handoff/chaos/scenario"
+	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/reports"
 	"handoff/sim/explore"
@@ -32,6 +33,10 @@ type runFlags struct {
 	parallel               int
 	agree                  bool
 	target, file           string
+	shard                  string
+	// share is shard, read; header says what it is a share of, once the targets are known.
+	share  shard.Share
+	header func(shard.Share, []explore.Target, int) shard.Header
 }
 
 // What a live run can run in: processes of this machine, or the containers of a compose file.
@@ -53,11 +58,15 @@ under seeds 1 to --seeds, or under the one seed of --seed.
 machine, or with --target compose the containers of docker-compose.chaos.yaml.
 
 Writes index.html, result.json, junit.xml and summary.md into --out, and the
-history of the first failing seed of everything that failed.`,
+history of the first failing seed of everything that failed.
+
+--shard 2/4 does the second of four equal parts of the runs; each machine can do
+one, and needs nothing of the others. Give the folders of all parts to chaos merge.`,
 		Example: `  bin/chaos run
   bin/chaos run ttl-race --profile documented --seeds 1000
   bin/chaos run ttl-race --seed 7 --mutant unguarded-monitor
   bin/chaos run my-scenarios/ --junit junit.xml --quiet
+  bin/chaos run --seeds 1000 --shard 2/4 --out shards/2
   bin/chaos run ttl-race --world live --target compose`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("file") && f.target != targetCompose {
@@ -66,12 +75,18 @@ history of the first failing seed of everything that failed.`,
 			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
+			if err := foreign(cmd, f.world, scenario.Sim, "shard"); err != nil {
+				return err
+			}
 			f.oneSeed = cmd.Flags().Changed("seed")
 			if f.world == string(scenario.Live) && !cmd.Flags().Changed("seeds") {
 				f.seeds = 1 // a run takes its time here
 			}
 			if f.oneSeed && cmd.Flags().Changed("seeds") {
 				return usage("--seed is one seed and --seeds is how many: only one of them can be given")
+			}
+			f.header = func(s shard.Share, targets []explore.Target, seeds int) shard.Header {
+				return shareHeader(cmd, s, seeds, targets)
 			}
 			return a.run(cmd.Context(), args, f)
 		},
@@ -86,6 +101,7 @@ history of the first failing seed of everything that failed.`,
 	flags.StringVar(&f.profile, "profile", "", "run under this profile only: hardened or documented")
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
+	flags.StringVar(&f.shard, "shard", "", shareUsage)
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
@@ -147,6 +163,10 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
+	var err error
+	if f.share, err = share(f.shard); err != nil {
+		return err
+	}
 	if f.world == string(scenario.Live) {
 		return a.runLive(ctx, args, f)
 	}
@@ -169,20 +189,28 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
 	}
-	o := explore.Options{First: 1, Seeds: f.seeds, Mutant: planted, Double: f.double, Describe: reports.Describe}
+	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe}
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
 	// One seed is over before there is anything to show but its result.
 	p := newProgress(a.err, len(targets)*o.Seeds, f.quiet || f.oneSeed)
+	p.mutant = planted
 	o.Progress = p.update
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()
 	if err == nil && f.mutants > 0 {
-		out.Sweep.Matrix = a.cross(ctx, targets, f.mutants)
+		out.Sweep.Matrix = a.cross(ctx, targets, f.mutants, f.share)
 	}
 	a.sweepResult(out, targets, planted, f.out)
-	if failed := f.write(out); failed != nil {
+	write := func() error { return reports.Write(f.out, out.Sweep, out.Records) }
+	if !f.share.Whole() {
+		fmt.Fprintf(a.out, "share: %s; when all %d are there: bin/chaos merge FOLDER...\n", f.share, f.share.Of)
+		write = func() error {
+			return reports.WriteShare(f.out, f.header(f.share, targets, o.Seeds), out.Sweep, out.Records)
+		}
+	}
+	if failed := f.write(out.Sweep, write); failed != nil {
 		return broken("the runs are done, but their report is not: %v", failed)
 	}
 	var hung *explore.Hung
@@ -207,18 +235,18 @@ func (f *runFlags) prepare() error {
 			return usage("%s %s: this is a folder, and a file is needed", flag, file)
 		}
 	}
-	return nil
+	return freshShare(f.out)
 }
 
 // write writes the report and the copies that were asked for.
-func (f *runFlags) write(out *explore.Outcome) error {
-	if err := reports.Write(f.out, out.Sweep, out.Records); err != nil {
+func (f *runFlags) write(s *verdict.Sweep, report func() error) error {
+	if err := report(); err != nil {
 		return err
 	}
-	if err := writeCopy(f.json, out.Sweep, reports.WriteJSON); err != nil {
+	if err := writeCopy(f.json, s, reports.WriteJSON); err != nil {
 		return err
 	}
-	return writeCopy(f.junit, out.Sweep, reports.WriteJUnit)
+	return writeCopy(f.junit, s, reports.WriteJUnit)
 }
 
 func writeCopy(path string, s *verdict.Sweep, write func(io.Writer, *verdict.Sweep) error) error {

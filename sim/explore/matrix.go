@@ -7,13 +7,14 @@ import (
 
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/sim"
 )
 
 // Cross runs every mutant through every scenario, up to the first run that kills it. When ctx ends, what was not
-// run counts as not killed.
-func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int) *verdict.Matrix {
+// run counts as not killed, and so do the pairs of other shares.
+func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, share shard.Share) *verdict.Matrix {
 	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(mutants))}
 	for i, f := range mutants {
 		m.Mutants = append(m.Mutants, verdict.MatrixMutant{Name: f.Name, Source: f.Source, About: f.About, Expected: f.Expected, Own: f.Scenario})
@@ -33,7 +34,9 @@ func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Sc
 	}
 	for i := range mutants {
 		for j := range library {
-			pairs <- [2]int{i, j}
+			if share.Has(i + j) {
+				pairs <- [2]int{i, j}
+			}
 		}
 	}
 	close(pairs)

@@ -7,6 +7,7 @@ import (
 
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
+	"handoff/chaos/shard"
 	"handoff/scenarios"
 )
 
@@ -19,7 +20,7 @@ func TestCrossSaysWhichScenarioKillsWhich(t *testing.T) {
 		}
 		chosen = append(chosen, s)
 	}
-	m := Cross(context.Background(), []*mutant.Mutant{mutant.Find("returned-is-confirmed"), mutant.Find("one-clock-lease")}, chosen, 2)
+	m := Cross(context.Background(), []*mutant.Mutant{mutant.Find("returned-is-confirmed"), mutant.Find("one-clock-lease")}, chosen, 2, shard.Share{})
 	kills, killers := m.Kills()
 	if !slices.Equal(kills, []int{1, 1, 0}) || !slices.Equal(killers, []int{1, 1}) || m.Runs[0][0] != 1 || m.Runs[0][1] != 0 {
 		t.Errorf("%v: kills %v, killers %v", m.Runs, kills, killers)

@@ -10,6 +10,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
+	"handoff/chaos/shard"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
 	"handoff/sim"
@@ -21,6 +22,8 @@ type Options struct {
 	// First is the first seed, Seeds how many there are for each target.
 	First uint64
 	Seeds int
+	// Share leaves runs to other machines: of each target as many as of any other, give or take one.
+	Share shard.Share
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
@@ -49,10 +52,11 @@ type Progress struct {
 	Elapsed     time.Duration
 	// Failing is how many runs failed.
 	Failing int
-	// Failed is the target of this run if it is the first of its target that failed, else nil, and
-	// Seed its seed.
+	// Failed is the target of this run if it is the first of its target that failed, else nil;
+	// Seed is its seed, and Broken the first rule that it broke.
 	Failed *Target
 	Seed   uint64
+	Broken string
 }
 
 // Rate is the runs per second so far.
@@ -108,6 +112,8 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s.out.Judge()
 	if err == nil {
 		out.Records = s.records(ctx)
+	} else {
+		s.unrecorded()
 	}
 	for i, t := range targets {
 		violations := s.out.Scenarios[i].Violations
@@ -144,12 +150,15 @@ func newSweep(targets []Target, o Options) *sweep {
 	if o.run == nil {
 		o.run = once
 	}
-	s := &sweep{o: o, targets: targets, total: len(targets) * o.Seeds, start: time.Now()}
-	s.at.Total = s.total
+	s := &sweep{o: o, targets: targets, start: time.Now()}
 	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
-	for _, t := range targets {
-		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, o))
+	for i, t := range targets {
+		mine := o
+		mine.Seeds = o.Share.Count(i, o.Seeds)
+		s.total += mine.Seeds
+		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, mine))
 	}
+	s.at.Total = s.total
 	return s
 }
 
@@ -162,7 +171,7 @@ func newScenario(t Target, o Options) *verdict.Scenario {
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
-		Seeds: o.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0,
+		Seeds: o.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
 	})
 }
 
@@ -202,15 +211,10 @@ func (s *sweep) pool(ctx context.Context) error {
 // job runs the next run; false if there is none. Neighbours are of different targets, so that all
 // of them advance together.
 func (s *sweep) job() bool {
-	s.mu.Lock()
-	i := s.next
-	s.next++
-	closed := s.closed
-	s.mu.Unlock()
-	if i >= s.total || closed {
+	target, n, there := s.claim()
+	if !there {
 		return false
 	}
-	target, n := i%len(s.targets), i/len(s.targets)
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
 	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.of(t, seed, s.o.Mutant), Interrupted: s.interrupted}
@@ -223,6 +227,21 @@ func (s *sweep) job() bool {
 	}
 	s.add(target, r, time.Since(begin))
 	return true
+}
+
+// claim is the next run that is in the share: a target, and which of its seeds, counted from 0. Both together decide, so that each
+// target and each seed is spread over all shares.
+func (s *sweep) claim() (target, n int, there bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for all := len(s.targets) * s.o.Seeds; s.next < all && !s.closed; {
+		target, n = s.next%len(s.targets), s.next/len(s.targets)
+		s.next++
+		if s.o.Share.Has(target + n) {
+			return target, n, true
+		}
+	}
+	return 0, 0, false
 }
 
 func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
@@ -243,7 +262,7 @@ func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 	if sc.Failing > failing {
 		s.at.Failing++
 		if failing == 0 {
-			s.at.Failed, s.at.Seed = &s.targets[target], r.Seed
+			s.at.Failed, s.at.Seed, s.at.Broken = &s.targets[target], r.Seed, r.Failures()[0].Rule()
 		}
 	}
 	if s.o.Progress != nil {
@@ -268,21 +287,37 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 		}
 		rec, r := Record(late, t, sc.FirstFailing, s.o.Mutant)
 		if r.Interrupted {
-			sc.Why = append(sc.Why, fmt.Sprintf("seed %d was not recorded: the sweep was interrupted", sc.FirstFailing))
+			sc.NotRecorded(fmt.Sprintf("seed %d was not recorded: the sweep was interrupted", sc.FirstFailing))
 			continue
 		}
 		if len(rec.Violations) == 0 {
-			sc.Why = append(sc.Why, fmt.Sprintf("seed %d did not show its violation again: the run is not deterministic", sc.FirstFailing))
+			sc.NotRecorded(fmt.Sprintf("seed %d did not show its violation again: the run is not deterministic", sc.FirstFailing))
 		}
-		for j := range sc.Violations {
-			v := &sc.Violations[j]
-			if v.Seed == rec.Seed {
-				v.Causes = Causes(rec, v)
-			}
-		}
+		Tell(sc, rec)
 		records = append(records, rec)
 	}
 	return records
+}
+
+// unrecorded says of everything that failed that its story is missing, because a run hung.
+func (s *sweep) unrecorded() {
+	for _, sc := range s.out.Scenarios {
+		if sc.Failing > 0 {
+			sc.NotRecorded(fmt.Sprintf("seed %d was not recorded: another run hung", sc.FirstFailing))
+		}
+	}
+}
+
+// Tell finds what led to the violations of a recorded run in its story.
+func Tell(sc *verdict.Scenario, rec *verdict.Record) {
+	for i := range sc.Violations {
+		if v := &sc.Violations[i]; v.Seed == rec.Seed {
+			v.Causes = Causes(rec, v)
+		}
+	}
+	for i := range rec.Violations {
+		rec.Violations[i].Causes = Causes(rec, &rec.Violations[i])
+	}
 }
 
 // watch is the watchdog of a sweep, and which run each kernel belongs to.

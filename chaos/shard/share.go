@@ -1,0 +1,81 @@
+// Package shard divides work over machines that know nothing of each other, and puts together again what they write.
+//
+// A Share is one of n equal parts of a numbered list, known from its number alone, so that no machine waits for another.
+// Each writes a file (Write) that says what was asked for, and as a whole what came of it. A Set holds the files of one job
+// against each other: all parts are there, each counts once, and all of them are of the same program and the same job.
+package shard
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Most is the largest number of shares of a job.
+const Most = 10_000
+
+// Share is part Index of Of parts, counted from 1. The zero Share is the whole.
+type Share struct{ Index, Of int }
+
+// Parse reads "2/4", the second of four shares; an empty text is the whole.
+func Parse(text string) (Share, error) {
+	if text == "" {
+		return Share{}, nil
+	}
+	index, of, both := strings.Cut(text, "/")
+	i, bad := strconv.Atoi(index)
+	n, worse := strconv.Atoi(of)
+	switch {
+	case !both || bad != nil || worse != nil:
+		return Share{}, fmt.Errorf("%q is no share: write i/n, as in 2/4 for the second of four", text)
+	case n < 1 || n > Most:
+		return Share{}, fmt.Errorf("%q: there are from 1 to %d shares", text, Most)
+	case i < 1 || i > n:
+		return Share{}, fmt.Errorf("%q: the shares are counted from 1/%d to %d/%d", text, n, n, n)
+	}
+	return Share{i, n}, nil
+}
+
+// String is what Parse reads.
+func (s Share) String() string {
+	if s.Whole() {
+		return ""
+	}
+	return fmt.Sprintf("%d/%d", s.Index, s.Of)
+}
+
+// Whole says that the share is everything.
+func (s Share) Whole() bool { return s.Of == 0 }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Share) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Share) UnmarshalText(text []byte) (err error) {
+	*s, err = Parse(string(text))
+	return err
+}
+
+// Has says whether number k of a list, counted from 0, is in the share. Neighbours are in different shares, so that what is
+// expensive in one place of a list is spread.
+func (s Share) Has(k int) bool { return s.Whole() || k%s.Of == s.Index-1 }
+
+// Count is how many of the n numbers from first on are in the share.
+func (s Share) Count(first, n int) int {
+	if s.Whole() {
+		return n
+	}
+	below := func(k int) int { return (k + s.Of - s.Index) / s.Of }
+	return below(first+n) - below(first)
+}
+
+// Part is the share of a list, in the list's order.
+func Part[T any](s Share, list []T) []T {
+	var part []T
+	for k, item := range list {
+		if s.Has(k) {
+			part = append(part, item)
+		}
+	}
+	return part
+}

@@ -1,0 +1,214 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Merge adds what another share of the same sweep came to, so that Judge says what it would say of one result with the runs
+// of both. The order in which shares are merged does not matter. The error says in what the two differ that they must have
+// in common; s is then unchanged.
+func (s *Scenario) Merge(o *Scenario) error {
+	if err := s.same(o); err != nil {
+		return err
+	}
+	// These compare with what there was before, so they come before the counts that say whether there was any.
+	s.mergeFailures(o)
+	s.mergeGaveUp(o)
+	if o.Seeds > 0 && (s.Seeds == 0 || o.FirstSeed < s.FirstSeed) {
+		s.FirstSeed = o.FirstSeed
+	}
+	s.LastSeed = max(s.LastSeed, o.LastSeed)
+	s.Seeds += o.Seeds
+	s.tally.Want.Seeds += o.tally.Want.Seeds
+	s.addFaults(o.Faults)
+	s.Sometimes = add(s.Sometimes, o.Sometimes)
+	s.Texts = add(s.Texts, o.Texts)
+	for status := range o.Chains {
+		s.Chains[status] += o.Chains[status]
+		s.Rows[status] += o.Rows[status]
+	}
+	if s.Detection == nil {
+		s.Detection = make(map[string]time.Duration)
+	}
+	for name, took := range o.Detection {
+		s.Detection[name] = max(s.Detection[name], took)
+	}
+	s.CompletedBefore += o.CompletedBefore
+	s.CompletedAfter += o.CompletedAfter
+	s.Steps += o.Steps
+	s.Virtual += o.Virtual
+	s.Hash += o.Hash
+	s.Wall += o.Wall
+	return nil
+}
+
+// same says in what two results differ that can't be added up.
+func (s *Scenario) same(o *Scenario) error {
+	a, b := s.tally.Want, o.tally.Want
+	for _, f := range []struct {
+		what string
+		a, b any
+	}{
+		{"the name", s.Name, o.Name},
+		{"the description", s.About, o.About},
+		{"the world", s.World, o.World},
+		{"the strategy", s.Strategy, o.Strategy},
+		{"the profile", s.Profile, o.Profile},
+		{"the mutant", s.Mutant, o.Mutant},
+		{"the digest", s.Digest, o.Digest},
+		{"what must be seen", fmt.Sprintf("%q, %q", a.Sometimes, a.Texts), fmt.Sprintf("%q, %q", b.Sometimes, b.Texts)},
+		{"whether there are faults", a.Faults, b.Faults},
+		{"whether it is a share", a.Share, b.Share},
+	} {
+		if f.a != f.b {
+			return fmt.Errorf("two results of %s (%s) can't be added up: %s is %v in one and %v in the other", s.Name, s.Profile, f.what, f.a, f.b)
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) mergeFailures(o *Scenario) {
+	if o.Failing > 0 && (s.Failing == 0 || o.FirstFailing < s.FirstFailing) {
+		s.FirstFailing = o.FirstFailing
+		s.tally.Unrecorded, s.tally.UnrecordedSeed = o.tally.Unrecorded, o.tally.UnrecordedSeed
+	}
+	s.Failing += o.Failing
+	s.Panics += o.Panics
+	for i := range o.Violations {
+		s.keep(&o.Violations[i])
+	}
+	if s.tally.Broken == nil {
+		s.tally.Broken = make(map[string]*breach)
+	}
+	for rule, theirs := range o.tally.Broken {
+		if ours := s.tally.Broken[rule]; ours != nil {
+			ours.Seeds += theirs.Seeds
+			ours.First = min(ours.First, theirs.First)
+			continue
+		}
+		s.tally.Broken[rule] = &breach{theirs.Seeds, theirs.First}
+	}
+}
+
+func (s *Scenario) mergeGaveUp(o *Scenario) {
+	if o.GaveUp > 0 && (s.GaveUp == 0 || o.tally.GaveUpSeed < s.tally.GaveUpSeed) {
+		s.tally.GaveUp, s.tally.GaveUpSeed = o.tally.GaveUp, o.tally.GaveUpSeed
+	}
+	s.GaveUp += o.GaveUp
+}
+
+func add(into, other map[string]int) map[string]int {
+	if into == nil {
+		into = make(map[string]int)
+	}
+	for name, n := range other {
+		into[name] += n
+	}
+	return into
+}
+
+// Merge adds another share: its scenarios, which are the same in the same order, and what it says beside them. Whole judges
+// the result. After an error s is of no use.
+func (s *Sweep) Merge(o *Sweep) error {
+	switch {
+	case len(s.Scenarios) != len(o.Scenarios):
+		return fmt.Errorf("one share has %s, the other one %d", count(len(s.Scenarios), "scenario"), len(o.Scenarios))
+	case s.Go != o.Go:
+		return fmt.Errorf("one share was run with %s, the other one with %s", s.Go, o.Go)
+	case s.Commit != o.Commit:
+		return fmt.Errorf("one share is of commit %s, the other one of %s", s.Commit, o.Commit)
+	case len(s.Agreement)+len(o.Agreement) > 0:
+		return fmt.Errorf("what is compared with the live world can't be added up")
+	}
+	for i, sc := range s.Scenarios {
+		if err := sc.Merge(o.Scenarios[i]); err != nil {
+			return err
+		}
+	}
+	for _, note := range o.Notes {
+		if !slices.Contains(s.Notes, note) {
+			s.Notes = append(s.Notes, note)
+		}
+	}
+	s.Interrupted = s.Interrupted || o.Interrupted
+	var err error
+	s.Matrix, err = s.Matrix.merge(o.Matrix)
+	return err
+}
+
+// Whole judges a sweep that was put together of its shares, as one for which seeds seeds of each scenario were asked.
+// missing names the shares that are not there; empty for none.
+func (s *Sweep) Whole(seeds int, missing string) {
+	for _, sc := range s.Scenarios {
+		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
+	}
+	if missing != "" {
+		s.Interrupted = true
+		s.Notes = append(s.Notes, "Not everything was merged: without share "+missing+" this proves less than was asked for.")
+	}
+	s.Judge()
+}
+
+// merge adds the pairs of another share. A share without a matrix was interrupted before it had one, and then there is none.
+func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
+	if m == nil || o == nil {
+		return nil, nil
+	}
+	if !slices.Equal(m.Mutants, o.Mutants) || !slices.Equal(m.Scenarios, o.Scenarios) || m.Seeds != o.Seeds || len(m.Runs) != len(o.Runs) {
+		return nil, fmt.Errorf("the tables of mutants have different mutants, scenarios or seeds")
+	}
+	for i := range m.Runs {
+		if len(m.Runs[i]) != len(o.Runs[i]) {
+			return nil, fmt.Errorf("the tables of mutants have different scenarios")
+		}
+		for j := range m.Runs[i] {
+			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // a pair was run in one share
+		}
+	}
+	return m, nil
+}
+
+// Stored is a Scenario as files keep it: with what it is judged by, and without Wall, Causes, and the judgement.
+type Stored struct {
+	Scenario Scenario `json:"result"`
+	Tally    tally    `json:"tally"`
+}
+
+// Store returns what a file keeps of a result.
+func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
+
+// Restore is the inverse of Store. It refuses what no run leads to.
+func (st Stored) Restore() (*Scenario, error) {
+	s := st.Scenario
+	s.tally = st.Tally
+	counts := []int{s.Seeds, s.Failing, s.CompletedBefore, s.CompletedAfter, s.GaveUp, s.Panics, s.tally.Want.Seeds}
+	for _, f := range s.Faults {
+		counts = append(counts, f.Planned, f.Fired, f.Touched)
+	}
+	for _, n := range counts {
+		if n < 0 {
+			return nil, fmt.Errorf("%s: a count is %d, below nothing", s.Name, n)
+		}
+	}
+	switch {
+	case s.Failing > s.Seeds || s.GaveUp > s.Seeds || s.Panics > s.Seeds:
+		return nil, fmt.Errorf("%s: more runs failed than there were", s.Name)
+	case (s.Failing > 0) != (len(s.Violations) > 0):
+		return nil, fmt.Errorf("%s: %s, and %s", s.Name, count(s.Failing, "failing run"), count(len(s.Violations), "violation"))
+	case len(s.Violations) > keptViolations*len(s.tally.Broken):
+		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, count(len(s.Violations), "violation"), count(len(s.tally.Broken), "rule"), keptViolations)
+	}
+	for rule, b := range s.tally.Broken {
+		if b == nil {
+			return nil, fmt.Errorf("%s: nothing is said of the broken rule %s", s.Name, rule)
+		}
+	}
+	for i := range s.Violations {
+		if s.tally.Broken[s.Violations[i].Rule()] == nil {
+			return nil, fmt.Errorf("%s: the rule of a violation is not among those that were broken: %s", s.Name, s.Violations[i].Rule())
+		}
+	}
+	return &s, nil
+}

@@ -1,0 +1,218 @@
+package verdict
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// fill sets everything that can be set to something that n decides.
+func fill(v reflect.Value, n int) {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(n%2 == 0)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(n))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(n))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(float64(n))
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text %d", n))
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), n)
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(v.Index(i), n)
+		}
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n)
+		fill(value, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				fill(v.Field(i), n)
+			}
+		}
+	default:
+		panic("what is a " + v.Kind().String() + "?")
+	}
+}
+
+// judgedOnly are the fields that Judge sets from all the others.
+var judgedOnly = []string{"Verdict", "Why"} //nolint:gochecknoglobals // a constant list
+
+// filled is a result in which nothing is zero. What two shares have in common is the same for every n.
+func filled(n int) *Scenario {
+	s := new(Scenario)
+	fill(reflect.ValueOf(s).Elem(), n)
+	fill(reflect.ValueOf(&s.tally).Elem(), n)
+	common := new(Scenario)
+	fill(reflect.ValueOf(common).Elem(), 1)
+	fill(reflect.ValueOf(&common.tally).Elem(), 1)
+	s.Name, s.About, s.World, s.Strategy, s.Profile = common.Name, common.About, common.World, common.Strategy, common.Profile
+	s.Mutant, s.Digest = common.Mutant, common.Digest
+	seeds := s.tally.Want.Seeds
+	s.tally.Want = common.tally.Want
+	s.tally.Want.Seeds = seeds
+	return s
+}
+
+// outcome is what a merge comes to, as something to compare.
+func outcome(s *Scenario, err error) string {
+	text, bad := json.Marshal(s.Store())
+	return fmt.Sprint(string(text), s.Wall, err, bad)
+}
+
+// A field that is added and forgotten in Merge would be that of the first share, in silence.
+func TestEveryFieldOfAResultIsMerged(t *testing.T) {
+	parts := map[string]func(*Scenario) reflect.Value{
+		"Scenario":       func(s *Scenario) reflect.Value { return reflect.ValueOf(s).Elem() },
+		"Scenario.tally": func(s *Scenario) reflect.Value { return reflect.ValueOf(&s.tally).Elem() },
+		"Want":           func(s *Scenario) reflect.Value { return reflect.ValueOf(&s.tally.Want).Elem() },
+		"breach":         func(s *Scenario) reflect.Value { return reflect.ValueOf(s.tally.Broken["text 5"]).Elem() },
+	}
+	for name, part := range parts {
+		of := part(filled(5)).Type()
+		for i := range of.NumField() {
+			field := of.Field(i)
+			if field.Name == "tally" || slices.Contains(judgedOnly, field.Name) {
+				continue
+			}
+			if !field.IsExported() {
+				t.Errorf("%s.%s is not exported: a file does not keep it", name, field.Name)
+				continue
+			}
+			seen := make(map[string]bool)
+			for _, n := range []int{1, 2, 3, 9} {
+				s, o := filled(5), filled(3)
+				o.tally.Broken = map[string]*breach{"text 5": {Seeds: 3, First: 3}}
+				fill(part(o).Field(i), n)
+				seen[outcome(s, s.Merge(o))] = true
+			}
+			if len(seen) < 2 {
+				t.Errorf("%s.%s is not merged: whatever it is in the other share, the result is the same. Add it to Merge (merge.go)", name, field.Name)
+			}
+		}
+	}
+}
+
+func TestEveryFieldOfASweepIsMerged(t *testing.T) {
+	sweep := func() *Sweep {
+		return &Sweep{Scenarios: []*Scenario{filled(1)}, Go: "go", Commit: "c", Matrix: &Matrix{Mutants: make([]MatrixMutant, 1), Scenarios: []string{"s"}, Seeds: 1, Runs: [][]int{{0}}}}
+	}
+	parts := map[string]func(*Sweep) reflect.Value{
+		"Sweep":  func(s *Sweep) reflect.Value { return reflect.ValueOf(s).Elem() },
+		"Matrix": func(s *Sweep) reflect.Value { return reflect.ValueOf(s.Matrix).Elem() },
+	}
+	for name, part := range parts {
+		of := part(sweep()).Type()
+		for i := range of.NumField() {
+			if slices.Contains(judgedOnly, of.Field(i).Name) {
+				continue
+			}
+			seen := make(map[string]bool)
+			for _, n := range []int{0, 1, 2} {
+				s, o := sweep(), sweep()
+				if n > 0 {
+					fill(part(o).Field(i), n)
+				}
+				err := s.Merge(o)
+				text, _ := json.Marshal(s)
+				seen[fmt.Sprint(string(text), err)] = true
+			}
+			if len(seen) < 2 {
+				t.Errorf("%s.%s is not merged: whatever it is in the other share, the result is the same. Add it to Merge (merge.go)", name, of.Field(i).Name)
+			}
+		}
+	}
+}
+
+// hidden lists the fields that a file would not keep: unexported ones of types that don't write themselves.
+func hidden(of reflect.Type, path string) (list []string) {
+	switch of.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Pointer:
+		return hidden(of.Elem(), path)
+	case reflect.Map:
+		return slices.Concat(hidden(of.Key(), path), hidden(of.Elem(), path))
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	if of.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(of).Implements(reflect.TypeFor[json.Marshaler]()) {
+		return nil
+	}
+	for i := range of.NumField() {
+		switch f := of.Field(i); {
+		case f.Tag.Get("json") == "-" || of == reflect.TypeFor[Scenario]() && f.Name == "tally":
+		case !f.IsExported():
+			list = append(list, path+"."+f.Name)
+		default:
+			list = append(list, hidden(f.Type, path+"."+f.Name)...)
+		}
+	}
+	return list
+}
+
+func TestAResultIsStoredAsItIs(t *testing.T) {
+	for _, of := range []reflect.Type{reflect.TypeFor[Stored](), reflect.TypeFor[Run](), reflect.TypeFor[Matrix]()} {
+		if list := hidden(of, of.Name()); len(list) > 0 {
+			t.Errorf("a share does not keep %v: export them, or write and read them with MarshalJSON and UnmarshalJSON", list)
+		}
+	}
+	want := filled(7)
+	text, err := json.Marshal(want.Store())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Stored
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	want.Wall = 0
+	for i := range want.Violations {
+		want.Violations[i].Causes = nil
+	}
+	want.Verdict, want.Why = Pass, nil
+	if have := got.Scenario; !reflect.DeepEqual(got.Tally, want.tally) {
+		t.Errorf("stored\n%+v\nread\n%+v", want.tally, got.Tally)
+	} else if have.tally = got.Tally; !reflect.DeepEqual(&have, want) {
+		t.Errorf("stored\n%+v\nread\n%+v", want, &have)
+	}
+}
+
+func TestWhatNoRunLeadsToIsNotRestored(t *testing.T) {
+	good := func() *Scenario {
+		s := NewScenario(Scenario{Name: "s"}, Want{Seeds: 1})
+		s.Add(&Run{Seed: 1, Violations: []Violation{{Invariant: 3, Name: "fencing"}}})
+		return s
+	}
+	if _, err := good().Store().Restore(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Scenario){
+		"fewer than no seeds":       func(s *Scenario) { s.Seeds = -1 },
+		"fewer than no faults":      func(s *Scenario) { s.Faults = []FaultCount{{Fired: -1}} },
+		"more failures than runs":   func(s *Scenario) { s.Failing = 2 },
+		"a failure of nothing":      func(s *Scenario) { s.Violations = nil },
+		"no failure of a violation": func(s *Scenario) { s.Failing = 0 },
+		"violations without end":    func(s *Scenario) { s.Violations = make([]Violation, 6) },
+		"a rule of nothing":         func(s *Scenario) { s.tally.Broken["x"] = nil },
+		"a violation of no rule":    func(s *Scenario) { s.Violations[0].Invariant = 4 },
+	} {
+		s := good()
+		change(s)
+		if _, err := s.Store().Restore(); err == nil {
+			t.Errorf("%s: restored", name)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"handoff/chaos/shard"
+	"handoff/reports"
+	"handoff/sim/explore"
+)
+
+// mergeFlags are the flags of merge.
+type mergeFlags struct {
+	runFlags
+	partial bool
+	wait    time.Duration
+}
+
+func (a *app) mergeCommand() *cobra.Command {
+	var f mergeFlags
+	cmd := &cobra.Command{
+		Use:   "merge DIR|FILE ...",
+		Short: "Put the shares of a sweep together",
+		Long: `Reads what chaos run --shard or chaos mutants --shard wrote on any number of
+machines, and writes the report of all of it, byte for byte as one machine would
+have written it. An argument is the folder of a share, its shard.jsonl, or a folder
+of such folders. A share that is given twice counts once.
+
+It refuses shares of different commits, versions of Go, scenarios or flags, a share
+that was changed or cut off, and a set with shares missing. With --partial missing
+shares make the result inconclusive instead.`,
+		Example: `  bin/chaos merge shards/ --out reports/out/merged
+  bin/chaos merge shards/1 shards/2 --partial
+  bin/chaos merge shards/ --wait 2h`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usage("merge needs the folders of the shares, as in: chaos merge shards/1 shards/2")
+			}
+			if f.wait < 0 {
+				return usage("--wait %v: a time is needed, as in 30m", f.wait)
+			}
+			return a.merge(cmd.Context(), args, f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.out, "out", filepath.Join("reports", "out", "merged"), "the folder of the report")
+	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
+	flags.StringVar(&f.junit, "junit", "", "write junit.xml to this `FILE` too")
+	flags.BoolVar(&f.partial, "partial", false, "merge what is there: inconclusive while shares are missing")
+	flags.DurationVar(&f.wait, "wait", 0, "wait this long until all shares are there, as in 2h")
+	return cmd
+}
+
+func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
+	if f.out == "" {
+		return usage("--out is empty: the report needs a folder")
+	}
+	begin := time.Now()
+	set, err := a.gather(ctx, args, f.wait)
+	if err != nil {
+		return err
+	}
+	h := set.Files[0].Header
+	switch {
+	case h.Commit != explore.Commit():
+		return usage("%s is of commit %s, and this program of %s: merge with the program that ran the shares", set.Files[0].Path, or(h.Commit), or(explore.Commit()))
+	case len(set.Missing) > 0 && !f.partial:
+		return usage("%s %s missing of %d: give what %s wrote too, or --partial for an inconclusive result",
+			plural(len(set.Missing), "share"), is(len(set.Missing)), h.Share.Of, set.Absent())
+	}
+	for _, file := range set.Files {
+		if same, _ := filepath.Rel(filepath.Dir(file.Path), f.out); same == "." {
+			return usage("--out %s is the folder of a share: another one is needed, because its report would be written over", f.out)
+		}
+	}
+	if err := f.prepare(); err != nil {
+		return err
+	}
+	switch h.Kind {
+	case reports.RunShares:
+		return a.mergeRuns(set, f, begin)
+	case mutantShares:
+		return a.mergeMutants(set, f)
+	}
+	return usage("%s: shares of %q are nothing that this program puts together", set.Files[0].Path, reports.Printable(h.Kind, ""))
+}
+
+func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
+	sweep, records, err := reports.MergeShares(set)
+	if err != nil {
+		return usage("%v", err)
+	}
+	sweep.Whole(set.Files[0].Header.Seeds, set.Absent())
+	for _, r := range records {
+		for _, sc := range sweep.Scenarios {
+			if sc.Name == r.Scenario && sc.Profile == r.Profile {
+				explore.Tell(sc, r)
+			}
+		}
+	}
+	if err := f.write(sweep, func() error { return reports.Write(f.out, sweep, records) }); err != nil {
+		return broken("the shares are merged, but their report is not written: %v", err)
+	}
+	planted, _ := findMutant(set.Files[0].Header.Asked["--mutant"]) // only to be named
+	a.sweepResult(&explore.Outcome{Sweep: sweep, Records: records, Wall: time.Since(begin)}, nil, planted, f.out)
+	a.code = sweep.Verdict.ExitCode()
+	return nil
+}
+
+// lookEvery is how often --wait looks for shares at most.
+const lookEvery = 2 * time.Second
+
+// gather finds and verifies the shares. With a patience it waits until all are there, and while it does, a file that can't
+// be read counts as one that is still copied.
+func (a *app) gather(ctx context.Context, args []string, patience time.Duration) (set shard.Set, err error) {
+	until := time.Now().Add(patience)
+	known := make(map[string]shard.File)
+	for {
+		set, err = a.look(args, known)
+		if err == nil && len(set.Missing) == 0 || time.Until(until) <= 0 {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return set, broken("interrupted: nothing was merged")
+		case <-time.After(min(lookEvery, patience/100)):
+		}
+	}
+	if err != nil {
+		return set, usage("%s", err)
+	}
+	return set, nil
+}
+
+// look reads the shares that are not known yet.
+func (a *app) look(args []string, known map[string]shard.File) (shard.Set, error) {
+	paths, err := shard.Find(args)
+	if err != nil {
+		return shard.Set{}, err
+	}
+	var files []shard.File
+	for _, path := range paths {
+		file, there := known[path]
+		if !there {
+			if file, err = shard.Verify(path); err != nil {
+				return shard.Set{}, err
+			}
+			known[path] = file
+			fmt.Fprintf(a.err, "share %s: %s\n", file.Header.Share, path)
+		}
+		files = append(files, file)
+	}
+	return shard.Gather(files)
+}
+
+func or(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+func is(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}

@@ -1,0 +1,306 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"handoff/chaos/shard"
+	"handoff/sim/explore"
+)
+
+// shared runs a command in four shares, and returns their folders.
+func shared(t *testing.T, args ...string) (dir string, folders []string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i := range 4 {
+		folder := filepath.Join(dir, fmt.Sprint(i+1))
+		folders = append(folders, folder)
+		s := chaos(t, append(args, "--shard", fmt.Sprintf("%d/4", i+1), into(args), folder)...)
+		if s.code != 0 && s.code != 1 {
+			t.Fatalf("exit %d\n%s%s", s.code, s.out, s.err)
+		}
+	}
+	return dir, folders
+}
+
+// into is the flag that names the folder of a command.
+func into(args []string) string {
+	if args[0] == "mutants" {
+		return "--report"
+	}
+	return "--out"
+}
+
+// sameFiles compares two reports, but for how long they took.
+func sameFiles(t *testing.T, want, got string) {
+	t.Helper()
+	files := 0
+	for _, pair := range [][2]string{{want, got}, {got, want}} {
+		err := filepath.WalkDir(pair[0], func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || d.Name() == "timing.json" {
+				return err
+			}
+			name, err := filepath.Rel(pair[0], path)
+			if err != nil {
+				return err
+			}
+			a, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			b, err := os.ReadFile(filepath.Join(pair[1], name))
+			if !bytes.Equal(a, b) {
+				t.Errorf("%s of %s and %s differ: %v", name, pair[0], pair[1], err)
+			}
+			files++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 8 {
+		t.Errorf("%d files were compared", files)
+	}
+}
+
+// Three scenarios of which one fails, so that stories are merged too. make shards does it with the whole library.
+func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
+	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
+	one := filepath.Join(t.TempDir(), "one")
+	whole := chaos(t, append(args, "--out", one)...)
+	whole.wants(t, 1, "FAIL ttl-race (hardened)")
+	dir, folders := shared(t, args...)
+	merged := filepath.Join(t.TempDir(), "merged")
+	s := chaos(t, "merge", dir, "--out", merged)
+	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 48 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
+	sameFiles(t, one, merged)
+
+	// The second share is run again, and all are given in another order; the third one twice.
+	again := filepath.Join(t.TempDir(), "again")
+	chaos(t, append(args, "--shard", "2/4", "--out", again)...).wants(t, 1)
+	merged = filepath.Join(t.TempDir(), "merged")
+	chaos(t, "merge", again, folders[3], folders[2], folders[1], filepath.Join(folders[2], shard.FileName), folders[0], "--out", merged).wants(t, 1)
+	sameFiles(t, one, merged)
+}
+
+func TestMissingSharesAreNamed(t *testing.T) {
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--quiet")
+	out := filepath.Join(t.TempDir(), "merged")
+	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 16 runs")
+	for _, folder := range []string{folders[1], folders[3]} {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, "2 shares are missing of 4: give what 2/4 and 4/4 wrote too, or --partial")
+	chaos(t, "merge", dir, "--out", out, "--partial").wants(t, 3, "inconclusive: 8 runs")
+	for _, file := range []string{"summary.md", "index.html"} {
+		text, err := os.ReadFile(filepath.Join(out, file))
+		if err != nil || !strings.Contains(string(text), "without share 2/4 and 4/4") || !strings.Contains(string(text), "stopped after 4 of 8 seeds") {
+			t.Errorf("%s does not say what is missing: %v", file, err)
+		}
+	}
+	chaos(t, "merge", dir, "--out", out, "--wait", "10ms").wants(t, 2, "2/4 and 4/4")
+	chaos(t, "merge", dir, "--out", folders[0]).wants(t, 2, "2 shares are missing")
+	chaos(t, "merge", dir, "--partial", "--out", folders[0]).wants(t, 2, "is the folder of a share")
+	chaos(t, "merge").wants(t, 2, "merge needs the folders of the shares")
+	chaos(t, "merge", t.TempDir()).wants(t, 2, "no share in ")
+	chaos(t, "merge", filepath.Join(dir, "7")).wants(t, 2, "no such share: ")
+}
+
+// told is a writer that does something once, when it is told a text.
+type told struct {
+	bytes.Buffer
+	text string
+	do   func()
+}
+
+// Write implements io.Writer.
+func (w *told) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if w.do != nil && strings.Contains(w.String(), w.text) {
+		w.do()
+		w.do = nil
+	}
+	return n, err
+}
+
+func TestMergeWaitsForTheLastShare(t *testing.T) {
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--quiet")
+	late := filepath.Join(t.TempDir(), "late")
+	if err := os.Rename(folders[2], late); err != nil {
+		t.Fatal(err)
+	}
+	// It comes after the others were found, half copied at first.
+	half := filepath.Join(folders[2], shard.FileName)
+	stderr := &told{text: "share 4/4: ", do: func() {
+		if err := os.MkdirAll(folders[2], 0o755); err != nil {
+			t.Error(err)
+		}
+		if err := os.WriteFile(half, []byte(`{"schema":1`), 0o600); err != nil {
+			t.Error(err)
+		}
+	}}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"merge", dir, "--wait", "200ms", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 2 || !strings.Contains(stderr.String(), half+":1:") {
+		t.Errorf("exit %d\n%s%s", code, out.String(), stderr.String())
+	}
+	if err := os.RemoveAll(folders[2]); err != nil {
+		t.Fatal(err)
+	}
+	stderr = &told{text: "share 4/4: ", do: func() {
+		if err := os.Rename(late, folders[2]); err != nil {
+			t.Error(err)
+		}
+	}}
+	if code := run(t.Context(), []string{"merge", dir, "--wait", "10s", "--out", filepath.Join(t.TempDir(), "merged")}, &out, stderr); code != 0 || !strings.Contains(out.String(), "pass: 8 runs") {
+		t.Errorf("exit %d\n%s%s", code, out.String(), stderr.String())
+	}
+}
+
+func TestSharesOfDifferentJobsAreRefused(t *testing.T) {
+	path := write(t, "calm.yaml", calm)
+	_, folders := shared(t, "run", path, "--seeds", "4", "--quiet")
+	other := func(args ...string) string {
+		out := filepath.Join(t.TempDir(), "other")
+		chaos(t, append([]string{"run", "--quiet", "--shard", "2/4", "--out", out}, args...)...).wants(t, 0)
+		return out
+	}
+	merge := func(with string) said {
+		return chaos(t, "merge", folders[0], folders[2], folders[3], with, "--out", filepath.Join(t.TempDir(), "merged"))
+	}
+	merge(other(path, "--seeds", "8")).wants(t, 2, "are not of one job: --seeds is ", "merge what one commit, one Go and one command line made")
+	merge(other(write(t, "calm.yaml", strings.Replace(calm, "count: 5", "count: 6", 1)), "--seeds", "4")).wants(t, 2, "the digest of the scenarios is ")
+	merge(other(path, "--seeds", "4", "--profile", "hardened")).wants(t, 2, "--profile is ")
+
+	changed := filepath.Join(folders[1], shard.FileName)
+	text, err := os.ReadFile(changed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(changed, bytes.Replace(text, []byte(`"Steps":`), []byte(`"Steps":1`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	merge(folders[1]).wants(t, 2, "shard.jsonl:5:1: the lines above are not those that were written")
+}
+
+func TestWhatAShareRefuses(t *testing.T) {
+	out := t.TempDir()
+	chaos(t, "run", "ttl-race", "--shard", "5/4", "--out", out).wants(t, 2, "counted from 1/4 to 4/4")
+	chaos(t, "run", "ttl-race", "--shard", "half", "--out", out).wants(t, 2, "write i/n, as in 2/4")
+	chaos(t, "run", "ttl-race", "--world", "live", "--shard", "1/4", "--out", out).wants(t, 2, "--shard is for the simulated world")
+	chaos(t, "mutants", "--shard", "1/4").wants(t, 2, "--report is needed, the folder that chaos merge reads")
+	chaos(t, "mutants", "--shard", "1/4", "--matrix", "m.md", "--report", out).wants(t, 2, "bin/chaos run --mutants N --shard 1/4 divides it")
+}
+
+// A share does not judge what only all of them show.
+func TestAShareLeavesReachToTheMerge(t *testing.T) {
+	dir, folders := shared(t, "run", write(t, "idle.yaml", idle), "--seeds", "4", "--quiet")
+	chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).wants(t, 3, "did not fire in any of 4 runs")
+	text, err := os.ReadFile(filepath.Join(folders[0], "summary.md"))
+	if err != nil || !strings.Contains(string(text), "This is share 1/4 of the runs.") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// Whoever reads the log can begin with the first failure while the rest goes on.
+func TestAFailureIsToldAtOnce(t *testing.T) {
+	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
+	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--shard", "2/2", "--out", t.TempDir()}
+	t.Setenv("GITHUB_ACTIONS", "")
+	line := "FAIL hopeless (hardened) in seed 2: expectation; reproduce: bin/chaos replay " + path + " --profile hardened --seed 2\n"
+	if s := chaos(t, args...); !strings.Contains(s.err, line) || strings.Contains(s.err, "::error") {
+		t.Errorf("no %q in\n%s", line, s.err)
+	}
+	t.Setenv("GITHUB_ACTIONS", "true")
+	note := "::error title=hopeless (hardened) in seed 2%3A expectation::reproduce: bin/chaos replay " + path
+	if s := chaos(t, args...); !strings.Contains(s.err, line+note) {
+		t.Errorf("no %q in\n%s", note, s.err)
+	}
+}
+
+func TestSharesOfMutantsMerge(t *testing.T) {
+	// Some mutants break something even where nothing goes wrong.
+	args := []string{"mutants", "--scenario", write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1)), "--seeds", "1"}
+	one := filepath.Join(t.TempDir(), "one")
+	code := chaos(t, append(args, "--report", one)...).code
+	dir, folders := shared(t, args...)
+	merged := filepath.Join(t.TempDir(), "merged")
+	s := chaos(t, "merge", dir, folders[0], "--out", merged)
+	s.wants(t, code, "mutants killed by the invariant that is named for them", filepath.Join(merged, "mutants.json"))
+	want, err := os.ReadFile(filepath.Join(one, "mutants.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(want), `"result": "killed"`) {
+		t.Error("nothing was killed: the test compares too little")
+	}
+	if got, err := os.ReadFile(filepath.Join(merged, "mutants.json")); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("mutants.json is another one: %v\n%s", err, got)
+	}
+	if err := os.RemoveAll(folders[2]); err != nil {
+		t.Fatal(err)
+	}
+	chaos(t, "merge", dir, "--out", merged).wants(t, 2, "1 share is missing of 4: give what 3/4 wrote too")
+}
+
+// rewritten writes shares anew, as if another program had run them.
+func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
+	t.Helper()
+	for _, folder := range folders {
+		path := filepath.Join(folder, shard.FileName)
+		var items []any
+		r, err := shard.Each(path, func(_ *shard.Reader, item map[string]any) error { items = append(items, item); return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.Header()
+		change(&h)
+		var b bytes.Buffer
+		if err := shard.Write(&b, h, items, map[string]any{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--quiet")
+	out := filepath.Join(t.TempDir(), "merged")
+	rewritten(t, folders[1:2], func(h *shard.Header) { h.Go = "go9" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, "are not of one job: the version of Go is go1", "and go9 in the second")
+	rewritten(t, folders, func(h *shard.Header) { h.Go, h.Commit = "go9", "0123abc" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, "is of commit 0123abc, and this program of ", "merge with the program that ran the shares")
+	rewritten(t, folders, func(h *shard.Header) { h.Commit, h.Kind = explore.Commit(), "dance" })
+	chaos(t, "merge", dir, "--out", out).wants(t, 2, `shares of "dance" are nothing that this program puts together`)
+}
+
+// It is interrupted when the first failure is told, which is after the first run.
+func TestAnInterruptedShareMakesTheMergeIncomplete(t *testing.T) {
+	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40"}
+	dir, folders := shared(t, args...)
+	again := filepath.Join(t.TempDir(), "again")
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	code := run(ctx, append(args, "--shard", "2/4", "--out", again), &out, &told{text: "FAIL ", do: cancel})
+	if code != 1 || !strings.Contains(out.String(), "Interrupted") {
+		t.Fatalf("exit %d\n%s", code, out.String())
+	}
+	chaos(t, "merge", dir, again).wants(t, 2, "are both share 2/4, of the same commit, and say different things: was one of them interrupted or changed?")
+	if err := os.RemoveAll(folders[1]); err != nil {
+		t.Fatal(err)
+	}
+	merged := filepath.Join(t.TempDir(), "merged")
+	chaos(t, "merge", dir, again, "--out", merged).wants(t, 1, "Interrupted")
+	if text, err := os.ReadFile(filepath.Join(merged, "summary.md")); err != nil || !strings.Contains(string(text), "of 40 seeds") {
+		t.Errorf("nothing says how much was asked for: %v\n%s", err, text)
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"handoff/scenarios"
+	"handoff/sim/explore"
+)
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestANightIsAMillionRuns(t *testing.T) {
+	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS := ([0-9]+)$`).FindStringSubmatch(read(t, "Makefile"))
+	if size == nil {
+		t.Fatal("the Makefile has no NIGHT_SEEDS")
+	}
+	seeds, _ := strconv.Atoi(size[1])
+	library, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runs := seeds * len(explore.Targets(library)); runs < 1_000_000 || runs > 1_500_000 {
+		t.Errorf("NIGHT_SEEDS %d of %d scenarios and profiles are %d runs; want a million, and not half as much again", seeds, len(explore.Targets(library)), runs)
+	}
+}
+
+// What the files of docs/deploy and the targets of a night call is taken by this program.
+func TestTheCommandsOfANightAreTaken(t *testing.T) {
+	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, "Makefile")
+	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)
+	found := 0
+	for _, m := range regexp.MustCompile(`(?m)chaos (run|merge|mutants) ((?:.*--(?:shard|partial)).*)$`).FindAllStringSubmatch(text, -1) {
+		found++
+		cmd, _, err := (&app{out: newTerminal(os.Stdout), err: newTerminal(os.Stderr)}).root().Find([]string{m[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(m[2], -1) {
+			if cmd.Flags().Lookup(flag[1]) == nil {
+				t.Errorf("chaos %s has no flag --%s: %s", m[1], flag[1], m[0])
+			}
+		}
+	}
+	if found < 6 {
+		t.Errorf("%d commands were found", found)
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"handoff/chaos/shard"
+	"handoff/sim/explore"
+)
+
+// shareUsage is what --shard says of itself.
+const shareUsage = "do share `I/N` only, as in 2/4; chaos merge puts the shares together"
+
+// share reads --shard.
+func share(text string) (shard.Share, error) {
+	s, err := shard.Parse(text)
+	if err != nil {
+		return s, usage("--shard %v", err)
+	}
+	return s, nil
+}
+
+// shareHeader says which share this is, and of what. Every flag that decides what comes out is part of it, so that a new one
+// is not forgotten.
+func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore.Target) shard.Header {
+	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		switch f.Name {
+		case "shard", "out", "report", "json", "junit", "quiet", "help":
+			return
+		}
+		if !f.Hidden {
+			h.Asked["--"+f.Name] = f.Value.String()
+		}
+	})
+	sum := sha256.New()
+	for _, t := range targets {
+		fmt.Fprintf(sum, "%q %q %q\n", t.Scenario.Name, t.Profile, t.Scenario.Digest)
+	}
+	h.Digest = fmt.Sprintf("%x", sum.Sum(nil))
+	return h
+}
+
+// freshShare takes an older share away, so that nobody merges it while this one is made.
+func freshShare(out string) error {
+	if err := os.Remove(filepath.Join(out, shard.FileName)); err != nil && !os.IsNotExist(err) {
+		return usage("--out: removing the share of an earlier run: %s", reason(err))
+	}
+	return nil
+}
+
+// annotation is a line by which GitHub shows an error beside a job that still runs; empty elsewhere.
+func annotation(title, text string) string {
+	if os.Getenv("GITHUB_ACTIONS") != "true" {
+		return ""
+	}
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	return "::error title=" + property.Replace(title) + "::" + data.Replace(text)
+}
