@@ -46,3 +46,18 @@ const perFunction = 3
 func lot(seed string, c *Candidate) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
 }
+
+// Spread orders a sample so that every beginning of it has the operators in about the proportion of
+// their quotas: a measurement that is cut short is then still a sample.
+func Spread(drawn []*Candidate) []*Candidate {
+	of, at := map[string]int{}, map[*Candidate]float64{}
+	for _, c := range drawn {
+		of[c.Operator]++
+	}
+	seen := map[string]int{}
+	for _, c := range drawn {
+		seen[c.Operator]++
+		at[c] = (float64(seen[c.Operator]) - 0.5) / float64(of[c.Operator])
+	}
+	return slices.SortedStableFunc(slices.Values(drawn), func(a, b *Candidate) int { return cmp.Compare(at[a], at[b]) })
+}

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -232,4 +234,14 @@ func (fn *function) span() (from, to int) {
 		return fn.file.offset(fn.decl.Pos()), fn.file.offset(fn.decl.End())
 	}
 	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
+}
+
+// Digest tells one state of the mutated source from another.
+func (c *Catalog) Digest() string {
+	h := sha256.New()
+	for _, f := range c.files {
+		fmt.Fprintf(h, "%s/%s %d\n", f.dir, f.name, len(f.src))
+		h.Write(f.src)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }
