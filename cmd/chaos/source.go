@@ -117,7 +117,7 @@ func (m *measurement) prepare(ctx context.Context) error {
 	if m.sample == 60 {
 		m.order = source.Draw(catalog.Candidates, source.Seed, true)
 	}
-	m.results = newResults(catalog)
+	m.results = newResults(catalog, revision(ctx, m.root))
 	before, ok, err := score.Read(m.file)
 	switch {
 	case err != nil:
@@ -148,8 +148,28 @@ func (m *measurement) prepare(ctx context.Context) error {
 	return nil
 }
 
-func newResults(c *source.Catalog) *score.Results {
-	r := &score.Results{Seed: source.Seed, Core: c.Digest(), Commit: explore.Commit(), LeftOut: c.LeftOut, Results: map[string]*score.Result{}}
+// revision is the commit that the harness and the core are built from, with "-dirty" after it if files
+// were changed since.
+func revision(ctx context.Context, root string) string {
+	git := func(args ...string) string {
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
+		if err != nil {
+			return ""
+		}
+		return string(bytes.TrimSpace(out))
+	}
+	commit := git("rev-parse", "HEAD")
+	if commit == "" {
+		return explore.Commit()
+	}
+	if git("status", "--porcelain", "--untracked-files=no") != "" {
+		commit += "-dirty"
+	}
+	return commit
+}
+
+func newResults(c *source.Catalog, commit string) *score.Results {
+	r := &score.Results{Seed: source.Seed, Core: c.Digest(), Commit: commit, LeftOut: c.LeftOut, Results: map[string]*score.Result{}}
 	count := map[string]int{}
 	for _, m := range c.Candidates {
 		count[m.Operator]++
