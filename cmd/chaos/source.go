@@ -26,13 +26,14 @@ const sourceSeeds = 3
 
 // sourceOptions are the flags of `mutants --source`.
 type sourceOptions struct {
-	on, unit, again      bool
+	on, sql, unit, again bool
 	sample, seeds, procs int
 	file, into           string
 }
 
 func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.on, "source", false, "make mutants of the core's own source instead, and measure what share of a sample is killed")
+	cmd.Flags().BoolVar(&o.sql, "sql", false, "--source: mutants of the store's SQL, judged by the contract of the stores on a private PostgreSQL")
 	cmd.Flags().IntVar(&o.sample, "sample", 300, "--source: 300, or 60 for the first fifth of each operator's quota")
 	cmd.Flags().BoolVar(&o.unit, "unit", false, "--source: run survivors against the unit tests of their package, too; that counts for nothing")
 	cmd.Flags().BoolVar(&o.again, "again", false, "--source: forget the results in --out")
@@ -58,16 +59,30 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 	}
 	defer os.RemoveAll(work)
 	m := &measurement{app: a, sourceOptions: o, root: root, work: work, bin: filepath.Join(work, "chaos")}
-	if err := m.prepare(ctx); err != nil {
+	if err := m.measure(ctx); err != nil {
 		return err
 	}
-	if err := m.all(ctx); err != nil {
-		return err
-	}
-	fmt.Fprint(a.out, m.results.Summary())
 	if o.into != "" {
 		return m.page()
 	}
+	return nil
+}
+
+func (m *measurement) measure(ctx context.Context) error {
+	catalog, err := m.open()
+	if err != nil {
+		return err
+	}
+	if m.sql {
+		return m.measureSQL(ctx)
+	}
+	if err := m.prepare(ctx, catalog); err != nil {
+		return err
+	}
+	if err := m.all(ctx, m.order, m.one); err != nil {
+		return err
+	}
+	fmt.Fprint(m.app.out, m.results.Summary())
 	return nil
 }
 
@@ -101,13 +116,31 @@ func moduleRoot() (string, error) {
 	return dir, nil
 }
 
-// prepare draws the sample, builds it, and runs the true core.
-func (m *measurement) prepare(ctx context.Context) error {
+// open lists the candidates, and reads the results that there are.
+func (m *measurement) open() (*source.Catalog, error) {
 	fmt.Fprintln(m.err, "listing candidates")
 	catalog, err := source.Load(m.root, false)
 	if err != nil {
-		return broken("%v", err)
+		return nil, broken("%v", err)
 	}
+	m.results = newResults(catalog, revision(m.root), false)
+	before, ok, err := score.Read(m.file)
+	switch {
+	case err != nil:
+		return nil, broken("%v", err)
+	case ok && !m.again:
+		if err := m.results.Merge(before); err != nil {
+			return nil, usage("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(m.file), 0o750); err != nil {
+		return nil, broken("making the folder of %s: %v", m.file, err)
+	}
+	return catalog, nil
+}
+
+// prepare draws the sample, builds it, and runs the true core.
+func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err error) {
 	full := source.Draw(catalog.Candidates, source.Seed, false)
 	m.numbers = map[*source.Candidate]int{}
 	for i, c := range full {
@@ -116,19 +149,6 @@ func (m *measurement) prepare(ctx context.Context) error {
 	m.order = source.Spread(full)
 	if m.sample == 60 {
 		m.order = source.Draw(catalog.Candidates, source.Seed, true)
-	}
-	m.results = newResults(catalog, revision(ctx, m.root))
-	before, ok, err := score.Read(m.file)
-	switch {
-	case err != nil:
-		return broken("%v", err)
-	case ok && !m.again:
-		if err := m.results.Merge(before); err != nil {
-			return usage("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
-		}
-	}
-	if err := os.MkdirAll(filepath.Dir(m.file), 0o750); err != nil {
-		return broken("making the folder of %s: %v", m.file, err)
 	}
 	fmt.Fprintf(m.err, "building %d mutants\n", len(full))
 	if m.overlay, err = catalog.Overlay(m.work, full); err != nil {
@@ -150,9 +170,9 @@ func (m *measurement) prepare(ctx context.Context) error {
 
 // revision is the commit that the harness and the core are built from, with "-dirty" after it if files
 // were changed since.
-func revision(ctx context.Context, root string) string {
+func revision(root string) string {
 	git := func(args ...string) string {
-		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
+		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
 		if err != nil {
 			return ""
 		}
@@ -168,14 +188,14 @@ func revision(ctx context.Context, root string) string {
 	return commit
 }
 
-func newResults(c *source.Catalog, commit string) *score.Results {
+func newResults(c *source.Catalog, commit string, sql bool) *score.Results {
 	r := &score.Results{Seed: source.Seed, Core: c.Digest(), Commit: commit, LeftOut: c.LeftOut, Results: map[string]*score.Result{}}
 	count := map[string]int{}
 	for _, m := range c.Candidates {
 		count[m.Operator]++
 	}
 	for _, o := range source.Operators() {
-		if !o.SQL {
+		if o.SQL == sql {
 			r.Quotas = append(r.Quotas, score.Quota{Operator: o.Name, Quota: o.Quota, Candidates: count[o.Name], Untyped: c.Untyped[o.Name]})
 		}
 	}
@@ -183,7 +203,7 @@ func newResults(c *source.Catalog, commit string) *score.Results {
 }
 
 // all runs the sample, as many mutants at a time as there are processors.
-func (m *measurement) all(ctx context.Context) error {
+func (m *measurement) all(ctx context.Context, order []*source.Candidate, one func(context.Context, *source.Candidate) error) error {
 	jobs := make(chan *source.Candidate)
 	var group sync.WaitGroup
 	errs := make(chan error, m.procs)
@@ -192,7 +212,7 @@ func (m *measurement) all(ctx context.Context) error {
 	for range m.procs {
 		group.Go(func() {
 			for c := range jobs {
-				if err := m.one(ctx, c); err != nil {
+				if err := one(ctx, c); err != nil {
 					errs <- err
 					stop()
 					return
@@ -200,7 +220,7 @@ func (m *measurement) all(ctx context.Context) error {
 			}
 		})
 	}
-	for _, c := range m.order {
+	for _, c := range order {
 		select {
 		case jobs <- c:
 			continue

@@ -67,7 +67,7 @@ func sortedKillers(counts map[string]int) []string {
 		if _, err := fmt.Sscanf(name, "invariant %d", &n); err == nil {
 			return n
 		}
-		return 1000 + slices.Index([]string{Expectation, Panic, GaveUp, Hang, Memory, Crash, Start, Situation, "survived", "not reached"}, name)
+		return 1000 + slices.Index([]string{Expectation, Panic, GaveUp, Hang, Memory, Crash, Start, Situation, Contract, "survived", "not reached"}, name)
 	}
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
@@ -106,8 +106,39 @@ func (r *Results) Page(equivalents []Equivalent) string {
 	fmt.Fprintf(&b, "\nOf the survivors, the unit tests of their package kill %d. That counts for nothing here.\n", units)
 	survivors(&b, list, proved)
 	r.left(&b)
+	if r.SQL != nil {
+		r.SQL.statements(&b, proved)
+	}
 	return b.String()
 }
+
+// statements is the part of the page on the mutants of SQL.
+func (r *Results) statements(b *strings.Builder, proved map[string]bool) {
+	var all Tally
+	operators := map[string]*Tally{}
+	list := r.Sorted()
+	for _, m := range list {
+		all.add(m, proved[m.ID])
+		tally(operators, m.Operator).add(m, proved[m.ID])
+	}
+	fmt.Fprintf(b, sqlHead, all.Killed, all.Mutants, all.Raw(), all.Equivalent, all.Adjusted(), len(r.Refused))
+	r.table(b, operators)
+	b.WriteString("\nSurvivors:\n\n")
+	for _, m := range list {
+		if !m.Killed() {
+			fmt.Fprintf(b, "- `%s`\n", strings.ReplaceAll(m.About, "`", "'"))
+		}
+	}
+}
+
+const sqlHead = `
+## The store's SQL
+
+Mutants of the statements of core/store/postgres, judged by the contract of the stores on a real server:
+%d of %d are killed, **%.1f %%**; without %d equivalents **%.1f %%**. %d candidates were no mutants, because
+the server does not take them; the draw went on to the next ones.
+
+`
 
 const head = `<!-- Written by bin/chaos mutants --source --table docs/score.md; don't edit. -->
 # The score
@@ -158,7 +189,12 @@ func tally(of map[string]*Tally, name string) *Tally {
 }
 
 func (r *Results) quotas(b *strings.Builder, operators map[string]*Tally) {
-	b.WriteString("## By operator\n\n| operator | candidates | quota | run | killed | raw | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+	b.WriteString("## By operator\n\n")
+	r.table(b, operators)
+}
+
+func (r *Results) table(b *strings.Builder, operators map[string]*Tally) {
+	b.WriteString("| operator | candidates | quota | run | killed | raw | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, q := range r.Quotas {
 		t := tally(operators, q.Operator)
 		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %.0f %% | %d | %.0f %% |\n", q.Operator, q.Candidates, q.Quota, t.Mutants, t.Killed, t.Raw(), t.Equivalent, t.Adjusted())

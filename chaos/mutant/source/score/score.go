@@ -28,6 +28,8 @@ const (
 	Start = "does not start"
 	// Situation is one that the true core reaches with the same seeds and the mutant does not.
 	Situation = "lost situation"
+	// Contract is the suite of what a store promises, which judges the mutants of SQL.
+	Contract = "contract"
 )
 
 // Result is what became of one mutant.
@@ -91,6 +93,10 @@ type Results struct {
 	LeftOut map[string]int `json:"left_out"`
 	// Results are by ID.
 	Results map[string]*Result `json:"results"`
+	// Refused are the IDs of candidates that the database does not take, and that are no mutants.
+	Refused []string `json:"refused,omitempty"`
+	// SQL are the results of the mutants of SQL, nil if there are none.
+	SQL *Results `json:"sql,omitempty"`
 }
 
 // Read reads a file of results; one that does not exist has none, and ok is false.
@@ -129,6 +135,19 @@ func (r *Results) Merge(other *Results) error {
 	if r.Seed != other.Seed || r.Core != other.Core || r.Commit != other.Commit {
 		return fmt.Errorf("results of seed %.12s, core %.12s, harness %.12s can't be merged with those of seed %.12s, core %.12s, harness %.12s; measure again with one build",
 			r.Seed, r.Core, r.Commit, other.Seed, other.Core, other.Commit)
+	}
+	switch {
+	case r.SQL == nil:
+		r.SQL = other.SQL
+	case other.SQL != nil:
+		if err := r.SQL.Merge(other.SQL); err != nil {
+			return err
+		}
+	}
+	for _, id := range other.Refused {
+		if at, known := slices.BinarySearch(r.Refused, id); !known {
+			r.Refused = slices.Insert(r.Refused, at, id)
+		}
 	}
 	for id, o := range other.Results {
 		if mine := r.Results[id]; mine == nil || better(o, mine) {
