@@ -4,13 +4,16 @@ import (
 	"encoding/json"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"handoff/chaos/mutant"
 	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/scenario"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
@@ -74,7 +77,7 @@ func (o *sourceRun) run() error {
 		})
 	}
 	go watchMemory(func() { report(&score.Result{By: score.Memory, Reached: true}, true) })
-	own := explore.SourceMutant(explore.Targets(library), o.from, o.seeds, truth, sourcePatience, func(r *score.Result) {
+	own := explore.SourceMutant(explore.Targets(eventful(library)), o.from, o.seeds, truth, sourcePatience, func(r *score.Result) {
 		report(r, r.By == score.Hang)
 	})
 	if o.truth != "" {
@@ -84,6 +87,16 @@ func (o *sourceRun) run() error {
 		return broken("the true core does not pass: %s in %s, seed %d: %s", result.By, result.Target, result.Seed, result.Message)
 	}
 	return o.write(own)
+}
+
+// eventful has the scenarios first that most planted mutants call their own: much happens in them, so they
+// are likely to kill others too. The order decides how soon a mutant is killed, and not whether.
+func eventful(library []*scenario.Scenario) []*scenario.Scenario {
+	own := map[string]int{}
+	for _, m := range mutant.All() {
+		own[m.Scenario]++
+	}
+	return slices.SortedStableFunc(slices.Values(library), func(a, b *scenario.Scenario) int { return own[b.Name] - own[a.Name] })
 }
 
 func (o *sourceRun) write(v any) error {
