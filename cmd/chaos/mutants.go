@@ -42,14 +42,16 @@ one scenario kills are printed.
 
 With --source the mutants are not the planted ones: operators make them of the
 core's own source, a sample is drawn, and the score is the share that the library
-kills (docs/score.md). It needs the source and Go, and builds all of them at once.`,
+kills (docs/score.md). It needs the source and Go, and builds all of them at once.
+To see what one of them does: --keep FOLDER --only ID, and then with the number that
+is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
 			if fromSource.on {
-				fromSource.seeds, fromSource.procs = seeds, parallel
+				fromSource.seeds, fromSource.procs, fromSource.only = seeds, parallel, only
 				if !cmd.Flags().Changed("seeds") {
 					fromSource.seeds = sourceSeeds
 				}
@@ -79,7 +81,7 @@ kills (docs/score.md). It needs the source and Go, and builds all of them at onc
 			return unknown("world", world, []string{string(scenario.Sim), string(scenario.Live)})
 		},
 	}
-	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
+	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants; --source: those whose ID contains it")
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")

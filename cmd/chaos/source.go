@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,7 @@ type sourceOptions struct {
 	on, sql, unit, again bool
 	sample, seeds, procs int
 	file, into           string
+	keep, only           string
 }
 
 func (o *sourceOptions) flags(cmd *cobra.Command) {
@@ -38,6 +41,7 @@ func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.unit, "unit", false, "--source: run survivors against the unit tests of their package, too; that counts for nothing")
 	cmd.Flags().BoolVar(&o.again, "again", false, "--source: forget the results in --out")
 	cmd.Flags().StringVar(&o.file, "out", "reports/out/source.json", "--source: the results; an interrupted measurement goes on with this `FILE`")
+	cmd.Flags().StringVar(&o.keep, "keep", "", "--source: keep the build in this `FOLDER`; "+source.Variable+"=NUMBER FOLDER/chaos replay … then shows a mutant's run")
 	cmd.Flags().StringVar(&o.into, "table", "", "--source: write the page of the score to this `FILE`, such as docs/score.md")
 }
 
@@ -53,11 +57,13 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "source-mutants")
+	work, err := o.folder()
 	if err != nil {
-		return broken("making a folder for the build: %v", err)
+		return err
 	}
-	defer os.RemoveAll(work)
+	if o.keep == "" {
+		defer os.RemoveAll(work)
+	}
 	m := &measurement{app: a, sourceOptions: o, root: root, work: work, bin: filepath.Join(work, "chaos")}
 	if err := m.measure(ctx); err != nil {
 		return err
@@ -66,6 +72,20 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 		return m.page()
 	}
 	return nil
+}
+
+// folder is where the build goes.
+func (o *sourceOptions) folder() (string, error) {
+	work, err := o.keep, error(nil)
+	if work == "" {
+		work, err = os.MkdirTemp("", "source-mutants")
+	} else if err = os.MkdirAll(work, 0o750); err == nil {
+		work, err = filepath.Abs(work)
+	}
+	if err != nil {
+		return "", broken("making a folder for the build: %v", err)
+	}
+	return work, nil
 }
 
 func (m *measurement) measure(ctx context.Context) error {
@@ -150,6 +170,9 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	if m.sample == 60 {
 		m.order = source.Draw(catalog.Candidates, source.Seed, true)
 	}
+	if m.order = m.named(m.order); len(m.order) == 0 {
+		return usage("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
+	}
 	fmt.Fprintf(m.err, "building %d mutants\n", len(full))
 	if m.overlay, err = catalog.Overlay(m.work, full); err != nil {
 		return broken("%v", err)
@@ -186,6 +209,11 @@ func revision(root string) string {
 		commit += "-dirty"
 	}
 	return commit
+}
+
+// named are the mutants that --only asks for, or all.
+func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
+	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
 }
 
 func newResults(c *source.Catalog, commit string, sql bool) *score.Results {
@@ -268,7 +296,7 @@ func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
 	if r == old {
 		return nil
 	}
-	fmt.Fprintf(m.err, "%d of %d: %s: %s\n", m.done, len(m.order), r.Killer(), c)
+	fmt.Fprintf(m.err, "%d of %d: number %d: %s: %s\n", m.done, len(m.order), m.numbers[c], r.Killer(), c)
 	return m.results.Write(m.file)
 }
 
