@@ -18,22 +18,25 @@ const sourceSteps = 3_000_000
 // until something fails, and says in out by what. The true core's runs tell whether the mutant makes a
 // difference at all; with truth nil this is the true core, whose runs are returned and have to pass.
 //
-// What broke is reported by done, once and from any goroutine: a run that hangs can't be stopped, only
-// left behind.
+// What broke is reported by done, once and from any goroutine: a run that takes longer than patience in
+// real time can't be stopped, only left behind. That includes the end of the run, when every task that is
+// still there has to leave.
 func SourceMutant(targets []Target, from, seeds int, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	s := &sourced{targets: targets, truth: truth, own: &score.Truth{Seeds: seeds, Targets: map[string]*score.Lines{}}}
-	s.watch = newWatch(patience, func(h *Hung) {
-		r := score.Result{Runs: s.out.Runs, Reached: true}
-		r.By, r.Target, r.Seed, r.Message = score.Hang, h.Target.String(), h.Seed, h.Error()
-		done(&r)
-	})
+	hangs := func(t Target, seed uint64) {
+		done(&score.Result{
+			By: score.Hang, Target: t.String(), Seed: seed, Reached: true, Message: fmt.Sprintf("the run did not end within %v of real time", patience),
+		})
+	}
 	for _, t := range targets {
 		s.sweeps = append(s.sweeps, newScenario(t, Options{Seeds: seeds}))
 		s.own.Targets[t.String()] = &score.Lines{}
 	}
 	for seed := uint64(from); seed <= uint64(seeds); seed++ {
-		for i := range targets {
-			if s.run(i, seed) {
+		for i, t := range targets {
+			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
+			failed := s.run(i, seed)
+			if limit.Stop() && failed {
 				done(&s.out)
 				return s.own
 			}
@@ -41,7 +44,6 @@ func SourceMutant(targets []Target, from, seeds int, truth *score.Truth, patienc
 		s.out.Seeds = int(seed) //nolint:gosec // there are few
 	}
 	s.lost(from)
-	s.watch.dog.Close()
 	done(&s.out)
 	return s.own
 }
@@ -52,14 +54,13 @@ type sourced struct {
 	truth   *score.Truth
 	own     *score.Truth
 	sweeps  []*verdict.Scenario
-	watch   *watch
 	out     score.Result
 }
 
 // run runs one seed of a target, and says that it kills the mutant.
 func (s *sourced) run(i int, seed uint64) bool {
 	t := s.targets[i]
-	r := once(t, sim.Options{Seed: seed, MaxSteps: sourceSteps, Watch: s.watch.of(t, seed, nil)})
+	r := once(t, sim.Options{Seed: seed, MaxSteps: sourceSteps})
 	s.out.Runs++
 	s.sweeps[i].Add(&r.Run)
 	hash := fmt.Sprintf("%016x", r.Hash)
