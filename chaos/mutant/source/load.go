@@ -71,7 +71,7 @@ func load(root string, scopes []scope, sql bool) (*Catalog, error) {
 		patterns = append(patterns, "./"+s.dir)
 	}
 	pkgs, err := packages.Load(&packages.Config{
-		Mode: packages.LoadSyntax | packages.NeedModule, Dir: root, //nolint:staticcheck // the modes are what it says
+		Mode: packages.LoadSyntax | packages.NeedModule, Dir: root,
 	}, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", strings.Join(patterns, " "), err)
@@ -152,7 +152,7 @@ func (f *file) variables() int {
 			continue
 		}
 		for _, s := range g.Specs {
-			n += len(s.(*ast.ValueSpec).Values) //nolint:errcheck,forcetypeassert // a var declaration has nothing else
+			n += len(s.(*ast.ValueSpec).Values)
 		}
 	}
 	return n
