@@ -21,6 +21,7 @@ const mutantSeeds = 500
 func (a *app) mutantsCommand() *cobra.Command {
 	var only, one, matrix, world, part, report string
 	var seeds, parallel int
+	var fromSource sourceOptions
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant mutants one at a time and see which invariant finds them",
@@ -37,11 +38,27 @@ do one. Give what all of them write into --report to chaos merge.
 
 With --matrix FILE.md every mutant is run through every scenario, and the file says
 which scenario kills which; a scenario that kills nothing and a mutant that only
-one scenario kills are printed.`,
+one scenario kills are printed.
+
+With --source the mutants are not the planted ones: operators make them of the
+core's own source, a sample is drawn, and the score is the share that the library
+kills (docs/score.md). It needs the source and Go, and builds all of them at once.
+To see what one of them does: --keep FOLDER --only ID, and then with the number that
+is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seeds < 1 {
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
+			}
+			if fromSource.on {
+				fromSource.seeds, fromSource.procs, fromSource.only = seeds, parallel, only
+				if !cmd.Flags().Changed("seeds") {
+					fromSource.seeds = sourceSeeds
+				}
+				if !cmd.Flags().Changed("parallel") {
+					fromSource.procs = 0
+				}
+				return a.sourceMutants(cmd.Context(), &fromSource)
 			}
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
@@ -71,14 +88,15 @@ one scenario kills are printed.`,
 			return unknown("world", world, []string{string(scenario.Sim), string(scenario.Live)})
 		},
 	}
-	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants")
+	cmd.Flags().StringVar(&only, "only", "", "plant this mutant only; `NAME`s: chaos list --mutants; --source: those whose ID contains it")
 	cmd.Flags().StringVar(&one, "scenario", "", "run this scenario only: a `NAME` or a file")
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
 	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
-	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time")
+	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time; --source: how many mutants, all processors unless it is given")
+	fromSource.flags(cmd)
 	return cmd
 }
 

@@ -14,12 +14,14 @@ import (
 // each quota instead, which is a sample by the same rule. The result is in the order of the operators,
 // and within one in the order of the draw.
 //
+// refused are the IDs of candidates that turned out to be no mutants: SQL that the server does not take.
+//
 // The sample of a score is drawn with Seed. What the core's later changes add and take away changes the
 // sample with it; what stands keeps its place in the order.
-func Draw(candidates []*Candidate, seed string, fifth bool) []*Candidate {
+func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) []*Candidate {
 	var drawn []*Candidate
 	for _, o := range Operators() {
-		of := slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return c.Operator != o.Name })
+		of := slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return c.Operator != o.Name || slices.Contains(refused, c.ID) })
 		slices.SortFunc(of, func(a, b *Candidate) int {
 			x, y := lot(seed, a), lot(seed, b)
 			return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a.ID, b.ID))
@@ -45,4 +47,19 @@ const perFunction = 3
 
 func lot(seed string, c *Candidate) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
+}
+
+// Spread orders a sample so that every beginning of it has the operators in about the proportion of
+// their quotas: a measurement that is cut short is then still a sample.
+func Spread(drawn []*Candidate) []*Candidate {
+	of, at := map[string]int{}, map[*Candidate]float64{}
+	for _, c := range drawn {
+		of[c.Operator]++
+	}
+	seen := map[string]int{}
+	for _, c := range drawn {
+		seen[c.Operator]++
+		at[c] = (float64(seen[c.Operator]) - 0.5) / float64(of[c.Operator])
+	}
+	return slices.SortedStableFunc(slices.Values(drawn), func(a, b *Candidate) int { return cmp.Compare(at[a], at[b]) })
 }

@@ -19,7 +19,7 @@ func guards(s *site) {
 				return
 			}
 			for _, clause := range n.Body.List {
-				for _, cond := range clause.(*ast.CaseClause).List { //nolint:errcheck,forcetypeassert // a switch has nothing else
+				for _, cond := range clause.(*ast.CaseClause).List {
 					s.condition(cond)
 				}
 			}

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -69,7 +71,7 @@ func load(root string, scopes []scope, sql bool) (*Catalog, error) {
 		patterns = append(patterns, "./"+s.dir)
 	}
 	pkgs, err := packages.Load(&packages.Config{
-		Mode: packages.LoadSyntax | packages.NeedModule, Dir: root, //nolint:staticcheck // the modes are what it says
+		Mode: packages.LoadSyntax | packages.NeedModule, Dir: root,
 	}, patterns...)
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", strings.Join(patterns, " "), err)
@@ -150,7 +152,7 @@ func (f *file) variables() int {
 			continue
 		}
 		for _, s := range g.Specs {
-			n += len(s.(*ast.ValueSpec).Values) //nolint:errcheck,forcetypeassert // a var declaration has nothing else
+			n += len(s.(*ast.ValueSpec).Values)
 		}
 	}
 	return n
@@ -232,4 +234,14 @@ func (fn *function) span() (from, to int) {
 		return fn.file.offset(fn.decl.Pos()), fn.file.offset(fn.decl.End())
 	}
 	return fn.file.offset(fn.literal.Pos()), fn.file.offset(fn.literal.End())
+}
+
+// Digest tells one state of the mutated source from another.
+func (c *Catalog) Digest() string {
+	h := sha256.New()
+	for _, f := range c.files {
+		fmt.Fprintf(h, "%s/%s %d\n", f.dir, f.name, len(f.src))
+		h.Write(f.src)
+	}
+	return hex.EncodeToString(h.Sum(nil))
 }

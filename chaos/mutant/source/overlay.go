@@ -90,7 +90,7 @@ func (f *file) constants() []edit {
 		}
 		text := true
 		for _, spec := range g.Specs {
-			for _, name := range spec.(*ast.ValueSpec).Names { //nolint:errcheck,forcetypeassert // const declares nothing else
+			for _, name := range spec.(*ast.ValueSpec).Names {
 				b, ok := f.pkg.TypesInfo.ObjectOf(name).Type().(*types.Basic)
 				text = text && ok && b.Info()&types.IsString != 0
 			}

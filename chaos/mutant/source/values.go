@@ -162,7 +162,7 @@ func counts(s *site) {
 				s.oneOff(n)
 			}
 		case *ast.Ident, *ast.SelectorExpr:
-			e := n.(ast.Expr) //nolint:errcheck,forcetypeassert // both are
+			e := n.(ast.Expr)
 			if s.constant(e) != nil && isInteger(s.typeOf(e)) && s.plain(s.typeOf(e)) && !s.nameAfter(e, above) {
 				s.oneOff(e)
 			}
