@@ -1,0 +1,128 @@
+package discovery
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// Frequency is how many situations were seen in exactly so many runs.
+type Frequency struct {
+	Runs, Situations int
+}
+
+// Incidence is what an estimate needs of Counts: in the literature's words, incidence frequency counts.
+type Incidence struct {
+	Runs int
+	// Seen is ascending by runs.
+	Seen []Frequency
+	// Clump is how many situations that only one run has seen came in that run, as one of them finds it on average; 1 if
+	// each came alone, or there is none. Situations come in clumps because one rare moment shows several.
+	Clump float64
+	// Capped says that every figure is a lower bound.
+	Capped bool
+}
+
+// Estimate is a number of situations with the interval that holds it with 95 %.
+type Estimate struct {
+	Situations, Low, High float64
+}
+
+// MinRuns is how many runs it takes to extrapolate.
+const MinRuns = 10
+
+// Incidence sums up the counts.
+func (c *Counts) Incidence() Incidence {
+	i := Incidence{Runs: c.runs, Clump: 1, Capped: c.capped}
+	by, alone := make(map[int]int), make(map[uint64]int)
+	for _, s := range c.seen {
+		by[s.runs]++
+		if s.runs == 1 {
+			alone[s.first]++
+		}
+	}
+	for runs, n := range by {
+		i.Seen = append(i.Seen, Frequency{runs, n})
+	}
+	slices.SortFunc(i.Seen, func(a, b Frequency) int { return a.Runs - b.Runs })
+	squares := 0
+	for _, n := range alone {
+		squares += n * n
+	}
+	if by[1] > 0 {
+		i.Clump = float64(squares) / float64(by[1])
+	}
+	return i
+}
+
+// Distinct is how many situations were seen.
+func (i *Incidence) Distinct() int {
+	n := 0
+	for _, f := range i.Seen {
+		n += f.Situations
+	}
+	return n
+}
+
+// In is how many situations were seen in exactly so many runs.
+func (i *Incidence) In(runs int) int {
+	for _, f := range i.Seen {
+		if f.Runs == runs {
+			return f.Situations
+		}
+	}
+	return 0
+}
+
+// unseen is the Chao2 estimate of how many situations exist that no run has seen, from those that one and two have: Chao,
+// Biometrics 43 (1987) 783–791; where two have seen none, its bias-corrected form.
+func unseen(once, twice, runs float64) float64 {
+	share := (runs - 1) / runs
+	if twice > 0 {
+		return share * once * once / (2 * twice)
+	}
+	return share * once * max(0, once-1) / 2
+}
+
+// more is how many new situations so many more runs show: Chao et al., Ecological Monographs 84 (2014) 45–67, equation 12
+// for incidence data.
+func more(once, twice, runs, added float64) float64 {
+	rest := unseen(once, twice, runs)
+	if once <= 0 || rest == 0 {
+		return 0
+	}
+	return -rest * math.Expm1(added*math.Log1p(-once/(runs*rest+once)))
+}
+
+// forecast is a number to come, the rate at which it comes being known no better than its variance says.
+type forecast struct{ mean, variance float64 }
+
+// forecast is what so many more runs show. The variance of the estimate follows by the delta method, with the counts as
+// independent Poisson variables (which overstates it a little). The number to come varies by itself, too, as a Poisson
+// variable. Both grow with the clumps in which situations come.
+func (i *Incidence) forecast(added int) forecast {
+	once, twice, runs, t := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), float64(added)
+	mean := more(once, twice, runs, t)
+	byOnce := (more(once+1, twice, runs, t) - more(max(0, once-1), twice, runs, t)) / 2
+	byTwice := (more(once, twice+1, runs, t) - more(once, max(0, twice-1), runs, t)) / 2
+	return forecast{mean, i.Clump * (mean + byOnce*byOnce*once + byTwice*byTwice*twice)}
+}
+
+// interval holds what a forecast is about with 95 %. It takes the quantiles of a negative binomial variable: a Poisson
+// variable whose rate has a gamma distribution. The half in mean and variance is that of Jeffreys' prior, which also
+// speaks where nothing was seen once: then up to 3 may come.
+func (f forecast) interval() (low, high float64) {
+	mean, variance := f.mean+0.5, f.variance+1
+	size := mean * mean / (variance - mean)
+	quantile := func(q float64) float64 {
+		k, step := 0.0, math.Exp2(math.Ceil(math.Log2(mean+20*math.Sqrt(variance))))
+		for ; step >= 1; step /= 2 {
+			if below := k + step; mathext.RegIncBeta(size, below, mean/variance) < q {
+				k = below
+			}
+		}
+		return k
+	}
+	return min(quantile(0.025), math.Round(f.mean)), max(quantile(0.975), math.Round(f.mean))
+}
