@@ -126,3 +126,100 @@ func (f forecast) interval() (low, high float64) {
 	}
 	return min(quantile(0.025), math.Round(f.mean)), max(quantile(0.975), math.Round(f.mean))
 }
+
+// Extrapolates says that there are enough runs to say what more of them would show.
+func (i *Incidence) Extrapolates() bool { return i.Runs >= MinRuns }
+
+// More is how many new situations so many more runs would show. The literature trusts it up to as many runs as there
+// were; beyond that it is too low. The interval is for the number that is found, not for its mean.
+func (i *Incidence) More(added int) Estimate { return MoreOf([]Incidence{*i}, func(*Incidence) int { return added }) }
+
+// MoreOf is the sum of what several scenarios would show, each with its own number of more runs; those that don't
+// extrapolate are left out.
+func MoreOf(all []Incidence, added func(*Incidence) int) Estimate {
+	var sum forecast
+	for n := range all {
+		if i := &all[n]; i.Extrapolates() {
+			f := i.forecast(added(i))
+			sum.mean += f.mean
+			sum.variance += f.variance
+		}
+	}
+	low, high := sum.interval()
+	return Estimate{sum.mean, low, high}
+}
+
+// Expected is how many situations so few of the runs show on average, over every choice of them: Colwell et al., Journal
+// of Plant Ecology 5 (2012) 3–21, equation 17. It needs the counts only, so it depends on no order of the runs. It takes
+// from 0 to Runs of them.
+func (i *Incidence) Expected(runs int) float64 {
+	sum := 0.0
+	for _, f := range i.Seen {
+		// missed is the chance that none of the chosen runs is one of those that showed it.
+		missed := 1.0
+		for k := range f.Runs {
+			missed *= max(0, float64(i.Runs-runs-k)) / float64(i.Runs-k)
+			if missed < 1e-12 {
+				missed = 0
+				break
+			}
+		}
+		sum += float64(f.Situations) * (1 - missed)
+	}
+	return sum
+}
+
+// Coverage is the share of what a run shows that earlier runs have seen: Chao and Jost, Ecology 93 (2012) 2533–2547,
+// equation 4a in its form for incidence data. It is 0 where nothing was seen.
+func (i *Incidence) Coverage() float64 {
+	once, twice, runs, all := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), 0.0
+	for _, f := range i.Seen {
+		all += float64(f.Runs) * float64(f.Situations)
+	}
+	if all == 0 || i.Runs < 2 {
+		return 0
+	}
+	if once == 0 {
+		return 1
+	}
+	if twice == 0 { // the bias-corrected form
+		return 1 - once/all*(runs-1)*(once-1)/((runs-1)*(once-1)+2)
+	}
+	return 1 - once/all*(runs-1)*once/((runs-1)*once+2*twice)
+}
+
+// Point is how many situations so many runs show. Up to the runs that there were Low and High are the number itself.
+type Point struct {
+	Runs int
+	Estimate
+}
+
+// Curve is how the number of situations grows with the runs: in even steps up to the runs that there were, and, if there
+// are enough to extrapolate, in as many to twice as many. steps is how many each part has at most.
+func (i *Incidence) Curve(steps int) []Point {
+	steps = min(steps, i.Runs)
+	var points []Point
+	for k := 1; k <= steps; k++ {
+		m := i.Runs * k / steps
+		e := i.Expected(m)
+		points = append(points, Point{m, Estimate{e, e, e}})
+	}
+	seen := float64(i.Distinct())
+	for k := 1; k <= steps && i.Extrapolates(); k++ {
+		added := i.Runs * k / steps
+		e := i.More(added)
+		points = append(points, Point{i.Runs + added, Estimate{seen + e.Situations, seen + e.Low, seen + e.High}})
+	}
+	return points
+}
+
+// FailsAtMost is the share of runs that may fail although only so many of them did, with 95 %: the upper end of the
+// one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934) 404–413. Where none failed it is
+// 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds for the mean over several scenarios, as
+// long as each got its runs whatever the others showed: Hoeffding, Annals of Mathematical Statistics 27 (1956) 713–721.
+func FailsAtMost(failed, runs int) float64 {
+	if failed >= runs {
+		return 1
+	}
+	return mathext.InvRegIncBeta(float64(failed+1), float64(runs-failed), 0.95)
+}
