@@ -17,8 +17,8 @@ type Incidence struct {
 	Runs int
 	// Seen is ascending by runs.
 	Seen []Frequency
-	// Clump is how many situations that only one run has seen came in that run, as one of them finds it on average; 1 if
-	// each came alone, or there is none. Situations come in clumps because one rare moment shows several.
+	// Clump is how many situations, all seen by one run only, came together in that run, as one of them finds it on average.
+	// They come in clumps because one rare moment takes an execution through several of them.
 	Clump float64
 	// Capped says that every figure is a lower bound.
 	Capped bool
@@ -32,9 +32,16 @@ type Estimate struct {
 // MinRuns is how many runs it takes to extrapolate.
 const MinRuns = 10
 
+// usualClump is the clump where nothing is known of a scenario yet, about the mean over the library, and usualWeight how
+// many situations that knowledge is worth.
+const (
+	usualClump  = 4
+	usualWeight = 5
+)
+
 // Incidence sums up the counts.
 func (c *Counts) Incidence() Incidence {
-	i := Incidence{Runs: c.runs, Clump: 1, Capped: c.capped}
+	i := Incidence{Runs: c.runs, Capped: c.capped}
 	by, alone := make(map[int]int), make(map[uint64]int)
 	for _, s := range c.seen {
 		by[s.runs]++
@@ -46,13 +53,11 @@ func (c *Counts) Incidence() Incidence {
 		i.Seen = append(i.Seen, Frequency{runs, n})
 	}
 	slices.SortFunc(i.Seen, func(a, b Frequency) int { return a.Runs - b.Runs })
-	squares := 0
+	squares := usualClump * usualWeight
 	for _, n := range alone {
 		squares += n * n
 	}
-	if by[1] > 0 {
-		i.Clump = float64(squares) / float64(by[1])
-	}
+	i.Clump = float64(squares) / float64(by[1]+usualWeight)
 	return i
 }
 
@@ -106,14 +111,14 @@ func (i *Incidence) forecast(added int) forecast {
 	mean := more(once, twice, runs, t)
 	byOnce := (more(once+1, twice, runs, t) - more(max(0, once-1), twice, runs, t)) / 2
 	byTwice := (more(once, twice+1, runs, t) - more(once, max(0, twice-1), runs, t)) / 2
-	return forecast{mean, i.Clump * (mean + byOnce*byOnce*once + byTwice*byTwice*twice)}
+	return forecast{mean, i.Clump * (1 + mean + byOnce*byOnce*once + byTwice*byTwice*twice)}
 }
 
 // interval holds what a forecast is about with 95 %. It takes the quantiles of a negative binomial variable: a Poisson
-// variable whose rate has a gamma distribution. The half in mean and variance is that of Jeffreys' prior, which also
-// speaks where nothing was seen once: then up to 3 may come.
+// variable whose rate has a gamma distribution. The half in its mean, and with it the 1 in the variance of forecast, are
+// those of Jeffreys' prior, which also speaks where nothing was seen once: then a few may come all the same.
 func (f forecast) interval() (low, high float64) {
-	mean, variance := f.mean+0.5, f.variance+1
+	mean, variance := f.mean+0.5, f.variance
 	size := mean * mean / (variance - mean)
 	quantile := func(q float64) float64 {
 		k, step := 0.0, math.Exp2(math.Ceil(math.Log2(mean+20*math.Sqrt(variance))))
@@ -132,18 +137,25 @@ func (i *Incidence) Extrapolates() bool { return i.Runs >= MinRuns }
 
 // More is how many new situations so many more runs would show. The literature trusts it up to as many runs as there
 // were; beyond that it is too low. The interval is for the number that is found, not for its mean.
-func (i *Incidence) More(added int) Estimate { return MoreOf([]Incidence{*i}, func(*Incidence) int { return added }) }
+func (i *Incidence) More(added int) Estimate {
+	return MoreOf([]Incidence{*i}, func(*Incidence) int { return added })
+}
 
 // MoreOf is the sum of what several scenarios would show, each with its own number of more runs; those that don't
-// extrapolate are left out.
+// extrapolate are left out, and of none it is zero.
 func MoreOf(all []Incidence, added func(*Incidence) int) Estimate {
 	var sum forecast
+	some := false
 	for n := range all {
 		if i := &all[n]; i.Extrapolates() {
 			f := i.forecast(added(i))
 			sum.mean += f.mean
 			sum.variance += f.variance
+			some = true
 		}
+	}
+	if !some {
+		return Estimate{}
 	}
 	low, high := sum.interval()
 	return Estimate{sum.mean, low, high}

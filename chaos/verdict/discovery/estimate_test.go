@@ -135,7 +135,7 @@ func TestTheEstimatesAreThoseOfTheFormulas(t *testing.T) {
 	if i.Distinct() != 6 || i.In(1) != 4 || i.In(2) != 1 || i.In(5) != 1 || i.In(3) != 0 {
 		t.Fatalf("counted %+v", i)
 	}
-	if want := 6.0 / 4; i.Clump != want { // two came together, two alone: (4 + 1 + 1) / 4
+	if want := (6.0 + 20) / (4 + 5); i.Clump != want { // two came together, two alone: 4 + 1 + 1 for 4
 		t.Errorf("clump %v, want %v", i.Clump, want)
 	}
 	if got, want := unseen(4, 1, 5), 4.0/5*16/2; math.Abs(got-want) > 1e-9 {
@@ -149,9 +149,9 @@ func TestTheEstimatesAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
-func TestWhereNothingWasSeenOnceUpToThreeMayCome(t *testing.T) {
-	i := Incidence{Runs: 100, Seen: []Frequency{{50, 7}, {100, 3}}, Clump: 1}
-	if e := i.More(100); e != (Estimate{0, 0, 3}) {
+func TestWhereNothingWasSeenOnceAFewMayComeAllTheSame(t *testing.T) {
+	i := Incidence{Runs: 100, Seen: []Frequency{{50, 7}, {100, 3}}, Clump: usualClump}
+	if e := i.More(100); e != (Estimate{0, 0, 6}) {
 		t.Errorf("%+v", e)
 	}
 	if got := i.Coverage(); got != 1 {
