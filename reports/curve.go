@@ -43,7 +43,7 @@ const (
 	curveEnd    = 108.0
 )
 
-// newSure is nil where nothing was run.
+// newSure is nil where there is nothing to say.
 func newSure(list []*verdict.Scenario) *sure {
 	s := &sure{Text: sureText(list)}
 	if s.Text == "" {

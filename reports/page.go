@@ -50,7 +50,7 @@ type page struct {
 
 	Results  []resultRow
 	Coverage coverage
-	// Sure says how much the verdict is worth; nil where nothing was run.
+	// Sure says how much the verdict is worth; nil for a single run.
 	Sure *sure
 
 	// Agreement is where the two worlds stand beside each other; empty where only one has run.

@@ -25,7 +25,7 @@ func sureText(list []*verdict.Scenario) string {
 		failed += sc.Failing
 		runs += judgedRuns(sc)
 	}
-	if runs == 0 {
+	if runs < 2 {
 		return ""
 	}
 	text := fmt.Sprintf("%s distinct %s, %s seen in one run only", thousands(distinct), noun(distinct, "situation"), thousands(once))

@@ -24,12 +24,13 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 	for seed := range uint64(20000) {
 		many.Discovery.Add(seed, []uint64{1})
 	}
-	capped := &verdict.Scenario{Seeds: 1}
+	capped := &verdict.Scenario{Seeds: 2}
 	wide := make([]uint64, 5000)
 	for i := range wide {
 		wide[i] = uint64(i)
 	}
 	capped.Discovery.Add(1, wide)
+	capped.Discovery.Add(2, nil)
 	unjudged := shown(20, 0)
 	unjudged.GaveUp = 10
 	for _, tt := range []struct {
@@ -38,7 +39,8 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, ""},
-		{"one run", []*verdict.Scenario{shown(1, 0)}, "2 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 1 run failed: fewer than 95 % with 95 %"},
+		{"one run", []*verdict.Scenario{shown(1, 0)}, ""},
+		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
 		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more (0–6); 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
 		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more ("},
 		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations, 40 seen in one run only; doubling the seeds would show 38 more ("},

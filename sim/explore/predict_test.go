@@ -20,6 +20,9 @@ const every = 11
 // seeds in one profile; HANDOFF_PREDICT=50,100 asks all of them in both profiles, from 50 seeds to 100 and from 100 to 200
 // (make sure).
 func TestTwiceTheSeedsShowWhatWasPredicted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs sixty runs, which prove nothing more under the race detector")
+	}
 	seeds, step, profiles := []int{10}, 3*every, 1
 	if asked := os.Getenv("HANDOFF_PREDICT"); asked != "" {
 		seeds, step, profiles = nil, every, 2

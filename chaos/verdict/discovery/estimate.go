@@ -32,8 +32,8 @@ type Estimate struct {
 // MinRuns is how many runs it takes to extrapolate.
 const MinRuns = 10
 
-// usualClump is the clump where nothing is known of a scenario yet, about the mean over the library, and usualWeight how
-// many situations that knowledge is worth.
+// usualClump is the clump where nothing is known of a scenario yet, a little above the mean over the library (3.2), and
+// usualWeight is how many situations that knowledge is worth.
 const (
 	usualClump  = 4
 	usualWeight = 5
