@@ -25,7 +25,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		many.Discovery.Add(seed, []uint64{1})
 	}
 	capped := &verdict.Scenario{Seeds: 2}
-	wide := make([]uint64, 5000)
+	wide := make([]uint64, 20000)
 	for i := range wide {
 		wide[i] = uint64(i)
 	}
@@ -46,7 +46,7 @@ func TestTheResultSaysHowSureItIs(t *testing.T) {
 		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations, 40 seen in one run only; doubling the seeds would show 38 more ("},
 		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
 		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
-		{"capped", []*verdict.Scenario{capped}, "at least 4,096 distinct situations, 4,096 seen"},
+		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := reports.Sure(&verdict.Sweep{Scenarios: tt.list}); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {

@@ -2,8 +2,10 @@ package discovery
 
 import (
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,8 +44,8 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 	var all [][]uint64
 	for range 40 {
 		seen := make(map[uint64]bool)
-		for range 300 {
-			seen[r.Uint64N(20000)] = true
+		for range 2500 {
+			seen[r.Uint64N(60000)] = true
 		}
 		var run []uint64
 		for f := range seen {
@@ -57,20 +59,31 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 			exact[f]++
 		}
 	}
+	smallest := slices.Sorted(maps.Keys(exact))[:Limit]
 	one, two := counted(all...), counted(all[:20]...)
-	two.Merge(counted(all[20:]...))
+	var rest Counts
+	for i, run := range all[20:] {
+		rest.Add(uint64(21+i), run)
+	}
+	two.Merge(&rest)
 	for _, c := range []*Counts{one, two} {
-		if len(c.seen) != Limit || !c.Capped() || c.Runs() != 40 {
-			t.Fatalf("%d situations of %d kept, capped: %v", len(c.seen), len(exact), c.Capped())
+		if kept := c.kept(); len(kept) != Limit || !c.capped || c.Runs() != 40 || !slices.Equal(kept, smallest) {
+			t.Fatalf("%d situations of %d kept, capped: %v", len(kept), len(exact), c.capped)
 		}
-		for f, s := range c.seen {
-			if s.runs != exact[f] {
-				t.Errorf("situation %d was seen in %d runs, counted %d", f, exact[f], s.runs)
+		for _, f := range smallest {
+			if got := c.seen[f].runs; got != exact[f] {
+				t.Errorf("situation %d was seen in %d runs, counted %d", f, exact[f], got)
 			}
 		}
 	}
+	if a, b := one.Incidence(), two.Incidence(); !reflect.DeepEqual(a, b) || a.Distinct() != Limit || !a.Capped {
+		t.Errorf("in one: %d situations, in two parts: %d", a.Distinct(), b.Distinct())
+	}
 	text, err := json.Marshal(one)
-	if err != nil || len(text) > 70_000 {
+	if again, _ := json.Marshal(two); string(again) != string(text) {
+		t.Error("in two parts the text is another one")
+	}
+	if err != nil || len(text) > 250_000 {
 		t.Errorf("%d bytes of JSON: %v", len(text), err)
 	}
 }

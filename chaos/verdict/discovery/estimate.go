@@ -41,9 +41,10 @@ const (
 
 // Incidence sums up the counts.
 func (c *Counts) Incidence() Incidence {
-	i := Incidence{Runs: c.runs, Capped: c.capped}
+	i := Incidence{Runs: c.runs, Capped: c.Capped()}
 	by, alone := make(map[int]int), make(map[uint64]int)
-	for _, s := range c.seen {
+	for _, f := range c.kept() {
+		s := c.seen[f]
 		by[s.runs]++
 		if s.runs == 1 {
 			alone[s.first]++
