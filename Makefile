@@ -254,7 +254,7 @@ drawn:
 	done; \
 	if [ -n "$$red" ]; then echo "drawn: red seeds:$$red; see reports/out/drawn-SEED.txt"; exit 1; fi
 
-# What 50 and 100 seeds predict of twice as many, beside what these show; about five minutes of processor time.
+# What 50 and 100 seeds predict of twice as many, beside what these show; about three minutes of processor time.
 SURE_SEEDS := 50,100
 sure:
 	HANDOFF_PREDICT=$(SURE_SEEDS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTwiceTheSeedsShowWhatWasPredicted$$' ./sim/explore
