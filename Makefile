@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source
+.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -68,6 +68,8 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   shards       the library at 40 seeds in four shares, merged: byte for byte what one run writes? also with a share repeated
 ##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge and night-merge-mutants are the rest
 ##                (docs/deploy)
+
+##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
@@ -297,6 +299,11 @@ drawn:
 		grep -m 1 -E 'failed after|^ok|^PASS' reports/out/drawn-$$seed.txt | sed "s/^/seed $$seed: /"; \
 	done; \
 	if [ -n "$$red" ]; then echo "drawn: red seeds:$$red; see reports/out/drawn-SEED.txt"; exit 1; fi
+
+# What 50 and 100 seeds predict of twice as many, beside what these show; about three minutes of processor time.
+SURE_SEEDS := 50,100
+sure:
+	HANDOFF_PREDICT=$(SURE_SEEDS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTwiceTheSeedsShowWhatWasPredicted$$' ./sim/explore
 
 # Nothing meets in the two that are left out: they compare runs, and take ten times as long under the detector.
 race:

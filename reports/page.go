@@ -50,6 +50,8 @@ type page struct {
 
 	Results  []resultRow
 	Coverage coverage
+	// Sure says how much the verdict is worth; nil for a single run.
+	Sure *sure
 
 	// Agreement is where the two worlds stand beside each other; empty where only one has run.
 	Agreement []verdict.Agreement
@@ -179,7 +181,7 @@ func newPage(s *verdict.Sweep, first *failure) *page {
 	list := sortedScenarios(s)
 	p := &page{
 		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
-		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list),
+		Go: s.Go, Commit: s.Commit, Coverage: newCoverage(list), Sure: newSure(list),
 	}
 	if slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World == string(scenario.Sim) }) {
 		p.Simulated, p.Differences, p.Agreed = true, conformance.Differences(), conformance.Results()

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"handoff/chaos/verdict"
+	"handoff/chaos/verdict/discovery"
 	"handoff/core/execution"
 )
 
@@ -35,6 +36,10 @@ type scenarioResult struct {
 	Steps       uint64            `json:"steps"`
 	Virtual     float64           `json:"virtual_s"`
 	HistoryHash string            `json:"history_hash"`
+
+	Failing     int              `json:"failing"`
+	FailsAtMost float64          `json:"fails_at_most"`
+	Situations  situationsResult `json:"situations"`
 }
 
 type violationResult struct {
@@ -61,7 +66,8 @@ type faultResult struct {
 // is 0 where it is about none in particular; "at" is virtual time with its unit, as in scenario
 // files. "outcomes" counts chains of executions by how they ended, those that never did as
 // "stuck"; "executions" is their sum. "history_hash" is hexadecimal, because a JSON number can't
-// hold 64 bits everywhere.
+// hold 64 bits everywhere. "fails_at_most" is the share of runs that may fail, with 95 %, although only "failing" did.
+// "situations" counts the distinct ones; the second half of its "curve" is an estimate.
 func WriteJSON(w io.Writer, s *verdict.Sweep) error {
 	r := result{Schema: ResultSchema, Scenarios: []scenarioResult{}, Verdict: s.Verdict}
 	for _, sc := range sortedScenarios(s) {
@@ -76,7 +82,8 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 		Seeds: sc.Seeds, Verdict: sc.Verdict, Why: append([]string{}, sc.Why...),
 		Violations: []violationResult{}, Faults: []faultResult{}, Sometimes: map[string]int{},
 		Outcomes: map[string]int64{}, Steps: sc.Steps, Virtual: sc.Virtual.Seconds(),
-		HistoryHash: fmt.Sprintf("%016x", sc.Hash),
+		HistoryHash: fmt.Sprintf("%016x", sc.Hash), Failing: sc.Failing,
+		FailsAtMost: rounded(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
 	}
 	for _, v := range sortedViolations(sc.Violations) {
 		r.Violations = append(r.Violations, violationResult{

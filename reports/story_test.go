@@ -228,6 +228,13 @@ func synthetic() (*verdict.Sweep, []*verdict.Record) {
 		Sometimes: map[string]int{"lost_worker_detected": 50, "retry_scheduled": 31},
 		Steps:     400_000, Virtual: 90 * time.Minute, Hash: 7, Wall: 600 * ms,
 	}
+	for seed := range uint64(50) {
+		shown := []uint64{1, 2, 3, 10 + seed%8}
+		if seed < 4 {
+			shown = append(shown, 100+seed)
+		}
+		crash.Discovery.Add(seed+1, shown)
+	}
 	crash.Chains[execution.Completed], crash.Chains[execution.Abandoned] = 1990, 10
 	cut := &verdict.Scenario{
 		Name: "network-partition", About: "A worker can't reach the broker for a while.", World: "sim", Strategy: "random",

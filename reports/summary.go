@@ -20,6 +20,9 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	var b strings.Builder
 	list := sortedScenarios(s)
 	fmt.Fprintf(&b, "## %s Chaos: %s\n\n%s\n\n", sign(s.Verdict), s.Verdict, overall(s))
+	if text := Sure(s); text != "" {
+		fmt.Fprintf(&b, "%s.\n\n", cell(text))
+	}
 	for _, note := range s.Notes {
 		fmt.Fprintf(&b, "- %s\n", cell(note))
 	}

@@ -8,6 +8,7 @@ import (
 	"handoff/chaos/invariant"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/chaos/verdict/discovery"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -22,6 +23,7 @@ type Judges struct {
 	hash     *history.Hasher
 	probes   *verdict.Probes
 	tally    *tally
+	seen     *discovery.Collector
 }
 
 // NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
@@ -30,7 +32,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	expected := s.Expect(p)
 	j := &Judges{
 		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
-		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts),
+		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts), seen: discovery.NewCollector(),
 	}
 	j.Suite.SetRequests(s.Requested)
 	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
@@ -46,6 +48,7 @@ func (j *Judges) Observe(e *history.Event) {
 	j.Suite.Observe(e)
 	j.probes.Observe(e)
 	j.tally.Observe(e)
+	j.seen.Observe(e)
 }
 
 // Events is how many events have been seen.
@@ -88,6 +91,7 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
 		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(),
+		Situations: j.seen.Situations(),
 	}
 	j.tally.fill(&r)
 	switch o.Ending {

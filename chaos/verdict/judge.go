@@ -120,6 +120,7 @@ func (s *Scenario) Add(r *Run) {
 	}
 	s.CompletedBefore += r.CompletedBefore
 	s.CompletedAfter += r.CompletedAfter
+	s.Discovery.Add(r.Seed, r.Situations)
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
 	// A sum has no order, and shards can be added up.

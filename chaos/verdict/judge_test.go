@@ -161,6 +161,7 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 			r.Faults = append(r.Faults, verdict.FaultCount{Fault: "another", Planned: 1})
 		}
 		r.Chains[execution.Completed] = int64(i)
+		r.Situations = []uint64{uint64(i % 7), uint64(1000 + i)}
 		runs[i] = r
 	}
 	var first *verdict.Scenario

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/verdict/discovery"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -90,6 +91,8 @@ type Run struct {
 	Judged []uint64
 	// Detection is how long the slowest detection of each kind took.
 	Detection map[string]time.Duration
+	// Situations are the fingerprints of the distinct situations that it showed, ascending; see discovery.Collector.
+	Situations []uint64
 
 	Steps   uint64
 	Virtual time.Duration
@@ -129,6 +132,8 @@ type Scenario struct {
 	GaveUp          int
 	Panics          int
 	Detection       map[string]time.Duration
+	// Discovery says in how many runs each distinct situation was seen.
+	Discovery discovery.Counts
 
 	Steps   uint64
 	Virtual time.Duration

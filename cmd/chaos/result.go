@@ -10,6 +10,7 @@ import (
 	"handoff/chaos/mutant"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
+	"handoff/reports"
 	"handoff/sim/explore"
 )
 
@@ -47,6 +48,9 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 		fmt.Fprintln(a.out, a.out.yellow("Interrupted: this is what was done until then, and it proves less than was asked for."))
 	}
 	fmt.Fprintf(a.out, "%s: %s, %s of virtual time in %s%s\n", a.out.verdict(out.Sweep.Verdict.String()), plural(runs, "run"), human(virtual), human(out.Wall), planted)
+	if text := reports.Sure(out.Sweep); text != "" {
+		fmt.Fprintln(a.out, text)
+	}
 	fmt.Fprintf(a.out, "report: %s\n", index)
 }
 

@@ -1,0 +1,164 @@
+package discovery
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Collector collects the distinct situations of one run. It implements history.Sink, changes nothing of what it sees, and
+// spends its time on transitions and faults only.
+//
+// A situation is one transition of an execution, without which execution it was and when: the status before and after,
+// the reason, the epoch after it (7 stands for 7 and more), by how much the transition moved the epoch (0, 1, or anything
+// else, which no lawful transition does), and the kinds of the faults on the execution's path. A fault is on the path if
+// it lasted at some moment since the execution's previous transition, or since its creation, and struck
+//
+//   - the process that wrote this transition or the previous one,
+//   - the worker that the transition names, which is the owner before a take-back and after any other transition,
+//   - or something that every execution needs: a server, a queue of the executors, a type of messages.
+//
+// Several faults of one kind count as one. A fault that is over counts until the next transition, because what it broke is
+// often written after its end: a lease that ran out while the worker was away.
+type Collector struct {
+	faults []struck
+	// kinds are the hashes of the kinds of faults so far, by their place in a set.
+	kinds   []uint64
+	names   map[execution.WorkerID]string
+	last    map[execution.ID]previous
+	seen    map[uint64]struct{}
+	scratch [16]byte
+}
+
+// struck is a fault that has begun.
+type struck struct {
+	fault string
+	kind  int
+	// processes are those that it strikes; none if it is on every path.
+	processes   []string
+	from, until time.Duration
+	lasts       bool
+}
+
+// previous is the last transition of an execution that has not ended.
+type previous struct {
+	at     time.Duration
+	writer string
+}
+
+// maxKinds is how many kinds of faults of one run are told apart; there are fewer.
+const maxKinds = 64
+
+// maxEpoch stands for itself and every larger epoch.
+const maxEpoch = 7
+
+// NewCollector returns a collector that has seen nothing.
+func NewCollector() *Collector {
+	return &Collector{
+		names: make(map[execution.WorkerID]string), last: make(map[execution.ID]previous), seen: make(map[uint64]struct{}),
+	}
+}
+
+// Observe implements history.Sink.
+func (c *Collector) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Transition:
+		c.transition(e)
+	case history.Created:
+		c.last[e.Execution] = previous{at: e.At}
+	case history.WorkerRegistered:
+		c.names[e.Worker] = e.Process
+	case history.FaultBegan:
+		c.began(e)
+	case history.FaultEnded:
+		for i := range c.faults {
+			if f := &c.faults[i]; f.lasts && f.fault == e.Fault {
+				f.until, f.lasts = e.At, false
+			}
+		}
+	default:
+	}
+}
+
+func (c *Collector) began(e *history.Event) {
+	f := struck{fault: e.Fault, from: e.At, lasts: true}
+	if !common(e.Process) {
+		f.processes = strings.Split(e.Process, ",")
+	}
+	h := xxhash.Sum64String(e.Text)
+	if f.kind = slices.Index(c.kinds, h); f.kind < 0 {
+		f.kind = min(len(c.kinds), maxKinds-1)
+		if len(c.kinds) < maxKinds {
+			c.kinds = append(c.kinds, h)
+		}
+	}
+	c.faults = append(c.faults, f)
+}
+
+// common says that a fault with this target is on every path.
+func common(target string) bool {
+	switch target {
+	case "", "broker", "database", "requested", "status_changed", "completed", "dead_letters":
+		return true
+	}
+	return false
+}
+
+func (c *Collector) transition(e *history.Event) {
+	before, known := c.last[e.Execution]
+	if !known {
+		before.at = e.At
+	}
+	var on uint64
+	for i := range c.faults {
+		f := &c.faults[i]
+		if (f.lasts || f.until >= before.at) && (f.processes == nil || f.strikes(e.Process, before.writer, c.names[e.Worker])) {
+			on |= 1 << f.kind
+		}
+	}
+	c.seen[c.fingerprint(e, on)] = struct{}{}
+	if e.To.Terminal() {
+		delete(c.last, e.Execution)
+	} else {
+		c.last[e.Execution] = previous{at: e.At, writer: e.Process}
+	}
+}
+
+func (f *struck) strikes(path ...string) bool {
+	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(f.processes, name) })
+}
+
+// fingerprint is one number for a situation. Two runs number the kinds of their faults differently, so it is made of the
+// hashes of their names.
+func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
+	step := uint64(2)
+	if e.Epoch == e.OldEpoch || e.Epoch == e.OldEpoch+1 {
+		step = uint64(e.Epoch - e.OldEpoch)
+	}
+	epoch := min(uint64(e.Epoch), maxEpoch)
+	binary.LittleEndian.PutUint64(c.scratch[:], uint64(e.From)|uint64(e.To)<<8|uint64(e.Reason)<<16|step<<24|epoch<<32)
+	var set uint64
+	for ; faults != 0; faults &= faults - 1 {
+		set ^= c.kinds[bits.TrailingZeros64(faults)]
+	}
+	binary.LittleEndian.PutUint64(c.scratch[8:], set)
+	return xxhash.Sum64(c.scratch[:])
+}
+
+// Situations are the fingerprints of the distinct situations so far, in ascending order, at most Limit: the smallest
+// ones. The caller owns the slice.
+func (c *Collector) Situations() []uint64 {
+	all := make([]uint64, 0, len(c.seen))
+	for f := range c.seen {
+		all = append(all, f)
+	}
+	slices.Sort(all)
+	return all[:min(len(all), Limit)]
+}

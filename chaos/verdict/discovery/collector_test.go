@@ -1,0 +1,108 @@
+package discovery
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// A story is the events of a run, a second apart.
+type story []history.Event
+
+func (s story) situations() []uint64 {
+	c := NewCollector()
+	for i, e := range s {
+		e.At = time.Duration(i) * time.Second
+		c.Observe(&e)
+	}
+	return c.Situations()
+}
+
+func created(id execution.ID) history.Event {
+	return history.Event{Kind: history.Created, Execution: id}
+}
+
+// dispatched is the transition by which an executor gives an execution to worker 1.
+func dispatched(id execution.ID, by string) history.Event {
+	return history.Event{
+		Kind: history.Transition, Execution: id, From: execution.Scheduling, To: execution.Scheduled, Epoch: 1, OldEpoch: 1, Worker: 1, Process: by,
+	}
+}
+
+func began(kind, process string) history.Event {
+	return history.Event{Kind: history.FaultBegan, Fault: kind + " " + process, Text: kind, Process: process}
+}
+
+func ended(kind, process string) history.Event {
+	return history.Event{Kind: history.FaultEnded, Fault: kind + " " + process, Text: kind, Process: process}
+}
+
+func registered(worker execution.WorkerID, process string) history.Event {
+	return history.Event{Kind: history.WorkerRegistered, Worker: worker, Process: process}
+}
+
+func TestASituationIsATransitionWithTheFaultsOnItsPath(t *testing.T) {
+	plain := story{registered(1, "w-1"), created(7), dispatched(7, "e-1")}.situations()
+	if len(plain) != 1 {
+		t.Fatalf("one transition is %d situations", len(plain))
+	}
+	other := func(change func(*history.Event)) story {
+		e := dispatched(7, "e-1")
+		change(&e)
+		return story{registered(1, "w-1"), created(7), e}
+	}
+	crash := story{registered(1, "w-1"), created(7), began("crash", "w-1"), dispatched(7, "e-1")}.situations()
+	for _, tt := range []struct {
+		name string
+		s    story
+		same []uint64
+	}{
+		{"another execution at another time", story{registered(1, "w-1"), created(3), created(9), dispatched(9, "e-2")}, plain},
+		{"another process without faults", other(func(e *history.Event) { e.Process = "e-2" }), plain},
+		{"another status", other(func(e *history.Event) { e.To = execution.Running }), nil},
+		{"another reason", other(func(e *history.Event) { e.Reason = execution.WorkerLost }), nil},
+		{"another epoch", other(func(e *history.Event) { e.Epoch, e.OldEpoch = 2, 2 }), nil},
+		{"another step of the epoch", other(func(e *history.Event) { e.OldEpoch = 0 }), nil},
+		{"a fault of the worker", story{registered(1, "w-1"), created(7), began("crash", "w-1"), dispatched(7, "e-1")}, crash},
+		{"a fault of the writer", story{registered(1, "w-1"), created(7), began("crash", "e-1"), dispatched(7, "e-1")}, crash},
+		{"a fault of several", story{registered(1, "w-1"), created(7), began("crash", "w-2,w-1"), dispatched(7, "e-1")}, crash},
+		{"the same fault twice", story{registered(1, "w-1"), created(7), began("crash", "w-1"), began("crash", "e-1"), dispatched(7, "e-1")}, crash},
+		{"a fault of a server", story{registered(1, "w-1"), created(7), began("crash", "broker"), dispatched(7, "e-1")}, crash},
+		{"a fault that ended since", story{registered(1, "w-1"), created(7), began("crash", "w-1"), ended("crash", "w-1"), dispatched(7, "e-1")}, crash},
+		{"a fault that ended before", story{registered(1, "w-1"), began("crash", "w-1"), ended("crash", "w-1"), created(7), dispatched(7, "e-1")}, plain},
+		{"a fault of somebody else", story{registered(1, "w-1"), created(7), began("crash", "w-2"), dispatched(7, "e-1")}, plain},
+		{"another kind of fault", story{registered(1, "w-1"), created(7), began("pause", "w-1"), dispatched(7, "e-1")}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.s.situations()
+			if tt.same != nil && !slices.Equal(got, tt.same) {
+				t.Errorf("%x is another situation than %x", got, tt.same)
+			}
+			if tt.same == nil && (slices.Equal(got, plain) || slices.Equal(got, crash)) {
+				t.Errorf("%x is the same situation", got)
+			}
+		})
+	}
+}
+
+func TestTheWriterOfThePreviousTransitionIsOnThePath(t *testing.T) {
+	back := dispatched(7, "e-2")
+	back.From, back.To, back.Epoch = execution.Scheduled, execution.Requested, 2
+	without := story{created(7), dispatched(7, "e-1"), back}.situations()
+	with := story{created(7), dispatched(7, "e-1"), began("crash", "e-1"), back}.situations()
+	if slices.Equal(with, without) {
+		t.Error("a crash of the executor that dispatched is not on the path of the take-back")
+	}
+}
+
+// Two runs meet their faults in different orders, and mean the same.
+func TestTheOrderOfFaultsMakesNoOtherSituation(t *testing.T) {
+	a := story{created(7), began("crash", "e-1"), began("pause", "e-1"), dispatched(7, "e-1")}.situations()
+	b := story{created(7), began("pause", "e-1"), began("crash", "e-1"), dispatched(7, "e-1")}.situations()
+	if !slices.Equal(a, b) {
+		t.Errorf("%x and %x", a, b)
+	}
+}

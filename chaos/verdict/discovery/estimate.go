@@ -1,0 +1,238 @@
+package discovery
+
+import (
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mathext"
+)
+
+// Frequency is how many situations were seen in exactly so many runs.
+type Frequency struct {
+	Runs, Situations int
+}
+
+// Incidence is what an estimate needs of Counts: in the literature's words, incidence frequency counts.
+type Incidence struct {
+	Runs int
+	// Seen is ascending by runs.
+	Seen []Frequency
+	// Clump is how many situations, all seen by one run only, came together in that run, as one of them finds it on average.
+	// They come in clumps because one rare moment takes an execution through several of them.
+	Clump float64
+	// Capped says that every figure is a lower bound.
+	Capped bool
+}
+
+// Estimate is a number of situations with the interval that holds it with 95 %.
+type Estimate struct {
+	Situations, Low, High float64
+}
+
+// MinRuns is how many runs it takes to extrapolate.
+const MinRuns = 10
+
+// usualClump is the clump where nothing is known of a scenario yet, a little above the mean over the library (3.2), and
+// usualWeight is how many situations that knowledge is worth.
+const (
+	usualClump  = 4
+	usualWeight = 5
+)
+
+// Incidence sums up the counts.
+func (c *Counts) Incidence() Incidence {
+	i := Incidence{Runs: c.runs, Capped: c.Capped()}
+	by, alone := make(map[int]int), make(map[uint64]int)
+	for _, f := range c.kept() {
+		s := c.seen[f]
+		by[s.runs]++
+		if s.runs == 1 {
+			alone[s.first]++
+		}
+	}
+	for runs, n := range by {
+		i.Seen = append(i.Seen, Frequency{runs, n})
+	}
+	slices.SortFunc(i.Seen, func(a, b Frequency) int { return a.Runs - b.Runs })
+	squares := usualClump * usualWeight
+	for _, n := range alone {
+		squares += n * n
+	}
+	i.Clump = float64(squares) / float64(by[1]+usualWeight)
+	return i
+}
+
+// Distinct is how many situations were seen.
+func (i *Incidence) Distinct() int {
+	n := 0
+	for _, f := range i.Seen {
+		n += f.Situations
+	}
+	return n
+}
+
+// In is how many situations were seen in exactly so many runs.
+func (i *Incidence) In(runs int) int {
+	for _, f := range i.Seen {
+		if f.Runs == runs {
+			return f.Situations
+		}
+	}
+	return 0
+}
+
+// unseen is the Chao2 estimate of how many situations exist that no run has seen, from those that one and two have: Chao,
+// Biometrics 43 (1987) 783–791; where two have seen none, its bias-corrected form.
+func unseen(once, twice, runs float64) float64 {
+	share := (runs - 1) / runs
+	if twice > 0 {
+		return share * once * once / (2 * twice)
+	}
+	return share * once * max(0, once-1) / 2
+}
+
+// more is how many new situations so many more runs show: Chao et al., Ecological Monographs 84 (2014) 45–67, equation 12
+// for incidence data.
+func more(once, twice, runs, added float64) float64 {
+	rest := unseen(once, twice, runs)
+	if once <= 0 || rest == 0 {
+		return 0
+	}
+	return -rest * math.Expm1(added*math.Log1p(-once/(runs*rest+once)))
+}
+
+// forecast is a number to come, the rate at which it comes being known no better than its variance says.
+type forecast struct{ mean, variance float64 }
+
+// forecast is what so many more runs show. The variance of the estimate follows by the delta method, with the counts as
+// independent Poisson variables (which overstates it a little). The number to come varies by itself, too, as a Poisson
+// variable. Both grow with the clumps in which situations come.
+func (i *Incidence) forecast(added int) forecast {
+	once, twice, runs, t := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), float64(added)
+	mean := more(once, twice, runs, t)
+	byOnce := (more(once+1, twice, runs, t) - more(max(0, once-1), twice, runs, t)) / 2
+	byTwice := (more(once, twice+1, runs, t) - more(once, max(0, twice-1), runs, t)) / 2
+	return forecast{mean, i.Clump * (1 + mean + byOnce*byOnce*once + byTwice*byTwice*twice)}
+}
+
+// interval holds what a forecast is about with 95 %. It takes the quantiles of a negative binomial variable: a Poisson
+// variable whose rate has a gamma distribution. The half in its mean, and with it the 1 in the variance of forecast, are
+// those of Jeffreys' prior, which also speaks where nothing was seen once: then a few may come all the same.
+func (f forecast) interval() (low, high float64) {
+	mean, variance := f.mean+0.5, f.variance
+	size := mean * mean / (variance - mean)
+	quantile := func(q float64) float64 {
+		k, step := 0.0, math.Exp2(math.Ceil(math.Log2(mean+20*math.Sqrt(variance))))
+		for ; step >= 1; step /= 2 {
+			if below := k + step; mathext.RegIncBeta(size, below, mean/variance) < q {
+				k = below
+			}
+		}
+		return k
+	}
+	return min(quantile(0.025), math.Round(f.mean)), max(quantile(0.975), math.Round(f.mean))
+}
+
+// Extrapolates says that there are enough runs to say what more of them would show.
+func (i *Incidence) Extrapolates() bool { return i.Runs >= MinRuns }
+
+// More is how many new situations so many more runs would show. The literature trusts it up to as many runs as there
+// were; beyond that it is too low. The interval is for the number that is found, not for its mean.
+func (i *Incidence) More(added int) Estimate {
+	return MoreOf([]Incidence{*i}, func(*Incidence) int { return added })
+}
+
+// MoreOf is the sum of what several scenarios would show, each with its own number of more runs; those that don't
+// extrapolate are left out, and of none it is zero.
+func MoreOf(all []Incidence, added func(*Incidence) int) Estimate {
+	var sum forecast
+	some := false
+	for n := range all {
+		if i := &all[n]; i.Extrapolates() {
+			f := i.forecast(added(i))
+			sum.mean += f.mean
+			sum.variance += f.variance
+			some = true
+		}
+	}
+	if !some {
+		return Estimate{}
+	}
+	low, high := sum.interval()
+	return Estimate{sum.mean, low, high}
+}
+
+// Expected is how many situations so few of the runs show on average, over every choice of them: Colwell et al., Journal
+// of Plant Ecology 5 (2012) 3–21, equation 17. It needs the counts only, so it depends on no order of the runs. It takes
+// from 0 to Runs of them.
+func (i *Incidence) Expected(runs int) float64 {
+	sum := 0.0
+	for _, f := range i.Seen {
+		// missed is the chance that none of the chosen runs is one of those that showed it.
+		missed := 1.0
+		for k := range f.Runs {
+			missed *= max(0, float64(i.Runs-runs-k)) / float64(i.Runs-k)
+			if missed < 1e-12 {
+				missed = 0
+				break
+			}
+		}
+		sum += float64(f.Situations) * (1 - missed)
+	}
+	return sum
+}
+
+// Coverage is the share of what a run shows that earlier runs have seen: Chao and Jost, Ecology 93 (2012) 2533–2547,
+// equation 4a in its form for incidence data. It is 0 where nothing was seen.
+func (i *Incidence) Coverage() float64 {
+	once, twice, runs, all := float64(i.In(1)), float64(i.In(2)), float64(i.Runs), 0.0
+	for _, f := range i.Seen {
+		all += float64(f.Runs) * float64(f.Situations)
+	}
+	if all == 0 || i.Runs < 2 {
+		return 0
+	}
+	if once == 0 {
+		return 1
+	}
+	if twice == 0 { // the bias-corrected form
+		return 1 - once/all*(runs-1)*(once-1)/((runs-1)*(once-1)+2)
+	}
+	return 1 - once/all*(runs-1)*once/((runs-1)*once+2*twice)
+}
+
+// Point is how many situations so many runs show. Up to the runs that there were Low and High are the number itself.
+type Point struct {
+	Runs int
+	Estimate
+}
+
+// Curve is how the number of situations grows with the runs: in even steps up to the runs that there were, and, if there
+// are enough to extrapolate, in as many to twice as many. steps is how many each part has at most.
+func (i *Incidence) Curve(steps int) []Point {
+	steps = min(steps, i.Runs)
+	var points []Point
+	for k := 1; k <= steps; k++ {
+		m := i.Runs * k / steps
+		e := i.Expected(m)
+		points = append(points, Point{m, Estimate{e, e, e}})
+	}
+	seen := float64(i.Distinct())
+	for k := 1; k <= steps && i.Extrapolates(); k++ {
+		added := i.Runs * k / steps
+		e := i.More(added)
+		points = append(points, Point{i.Runs + added, Estimate{seen + e.Situations, seen + e.Low, seen + e.High}})
+	}
+	return points
+}
+
+// FailsAtMost is the share of runs that may fail although only so many of them did, with 95 %: the upper end of the
+// one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934) 404–413. Where none failed it is
+// 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds for the mean over several scenarios, as
+// long as each got its runs whatever the others showed: Hoeffding, Annals of Mathematical Statistics 27 (1956) 713–721.
+func FailsAtMost(failed, runs int) float64 {
+	if failed >= runs {
+		return 1
+	}
+	return mathext.InvRegIncBeta(float64(failed+1), float64(runs-failed), 0.95)
+}

@@ -1,0 +1,116 @@
+package reports
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"handoff/chaos/verdict"
+)
+
+// sure is the part of the page that says how much a green result is worth.
+type sure struct {
+	Text string
+	// First are the curves of the results that would show the most with more seeds; Rest are the others.
+	First, Rest []curve
+}
+
+// curve draws the distinct situations of one result over its seeds.
+type curve struct {
+	Name, Case string
+	Text       string
+	// Solid is the line over the seeds that were run, Dashed its estimate to twice as many, Band the interval.
+	Solid, Dashed, Band   string
+	Width, Height         float64
+	Left, Right, Top, End float64
+	// Now is where the seeds that were run end, Twice the right edge.
+	Now, NowY, TwiceY float64
+	Seeds, Double     string
+	Seen, Then        string
+
+	more float64
+}
+
+// Bounds of the curves: how many are shown at once, how many points each half has, and the size of the drawing.
+const (
+	pageCurves  = 12
+	curveSteps  = 16
+	curveWidth  = 300.0
+	curveHeight = 132.0
+	curveLeft   = 8.0
+	curveRight  = 252.0
+	curveTop    = 12.0
+	curveEnd    = 108.0
+)
+
+// newSure is nil where there is nothing to say.
+func newSure(list []*verdict.Scenario) *sure {
+	s := &sure{Text: sureText(list)}
+	if s.Text == "" {
+		return nil
+	}
+	var all []curve
+	for _, sc := range list {
+		if sc.Discovery.Runs() > 1 {
+			all = append(all, newCurve(sc))
+		}
+	}
+	slices.SortStableFunc(all, func(a, b curve) int {
+		switch {
+		case a.more > b.more:
+			return -1
+		case a.more < b.more:
+			return 1
+		}
+		return 0
+	})
+	n := min(len(all), pageCurves)
+	s.First, s.Rest = all[:n], all[n:]
+	return s
+}
+
+func newCurve(sc *verdict.Scenario) curve {
+	i := sc.Discovery.Incidence()
+	points := i.Curve(curveSteps)
+	last := points[len(points)-1]
+	c := curve{
+		Name: sc.Name, Case: caseName(sc), Text: sureText([]*verdict.Scenario{sc}) + "; " + coverageText(i.Coverage()),
+		Width: curveWidth, Height: curveHeight, Left: curveLeft, Right: curveRight, Top: curveTop, End: curveEnd,
+		Seeds: thousands(i.Runs), Seen: thousands(i.Distinct()),
+	}
+	x := func(runs int) float64 {
+		return curveLeft + (curveRight-curveLeft)*float64(runs)/float64(last.Runs)
+	}
+	y := func(situations float64) float64 {
+		return curveEnd - (curveEnd-curveTop)*situations/max(1, last.High)
+	}
+	at := func(runs int, situations float64) string {
+		return fmt.Sprintf("%.1f,%.1f ", x(runs), y(situations))
+	}
+	c.Now, c.NowY, c.TwiceY = x(i.Runs), y(float64(i.Distinct())), y(last.Situations)
+	solid, dashed, low, high := at(0, 0), "", "", ""
+	for _, p := range points {
+		if p.Runs <= i.Runs {
+			solid += at(p.Runs, p.Situations)
+		}
+		if p.Runs >= i.Runs {
+			dashed += at(p.Runs, p.Situations)
+			high += at(p.Runs, p.High)
+			low = at(p.Runs, p.Low) + low
+		}
+	}
+	c.Solid = strings.TrimSpace(solid)
+	if i.Extrapolates() {
+		c.Dashed, c.Band, c.Double, c.Then = strings.TrimSpace(dashed), strings.TrimSpace(high+low), thousands(last.Runs), "≈ "+figure(last.Situations)
+		c.more = i.More(i.Runs).Situations
+	}
+	return c
+}
+
+// coverageText is never 100 %: no sample proves that nothing is left.
+func coverageText(share float64) string {
+	if share > 0.999 {
+		return "coverage above 99.9 %"
+	}
+	return fmt.Sprintf("coverage %.1f %%", 100*share)
+}

@@ -1,0 +1,88 @@
+package reports_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/reports"
+)
+
+// shown is a scenario whose runs showed one situation each that no other run did, and one that all did.
+func shown(seeds, failing int) *verdict.Scenario {
+	sc := &verdict.Scenario{Name: "s", Profile: config.Hardened, Seeds: seeds, Failing: failing}
+	for seed := range uint64(seeds) {
+		sc.Discovery.Add(seed, []uint64{0, seed + 1})
+	}
+	return sc
+}
+
+func TestTheResultSaysHowSureItIs(t *testing.T) {
+	many := &verdict.Scenario{Seeds: 20000}
+	for seed := range uint64(20000) {
+		many.Discovery.Add(seed, []uint64{1})
+	}
+	capped := &verdict.Scenario{Seeds: 2}
+	wide := make([]uint64, 20000)
+	for i := range wide {
+		wide[i] = uint64(i)
+	}
+	capped.Discovery.Add(1, wide)
+	capped.Discovery.Add(2, nil)
+	unjudged := shown(20, 0)
+	unjudged.GaveUp = 10
+	for _, tt := range []struct {
+		name string
+		list []*verdict.Scenario
+		want string
+	}{
+		{"nothing", nil, ""},
+		{"one run", []*verdict.Scenario{shown(1, 0)}, ""},
+		{"few runs", []*verdict.Scenario{shown(2, 0)}, "3 distinct situations, 2 seen in one run only (too few seeds to say what more would show: 10 are needed); 0 of 2 runs failed: fewer than 78 % with 95 %"},
+		{"many runs", []*verdict.Scenario{many}, "1 distinct situation, 0 seen in one run only; doubling the seeds would show 0 more (0–6); 0 of 20,000 runs failed: fewer than 1 in 6,600 with 95 %"},
+		{"always new", []*verdict.Scenario{shown(50, 0)}, "51 distinct situations, 50 seen in one run only; doubling the seeds would show 49 more ("},
+		{"two scenarios", []*verdict.Scenario{shown(20, 0), shown(20, 0)}, "42 distinct situations, 40 seen in one run only; doubling the seeds would show 38 more ("},
+		{"failing", []*verdict.Scenario{shown(100, 3)}, "; 3 of 100 runs failed: at most 1 in 13 with 95 %"},
+		{"not judged", []*verdict.Scenario{unjudged}, "; 0 of 10 runs failed: fewer than 26 % with 95 %"},
+		{"capped", []*verdict.Scenario{capped}, "at least 16,384 distinct situations, 16,384 seen"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := reports.Sure(&verdict.Sweep{Scenarios: tt.list}); !strings.Contains(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestThePageDrawsTheCurvesAndTheSummarySaysTheSame(t *testing.T) {
+	s := &verdict.Sweep{}
+	for range 14 {
+		s.Scenarios = append(s.Scenarios, shown(20, 0))
+	}
+	steep := shown(60, 0)
+	steep.Name = "steep"
+	s.Scenarios = append(s.Scenarios, steep, shown(5, 0))
+	var page, summary bytes.Buffer
+	if err := reports.WriteHTML(&page, s, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := reports.WriteSummary(&summary, s); err != nil {
+		t.Fatal(err)
+	}
+	text := reports.Sure(s)
+	if !strings.Contains(page.String(), text) || !strings.Contains(summary.String(), text) {
+		t.Errorf("page or summary lacks %q", text)
+	}
+	if n := strings.Count(page.String(), `<svg class="curve"`); n != 16 {
+		t.Errorf("%d curves, want 16", n)
+	}
+	// The one of 5 seeds is not extrapolated.
+	if n := strings.Count(page.String(), `class="sureband"`); n != 15 {
+		t.Errorf("%d bands, want 15", n)
+	}
+	if first := strings.SplitAfter(page.String(), "<figure>")[1]; !strings.Contains(first, "<b>steep</b>") || !strings.Contains(page.String(), "<summary>4 more</summary>") {
+		t.Errorf("the curves do not begin with the one that would show the most:\n%s", first)
+	}
+}
