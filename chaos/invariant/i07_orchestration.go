@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -84,7 +85,7 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 	switch {
 	case l == nil || l.orchestrated:
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
-	case !l.status.Terminal():
+	case !oracle.Terminal(l.status):
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
 	case l.slot != 0:
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, c.s.actions[l.action])
@@ -96,7 +97,7 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 func (c *orchestrationChecker) end(bool) {
 	var left []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
-		if l.status.Terminal() && !l.orchestrated && c.s.stuck(l.entered) {
+		if oracle.Terminal(l.status) && !l.orchestrated && c.s.stuck(l.entered) {
 			c.s.judged(c.i)
 			left = append(left, id)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -20,7 +21,7 @@ func placement() *Invariant {
 	i.make = func(s *Suite) checker {
 		x := s.config.Executor
 		return &placementChecker{
-			i: i, roster: newRoster(s),
+			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
 			limited: make(map[string]bool),
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
@@ -40,6 +41,8 @@ type placementChecker struct {
 	memory   time.Duration
 	patience time.Duration
 	nextLook time.Duration
+	// thresholds make a worker degraded or unhealthy.
+	thresholds *oracle.Thresholds
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -121,8 +124,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 
 // outcome notes what a transition says of the worker that had the row.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
-	held := e.From == execution.Scheduled || e.From.Claimed()
-	if held && !e.To.Claimed() && w.load > 0 {
+	held := e.From == execution.Scheduled || oracle.Claimed(e.From)
+	if held && !oracle.Claimed(e.To) && w.load > 0 {
 		if w.load--; w.load == 0 {
 			w.idleSince = e.At
 		}
@@ -130,7 +133,7 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 			w.roomSince = e.At
 		}
 	}
-	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
+	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {
 		w.failures = append(w.failures, e.At)
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
@@ -202,16 +205,18 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 
 // unhealthy judges a snapshot by the thresholds of the contract.
 func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
-	h := c.s.config.Health
-	died := 0
+	return c.thresholds.Failing(c.evidence(s, now))
+}
+
+// evidence is what a snapshot says of a worker's failures at a moment.
+func (c *placementChecker) evidence(s *snapshot, now time.Duration) oracle.Evidence {
+	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, at := range s.expired {
-		if now-at <= h.Window {
-			died++
+		if now-at <= c.s.config.Health.Window {
+			e.Unclaimed++
 		}
 	}
-	total, failed := s.total+died, s.failed+died
-	rate := total >= h.MinSamples && float64(failed) >= h.FailureRateUnhealthy*float64(total) //detlint:ok compared here, and never written
-	return h.Enabled && (s.consecutive+died >= h.UnhealthyThreshold || rate)
+	return e
 }
 
 // refused judges a failure for want of workers: whoever looked must have seen nobody who fits.
