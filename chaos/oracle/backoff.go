@@ -12,10 +12,10 @@ import (
 // Window is the span in which a drawn delay lies.
 type Window struct{ Least, Most time.Duration }
 
-// Holds says that a delay lies in the window. Delays are whole milliseconds: rounding may take one off. tolerance is how
-// far the clocks of who drew and of who looks may differ.
+// Holds says that a delay lies in the window. Delays are whole milliseconds: rounding the delay, its jitter and
+// every step before may take three off. tolerance is how far the clocks of who drew and of who looks may differ.
 func (w Window) Holds(delay, tolerance time.Duration) bool {
-	return delay >= w.Least-time.Millisecond-tolerance && delay <= w.Most+tolerance
+	return delay >= w.Least-3*time.Millisecond-tolerance && delay <= w.Most+tolerance
 }
 
 // Backoffs are the windows of a configuration: `retry.base_backoff_secs` × `retry.backoff_multiplier`ⁿ,
