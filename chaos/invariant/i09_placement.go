@@ -15,7 +15,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
@@ -43,6 +43,8 @@ type placementChecker struct {
 	nextLook time.Duration
 	// thresholds make a worker degraded or unhealthy.
 	thresholds *oracle.Thresholds
+	// sickly are the dispatches of the present moment that went to a degraded worker beside a healthy one.
+	sickly []sickly
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -51,6 +53,9 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	if e.At >= c.nextLook {
 		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
 		c.leftWaiting(e.At)
+	}
+	if len(c.sickly) > 0 {
+		c.preferred(e.At)
 	}
 	c.hear(e)
 	switch e.Kind {
@@ -110,6 +115,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		if why := c.unfit(w, e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		}
+		c.healthierFirst(w, e, l)
 		if w != nil {
 			w.load++
 			w.idleSince = never

@@ -48,7 +48,9 @@ type findings struct {
 	placed, choices, last, taken int
 }
 
-func (f *findings) add(format string, args ...any) { f.list = append(f.list, fmt.Sprintf(format, args...)) }
+func (f *findings) add(format string, args ...any) {
+	f.list = append(f.list, fmt.Sprintf(format, args...))
+}
 
 // watching is a mutant that changes nothing.
 func watching(f *findings) *mutant.Mutant {
