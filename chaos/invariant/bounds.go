@@ -3,6 +3,7 @@ package invariant
 import (
 	"time"
 
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 )
 
@@ -55,7 +56,7 @@ type Bounds struct {
 // Where most workers are over at once, the brake holds for two leases from the moment at which a
 // monitor finds it, and then lets one worker a second through, each with a look at the database.
 func BoundsOf(c config.Config) Bounds {
-	e, lease := c.Executor, c.Worker.Lease()
+	e, lease := c.Executor, oracle.Lease(&c.Worker)
 	slack := 2*e.StatementTimeout + time.Second
 	return Bounds{
 		Slack:      slack,
@@ -65,7 +66,7 @@ func BoundsOf(c config.Config) Bounds {
 		DeadLetter: slack,
 		OwnerGone:  e.ReconcileInterval + slack,
 		WorkerDead: lease + max(2*e.ReconcileInterval, e.ReapGrace+e.ReconcileInterval) + e.ReconcileInterval + slack,
-		Hold:       2 * lease,
+		Hold:       oracle.HeldFor(&c.Worker),
 		Trickle:    1500 * time.Millisecond,
 		Warmup:     lease,
 		Overrun:    e.ReapGrace + e.TimeoutCheckInterval + slack,
@@ -87,10 +88,10 @@ const settleTrickle = 40
 // retries times: every attempt of every retry takes its worst way, and then the queues run dry.
 func Settle(c config.Config, longest time.Duration, retries int) time.Duration {
 	b, e := BoundsOf(c), c.Executor
-	_, backoff := c.Retry.BackoffBounds(max(retries, e.MaxDispatches))
+	backoff := oracle.NewBackoffs(&c.Retry).After(max(retries, e.MaxDispatches)).Most
 	dispatch := b.Unclaimed + backoff + e.UnschedulableGrace + 2*e.ReconcileInterval
 	// Besides those that count, a dispatch can be lost with its worker or its executor a few times.
 	attempt := time.Duration(e.MaxDispatches+2)*dispatch + max(longest+b.Overrun+b.Warmup, b.WorkerDead+b.Hold+settleTrickle*b.Trickle) + b.Terminal + backoff
-	drain := c.MessageQueue.RabbitMQ.WorkerQueueTTL() + b.DeadLetter
+	drain := oracle.QueueTTL(&c.MessageQueue.RabbitMQ) + b.DeadLetter
 	return time.Duration(retries+1)*attempt + drain
 }

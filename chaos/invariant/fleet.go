@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -13,6 +14,7 @@ import (
 // and never otherwise: what is over for it is over by the true leases too.
 type fleet struct {
 	config  config.Config
+	brakes  *oracle.Brakes
 	members []*member
 	byID    map[execution.WorkerID]*member
 
@@ -39,13 +41,13 @@ type headcount struct {
 
 // must says that a reaper brakes when so many are over, whatever it has seen; may, that it does if it has seen what
 // makes it.
-func (h headcount) must(x config.Executor, over int) bool {
-	return x.Brakes(h.alive, over) && x.Brakes(h.alive+h.stopped, over)
+func (h headcount) must(b *oracle.Brakes, over int) bool {
+	return b.Hold(h.alive, over) && b.Hold(h.alive+h.stopped, over)
 }
 
-func (h headcount) may(x config.Executor, over int) bool {
-	few := max(0, x.BrakeMinWorkers-h.alive)
-	return few <= h.stopped && x.Brakes(h.alive+few, over)
+func (h headcount) may(b *oracle.Brakes, over int) bool {
+	few := max(0, b.Least-h.alive)
+	return few <= h.stopped && b.Hold(h.alive+few, over)
 }
 
 // reaper is one that counts: the process, how old what it knows may be, and since when nothing has hindered it.
@@ -68,12 +70,12 @@ type member struct {
 const look = time.Second
 
 func newFleet(c config.Config) *fleet {
-	return &fleet{config: c, byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, unsure: -1}
+	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, unsure: -1}
 }
 
 // ends is when a lease is over: the database's clock says so, and so does one that nobody has moved.
 func (f *fleet) ends(t *session) time.Duration {
-	return max(t.leaseEnds-f.skew, t.renewed+f.config.Worker.Lease()*(driftTolerance-1)/driftTolerance)
+	return max(t.leaseEnds-f.skew, t.renewed+oracle.Lease(&f.config.Worker)*(driftTolerance-1)/driftTolerance)
 }
 
 // learn follows an event that the sessions have learnt already.
@@ -101,7 +103,7 @@ func (f *fleet) pass(now time.Duration) {
 	}
 	// Between two events only leases run out: after a few of them nothing changes any more. The looks are a second
 	// apart whatever the moments of the events are, or two of them could be two seconds apart.
-	at := max(f.next, now-4*f.config.Worker.Lease())
+	at := max(f.next, now-4*oracle.Lease(&f.config.Worker))
 	// Counted, because a sum beyond the last moment that there is would begin anew.
 	for n := (now - at) / look; n >= 0; n-- {
 		f.lookAt(at)
@@ -111,15 +113,14 @@ func (f *fleet) pass(now time.Duration) {
 }
 
 func (f *fleet) lookAt(at time.Duration) {
-	x := f.config.Executor
 	h := f.count(at, reaper{watching: at})
 	switch {
 	case h.over == 0:
 		f.episode = -1
 		return
-	case !h.may(x, h.over+h.lost):
+	case !h.may(f.brakes, h.over+h.lost):
 		return
-	case !h.must(x, h.over+h.lost):
+	case !h.must(f.brakes, h.over+h.lost):
 		f.unsure = at
 	}
 	if f.massUntil < at-2*look {
@@ -134,7 +135,7 @@ func (f *fleet) lookAt(at time.Duration) {
 // count counts the workers as a reaper sees them: over are those whose lease has been over for at least its margin. What
 // another process has marked lost within the last margin does not count: it may not know of it yet.
 func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
-	lease := f.config.Worker.Lease()
+	lease := oracle.Lease(&f.config.Worker)
 	holding := f.massUntil >= 0 && f.massUntil >= at-lease
 	// Who was lost before the mass began is remembered by a reaper that looked, and saw it, before a lease was over.
 	remembered := f.massSince - lease
@@ -143,7 +144,7 @@ func (f *fleet) count(at time.Duration, r reaper) (h headcount) {
 	}
 	for _, m := range f.members {
 		switch {
-		case !m.lifecycle.Gone():
+		case !oracle.Gone(m.lifecycle):
 			h.alive++
 			if f.ends(m.session)+r.margin <= at {
 				h.over++
@@ -183,7 +184,7 @@ func (f *fleet) held(renewed time.Duration, b *Bounds) (since, more time.Duratio
 	more = b.Hold + time.Duration(len(f.members))*b.Trickle
 	if f.unsure >= f.massSince {
 		// It may have begun to hold only when it had forgotten those that had stopped.
-		more += f.config.Worker.Lease() + f.notice()
+		more += oracle.Lease(&f.config.Worker) + f.notice()
 	}
 	return max(renewed, f.massSince), more
 }

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -33,7 +34,7 @@ func (c *transitionChecker) observe(e *history.Event, l *life) {
 	}
 	c.s.judged(c.i)
 	switch {
-	case e.From.Terminal():
+	case oracle.Terminal(e.From):
 		c.s.violate(c.i, e.Execution, "execution %d had ended as %v, and the %v (%s) changed it to %v", e.Execution, e.From, e.By, e.Process, e.To)
 	case !c.s.transitions.Legal(e.From, e.To):
 		c.s.violate(c.i, e.Execution, "execution %d was changed from %v to %v by the %v (%s), which nobody may do", e.Execution, e.From, e.To, e.By, e.Process)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -48,10 +49,10 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	case history.Observed:
 		c.observes(e, l)
 	case history.Transition:
-		if l != nil || e.From.Terminal() {
+		if l != nil || oracle.Terminal(e.From) {
 			c.s.judged(c.i)
 		}
-		if e.From.Terminal() {
+		if oracle.Terminal(e.From) {
 			c.s.violate(c.i, e.Execution, "execution %d had ended as %v and belonged to nobody, and the %v (%s) wrote %v", e.Execution, e.From, e.By, e.Process, e.To)
 			return
 		}
@@ -103,7 +104,7 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 			return why
 		}
 		return c.unclaimed(e, l)
-	case e.From.Claimed() && e.By != execution.Worker && e.To != execution.Canceling:
+	case oracle.Claimed(e.From) && e.By != execution.Worker && e.To != execution.Canceling:
 		return c.claimed(e, l)
 	}
 	return ""

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -51,7 +52,7 @@ func (r *reaping) observe(e *history.Event) {
 
 // cold says why a process can't judge yet by how long ago something happened; empty if it can.
 func (r *reaping) cold(e *history.Event) string {
-	lease := r.s.config.Worker.Lease()
+	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
 	if at, known := r.s.started[e.Process]; known && e.At-at < warm {
 		return fmt.Sprintf("%s was started %v ago and has not watched for a lease", e.Process, e.At-at)
@@ -99,7 +100,7 @@ func (r *reaping) unbraked(e *history.Event) string {
 	h := f.count(e.At, as)
 	if r.batch > 1 {
 		// Those of this step that were marked before are among the lost already.
-		if h.must(x, h.lost+1) {
+		if h.must(f.brakes, h.lost+1) {
 			return fmt.Sprintf("together with others: %d of %d workers are lost within a lease, and the brake must let one a second through", h.lost+1, h.alive)
 		}
 		return ""
@@ -107,8 +108,8 @@ func (r *reaping) unbraked(e *history.Event) string {
 	// Over for the reaper in any case: seen at most one pass after its last beat, a lease ago.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.count(e.At, as)
-	held := f.episode + 2*r.s.config.Worker.Lease()
-	if h.must(x, h.over+h.lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
+	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
+	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
 		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""

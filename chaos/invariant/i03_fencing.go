@@ -2,7 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
-	"handoff/core/execution"
+	"handoff/chaos/oracle"
 )
 
 // fencing is invariant 3 (defect D3).
@@ -31,10 +31,8 @@ func (c *fencingChecker) observe(e *history.Event, _ *life) {
 			e.By, e.Process, e.To, e.Named, e.Execution, e.OldEpoch)
 		return
 	}
-	dispatch := e.From == execution.Scheduling && e.To == execution.Scheduled
-	takeBack := e.To == execution.Requested
 	want := e.OldEpoch
-	if dispatch || takeBack {
+	if oracle.Fences(e.From, e.To) {
 		want++
 	}
 	if e.Epoch != want {

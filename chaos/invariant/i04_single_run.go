@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -65,7 +66,7 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 
 // transition judges an end that is not the worker's own, and a claim.
 func (c *singleRunChecker) transition(e *history.Event, l *life) {
-	if e.From.Claimed() && e.To.Terminal() && e.By != execution.Worker && !c.anyFrozen(l.chain) {
+	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !c.anyFrozen(l.chain) {
 		c.s.judged(c.i)
 		if l.running > 0 {
 			c.s.violate(c.i, e.Execution, "the %v (%s) ended execution %d as %v while its action still ran", e.By, e.Process, e.Execution, e.To)
@@ -86,9 +87,9 @@ func (c *singleRunChecker) outlived(e *history.Event) {
 		return
 	}
 	c.s.judged(c.i)
-	if e.At > t.renewed+c.s.config.Worker.Lease()+c.s.tolerance {
+	if e.At > t.renewed+oracle.Lease(&c.s.config.Worker)+c.s.tolerance {
 		c.s.violate(c.i, e.Execution, "the action of execution %d at epoch %d ran on %s until %v after the end of the lease of incarnation %d",
-			e.Execution, e.Epoch, e.Process, e.At-t.renewed-c.s.config.Worker.Lease(), e.Incarnation)
+			e.Execution, e.Epoch, e.Process, e.At-t.renewed-oracle.Lease(&c.s.config.Worker), e.Incarnation)
 	}
 }
 

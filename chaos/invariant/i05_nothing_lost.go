@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -26,7 +27,7 @@ type lostChecker struct {
 
 // observe counts what has ended: that is the proof that it was not lost. What has not is judged at the end.
 func (c *lostChecker) observe(e *history.Event, l *life) {
-	if e.Kind == history.Transition && l != nil && e.To.Terminal() && !e.From.Terminal() {
+	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {
 		c.s.judged(c.i)
 	}
 }
@@ -34,7 +35,7 @@ func (c *lostChecker) observe(e *history.Event, l *life) {
 func (c *lostChecker) end(bool) {
 	var stuck []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
-		if !l.status.Terminal() && c.s.stuck(l.entered) {
+		if !oracle.Terminal(l.status) && c.s.stuck(l.entered) {
 			c.s.judged(c.i)
 			stuck = append(stuck, id)
 		}

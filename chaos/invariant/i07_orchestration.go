@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -11,7 +12,7 @@ import (
 func orchestrationOnce() *Invariant {
 	i := &Invariant{
 		Number: 7, Name: "orchestration once",
-		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created; after the end of a chain each of its workflow children is started (if the chain completed) or skipped, once.",
+		Statement: "The end of an execution is handled exactly once, and with it its slot is released and its retry created wherever one may follow; after the end of a chain each of its workflow children is started (if the chain completed) or skipped, once.",
 		Needs:     []history.Kind{history.Created, history.Transition, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
@@ -84,19 +85,34 @@ func (c *orchestrationChecker) handled(e *history.Event, l *life) {
 	switch {
 	case l == nil || l.orchestrated:
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled a second time, by %s", e.Execution, e.Process)
-	case !l.status.Terminal():
+	case !oracle.Terminal(l.status):
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s while it was %v", e.Execution, e.Process, l.status)
 	case l.slot != 0:
 		c.s.violate(c.i, e.Execution, "the end of execution %d was handled by %s, and it still holds slot %d of %s", e.Execution, e.Process, l.slot, c.s.actions[l.action])
 	case e.Related == 0:
 		delete(c.retries, e.Chain)
 	}
+	if l != nil {
+		c.retried(e, l)
+	}
+}
+
+// retried judges that whatever may be retried is: only then an end without a retry is the last one of its chain.
+func (c *orchestrationChecker) retried(e *history.Event, l *life) {
+	if !c.s.config.Retry.Enabled || c.s.cancelled[l.chain] || !oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) {
+		return
+	}
+	c.s.judged(c.i)
+	if e.Related == 0 {
+		c.s.violate(c.i, e.Execution, "the end of execution %d as %v for %q was handled by %s without a retry, although it was only retry %d of %d",
+			e.Execution, l.status, l.reason, e.Process, l.retry, l.maxRetries)
+	}
 }
 
 func (c *orchestrationChecker) end(bool) {
 	var left []execution.ID
 	for id, l := range c.s.lives { //detlint:ok sorted below
-		if l.status.Terminal() && !l.orchestrated && c.s.stuck(l.entered) {
+		if oracle.Terminal(l.status) && !l.orchestrated && c.s.stuck(l.entered) {
 			c.s.judged(c.i)
 			left = append(left, id)
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -57,7 +58,7 @@ func (c *retryChecker) scheduled(e *history.Event, l *life) {
 
 // takenBack judges the delay of a take-back: at least the shortest first backoff.
 func (c *retryChecker) takenBack(e *history.Event) {
-	lowest, _ := c.s.config.Retry.BackoffBounds(0)
+	lowest := c.s.backoffs.After(0).Least
 	if lowest <= 0 {
 		return
 	}
@@ -69,17 +70,17 @@ func (c *retryChecker) takenBack(e *history.Event) {
 
 func (c *retryChecker) judge(e *history.Event) {
 	c.s.judged(c.i)
-	lowest, highest := c.s.config.Retry.BackoffBounds(int(e.Count) - 1)
+	window := c.s.backoffs.After(int(e.Count) - 1)
 	delay := e.Due - c.s.database(e.At)
 	switch {
 	case c.s.cancelled[e.Chain]:
 		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, whose cancellation was requested before", e.Execution, e.Count, e.Chain)
 	case e.Count > e.Limit:
 		c.s.violate(c.i, e.Execution, "execution %d is retry %d of execution %d, of which only %d are allowed", e.Execution, e.Count, e.Chain, e.Limit)
-	case !e.Reason.Retriable():
+	case !oracle.Retriable(e.Reason):
 		c.s.violate(c.i, e.Execution, "execution %d retries execution %d for the reason %q, which is not retriable", e.Execution, e.Chain, e.Reason)
-	case delay < lowest-c.s.tolerance || delay > highest+c.s.tolerance:
-		c.s.violate(c.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), lowest, highest)
+	case !window.Holds(delay, c.s.tolerance):
+		c.s.violate(c.i, e.Execution, "retry %d of execution %d is due after %v; its backoff is %v to %v", e.Count, e.Chain, delay.Round(time.Millisecond), window.Least, window.Most)
 	}
 }
 

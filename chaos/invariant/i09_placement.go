@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -14,13 +15,13 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
 		x := s.config.Executor
 		return &placementChecker{
-			i: i, roster: newRoster(s),
+			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
 			limited: make(map[string]bool),
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
@@ -40,6 +41,10 @@ type placementChecker struct {
 	memory   time.Duration
 	patience time.Duration
 	nextLook time.Duration
+	// thresholds make a worker degraded or unhealthy.
+	thresholds *oracle.Thresholds
+	// sickly are the dispatches of the present moment that went to a degraded worker beside a healthy one.
+	sickly []sickly
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 }
@@ -48,6 +53,9 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	if e.At >= c.nextLook {
 		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
 		c.leftWaiting(e.At)
+	}
+	if len(c.sickly) > 0 {
+		c.preferred(e.At)
 	}
 	c.hear(e)
 	switch e.Kind {
@@ -107,6 +115,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		if why := c.unfit(w, e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		}
+		c.healthierFirst(w, e, l)
 		if w != nil {
 			w.load++
 			w.idleSince = never
@@ -121,8 +130,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 
 // outcome notes what a transition says of the worker that had the row.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
-	held := e.From == execution.Scheduled || e.From.Claimed()
-	if held && !e.To.Claimed() && w.load > 0 {
+	held := e.From == execution.Scheduled || oracle.Claimed(e.From)
+	if held && !oracle.Claimed(e.To) && w.load > 0 {
 		if w.load--; w.load == 0 {
 			w.idleSince = e.At
 		}
@@ -130,7 +139,7 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 			w.roomSince = e.At
 		}
 	}
-	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
+	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {
 		w.failures = append(w.failures, e.At)
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
@@ -202,16 +211,18 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 
 // unhealthy judges a snapshot by the thresholds of the contract.
 func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
-	h := c.s.config.Health
-	died := 0
+	return c.thresholds.Failing(c.evidence(s, now))
+}
+
+// evidence is what a snapshot says of a worker's failures at a moment.
+func (c *placementChecker) evidence(s *snapshot, now time.Duration) oracle.Evidence {
+	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, at := range s.expired {
-		if now-at <= h.Window {
-			died++
+		if now-at <= c.s.config.Health.Window {
+			e.Unclaimed++
 		}
 	}
-	total, failed := s.total+died, s.failed+died
-	rate := total >= h.MinSamples && float64(failed) >= h.FailureRateUnhealthy*float64(total) //detlint:ok compared here, and never written
-	return h.Enabled && (s.consecutive+died >= h.UnhealthyThreshold || rate)
+	return e
 }
 
 // refused judges a failure for want of workers: whoever looked must have seen nobody who fits.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -82,11 +83,11 @@ func (c *gracefulChecker) left(e *history.Event) {
 // undisturbed says that no other fault has struck since the worker began to drain, or shortly
 // before.
 func (c *gracefulChecker) undisturbed(t *session) bool {
-	return c.disturbing == 0 && (c.disturbed == 0 || c.disturbed < t.since-c.s.config.Worker.Lease())
+	return c.disturbing == 0 && (c.disturbed == 0 || c.disturbed < t.since-oracle.Lease(&c.s.config.Worker))
 }
 
 func (c *gracefulChecker) transition(e *history.Event, l *life) {
-	if e.From.Claimed() && !e.To.Claimed() {
+	if oracle.Claimed(e.From) && !oracle.Claimed(e.To) {
 		if c.held[e.Incarnation]--; c.held[e.Incarnation] <= 0 {
 			delete(c.held, e.Incarnation)
 		}
@@ -97,7 +98,7 @@ func (c *gracefulChecker) transition(e *history.Event, l *life) {
 		c.claimed(e, t)
 		return
 	}
-	if t == nil || l == nil || !e.From.Claimed() || t.lifecycle != execution.Draining || !c.undisturbed(t) {
+	if t == nil || l == nil || !oracle.Claimed(e.From) || t.lifecycle != execution.Draining || !c.undisturbed(t) {
 		return
 	}
 	c.s.judged(c.i)
@@ -115,7 +116,7 @@ func (c *gracefulChecker) claimed(e *history.Event, t *session) {
 	}
 	underWay := 2 * c.s.config.Worker.StatementTimeout
 	switch {
-	case t.lifecycle.Gone():
+	case oracle.Gone(t.lifecycle):
 		c.s.judged(c.i)
 		c.s.violate(c.i, e.Execution, "%s claimed execution %d although its incarnation %d is %v", e.Process, e.Execution, e.Incarnation, t.lifecycle)
 	case t.lifecycle == execution.Draining && c.undisturbed(t):
@@ -131,7 +132,7 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	asked, graceful := c.stopping[process]
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
-	if !graceful || c.disturbing != 0 || c.disturbed >= asked-w.Lease() {
+	if !graceful || c.disturbing != 0 || c.disturbed >= asked-oracle.Lease(&w) {
 		return
 	}
 	c.s.judged(c.i)

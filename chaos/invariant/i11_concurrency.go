@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -54,8 +55,8 @@ func (c *concurrencyChecker) transition(e *history.Event, a *actionUse, l *life)
 	if a == nil {
 		return
 	}
-	was := e.From != execution.Requested && !e.From.Terminal()
-	is := e.To != execution.Requested && !e.To.Terminal()
+	was := e.From != execution.Requested && !oracle.Terminal(e.From)
+	is := e.To != execution.Requested && !oracle.Terminal(e.To)
 	switch {
 	case is && !was:
 		a.claimed++

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -135,7 +136,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	if was := c.s.workers[e.Incarnation]; e.Lifecycle.Gone() && (was == nil || !was.lifecycle.Gone()) {
+	if was := c.s.workers[e.Incarnation]; oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
 		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
 				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
@@ -208,7 +209,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
 		return c.scheduled(l)
-	case l.status.Claimed():
+	case oracle.Claimed(l.status):
 		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
 		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
@@ -227,7 +228,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 			best, what = deadline{heard, b.Cancel, 0}, "canceling on a worker that has heard of it"
 		}
 		return best, what
-	case l.status.Terminal():
+	case oracle.Terminal(l.status):
 		return deadline{l.entered, b.Terminal, 0}, "terminal and not handled"
 	}
 	return deadline{}, ""

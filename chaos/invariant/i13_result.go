@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -32,14 +33,14 @@ type resultChecker struct {
 func (c *resultChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:
-		if l != nil && !l.status.Terminal() {
+		if l != nil && !oracle.Terminal(l.status) {
 			c.exits[e.Execution] = exit{e.Epoch, e.To, e.Reason}
 		}
 	case history.Transition:
-		if e.From.Claimed() && e.By == execution.Worker && e.To.Terminal() {
+		if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.Terminal(e.To) {
 			c.judge(e, l)
 		}
-		if e.To.Terminal() {
+		if oracle.Terminal(e.To) {
 			delete(c.exits, e.Execution)
 		}
 	default:

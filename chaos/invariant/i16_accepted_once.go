@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/core/execution"
+	"handoff/chaos/oracle"
 )
 
 // acceptedOnce is invariant 16 (defect D9): a client that got no answer must be able to send its request again. And
@@ -26,7 +26,7 @@ func acceptedOnce() *Invariant {
 
 // keyGeneration is half of the time for which a key is kept: the checker remembers the keys of this generation
 // and of the one before, so each for half a day at least and for a day at most.
-const keyGeneration = execution.KeyLifetime / 2
+const keyGeneration = oracle.KeyLifetime / 2
 
 // keyHash stands for a key, which may be long: there is one for every execution of the last day.
 type keyHash [8]byte
@@ -72,9 +72,9 @@ func (c *keyChecker) observe(e *history.Event, _ *life) {
 // when it was given.
 func (c *keyChecker) known(e *history.Event) {
 	c.s.judged(c.i)
-	if e.Due >= execution.KeyLifetime+c.s.bounds.Slack {
+	if e.Due >= oracle.KeyLifetime+c.s.bounds.Slack {
 		c.s.violate(c.i, e.Execution, "a request under the idempotency key %q was answered with execution %d, which was created %v before: a key can be used again after %v",
-			e.Key, e.Execution, e.Due, execution.KeyLifetime)
+			e.Key, e.Execution, e.Due, oracle.KeyLifetime)
 	}
 }
 

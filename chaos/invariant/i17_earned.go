@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -66,10 +67,10 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 			c.loss = *e
 		}
 	case history.Transition:
-		if l != nil && !e.From.Terminal() {
+		if l != nil && !oracle.Terminal(e.From) {
 			c.transition(e, l)
 		}
-		if at := c.slots[e.Incarnation]; at != nil && e.From.Claimed() != e.To.Claimed() {
+		if at := c.slots[e.Incarnation]; at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
 			at.run(e)
 		}
 	case history.Orchestrated:

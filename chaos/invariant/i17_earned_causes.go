@@ -3,6 +3,7 @@ package invariant
 import (
 	"time"
 
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -107,7 +108,7 @@ func sinceRenewal(c *ending) time.Duration {
 	if c.t == nil {
 		return c.e.At - c.s.bounds.WorkerDead - c.s.bounds.Hold
 	}
-	return c.t.renewed - c.s.config.Worker.Lease()
+	return c.t.renewed - oracle.Lease(&c.s.config.Worker)
 }
 
 // sinceLoss: for an execution whose action never began, the reply to its claim may have been lost; for any other
@@ -123,7 +124,7 @@ func sinceLoss(c *ending) time.Duration {
 // kill grace and writes the result.
 func sinceFence(c *ending) time.Duration {
 	w := c.s.config.Worker
-	return c.e.At - w.Lease() - w.KillGrace - c.s.bounds.Slack
+	return c.e.At - oracle.Lease(&w) - w.KillGrace - c.s.bounds.Slack
 }
 
 // sinceClaim: the claim may have been sent twice before it was answered.

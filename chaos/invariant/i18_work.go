@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
-	"handoff/core/config"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -49,8 +49,6 @@ func work() *Invariant {
 // statementsAnEvent for each event of the run, because every message may wake it. A statement that failed is made
 // twice; held dead letters are tried again with a backoff of their own.
 const (
-	// mostDoublings bounds the growth of the backoff after take-backs that do not count.
-	mostDoublings = 5
 	// statementsAnEvent covers the passes that one event of the run can wake.
 	statementsAnEvent = 8
 	// workWindow is the time over which statements are counted and then judged.
@@ -155,7 +153,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 		c.executors[e.Process] = true
 	}
 	switch {
-	case e.To.Terminal():
+	case oracle.Terminal(e.To):
 		delete(c.budgets, e.Execution)
 	case l == nil:
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
@@ -183,7 +181,7 @@ func (c *workChecker) changed() {
 
 // hindered says that a fault lasts, or ended so recently that its effects may last.
 func (c *workChecker) hindered(at time.Duration) bool {
-	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+c.s.config.Worker.Lease()
+	return c.faults > 0 || c.faultOver > 0 && at-c.faultOver < c.s.bounds.Claim+oracle.Lease(&c.s.config.Worker)
 }
 
 // since is the time that has passed since a moment by the faster of the two clocks.
@@ -235,20 +233,20 @@ func (c *workChecker) takenBack(e *history.Event) {
 		b.firstTakeBack = e.At
 	}
 	elapsed := c.since(b.firstTakeBack, e.At)
-	if bound := 2 + backoffsWithin(c.s.config.Retry, elapsed); b.takeBacks > bound+c.changes-b.changes {
+	if bound := 2 + backoffsWithin(c.s.backoffs, elapsed); b.takeBacks > bound+c.changes-b.changes {
 		c.s.violate(c.i, e.Execution, "dispatches of execution %d were taken back %d times within %v; the bound is %d (2 + the number of shortest backoffs that fit) plus %d for changes of the fleet",
 			e.Execution, b.takeBacks, elapsed, bound, c.changes-b.changes)
 	}
 }
 
 // backoffsWithin counts how many of the shortest backoffs fit into a time, one after the other.
-func backoffsWithin(r config.Retry, elapsed time.Duration) (n int64) {
+func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 	for total := time.Duration(0); ; n++ {
-		lowest, _ := r.BackoffBounds(min(int(n), mostDoublings))
+		lowest := b.After(min(int(n), oracle.MostGrowth)).Least
 		if total += max(lowest, time.Millisecond); total > elapsed {
 			return n
 		}
-		if n > mostDoublings {
+		if n > oracle.MostGrowth {
 			return n + int64((elapsed-total)/max(lowest, time.Millisecond)) + 1
 		}
 	}

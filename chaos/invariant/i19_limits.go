@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -68,8 +69,8 @@ func (c *limitsChecker) accepted(e *history.Event) {
 	switch {
 	case e.Limit != int64(want.MaxRetries):
 		c.s.violate(c.i, e.Execution, "execution %d was created with %d retries, and %d were requested", e.Execution, e.Limit, want.MaxRetries)
-	case e.RunTimeout != want.RunTimeout():
-		c.s.violate(c.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, want.RunTimeout())
+	case e.RunTimeout != oracle.RunTimeout(&want):
+		c.s.violate(c.i, e.Execution, "execution %d was created with a run timeout of %v, and %v was requested", e.Execution, e.RunTimeout, oracle.RunTimeout(&want))
 	case e.DispatchTimeout != want.DispatchTimeout:
 		c.s.violate(c.i, e.Execution, "execution %d was created with a dispatch timeout of %v, and %v was requested", e.Execution, e.DispatchTimeout, want.DispatchTimeout)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -92,7 +93,7 @@ type session struct {
 // gone says that the incarnation has lost its right, and since when.
 func (t *session) gone() (since time.Duration, gone bool) {
 	switch {
-	case t.lifecycle.Gone():
+	case oracle.Gone(t.lifecycle):
 		return t.since, true
 	case t.superseded:
 		return t.supersededA, true
@@ -280,7 +281,7 @@ func (l *life) message(e *history.Event) {
 
 // retire forgets an execution that nothing more is expected of.
 func (s *Suite) retire(l *life) {
-	if l.status.Terminal() && l.orchestrated && l.running == 0 {
+	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
 		delete(s.lives, l.id)
 		s.free = append(s.free, l)
 	}

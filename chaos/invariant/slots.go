@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 )
 
 // slots are the run slots of one incarnation of a worker, and the runtimes that it offers.
@@ -28,9 +29,9 @@ func (t *slots) full() bool { return t.capacity > 0 && t.running >= t.capacity }
 func (t *slots) run(e *history.Event) {
 	was := t.full()
 	switch {
-	case e.To.Claimed() && !e.From.Claimed():
+	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
 		t.running++
-	case e.From.Claimed() && !e.To.Claimed():
+	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		t.running--
 	}
 	switch is := t.full(); {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -91,7 +92,8 @@ func ByNumber(n int) *Invariant {
 type Suite struct {
 	config      config.Config
 	bounds      Bounds
-	transitions *execution.TransitionTable
+	transitions *oracle.Law
+	backoffs    *oracle.Backoffs
 	checkers    []checker
 	findings    []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
@@ -138,7 +140,7 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all when it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), transitions: execution.NewTransitionTable(), broken: make(map[*Invariant]bool),
+		config: c, bounds: BoundsOf(c), transitions: oracle.NewLaw(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		fleet: newFleet(c), tolerance: clockTolerance,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"handoff/chaos/invariant"
+	"handoff/chaos/oracle"
 	"handoff/chaos/verdict"
 	"handoff/core/config"
 )
@@ -119,14 +120,14 @@ func (n *noise) stop() []Stall {
 // tolerableStall is how long the machine may stand still without making a verdict worthless. Heartbeats lose at most
 // a quarter of a lease; a worker or a shim that ends actions, what the fence's margin holds beside the kill grace.
 func tolerableStall(c config.Worker) time.Duration {
-	return min(c.Lease()/4, c.FenceMargin-c.KillGrace)
+	return min(oracle.Lease(&c)/4, c.FenceMargin-c.KillGrace)
 }
 
 // noisy says why violations are not to be trusted: a longer stall that ended less than a lease before one of them, or
 // anywhere in the run if it is an expectation that was not met, or an alert, both of which count the whole of it.
 // Empty if they are.
 func noisy(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
-	lease, most := c.Lease(), tolerableStall(c)
+	lease, most := oracle.Lease(&c), tolerableStall(c)
 	for _, s := range stalls {
 		if s.For <= most {
 			continue

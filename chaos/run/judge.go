@@ -6,6 +6,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/invariant"
+	"handoff/chaos/oracle"
 	"handoff/chaos/scenario"
 	"handoff/chaos/verdict"
 	"handoff/chaos/verdict/discovery"
@@ -141,7 +142,7 @@ func count(r *verdict.Run, rows []execution.Execution) {
 
 // ended is the status itself where it is terminal, else None: stuck.
 func ended(s execution.Status) execution.Status {
-	if s.Terminal() {
+	if oracle.Terminal(s) {
 		return s
 	}
 	return execution.None

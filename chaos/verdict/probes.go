@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -252,10 +253,10 @@ func (p *Probes) transition(e *history.Event) {
 		p.hit(noWorkersFailed, e.To == execution.Failed)
 		p.hit(parked, e.To == execution.Requested && e.By == execution.Scheduler)
 		p.hit(schedulingClaimExpired, e.By == execution.Reconciler)
-	case e.From.Claimed() && byExecutor:
+	case oracle.Claimed(e.From) && byExecutor:
 		p.hit(workAbandoned, e.Reason == execution.WorkerLost)
 		p.hit(overrunEnded, e.To == execution.Timeout)
-	case e.From.Claimed():
+	case oracle.Claimed(e.From):
 		p.hit(fencedItself, e.Reason == execution.HeartbeatStale)
 		p.hit(runTimedOut, e.To == execution.Timeout)
 		p.hit(endedAtShutdown, e.Reason == execution.WorkerShutdown)
@@ -276,7 +277,7 @@ func (p *Probes) cancelled(e *history.Event) {
 	if e.To == execution.Cancelled {
 		p.hit(cancelledBeforeHandoff, e.From == execution.Requested || e.From == execution.Scheduling)
 		p.hit(cancelledAfterHandoff, e.From == execution.Scheduled)
-		p.hit(cancelledWhileRunning, e.From.Claimed() && e.By == execution.Worker)
+		p.hit(cancelledWhileRunning, oracle.Claimed(e.From) && e.By == execution.Worker)
 	}
 	p.hit(cancelCameTooLate, e.From == execution.Canceling && e.To != execution.Cancelled)
 }

@@ -11,13 +11,15 @@ import (
 // The draw returns a number in [0, n).
 func (r Retry) Backoff(n int, draw func(n uint64) uint64) time.Duration {
 	ceiling := r.MaxBackoffSecs * 1000
-	multiplier := permille(r.BackoffMultiplier)
-	ms := r.BaseBackoffSecs * 1000
+	multiplier, jitter := permille(r.BackoffMultiplier), permille(r.JitterFactor)
+	// It grows in microseconds: milliseconds that are rounded down at every step would fall behind a small multiplier.
 	// Beyond the cap and its jitter more growth changes nothing, and could overflow.
-	for i := 0; i < n && ms < 2*ceiling; i++ {
-		ms = ms * multiplier / 1000
+	us := r.BaseBackoffSecs * 1_000_000
+	for i := 0; i < n && (us < 2000*ceiling || us/1000*(1000-jitter) < 1000*ceiling) && us < math.MaxInt64/multiplier; i++ {
+		us = us * multiplier / 1000
 	}
-	spread := ms * permille(r.JitterFactor) / 1000
+	ms := us / 1000
+	spread := ms * jitter / 1000
 	if spread > 0 {
 		ms += int64(draw(uint64(2*spread+1))) - spread
 	}

@@ -105,7 +105,7 @@ type Executor struct {
 // Brakes says whether so many workers of those that were alive a lease ago are over that the lease
 // monitor holds back: more than the fraction, where at least the minimum was alive (defect D47).
 func (e Executor) Brakes(alive, over int) bool {
-	return alive >= e.BrakeMinWorkers && float64(over) > e.BrakeFraction*float64(alive)
+	return alive >= e.BrakeMinWorkers && int64(over)*whole > millionths(e.BrakeFraction)*int64(alive)
 }
 
 // Worker configures the worker.

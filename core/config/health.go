@@ -53,11 +53,16 @@ func (h Health) Failing(f execution.Figures) bool {
 	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.rate(f, h.FailureRateUnhealthy))
 }
 
-// rate compares in whole millionths, so that the outcome is the same on every machine.
 func (h Health) rate(f execution.Figures, share float64) bool {
-	const whole = 1_000_000
-	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= int64(math.Round(share*whole))*int64(f.Total)
+	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= millionths(share)*int64(f.Total)
 }
+
+// whole is what shares are counted in, so that a comparison with one comes out the same on every machine, and right where
+// the share is met exactly: 29 of 100 are not more than 0.29, which no float64 is.
+const whole = 1_000_000
+
+// millionths are a configured share, rounded once.
+func millionths(share float64) int64 { return int64(math.Round(share * whole)) }
 
 func (v *validation) health(h Health) {
 	v.order("health.degraded_threshold", "health.unhealthy_threshold", h.DegradedThreshold, h.UnhealthyThreshold)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -42,7 +43,7 @@ func (s *step) cancel(id execution.ID, actor string) store.Cancellation {
 	first := s.db.row(r.Chain())
 	r = s.db.last(first.ID)
 	from := r.Status
-	if from.Terminal() && (!r.OrchestratedAt.IsZero() || !mayRetry(r)) {
+	if oracle.Terminal(from) && (!r.OrchestratedAt.IsZero() || !mayRetry(r)) {
 		s.stale(r.Key(), execution.Cancelled, execution.API)
 		return store.Cancellation{Outcome: refusal(r)}
 	}
@@ -72,9 +73,9 @@ func (s *step) requestCancel(first, last *row, actor string) {
 	})
 }
 
-// mayRetry says that a terminal row could be followed by a retry.
+// mayRetry says that a terminal row could be followed by a retry. The adapter of the real server asks the core, too.
 func mayRetry(r *row) bool {
-	return r.Status != execution.Completed && r.Status != execution.Cancelled && r.FailureReason.Retriable() && r.RetryCount < r.Action.MaxRetries
+	return r.Status != execution.Completed && r.Status != execution.Cancelled && r.FailureReason.Retriable() && r.RetryCount < r.Action.MaxRetries //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
 // adopt files a new child with its parent's chain, or decides at once when that has ended. It says whether the child

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/sim/kernel"
@@ -227,7 +228,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 		return store.Created{}
 	}
 	old, used := db.byKey[item.IdempotencyKey]
-	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, execution.KeyLifetime) {
+	if used = used && item.IdempotencyKey != ""; used && !s.old(db.row(old).Created, execution.KeyLifetime) { //nolint:forbidigo // an argument of the real statement
 		return store.Created{ID: old, Existed: true}
 	}
 	action, known := db.actions[item.ActionRef]
@@ -247,7 +248,7 @@ func (s *step) create(item *store.NewExecution) store.Created {
 	if used {
 		s.forgetKey(db.row(old))
 	}
-	own := item.Limits.On(action)
+	own := oracle.Limited(action, item.Limits)
 	own.PutBy = ""
 	id := s.insert(execution.Execution{
 		Action: own, Limits: execution.LimitsNamed(item.Limits.Names(), own), Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Parent: parent, AwaitsParent: parent != 0,
@@ -274,7 +275,7 @@ func (s *step) insert(e execution.Execution, by execution.Part) execution.ID {
 		Kind: history.Created, Process: s.process, Execution: r.ID, Chain: r.Chain(), To: execution.Requested, By: by,
 		Count: int64(r.RetryCount), Reason: r.RetryReason, Due: db.sinceStart(r.NotBefore), Limit: int64(r.Action.MaxRetries),
 		Action: r.Action.Ref, Key: r.IdempotencyKey, Worker: r.Pinned, Text: r.Action.Runtime,
-		RunTimeout: r.Action.RunTimeout(), DispatchTimeout: r.Action.DispatchTimeout,
+		RunTimeout: oracle.RunTimeout(&r.Action), DispatchTimeout: r.Action.DispatchTimeout,
 	}
 	if r.AwaitsParent {
 		created.Related = r.Parent

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/sim/kernel"
@@ -38,7 +39,7 @@ type Database struct {
 	event history.Event
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
-	transitions *execution.TransitionTable
+	transitions *oracle.Law
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -131,7 +132,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 	return &Database{
 		k: k, net: net, sink: sink, clock: clock, start: clock.Wall(),
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
-		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: execution.NewTransitionTable(),
+		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: oracle.NewLaw(),
 		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
 		session: 1,
 	}

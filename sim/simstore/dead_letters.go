@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -176,7 +177,7 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 		var by [execution.Statuses]store.Waiting
 		for i := range int32(s.db.rows.n) {
 			r := s.db.rows.at(i)
-			if r.Status.Terminal() {
+			if oracle.Terminal(r.Status) {
 				if r.OrchestratedAt.IsZero() {
 					survey.OrchestrationLag = max(survey.OrchestrationLag, s.now.Sub(r.Ended))
 				}

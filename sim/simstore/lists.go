@@ -3,6 +3,7 @@ package simstore
 import (
 	"time"
 
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -24,9 +25,9 @@ func listOf(s execution.Status, orchestrated bool) listName {
 		return listScheduling
 	case s == execution.Scheduled:
 		return listScheduled
-	case s.Claimed():
+	case oracle.Claimed(s):
 		return listRunning
-	case s.Terminal() && !orchestrated:
+	case oracle.Terminal(s) && !orchestrated:
 		return listUnorchestrated
 	}
 	return listNone

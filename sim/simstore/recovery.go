@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -27,11 +28,11 @@ func (s *step) given(r *row, cause store.ReclaimCause, age time.Duration) bool {
 	case store.OwnerGone:
 		return s.ownerGone(r, age)
 	case store.Overrun:
-		return r.Status.Claimed() && s.old(r.RunDeadline, age)
+		return oracle.Claimed(r.Status) && s.old(r.RunDeadline, age)
 	case store.ClaimExpired:
 		return r.Status == execution.Scheduling && s.now.After(r.SchedulingExpiresAt)
 	case store.Unorchestrated:
-		return r.Status.Terminal() && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
+		return oracle.Terminal(r.Status) && r.OrchestratedAt.IsZero() && s.old(r.Ended, age)
 	case store.Unanswered:
 		return r.Status == execution.Canceling && s.old(r.CancelingAt, age)
 	case store.Unsettled:
@@ -46,11 +47,11 @@ func (s *step) ownerGone(r *row, age time.Duration) bool {
 	if inc == nil {
 		return false
 	}
-	gone := inc.lifecycle.Gone() || s.db.workers[inc.worker-1].current != r.Incarnation
+	gone := oracle.Gone(inc.lifecycle) || s.db.workers[inc.worker-1].current != r.Incarnation
 	switch {
 	case r.Status == execution.Scheduled:
 		return gone || inc.lifecycle == execution.Draining
-	case r.Status.Claimed():
+	case oracle.Claimed(r.Status):
 		return gone && s.old(inc.leaseExpires, age)
 	}
 	return false
@@ -172,7 +173,7 @@ func (s *step) judge(r *row, rc *store.Reclaim) (to execution.Status, reason exe
 	switch {
 	case r.Status == execution.Canceling:
 		to, reason, counts = execution.Cancelled, execution.CancelRequested, 0
-	case r.Status.Claimed():
+	case oracle.Claimed(r.Status):
 		to, counts = rc.To, 0
 	case rc.Policy == config.Fail && !behind && !s.drains(r, rc.Cause) || counts > 0 && r.Dispatches+counts >= rc.MaxDispatches:
 		to = execution.Failed
@@ -189,7 +190,7 @@ func (s *step) drains(r *row, cause store.ReclaimCause) bool {
 func (c *Client) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	return each(ctx, c, rs, func(s *step, r *store.Reap) bool {
 		inc := s.current(r.WorkerKey)
-		ok := inc != nil && !inc.lifecycle.Gone() && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
+		ok := inc != nil && !oracle.Gone(inc.lifecycle) && inc.beat == r.Beat && s.now.After(inc.leaseExpires)
 		if ok {
 			s.lifecycle(r.Incarnation, execution.Lost)
 		}
@@ -250,7 +251,7 @@ func (s *step) orchestrate(os []store.Orchestration, places []int, done []store.
 			s.wrong("the retry of execution %d has the number %d", o.ID, o.Retry.Count)
 			continue
 		}
-		if r := s.db.row(o.ID); r != nil && r.Status.Terminal() && r.OrchestratedAt.IsZero() {
+		if r := s.db.row(o.ID); r != nil && oracle.Terminal(r.Status) && r.OrchestratedAt.IsZero() {
 			judged[n] = r
 		}
 	}

@@ -3,6 +3,7 @@ package simstore
 import (
 	"time"
 
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -48,7 +49,7 @@ func (tx *Tx) Rows() int { return tx.s.db.rows.n }
 // HandleTerminal commits terminal handling without asking whether it was done before.
 func (tx *Tx) HandleTerminal(id execution.ID, retry *store.Retry) execution.ID {
 	r := tx.s.db.row(id)
-	if r == nil || !r.Status.Terminal() {
+	if r == nil || !oracle.Terminal(r.Status) {
 		return 0
 	}
 	if retry != nil {
@@ -129,7 +130,7 @@ func (tx *Tx) Create(item store.NewExecution) store.Created {
 		return store.Created{UnknownAction: true}
 	}
 	e := execution.Execution{
-		Action: item.Limits.On(action), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Pinned: item.Pinned,
+		Action: oracle.Limited(action, item.Limits), Limits: item.Limits, Parameters: item.Parameters, IdempotencyKey: item.IdempotencyKey, Pinned: item.Pinned,
 	}
 	if parent := db.row(item.Parent); parent != nil {
 		e.Parent, e.AwaitsParent = parent.Chain(), true

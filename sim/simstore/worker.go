@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -23,7 +24,7 @@ func (s *step) check(w store.WorkerKey) (*incarnation, error) {
 			return nil, store.ErrLost
 		}
 		return nil, store.ErrSuperseded
-	case inc.lifecycle.Gone():
+	case oracle.Gone(inc.lifecycle):
 		return nil, store.ErrLost
 	}
 	return inc, nil
@@ -75,7 +76,7 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 		}
 		w := &db.workers[id-1]
 		old := db.incarnation(w.current)
-		if old != nil && !old.lifecycle.Gone() {
+		if old != nil && !oracle.Gone(old.lifecycle) {
 			s.lifecycle(w.current, execution.Lost)
 		}
 		db.incarnations = append(db.incarnations, incarnation{
@@ -147,7 +148,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		}
 		reply.Drain = inc.drain && inc.lifecycle < execution.Draining
 		for _, key := range b.Held {
-			if r := s.db.row(key.ID); r != nil && (r.Epoch != key.Epoch || r.Incarnation != b.Incarnation || r.Status.Terminal()) {
+			if r := s.db.row(key.ID); r != nil && (r.Epoch != key.Epoch || r.Incarnation != b.Incarnation || oracle.Terminal(r.Status)) {
 				reply.Lost = append(reply.Lost, key)
 			} else if r != nil && r.Status == execution.Canceling {
 				reply.Cancel = append(reply.Cancel, key)
@@ -231,7 +232,7 @@ func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 func (s *step) run(r *row, beat uint64) {
 	s.move(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {
 		r.StartedAt = s.now
-		r.RunDeadline = s.after(r.Action.RunTimeout())
+		r.RunDeadline = s.after(oracle.RunTimeout(&r.Action))
 		r.ClaimBeat = beat
 	})
 	s.db.incarnation(r.Incarnation).claimedAt = s.now
@@ -249,7 +250,7 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 		return store.Outcome{}
 	}
 	r := s.db.row(f.Key.ID)
-	if r == nil || !r.Status.Claimed() || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation || f.To == execution.Cancelled && r.Status != execution.Canceling {
+	if r == nil || !oracle.Claimed(r.Status) || r.Epoch != f.Key.Epoch || r.Incarnation != w.Incarnation || f.To == execution.Cancelled && r.Status != execution.Canceling {
 		s.stale(f.Key, f.To, execution.Worker)
 		return refusal(r)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -43,7 +44,7 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	db := s.db
 	from, oldEpoch := r.Status, r.Epoch
 	oldWorker, oldIncarnation := r.Worker, r.Incarnation
-	if inc := db.incarnation(r.Incarnation); inc != nil && (from == execution.Scheduled || from.Claimed()) {
+	if inc := db.incarnation(r.Incarnation); inc != nil && (from == execution.Scheduled || oracle.Claimed(from)) {
 		inc.load--
 		if from == execution.Scheduled {
 			inc.queued--
@@ -57,10 +58,10 @@ func (s *step) move(r *row, to execution.Status, by execution.Part, reason execu
 	if change != nil {
 		change(r)
 	}
-	if to.Terminal() && r.Ended.IsZero() {
+	if oracle.Terminal(to) && r.Ended.IsZero() {
 		r.Ended = s.now
 	}
-	if inc := db.incarnation(r.Incarnation); inc != nil && (to == execution.Scheduled || to.Claimed()) {
+	if inc := db.incarnation(r.Incarnation); inc != nil && (to == execution.Scheduled || oracle.Claimed(to)) {
 		inc.load++
 		if to == execution.Scheduled {
 			inc.queued++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -179,7 +180,7 @@ func (x *translation) created(status execution.Status) (e history.Event, err err
 	e.Execution, e.Chain, e.To = execution.ID(x.ID), x.chain(), status
 	e.Count, e.Limit, e.Due = x.RetryCount, x.MaxRetries, x.since(x.RetryAt)
 	e.Action, e.Key, e.Worker, e.Text = x.Action, x.Key, execution.WorkerID(x.Pinned), x.Runtime
-	e.RunTimeout, e.DispatchTimeout = execution.DefaultTimeout, seconds(x.WaitTimeout)
+	e.RunTimeout, e.DispatchTimeout = oracle.DefaultRunTimeout, seconds(x.WaitTimeout)
 	if x.RunTimeout > 0 {
 		e.RunTimeout = seconds(x.RunTimeout)
 	}
@@ -219,7 +220,7 @@ func (x *translation) transition(to execution.Status) (e history.Event, err erro
 	case execution.Failed:
 		e.At, e.Text = x.moment(x.Ended), x.Error
 	default:
-		if to.Terminal() {
+		if oracle.Terminal(to) {
 			e.At = x.moment(x.Ended)
 		}
 	}

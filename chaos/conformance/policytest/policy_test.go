@@ -1,0 +1,351 @@
+// Package policytest watches an executor at its port to the database, in simulated runs of drawn clusters, and compares
+// what it decides with the oracle: who gets which execution and how many, what is retried, and how long what is retried or
+// taken back waits. Here everything that the executor knew is known, so each decision is judged exactly; invariants see
+// only what happened, and have to leave room for what an executor may have known.
+package policytest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"handoff/chaos/mutant"
+	"handoff/chaos/oracle"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim"
+)
+
+// watcher is what an executor sees of the database. It passes every call through.
+type watcher struct {
+	store.Store
+	process string
+	config  config.Config
+	shared  *findings
+
+	placement  oracle.Placement
+	thresholds *oracle.Thresholds
+	backoffs   *oracle.Backoffs
+	// looks are the latest replies about the workers; other loops than the scheduler ask for them, too.
+	looks [][]oracle.Worker
+	keys  [][]store.WorkerKey
+	// claimed are the rows of the scheduler's claim until it has decided on them.
+	claimed []execution.Execution
+	// rows are as the executor read them last.
+	rows map[execution.ID]execution.Execution
+}
+
+// findings are of one run.
+type findings struct {
+	list                         []string
+	placed, choices, last, taken int
+}
+
+func (f *findings) add(format string, args ...any) {
+	f.list = append(f.list, fmt.Sprintf(format, args...))
+}
+
+// watching is a mutant that changes nothing.
+func watching(f *findings) *mutant.Mutant {
+	return &mutant.Mutant{Name: "watched", Source: "D0", Store: func(p mutant.Process, s store.Store) store.Store {
+		if !p.Executor() {
+			return s
+		}
+		w := &watcher{Store: s, process: p.Name, config: p.Config, shared: f, rows: make(map[execution.ID]execution.Execution)}
+		w.placement = oracle.Placement{Executor: &w.config.Executor}
+		w.thresholds, w.backoffs = oracle.NewThresholds(&w.config.Health), oracle.NewBackoffs(&w.config.Retry)
+		return w
+	}}
+}
+
+// Workers implements store.Store.
+func (w *watcher) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	rows, err := w.Store.Workers(ctx)
+	fleet, keys := make([]oracle.Worker, len(rows)), make([]store.WorkerKey, len(rows))
+	for i := range rows {
+		fleet[i], keys[i] = w.worker(&rows[i]), rows[i].WorkerKey
+	}
+	w.looks, w.keys = append(w.looks, fleet), append(w.keys, keys)
+	if n := len(w.looks) - 8; n > 0 {
+		w.looks, w.keys = w.looks[n:], w.keys[n:]
+	}
+	return rows, err
+}
+
+func (w *watcher) worker(r *store.WorkerRow) oracle.Worker {
+	e := oracle.Evidence{Total: r.Figures.Total, Failed: r.Figures.Failed, Consecutive: r.Figures.Consecutive, Queued: r.Queued}
+	since := r.Figures.LastFailure
+	for _, ago := range r.Expired {
+		if ago <= w.config.Health.Window {
+			e.Unclaimed++
+			if r.Figures.Failed+r.Figures.Consecutive == 0 && e.Unclaimed == 1 || ago < since {
+				since = ago
+			}
+		}
+	}
+	return oracle.Worker{
+		ID: r.ID, Runtimes: r.Runtimes, Active: r.Lifecycle == execution.Active, Fresh: r.LeaseOverFor <= 0, Consuming: r.ConsumerAlive,
+		Cordoned: r.Cordoned, Capacity: r.Capacity, Load: r.Load, FullFor: r.FullFor,
+		Health: w.thresholds.Health(e), HalfOpen: w.thresholds.HalfOpen(e, &w.config.Executor, since),
+	}
+}
+
+// ClaimForScheduling implements store.Store.
+func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := w.Store.ClaimForScheduling(ctx, c)
+	w.claimed = slices.Clone(rows)
+	return rows, err
+}
+
+// Dispatch implements store.Store.
+func (w *watcher) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	w.decided(ds)
+	results, err := w.Store.Dispatch(ctx, executor, ds)
+	for i := range results {
+		w.rows[results[i].Row.ID] = results[i].Row
+	}
+	return results, err
+}
+
+// Park implements store.Store.
+func (w *watcher) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	w.decided(nil)
+	return w.Store.Park(ctx, executor, ps)
+}
+
+// decided compares the decisions on a claim with the oracle's, by what one of the last looks showed.
+func (w *watcher) decided(ds []store.Dispatch) {
+	if len(w.claimed) == 0 {
+		return
+	}
+	why := "nobody has looked at the workers"
+	for n := len(w.looks) - 1; n >= 0; n-- {
+		if why = w.differs(slices.Clone(w.looks[n]), w.keys[n], ds); why == "" {
+			break
+		}
+	}
+	if why != "" {
+		w.shared.add("%s: %s", w.process, why)
+	}
+	w.claimed = nil
+}
+
+// differs says how the decisions on the claim differ from the oracle's for one look; empty if they do not. Rows that the
+// fewest workers fit are placed first, in the order in which they were claimed.
+func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch) string {
+	request := func(row *execution.Execution) oracle.Request {
+		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
+	}
+	rows := slices.Clone(w.claimed)
+	fitting := func(row *execution.Execution) (n int) {
+		for i := range fleet {
+			if w.placement.Fits(&fleet[i], request(row)) {
+				n++
+			}
+		}
+		return n
+	}
+	slices.SortStableFunc(rows, func(a, b execution.Execution) int { return fitting(&a) - fitting(&b) })
+	for i := range rows {
+		row := &rows[i]
+		best := w.placement.Best(fleet, request(row))
+		at := slices.IndexFunc(ds, func(d store.Dispatch) bool { return d.Key.ID == row.ID })
+		if at < 0 {
+			if len(best) > 0 {
+				return fmt.Sprintf("execution %d was put back although %+v can take it", row.ID, fleet[best[0]])
+			}
+			continue
+		}
+		d := &ds[at]
+		chosen := slices.Index(keys, d.Worker)
+		switch {
+		case !slices.Contains(best, chosen):
+			return fmt.Sprintf("execution %d went to worker %d, and the best are %v of %+v", row.ID, d.Worker.ID, best, fleet)
+		case d.Limit != w.placement.Limit(fleet, &fleet[chosen], request(row)):
+			return fmt.Sprintf("worker %d may hold %d with execution %d, in %+v", d.Worker.ID, d.Limit, row.ID, fleet)
+		case d.Timeout != oracle.DispatchTimeout(&w.config.Executor, row.Action.DispatchTimeout):
+			return fmt.Sprintf("execution %d may wait %v for its claim", row.ID, d.Timeout)
+		}
+		fleet[chosen].Load++
+		w.shared.placed++
+		if len(best) < len(fleet) {
+			w.shared.choices++
+		}
+	}
+	return ""
+}
+
+// Executions implements store.Store.
+func (w *watcher) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := w.Store.Executions(ctx, ids)
+	for i := range rows {
+		w.rows[rows[i].ID] = rows[i]
+	}
+	return rows, err
+}
+
+// Find implements store.Store.
+func (w *watcher) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := w.Store.Find(ctx, f)
+	for i := range rows {
+		w.rows[rows[i].ID] = rows[i]
+	}
+	return rows, err
+}
+
+// Reclaim implements store.Store: what is taken back before its claim waits by how often that has happened, counts only
+// where its worker was to claim it, and fails only where the policy is to fail it.
+func (w *watcher) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		r := &rs[i]
+		row, known := w.rows[r.Key.ID]
+		if !known || row.Key() != r.Key || row.Status != execution.Scheduled {
+			continue
+		}
+		w.shared.taken++
+		if window := w.backoffs.After(oracle.TakenBack(row.Dispatches, int64(row.Epoch))); !window.Holds(r.Delay, 0) {
+			w.shared.add("execution %d, of which %d dispatches counted before epoch %d, waits %v: not %v to %v",
+				row.ID, row.Dispatches, row.Epoch, r.Delay, window.Least, window.Most)
+		}
+		switch r.Cause {
+		case store.Undeliverable, store.Unpublished, store.UnpublishedLate, store.OwnerGone:
+			if r.Counts {
+				w.shared.add("a dispatch of execution %d counts that is taken back as %v", row.ID, r.Cause)
+			}
+		default:
+			if r.Counts && r.Cause == store.Unclaimed && row.PublishedAt.IsZero() {
+				w.shared.add("a dispatch of execution %d counts that nobody knows to have been sent", row.ID)
+			}
+		}
+	}
+	return w.Store.Reclaim(ctx, rs)
+}
+
+// Orchestrate implements store.Store: a retry follows where it may, with the next number, the reason and its backoff.
+func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	for i := range os {
+		row, known := w.rows[os[i].ID]
+		if !known || !oracle.Terminal(row.Status) {
+			w.shared.add("the end of execution %d is handled, which is %v", os[i].ID, row.Status)
+			continue
+		}
+		w.shared.last++
+		may := w.config.Retry.Enabled && oracle.MayRetry(row.Status, row.FailureReason, row.RetryCount, row.Action.MaxRetries)
+		switch r := os[i].Retry; {
+		case may != (r != nil):
+			w.shared.add("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
+		case r != nil && (r.Count != row.RetryCount+1 || r.Reason != row.FailureReason || !w.backoffs.After(row.RetryCount).Holds(r.Delay, 0)):
+			w.shared.add("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
+		}
+	}
+	return w.Store.Orchestrate(ctx, os)
+}
+
+// TestAnExecutorDecidesAsTheOracleDoes draws clusters in which workers differ: in room, runtimes, health and cordons.
+func TestAnExecutorDecidesAsTheOracleDoes(t *testing.T) {
+	var total findings
+	rapid.Check(t, func(t *rapid.T) {
+		text := drawCluster(t)
+		s, err := scenario.Parse("drawn.yaml", []byte(text))
+		if err != nil {
+			t.Fatalf("the drawn scenario is refused: %v\n%s", err, text)
+		}
+		var f findings
+		sim.Run(s, s.Profiles[0], sim.Options{Seed: rapid.Uint64Range(1, 1<<20).Draw(t, "seed"), Mutant: watching(&f)})
+		total.placed, total.choices, total.last, total.taken = total.placed+f.placed, total.choices+f.choices, total.last+f.last, total.taken+f.taken
+		if len(f.list) > 0 {
+			t.Fatalf("%d decisions differ, the first one: %s\n%s", len(f.list), f.list[0], text)
+		}
+	})
+	if !t.Failed() && (total.choices < 500 || total.taken < 20 || total.last < 200) {
+		t.Errorf("only %d choices of %d placements, %d take-backs and %d ends were compared", total.choices, total.placed, total.taken, total.last)
+	}
+	t.Logf("compared: %d placements, %d of them choices, %d take-backs, %d ends", total.placed, total.choices, total.taken, total.last)
+}
+
+func drawCluster(t *rapid.T) string {
+	var b strings.Builder
+	pick := func(name string, of ...string) string { return rapid.SampledFrom(of).Draw(t, name) }
+	number := func(name string, from, to int) int { return rapid.IntRange(from, to).Draw(t, name) }
+	workers := number("workers", 2, 5)
+	fmt.Fprintf(&b, "name: drawn\nabout: Drawn.\nworlds: [sim]\nprofile: %s\ncluster:\n  executors: %d\n  workers:\n",
+		pick("profile", "hardened", "documented"), number("executors", 1, 2))
+	for i := range workers {
+		runtimes := "shell, python"
+		if i > 0 {
+			runtimes = pick("runtimes", "shell", "python", "shell, python")
+		}
+		fmt.Fprintf(&b, "    w-%d: {runtimes: [%s], concurrency: %d}\n", i+1, runtimes, number("concurrency", 1, 4))
+	}
+	degraded := number("degraded", 1, 3)
+	fmt.Fprintf(&b, "config:\n  executor: {dispatch_timeout: %ds, dispatch_ahead: %d, health_check_interval: %ds, health_probes: off, max_dispatches: %d, batch_size: %d}\n",
+		number("dispatch", 8, 60), number("ahead", 0, 3), number("recovery", 5, 40), number("dispatches", 1, 4), number("batch", 2, 20))
+	fmt.Fprintf(&b, "  health: {degraded_threshold: %d, unhealthy_threshold: %d, queue_depth_degraded: %d, queue_depth_unhealthy: %d, min_samples: %d, window: %ds}\n",
+		degraded, degraded+number("unhealthy", 0, 4), number("queue", 1, 3), number("deeper", 3, 6), number("samples", 2, 8), number("window", 20, 120))
+	fmt.Fprintf(&b, "  retry: {base_backoff_secs: %d, max_backoff_secs: %d, backoff_multiplier: %d.5, jitter_factor: 0.%d}\n",
+		number("base", 0, 2), number("cap", 2, 20), number("multiplier", 1, 3), number("jitter", 0, 9))
+	fmt.Fprintf(&b, "actions:\n  a: {runtime: shell, takes: {uniform: [100ms, %ds]}, max_retries: %d}\n", number("takes", 1, 12), number("retries", 0, 5))
+	fmt.Fprintf(&b, "  p: {runtime: python, takes: {uniform: [100ms, %ds]}, max_retries: 2, fails: {rate: %d%%, reason: %s}}\n",
+		number("takes", 1, 12), number("fails", 1, 60), pick("reason", "connection reset", "validation", "transient", "unknown"))
+	fmt.Fprintf(&b, "workload:\n  - {action: a, count: %d, every: %dms}\n  - {action: p, count: %d, every: %dms}\n",
+		number("count", 5, 40), number("every", 0, 2000), number("count", 1, 20), number("every", 0, 2000))
+	if rapid.Bool().Draw(t, "pinned") {
+		fmt.Fprintf(&b, "  - {action: a, count: %d, every: 2s, pin: w-1}\n", number("count", 1, 8))
+	}
+	b.WriteString("faults:\n")
+	for range number("faults", 1, 4) {
+		fmt.Fprintf(&b, "  - {when: {at: %dms}, %s, for: %ds}\n", number("at", 0, 40_000),
+			pick("fault", "sick: any worker", "sick: w-1", "sick: half the workers", "cordon: any worker", "deaf: any worker", "mute: any worker",
+				"freeze: any worker", "unbind_queue: any worker", `messages: {drop: execution.scheduled, rate: 30%}`),
+			number("for", 5, 90))
+	}
+	return b.String()
+}
+
+// A watcher that could not see a wrong decision would find none.
+func TestAWatcherSeesAWrongDecision(t *testing.T) {
+	x := config.Default(config.Hardened)
+	w := &watcher{config: x, shared: new(findings)}
+	w.placement = oracle.Placement{Executor: &w.config.Executor}
+	worker := func(id execution.WorkerID, health execution.Health, load int) oracle.Worker {
+		return oracle.Worker{ID: id, Runtimes: []string{"shell"}, Active: true, Fresh: true, Consuming: true, Capacity: 4, Load: load, Health: health}
+	}
+	for _, c := range []struct {
+		name  string
+		fleet []oracle.Worker
+		row   execution.Execution
+		best  execution.WorkerID
+	}{
+		{"a degraded worker is not preferred for having less to do", []oracle.Worker{worker(1, execution.Degraded, 0), worker(2, execution.Healthy, 3)}, execution.Execution{}, 2},
+		{"what failed it last is avoided", []oracle.Worker{worker(1, execution.Healthy, 0), worker(2, execution.Degraded, 3)}, execution.Execution{Avoid: 1}, 2},
+		{"of two the one with less to do", []oracle.Worker{worker(1, execution.Healthy, 2), worker(2, execution.Healthy, 1)}, execution.Execution{}, 2},
+		{"what is avoided is taken if no other fits", []oracle.Worker{worker(1, execution.Healthy, 0)}, execution.Execution{Avoid: 1}, 1},
+		{"a pin", []oracle.Worker{worker(1, execution.Unhealthy, 2), worker(2, execution.Healthy, 0)}, execution.Execution{Pinned: 1}, 1},
+	} {
+		c.row.ID, c.row.Action.Runtime = 7, "shell"
+		w.claimed = []execution.Execution{c.row}
+		var keys []store.WorkerKey
+		for i := range c.fleet {
+			keys = append(keys, store.WorkerKey{ID: c.fleet[i].ID, Incarnation: execution.Incarnation(i + 1)})
+		}
+		for i, key := range keys {
+			ds := []store.Dispatch{{Key: execution.Key{ID: 7}, Worker: key, Limit: c.fleet[i].Capacity + x.Executor.DispatchAhead, Timeout: x.Executor.DispatchTimeout}}
+			if why := w.differs(slices.Clone(c.fleet), keys, ds); (why == "") != (key.ID == c.best) {
+				t.Errorf("%s: worker %d: %q", c.name, key.ID, why)
+			}
+		}
+		if w.differs(slices.Clone(c.fleet), keys, nil) == "" {
+			t.Errorf("%s: nobody is lawful", c.name)
+		}
+	}
+	if w.backoffs = oracle.NewBackoffs(&x.Retry); w.backoffs.After(3).Holds(4*time.Second, 0) {
+		t.Error("a backoff that grows by a second each time passes")
+	}
+}

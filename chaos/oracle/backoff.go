@@ -1,0 +1,85 @@
+package oracle
+
+import (
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	"handoff/core/config"
+)
+
+// Window is the span in which a drawn delay lies.
+type Window struct{ Least, Most time.Duration }
+
+// Holds says that a delay lies in the window. Delays are whole milliseconds: rounding the delay, its jitter and
+// every step before may take three off. tolerance is how far the clocks of who drew and of who looks may differ.
+func (w Window) Holds(delay, tolerance time.Duration) bool {
+	return delay >= w.Least-3*time.Millisecond-tolerance && delay <= w.Most+tolerance
+}
+
+// Backoffs are the windows of a configuration: `retry.base_backoff_secs` × `retry.backoff_multiplier`ⁿ,
+// ± `retry.jitter_factor`, then the cap `retry.max_backoff_secs` (docs/quickref-retries-and-health.md). They are
+// computed exactly; both factors count to three decimals.
+//
+// A window is computed when it is asked for first, so a Backoffs belongs to one task.
+type Backoffs struct {
+	longest            time.Duration
+	multiplier, jitter *big.Int // thousandths
+	// grown is the delay without jitter and cap, in nanoseconds, times 1000 for each window so far.
+	grown, scale *big.Int
+	windows      []Window
+	// flat says that the last window is also that of every n behind it.
+	flat bool
+}
+
+// NewBackoffs prepares the windows of a valid configuration.
+func NewBackoffs(r *config.Retry) *Backoffs {
+	return &Backoffs{
+		longest:    time.Duration(r.MaxBackoffSecs) * time.Second,
+		multiplier: thousandths(r.BackoffMultiplier), jitter: thousandths(r.JitterFactor),
+		grown: big.NewInt(r.BaseBackoffSecs * int64(time.Second)), scale: big.NewInt(1),
+	}
+}
+
+// thousandths reads a factor by its decimal text.
+func thousandths(factor float64) *big.Int {
+	n, _ := new(big.Int).SetString(strings.Replace(strconv.FormatFloat(factor, 'f', 3, 64), ".", "", 1), 10)
+	return n
+}
+
+// After is the window of the delay that follows n earlier ones; n is at least 0.
+func (b *Backoffs) After(n int) Window {
+	for len(b.windows) <= n && !b.flat {
+		b.grow()
+	}
+	return b.windows[min(n, len(b.windows)-1)]
+}
+
+func (b *Backoffs) grow() {
+	thousand := big.NewInt(1000)
+	bound := func(factor *big.Int) time.Duration {
+		d := new(big.Int).Mul(b.grown, factor)
+		if d.Quo(d, new(big.Int).Mul(b.scale, thousand)); !d.IsInt64() || time.Duration(d.Int64()) > b.longest {
+			return b.longest
+		}
+		return time.Duration(d.Int64())
+	}
+	w := Window{bound(new(big.Int).Sub(thousand, b.jitter)), bound(new(big.Int).Add(thousand, b.jitter))}
+	b.windows = append(b.windows, w)
+	b.flat = w.Least == b.longest || b.grown.Sign() == 0 || b.multiplier.Cmp(thousand) == 0
+	b.grown.Mul(b.grown, b.multiplier)
+	b.scale.Mul(b.scale, thousand)
+}
+
+// MostGrowth is how far take-backs that count for nothing raise n ("Numbers that no key changes").
+const MostGrowth = 5
+
+// TakenBack is the n of the delay after a take-back, by how many dispatches have counted before it and by the epoch that is
+// taken back: each earlier dispatch and each earlier take-back has raised the epoch by one.
+func TakenBack(counted int, epoch int64) (n int) {
+	if pairs := int((epoch - 1) / 2); pairs > counted {
+		return max(counted, min(pairs, MostGrowth))
+	}
+	return counted
+}

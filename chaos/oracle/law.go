@@ -1,0 +1,77 @@
+package oracle
+
+import "handoff/core/execution"
+
+// Change is a change of status and the part that makes it. From is None for a creation.
+type Change struct {
+	From, To execution.Status
+	By       execution.Part
+}
+
+// Law is the table of docs/ownership.md ("The transition table"), read by writer: who may bring an execution from which
+// status to which. The core has the same table read by status, and the migrations have it in SQL.
+type Law struct {
+	by [execution.Statuses][execution.Statuses][execution.Parts]bool
+	// anybody says that some part may make the change.
+	anybody [execution.Statuses][execution.Statuses]bool
+}
+
+// NewLaw builds the table.
+func NewLaw() *Law {
+	const (
+		none, requested, scheduling, scheduled = execution.None, execution.Requested, execution.Scheduling, execution.Scheduled
+		running, canceling                     = execution.Running, execution.Canceling
+		completed, failed, timeout             = execution.Completed, execution.Failed, execution.Timeout
+		cancelled, abandoned                   = execution.Cancelled, execution.Abandoned
+	)
+	type to []execution.Status
+	l := new(Law)
+	may := func(by execution.Part, from execution.Status, list to) {
+		for _, s := range list {
+			l.by[from][s][by], l.anybody[from][s] = true, true
+		}
+	}
+	// Somebody asks for an execution and for its end. A claimed one is only asked to end.
+	may(execution.API, none, to{requested})
+	may(execution.API, requested, to{cancelled})
+	may(execution.API, scheduling, to{cancelled})
+	may(execution.API, scheduled, to{cancelled})
+	may(execution.API, running, to{canceling})
+	may(execution.RetryManager, none, to{requested})
+	may(execution.ExecutionManager, requested, to{cancelled})
+
+	// The executor finds a worker, hands the execution off, or finds none.
+	may(execution.Scheduler, requested, to{scheduling})
+	may(execution.Scheduler, scheduling, to{scheduled, requested, failed})
+
+	// Whoever learns that a dispatch will not be claimed takes it back.
+	may(execution.Scheduler, scheduled, to{requested, failed})
+	may(execution.DeadLetterHandler, scheduled, to{requested, failed})
+	may(execution.TimeoutMonitor, scheduled, to{requested, failed})
+	may(execution.Reconciler, scheduled, to{requested, failed})
+	may(execution.Reconciler, scheduling, to{requested})
+
+	// The worker gives it back unclaimed, or claims and ends it. Only what it was asked to end is cancelled.
+	may(execution.Worker, scheduled, to{requested, running})
+	may(execution.Worker, running, to{completed, failed, timeout})
+	may(execution.Worker, canceling, to{completed, failed, timeout, cancelled})
+
+	// The worker's right to it is over.
+	may(execution.Reconciler, running, to{abandoned, failed})
+	may(execution.Reconciler, canceling, to{cancelled})
+	may(execution.TimeoutMonitor, running, to{timeout, abandoned, failed})
+	may(execution.TimeoutMonitor, canceling, to{cancelled})
+	return l
+}
+
+// May says that this part may make this change.
+func (l *Law) May(by execution.Part, from, to execution.Status) bool { return l.by[from][to][by] }
+
+// Legal says that some part may make this change. To stay in a status is no change and not legal.
+func (l *Law) Legal(from, to execution.Status) bool { return l.anybody[from][to] }
+
+// Fences says that a change raises the epoch by one: every dispatch and every take-back does (docs/ownership.md, "epoch").
+// To go back to requested is a take-back, whether or not it was dispatched.
+func Fences(from, to execution.Status) bool {
+	return to == execution.Requested && from != execution.None || from == execution.Scheduling && to == execution.Scheduled
+}

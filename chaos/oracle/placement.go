@@ -1,0 +1,97 @@
+package oracle
+
+import (
+	"slices"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Worker is a worker as an executor that looks at it can know it.
+type Worker struct {
+	ID       execution.WorkerID
+	Runtimes []string
+	// Active, Fresh, Consuming and Cordoned: its lifecycle is active, its lease valid, its consumer alive, and an operator
+	// keeps new work away.
+	Active, Fresh, Consuming, Cordoned bool
+	// Load is what is scheduled at it or runs on it; FullFor how long all its slots have been taken.
+	Capacity, Load int
+	FullFor        time.Duration
+	Health         execution.Health
+	HalfOpen       bool
+}
+
+// Request is what an execution asks of a worker. Pinned and Avoid are 0 for none.
+type Request struct {
+	Runtime       string
+	Pinned, Avoid execution.WorkerID
+}
+
+// Placement is "How a worker is chosen" of docs/executor.md, for one configuration.
+type Placement struct{ Executor *config.Executor }
+
+// Fits says that a worker may be given an execution, full or not.
+func (Placement) Fits(w *Worker, r Request) bool {
+	return w.Active && w.Fresh && w.Consuming && !w.Cordoned && slices.Contains(w.Runtimes, r.Runtime) && (r.Pinned == 0 || r.Pinned == w.ID)
+}
+
+// Limit is how many executions a worker that fits may hold: its capacity and the dispatch-ahead, its capacity alone once it
+// has been full for a quarter of the dispatch timeout. An unhealthy one gets one execution to try whether it has
+// recovered, unless no better one fits the runtime or the execution is pinned to it.
+func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
+	switch {
+	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.better(fleet, r.Runtime):
+		if w.HalfOpen {
+			return 1
+		}
+		return 0
+	case 4*w.FullFor >= p.Executor.DispatchTimeout:
+		return w.Capacity
+	}
+	return w.Capacity + p.Executor.DispatchAhead
+}
+
+// better says that a worker that is not unhealthy fits a runtime, for whichever execution.
+func (p Placement) better(fleet []Worker, runtime string) bool {
+	return slices.ContainsFunc(fleet, func(w Worker) bool {
+		return w.Health != execution.Unhealthy && p.Fits(&w, Request{Runtime: runtime})
+	})
+}
+
+// Best are the workers of which one is drawn for an execution, by their index: those that fit and have room; of them not
+// the one to avoid, if there is another; then the healthiest, then those that hold least. A half-open worker counts as a
+// healthy one while a better one fits, or it would never be tried. None is empty.
+func (p Placement) Best(fleet []Worker, r Request) (best []int) {
+	better := p.better(fleet, r.Runtime)
+	worse := func(a, b *Worker) int {
+		rank := func(w *Worker) (avoided, health, load int) {
+			if w.ID == r.Avoid {
+				avoided = 1
+			}
+			if health = int(w.Health); w.HalfOpen && better {
+				health = int(execution.Healthy)
+			}
+			return avoided, health, w.Load
+		}
+		avoidedA, healthA, loadA := rank(a)
+		avoidedB, healthB, loadB := rank(b)
+		return slices.Compare([]int{avoidedA, healthA, loadA}, []int{avoidedB, healthB, loadB})
+	}
+	for i := range fleet {
+		w := &fleet[i]
+		if !p.Fits(w, r) || w.Load >= p.Limit(fleet, w, r) {
+			continue
+		}
+		if len(best) > 0 {
+			switch order := worse(w, &fleet[best[0]]); {
+			case order > 0:
+				continue
+			case order < 0:
+				best = best[:0]
+			}
+		}
+		best = append(best, i)
+	}
+	return best
+}

@@ -1,0 +1,64 @@
+package oracle
+
+import (
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Lease is how long a heartbeat keeps a worker alive (docs/contract.md: `worker.heartbeat_staleness_multiplier` times
+// the interval).
+func Lease(w *config.Worker) (lease time.Duration) {
+	return time.Duration(w.HeartbeatStalenessMultiplier) * w.HeartbeatInterval
+}
+
+// QueueTTL is how long a message may wait in a worker's queue (`message_queue.rabbitmq.worker_queue_ttl_ms`).
+func QueueTTL(r *config.RabbitMQ) time.Duration {
+	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
+}
+
+// DefaultRunTimeout is the run timeout of an action that names none ("Numbers that no key changes").
+const DefaultRunTimeout = 5 * time.Minute
+
+// RunTimeout is how long an execution of an action may run.
+func RunTimeout(a *execution.Action) time.Duration {
+	if a.Timeout == 0 {
+		return DefaultRunTimeout
+	}
+	return a.Timeout
+}
+
+// DispatchTimeout is how long a dispatch of an action may wait for its claim: its own, else the configuration's
+// (`executor.dispatch_timeout`).
+func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
+	if own > 0 {
+		return own
+	}
+	return x.DispatchTimeout
+}
+
+// KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key changes").
+const KeyLifetime = 24 * time.Hour
+
+// Limited is an action as it counts for an execution whose request sets limits of its own: timeout_seconds,
+// dispatch_timeout_seconds and max_retries of a request replace the action's (docs/contract.md).
+func Limited(a execution.Action, own execution.Limits) execution.Action {
+	limited := a
+	if own.OwnRetries {
+		limited.MaxRetries = own.MaxRetries
+	}
+	if own.Timeout > 0 {
+		limited.Timeout = own.Timeout
+	}
+	if own.DispatchTimeout > 0 {
+		limited.DispatchTimeout = own.DispatchTimeout
+	}
+	return limited
+}
+
+// MayRetry says that a retry may follow an execution that has ended: failed, timeout or abandoned, for a retriable reason,
+// with attempts left (docs/quickref-retries-and-health.md).
+func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
+	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
+}
