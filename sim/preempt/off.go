@@ -1,0 +1,11 @@
+//go:build !preempt
+
+package preempt
+
+import "handoff/sim/kernel"
+
+// Built says that this program's core is woven: runs are preempted.
+const Built = false
+
+// Begin does nothing in a build without the tag preempt.
+func Begin(*kernel.Kernel) (end func()) { return func() {} }
