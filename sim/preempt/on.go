@@ -61,7 +61,7 @@ func Begin(k *kernel.Kernel) (end func()) {
 // Point stands before a statement that touches what tasks share. n numbers the points from 0.
 func Point(n int) {
 	r := current
-	if r == nil || r.k.Current() == nil || r.k.Dying() {
+	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
 		return
 	}
 	for len(r.points) <= n {
@@ -88,6 +88,12 @@ func Point(n int) {
 
 // planted is the mutant of the woven source that this process runs with; empty for none.
 var planted = os.Getenv(MutantVariable)
+
+// still says that nothing is preempted: a woven program then does what an ordinary one does, its mutants too.
+var still = os.Getenv(StillVariable) != ""
+
+// StillVariable is the environment variable that, if it is not empty, switches preemption off.
+const StillVariable = "HANDOFF_PREEMPT_STILL"
 
 // MutantVariable is the environment variable that names a mutant of the woven source.
 const MutantVariable = "HANDOFF_PREEMPT_MUTANT"
