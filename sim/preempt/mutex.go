@@ -5,6 +5,7 @@ package preempt
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"handoff/sim/kernel"
 )
@@ -19,12 +20,14 @@ type Mutex struct {
 	owner   *kernel.Task
 	waiters []kernel.Wait
 	guests  []*kernel.Task // tasks of other processes that have passed through
+	real    sync.Mutex     // used where no run is under way: by a woven program on the real host
 }
 
 // Lock implements sync.Locker.
 func (m *Mutex) Lock() {
 	r := current
 	if r == nil {
+		m.real.Lock()
 		return
 	}
 	t := r.k.Current()
@@ -50,6 +53,7 @@ func (m *Mutex) Lock() {
 func (m *Mutex) Unlock() {
 	r := current
 	if r == nil {
+		m.real.Unlock()
 		return
 	}
 	t := r.k.Current()
