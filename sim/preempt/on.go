@@ -14,6 +14,9 @@ import (
 // Built says that this program's core is woven: runs are preempted.
 const Built = true
 
+// Program is what this program is called in commands: make preempt builds it.
+const Program = "chaos-preempt"
+
 const (
 	million = 1_000_000
 	// hot is how many points of a million are hot in a run, interrupt how many of a million visits of a hot one are

@@ -2,26 +2,22 @@ package weave
 
 import (
 	"fmt"
-	"strings"
+	"regexp"
 )
 
 const (
-	registry    = "core/worker/registry.go"
-	waiting     = "core/worker/waiting.go"
-	client      = "core/broker/client.go"
-	hints       = "core/executor/hints.go"
-	notifier    = "core/broker/notifier.go"
-	sessionFile = "core/worker/session.go"
-	scheduler   = "core/executor/scheduler.go"
-	unreadFile  = "core/unread/unread.go"
+	registry = "core/worker/registry.go"
+	waiting  = "core/worker/waiting.go"
+	client   = "core/broker/client.go"
+	hints    = "core/executor/hints.go"
 )
 
-// Mutants are locks that are missing, released too early, or taken twice around what has to be one step.
-var Mutants = []Mutant{
-	between("registry-adds-in-two-steps", registry, "r.mu", `
-	e = &entry{key: key, beat: r.beat,`),
-	unlocked("registry-removes-without-its-lock", registry, "r.mu", `
-func (r *registry) remove(e *entry, now time.Duration) {
+// Mutants are locks that are missing, released too early, or taken twice around what has to be one step. An ordinary run
+// sees none of them.
+func Mutants() []Mutant {
+	return []Mutant{
+		// A row of the registry is removed by an index that another task has made stale.
+		unlocked("registry-removes-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
 	if len(r.entries) >= r.capacity {
 		r.fullUntil = now
@@ -34,35 +30,28 @@ func (r *registry) remove(e *entry, now time.Duration) {
 	}
 	r.mu.Unlock()
 `),
-	{
-		Name: "registry-connects-a-run-without-its-lock", File: registry,
-		Old: "	r.mu.Lock()\n	defer r.mu.Unlock()\n	e.run = run\n	return e.why != execution.NoReason\n",
-		New: "	if preempt.Planted(\"registry-connects-a-run-without-its-lock\") {\n		ended = e.why != execution.NoReason\n		e.run = run\n		return ended\n	}\n" +
-			"	r.mu.Lock()\n	defer r.mu.Unlock()\n	e.run = run\n	return e.why != execution.NoReason\n",
-	},
-	between("registry-beats-in-two-steps", registry, "r.mu", `
-	held = make([]execution.Key, len(r.entries))`),
-	between("session-admits-in-two-steps", waiting, "t.mu", `
+		// The run that an action got is connected with its entry while another task ends the entry.
+		unlocked("registry-connects-a-run-without-its-lock", registry, "r.mu", `
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.run = run
+`),
+		// Two tasks give a slot to the same delivery, and then both remove a delivery.
+		between("session-admits-in-two-steps", waiting, "t.mu", `
 	t.waiting = append(t.waiting[:0], t.waiting[1:]...)
 	return first, e, left`),
-	between("client-looks-and-waits-in-two-steps", client, "c.mu", `
+		// A session that comes between the look and the waiting wakes nobody: its consumer is deaf for ever.
+		between("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
 			c.waiting = append(c.waiting, arrived)`),
-	{
-		Name: "hints-are-taken-without-their-lock", File: hints,
-		Old: "	h.mu.Lock()\n	defer h.mu.Unlock()\n	held := h.held\n	h.held, h.spare = h.spare, nil\n",
-		New: "	if preempt.Planted(\"hints-are-taken-without-their-lock\") {\n		held := h.held\n		h.held, h.spare = h.spare, nil\n		return held\n	}\n" +
-			"	h.mu.Lock()\n	defer h.mu.Unlock()\n	held := h.held\n	h.held, h.spare = h.spare, nil\n",
-	},
-	between("notifier-takes-in-two-steps", notifier, "n.mu", `
-		n.pending[t] = changes[count:]`),
-	between("session-ends-in-two-steps", sessionFile, "t.mu", `
-	if first {
-		t.over = why`),
-	between("scheduler-forgets-a-moment-in-two-steps", scheduler, "s.mu", `
-		s.next = host.Forever`),
-	between("unreadable-messages-are-taken-in-two-steps", unreadFile, "k.mu", `
-	k.held = slices.Delete(k.held, 0, n)`),
+		// A hint that comes between the two halves is lost, and its message is never acknowledged.
+		unlocked("hints-are-taken-without-their-lock", hints, "h.mu", `
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.held
+	h.held, h.spare = h.spare, nil
+`),
+	}
 }
 
 // between releases a lock for a moment before a piece of the source: what was one step becomes two.
@@ -72,9 +61,7 @@ func between(name, file, lock, before string) Mutant {
 
 // unlocked leaves a lock out of a piece of the source.
 func unlocked(name, file, lock, piece string) Mutant {
-	text := piece
-	for _, call := range []string{lock + ".Lock()", lock + ".Unlock()"} {
-		text = strings.ReplaceAll(text, call, fmt.Sprintf("if !preempt.Planted(%q) {\n		%s\n	}", name, call))
-	}
+	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
+	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !preempt.Planted(%q) {\n\t\t$1\n\t}", name))
 	return Mutant{Name: name, File: file, Old: piece, New: text}
 }

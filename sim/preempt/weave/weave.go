@@ -198,14 +198,9 @@ func (f *file) woven(shared map[string]bool, mutants []Mutant, points *[]string)
 func statements(n ast.Node) []ast.Stmt {
 	switch n := n.(type) {
 	case *ast.BlockStmt:
-		// The braces of a switch hold clauses, before which nothing can stand.
-		if len(n.List) > 0 {
-			switch n.List[0].(type) {
-			case *ast.CaseClause, *ast.CommClause:
-				return nil
-			}
+		if !clauses(n) {
+			return n.List
 		}
-		return n.List
 	case *ast.CaseClause:
 		return n.Body
 	case *ast.CommClause:
@@ -219,13 +214,32 @@ func touches(s ast.Stmt, shared map[string]bool) (found bool) {
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
-			return n == ast.Node(s)
+			return n == ast.Node(s) || clauses(n)
+		case *ast.CaseClause:
+			for _, e := range n.List {
+				found = found || touches(&ast.ExprStmt{X: e}, shared)
+			}
+			return false
+		case *ast.CommClause:
+			return false
 		case *ast.SelectorExpr:
 			found = found || shared[n.Sel.Name]
 		}
 		return !found
 	})
 	return found
+}
+
+// clauses says that a block is that of a switch, in which nothing can stand before a clause.
+func clauses(b *ast.BlockStmt) bool {
+	if len(b.List) == 0 {
+		return false
+	}
+	switch b.List[0].(type) {
+	case *ast.CaseClause, *ast.CommClause:
+		return true
+	}
+	return false
 }
 
 // unlocks says that a statement unlocks a mutex now.
