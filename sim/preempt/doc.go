@@ -14,8 +14,9 @@
 //
 // Bugs of this kind need few switches, but at the right place (a bound on their number is the idea of probabilistic
 // concurrency testing: Burckhardt et al., ASPLOS 2010). A chance of its own at every point would spread the switches evenly
-// over thousands of visits. So each run draws which points are hot, one in sixteen; a visit of a hot one is interrupted with
-// a chance of one in four, at most twenty times a run. The other points cost nothing.
+// over thousands of visits. So each run draws which points are hot: one in sixteen, or one in four. A visit of a hot one is
+// interrupted with a chance of one in four, at most twenty times a run. It lasts up to 200 ms, in every other run also until
+// another task of the process has come to the same file's points. The other points cost nothing.
 //
 // Package weave writes the overlay. Without the tag nothing of this is compiled, and [Built] is false.
 package preempt

@@ -5,6 +5,7 @@ package preempt
 import (
 	"context"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,20 +20,27 @@ const Program = "chaos-preempt"
 
 const (
 	million = 1_000_000
-	// hot is how many points of a million are hot in a run, interrupt how many of a million visits of a hot one are
-	// interrupted, and mostInterrupts how many are in one run.
-	hot            = million / 16
+	// fewHot and manyHot are how many points of a million are hot, one of them in a run; interrupt is how many of a million
+	// visits of a hot one are interrupted, and mostInterrupts how many are in one run.
+	fewHot         = million / 16
+	manyHot        = million / 4
 	interrupt      = million / 4
 	mostInterrupts = 20
-	// longest is the longest interruption: long enough for another task to ask the database and come back, and far below
-	// every timeout of the core. Half of all interruptions only let the tasks that are runnable go first.
-	longest = 20 * time.Millisecond
+	// longest is the longest interruption: long enough for an answer of a server to come meanwhile, and far below every
+	// timeout of the core. One of four interruptions only lets the tasks that are runnable go first.
+	longest   = 200 * time.Millisecond
+	onlyYield = million / 4
+	// enough is how many of a million other tasks that come there end an interruption, in every other run.
+	enough = million / 8
 )
 
 // run is what a run has drawn so far.
 type run struct {
 	k      *kernel.Kernel
+	hot    uint64 // how many points of a million are
+	enough uint64 // how many of a million other tasks that come to a point end an interruption there
 	points []point
+	held   []heldUp
 	sites  *kernel.Stream // is a point hot
 	visits *kernel.Stream // is a visit of it interrupted
 	lasts  *kernel.Stream // and for how long
@@ -42,6 +50,14 @@ type run struct {
 type point struct {
 	drawn, hot bool
 	interrupts int
+}
+
+// heldUp is a task that is interrupted at a point of a group.
+type heldUp struct {
+	task  *kernel.Task
+	group int
+	wait  kernel.Wait
+	met   []*kernel.Task // who came here meanwhile and did not end it
 }
 
 // current is the run under way. The woven core knows no kernel, and a goroutine of a coroutine no run, so there is one run
@@ -54,39 +70,71 @@ var (
 // Begin makes k the kernel whose tasks are preempted, until end is called. It waits until no other run is under way.
 func Begin(k *kernel.Kernel) (end func()) {
 	one.Lock()
-	current = &run{k: k, sites: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts")}
+	current = &run{
+		k: k, hot: fewHot, sites: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
+	}
+	if !still {
+		if current.sites.Chance(million / 2) {
+			current.hot = manyHot
+		}
+		if current.sites.Chance(million / 2) {
+			current.enough = enough
+		}
+	}
 	return func() {
 		current = nil
 		one.Unlock()
 	}
 }
 
-// Point stands before a statement that touches what tasks share. n numbers the points from 0.
-func Point(n int) {
+// Point stands before a statement that touches what tasks share. n numbers the points from 0, and group the source files:
+// what touches the same memory mostly stands in one.
+func Point(n, group int) {
 	r := current
 	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
 		return
 	}
+	t := r.k.Current()
+	r.meet(t, group)
 	for len(r.points) <= n {
 		r.points = append(r.points, point{})
 	}
 	p := &r.points[n]
 	if !p.drawn {
-		p.drawn, p.hot = true, r.sites.Chance(hot)
+		p.drawn, p.hot = true, r.sites.Chance(r.hot)
 	}
 	if !p.hot || p.interrupts >= mostInterrupts || !r.visits.Chance(interrupt) {
 		return
 	}
 	p.interrupts++
-	d := time.Duration(0)
-	if r.lasts.Chance(million / 2) {
-		d = r.lasts.LogDuration(time.Microsecond, longest)
-	}
-	if d == 0 {
+	if r.lasts.Chance(onlyYield) {
 		r.k.Yield()
 		return
 	}
-	_, _ = r.k.NewWait().AwaitFor(context.Background(), d)
+	d := r.lasts.LogDuration(time.Millisecond, longest)
+	w := r.k.NewWait()
+	r.held = append(r.held, heldUp{task: t, group: group, wait: w})
+	_, _ = w.AwaitFor(context.Background(), d)
+	r.held = slices.DeleteFunc(r.held, func(h heldUp) bool { return h.wait == w })
+}
+
+// meet lets some tasks go on, after this one, that were held up where this one comes now: an interruption has done what it
+// can when another task of the process has touched the same things.
+func (r *run) meet(t *kernel.Task, group int) {
+	for i := 0; i < len(r.held); i++ {
+		h := r.held[i]
+		gone := !h.wait.Pending()
+		if !gone && (h.task == t || h.group != group || h.task.Process() != t.Process() || slices.Contains(h.met, t)) {
+			continue
+		}
+		if !gone && !r.lasts.Chance(r.enough) {
+			r.held[i].met = append(h.met, t)
+			continue
+		}
+		h.wait.Done()
+		r.held = slices.Delete(r.held, i, i+1)
+		i--
+	}
 }
 
 // planted is the mutant of the woven source that this process runs with; empty for none.

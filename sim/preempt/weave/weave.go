@@ -60,7 +60,7 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 					delete(left, m.Name)
 				}
 			}
-			text, err := f.woven(shared, mutants, &o.Points)
+			text, err := f.woven(shared, len(replace), mutants, &o.Points)
 			if err != nil {
 				return nil, err
 			}
@@ -135,8 +135,9 @@ type insertion struct {
 	text    string
 }
 
-// woven returns the woven text, empty if it is the original. It adds its points to those of the files before.
-func (f *file) woven(shared map[string]bool, mutants []Mutant, points *[]string) (string, error) {
+// woven returns the woven text, empty if it is the original. It adds its points to those of the files before; group is the
+// number of this file.
+func (f *file) woven(shared map[string]bool, group int, mutants []Mutant, points *[]string) (string, error) {
 	original := f.text
 	for _, m := range mutants {
 		if m.File != f.name {
@@ -153,7 +154,7 @@ func (f *file) woven(shared map[string]bool, mutants []Mutant, points *[]string)
 	}
 	var put []insertion
 	point := func(at token.Pos, form string) {
-		put = append(put, insertion{at: f.offset(at), text: fmt.Sprintf(form, len(*points))})
+		put = append(put, insertion{at: f.offset(at), text: fmt.Sprintf(form, len(*points), group)})
 		*points = append(*points, fmt.Sprintf("%s:%d", f.name, f.set.Position(at).Line))
 	}
 	locks := false
@@ -166,9 +167,9 @@ func (f *file) woven(shared map[string]bool, mutants []Mutant, points *[]string)
 			if !touches(s, shared) {
 				continue
 			}
-			point(s.Pos(), "preempt.Point(%d); ")
+			point(s.Pos(), "preempt.Point(%d, %d); ")
 			if unlocks(s) {
-				point(s.End(), "; preempt.Point(%d)")
+				point(s.End(), "; preempt.Point(%d, %d)")
 			}
 		}
 		return true

@@ -117,15 +117,15 @@ type row struct{ size int }
 
 func (c *counter) add(r row) int {
 	println(c.name)
-	preempt.Point(0); c.mu.Lock()
-	preempt.Point(1); if c.n > 3 {
+	preempt.Point(0, 0); c.mu.Lock()
+	preempt.Point(1, 0); if c.n > 3 {
 		println("many")
 	}
-	preempt.Point(2); switch {
+	preempt.Point(2, 0); switch {
 	case r.size > 0:
-		preempt.Point(5); c.n += r.size
+		preempt.Point(5, 0); c.n += r.size
 	}
-	preempt.Point(3); c.mu.Unlock(); preempt.Point(4)
+	preempt.Point(3, 0); c.mu.Unlock(); preempt.Point(4, 0)
 	return 0
 }
 
