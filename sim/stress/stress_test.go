@@ -363,4 +363,3 @@ func settings() config.Config {
 	c.Retry.MaxBackoffSecs = 5
 	return c
 }
-
