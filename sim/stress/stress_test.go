@@ -264,6 +264,9 @@ func (s *system) disturb(ctx context.Context) {
 
 // TestEverythingEndsWhateverRunsAtOnce is judged by the race detector, and by what is left at the end: nothing.
 func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
+	if !raceDetector && os.Getenv("HANDOFF_STRESS") == "" {
+		t.Skip("the race detector is its judge: go test -race ./sim/stress, part of make race")
+	}
 	lasts := short
 	if given := os.Getenv("HANDOFF_STRESS"); given != "" {
 		var err error
