@@ -44,7 +44,6 @@ type system struct {
 	config  config.Config
 	counts  *counts
 	log     *slog.Logger
-	names   uint64 // of clients
 
 	mu     sync.Mutex
 	pulses map[string]*worker.Pulse

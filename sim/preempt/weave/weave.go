@@ -67,7 +67,8 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 			if text == "" {
 				continue
 			}
-			to := filepath.Join(dir, filepath.FromSlash(f.name))
+			// Not a Go file by its name: DIR may lie inside the module, where ./... would find it.
+			to := filepath.Join(dir, filepath.FromSlash(f.name)) + ".txt"
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 				return nil, err
 			}

@@ -65,7 +65,7 @@ func TestAPointStandsBeforeEveryStatementThatTouchesASharedFieldAndOnItsLine(t *
 	if _, err := Write(module, dir); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(Packages[0]), "a.go"))
+	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(Packages[0]), "a.go.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,5 +23,5 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	fmt.Printf("woven: %d points at which tasks can be preempted: %s\n", len(o.Points), o.File)
+	fmt.Fprintf(os.Stdout, "woven: %d points at which tasks can be preempted: %s\n", len(o.Points), o.File)
 }
