@@ -12,9 +12,9 @@ DETERMINISTIC := \
 	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
-# host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, and
-# the parallel sweeps.
-RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/explore
+# host and runner, what the core shares between tasks, the kernel's hand-over between coroutines, the
+# parallel sweeps, and executors and workers as goroutines (sim/stress).
+RACE := ./core/host/... ./core/worker/... ./core/broker ./core/api ./core/config ./chaos/invariant ./sim/kernel ./sim/explore ./sim/stress
 
 # The seed of the demonstration, and what else `run` is told.
 SEED      := 158
@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure
+.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -70,6 +70,9 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                (docs/deploy)
 
 ##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
+
+##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
+##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
@@ -204,6 +207,24 @@ mutants-source: chaos-binary
 conformance:
 	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./chaos/conformance/postgrestest
 	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./chaos/conformance/postgrestest
+
+# What one task at a time can't show: real goroutines under the race detector. make race has some seconds of it.
+STRESS := 10m
+
+stress:
+	HANDOFF_STRESS=$(STRESS) go test -vet=off -race -count 1 -timeout 0 -v ./sim/stress
+
+# A program whose core is woven (sim/preempt): its tasks are switched inside critical sections. What it finds it shows again
+# with bin/chaos-preempt replay. Exit 3 is no failure: so few seeds need not reach every rare situation.
+WOVEN         := reports/out/woven
+PREEMPT_SEEDS := 10
+
+preempt:
+	go run ./sim/preempt/weave/write $(WOVEN)
+	go build -tags preempt -overlay $(WOVEN)/overlay.json -o bin/chaos-preempt ./cmd/chaos
+	go test -vet=off -tags preempt ./sim/preempt
+	bin/chaos-preempt run --seeds $(PREEMPT_SEEDS) --out reports/out/preempt || [ $$? -eq 3 ]
+	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/preempt/weave
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)

@@ -13,6 +13,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/sim/kernel"
+	"handoff/sim/preempt"
 )
 
 // Options say how a scenario is run. The zero value is a plain run of seed 0.
@@ -95,6 +96,7 @@ type Result struct {
 // Run runs a scenario once, under one profile.
 func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w := newWorld(s, p, o)
+	defer preempt.Begin(w.k)()
 	defer w.k.Close()
 	if o.Watch != nil {
 		defer o.Watch(w.k)()

@@ -14,6 +14,7 @@ import (
 	"handoff/core/config"
 	"handoff/scenarios"
 	"handoff/sim"
+	"handoff/sim/preempt"
 )
 
 // Target is one scenario under one profile.
@@ -39,7 +40,7 @@ func Targets(list []*scenario.Scenario) []Target {
 // Reproduce is the command that shows a run again, as it can be pasted into a shell. A scenario of
 // the library is known by its name, any other by its file.
 func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
-	command := fmt.Sprintf("bin/chaos replay %s --profile %s --seed %d", t.Argument(), t.Profile, seed)
+	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", preempt.Program, t.Argument(), t.Profile, seed)
 	if f != nil && f.Name != "" {
 		command += " --mutant " + f.Name
 	}

@@ -1,0 +1,78 @@
+//go:build preempt
+
+package preempt
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"handoff/sim/kernel"
+)
+
+// Mutex stands for sync.Mutex in the woven core. Who finds it locked waits in the kernel, the longest waiter first, so it
+// may be held across a switch, and a deadlock is seen as tasks that wait for ever.
+//
+// What is not a task can't wait: a timer's function passes through a locked mutex. So does a task of another process than
+// the owner's, because it stands for a handler that would run there; two processes share no lock, and an owner that has
+// crashed never unlocks.
+type Mutex struct {
+	owner   *kernel.Task
+	waiters []kernel.Wait
+	guests  []*kernel.Task // tasks of other processes that have passed through
+	real    sync.Mutex     // used where no run is under way: by a woven program on the real host
+}
+
+// Lock implements sync.Locker.
+func (m *Mutex) Lock() {
+	r := current
+	if r == nil {
+		m.real.Lock()
+		return
+	}
+	t := r.k.Current()
+	if t == nil || r.k.Dying() {
+		return
+	}
+	if m.owner == t {
+		panic("preempt: the task locks a mutex that it has locked")
+	}
+	for m.owner != nil {
+		if m.owner.Process() != t.Process() {
+			m.guests = append(m.guests, t)
+			return
+		}
+		w := r.k.NewWait()
+		m.waiters = append(m.waiters, w)
+		_ = w.Await(context.Background())
+	}
+	m.owner = t
+}
+
+// Unlock implements sync.Locker.
+func (m *Mutex) Unlock() {
+	r := current
+	if r == nil {
+		m.real.Unlock()
+		return
+	}
+	t := r.k.Current()
+	if t == nil || r.k.Dying() {
+		return
+	}
+	if i := slices.Index(m.guests, t); i >= 0 {
+		m.guests = slices.Delete(m.guests, i, i+1)
+		return
+	}
+	if m.owner != t {
+		panic("preempt: the task unlocks a mutex that it has not locked")
+	}
+	m.owner = nil
+	for len(m.waiters) > 0 {
+		w := m.waiters[0]
+		m.waiters = m.waiters[1:]
+		if w.Done() {
+			return
+		}
+	}
+}

@@ -1,0 +1,14 @@
+//go:build !preempt
+
+package preempt
+
+import "handoff/sim/kernel"
+
+// Built says that this program's core is woven: runs are preempted.
+const Built = false
+
+// Program is what this program is called in commands.
+const Program = "chaos"
+
+// Begin does nothing in a build without the tag preempt.
+func Begin(*kernel.Kernel) (end func()) { return func() {} }

@@ -1,0 +1,153 @@
+//go:build preempt
+
+package preempt
+
+import (
+	"context"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/sim/kernel"
+)
+
+// Built says that this program's core is woven: runs are preempted.
+const Built = true
+
+// Program is what this program is called in commands: make preempt builds it.
+const Program = "chaos-preempt"
+
+const (
+	million = 1_000_000
+	// fewHot and manyHot are how many points of a million are hot, one of them in a run; interrupt is how many of a million
+	// visits of a hot one are interrupted, and mostInterrupts how many are in one run.
+	fewHot         = million / 16
+	manyHot        = million / 4
+	interrupt      = million / 4
+	mostInterrupts = 20
+	// longest is the longest interruption: long enough for an answer of a server to come meanwhile, and far below every
+	// timeout of the core. One of four interruptions only lets the tasks that are runnable go first.
+	longest   = 200 * time.Millisecond
+	onlyYield = million / 4
+	// enough is how many of a million other tasks that come there end an interruption, in every other run.
+	enough = million / 8
+)
+
+// run is what a run has drawn so far.
+type run struct {
+	k      *kernel.Kernel
+	hot    uint64 // how many points of a million are
+	enough uint64 // how many of a million other tasks that come to a point end an interruption there
+	points []point
+	held   []heldUp
+	sites  *kernel.Stream // is a point hot
+	visits *kernel.Stream // is a visit of it interrupted
+	lasts  *kernel.Stream // and for how long
+}
+
+// point is one place of the woven source.
+type point struct {
+	drawn, hot bool
+	interrupts int
+}
+
+// heldUp is a task that is interrupted at a point of a group.
+type heldUp struct {
+	task  *kernel.Task
+	group int
+	wait  kernel.Wait
+	met   []*kernel.Task // who came here meanwhile and did not end it
+}
+
+// current is the run under way. The woven core knows no kernel, and a goroutine of a coroutine no run, so there is one run
+// at a time: others wait in Begin.
+var (
+	one     sync.Mutex //detlint:ok outside of every run: it orders runs
+	current *run
+)
+
+// Begin makes k the kernel whose tasks are preempted, until end is called. It waits until no other run is under way.
+func Begin(k *kernel.Kernel) (end func()) {
+	one.Lock()
+	current = &run{
+		k: k, hot: fewHot, sites: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
+	}
+	if !still {
+		if current.sites.Chance(million / 2) {
+			current.hot = manyHot
+		}
+		if current.sites.Chance(million / 2) {
+			current.enough = enough
+		}
+	}
+	return func() {
+		current = nil
+		one.Unlock()
+	}
+}
+
+// Point stands before a statement that touches what tasks share. n numbers the points from 0, and group the source files:
+// what touches the same memory mostly stands in one.
+func Point(n, group int) {
+	r := current
+	if still || r == nil || r.k.Current() == nil || r.k.Dying() {
+		return
+	}
+	t := r.k.Current()
+	r.meet(t, group)
+	for len(r.points) <= n {
+		r.points = append(r.points, point{})
+	}
+	p := &r.points[n]
+	if !p.drawn {
+		p.drawn, p.hot = true, r.sites.Chance(r.hot)
+	}
+	if !p.hot || p.interrupts >= mostInterrupts || !r.visits.Chance(interrupt) {
+		return
+	}
+	p.interrupts++
+	if r.lasts.Chance(onlyYield) {
+		r.k.Yield()
+		return
+	}
+	d := r.lasts.LogDuration(time.Millisecond, longest)
+	w := r.k.NewWait()
+	r.held = append(r.held, heldUp{task: t, group: group, wait: w})
+	_, _ = w.AwaitFor(context.Background(), d)
+	r.held = slices.DeleteFunc(r.held, func(h heldUp) bool { return h.wait == w })
+}
+
+// meet lets some tasks go on, after this one, that were held up where this one comes now: an interruption has done what it
+// can when another task of the process has touched the same things.
+func (r *run) meet(t *kernel.Task, group int) {
+	for i := 0; i < len(r.held); i++ {
+		h := r.held[i]
+		gone := !h.wait.Pending()
+		if !gone && (h.task == t || h.group != group || h.task.Process() != t.Process() || slices.Contains(h.met, t)) {
+			continue
+		}
+		if !gone && !r.lasts.Chance(r.enough) {
+			r.held[i].met = append(h.met, t)
+			continue
+		}
+		h.wait.Done()
+		r.held = slices.Delete(r.held, i, i+1)
+		i--
+	}
+}
+
+// planted is the mutant of the woven source that this process runs with; empty for none.
+var planted = os.Getenv(MutantVariable)
+
+// still says that nothing is preempted: a woven program then does what an ordinary one does, its mutants too.
+var still = os.Getenv(StillVariable) != ""
+
+// StillVariable is the environment variable that, if it is not empty, switches preemption off.
+const StillVariable = "HANDOFF_PREEMPT_STILL"
+
+// MutantVariable is the environment variable that names a mutant of the woven source.
+const MutantVariable = "HANDOFF_PREEMPT_MUTANT"
+
+// Planted says whether this process runs with that mutant of the woven source.
+func Planted(name string) bool { return planted == name }

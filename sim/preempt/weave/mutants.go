@@ -1,0 +1,67 @@
+package weave
+
+import (
+	"fmt"
+	"regexp"
+)
+
+const (
+	registry = "core/worker/registry.go"
+	waiting  = "core/worker/waiting.go"
+	client   = "core/broker/client.go"
+	hints    = "core/executor/hints.go"
+)
+
+// Mutants are locks that are missing, released too early, or taken twice around what has to be one step. An ordinary run
+// sees none of them.
+func Mutants() []Mutant {
+	return []Mutant{
+		// A row of the registry is removed by an index that another task has made stale.
+		unlocked("registry-removes-without-its-lock", registry, "r.mu", `
+	r.mu.Lock()
+	if len(r.entries) >= r.capacity {
+		r.fullUntil = now
+	}
+	for i := range r.entries {
+		if r.entries[i] == e {
+			r.entries = append(r.entries[:i], r.entries[i+1:]...)
+			break
+		}
+	}
+	r.mu.Unlock()
+`),
+		// The run that an action got is connected with its entry while another task ends the entry.
+		unlocked("registry-connects-a-run-without-its-lock", registry, "r.mu", `
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.run = run
+`),
+		// Two tasks give a slot to the same delivery, and then both remove a delivery.
+		between("session-admits-in-two-steps", waiting, "t.mu", `
+	t.waiting = append(t.waiting[:0], t.waiting[1:]...)
+	return first, e, left`),
+		// A session that comes between the look and the waiting wakes nobody: its consumer is deaf for ever.
+		between("client-looks-and-waits-in-two-steps", client, "c.mu", `
+		if !open {
+			c.waiting = append(c.waiting, arrived)`),
+		// A hint that comes between the two halves is lost, and its message is never acknowledged.
+		unlocked("hints-are-taken-without-their-lock", hints, "h.mu", `
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := h.held
+	h.held, h.spare = h.spare, nil
+`),
+	}
+}
+
+// between releases a lock for a moment before a piece of the source: what was one step becomes two.
+func between(name, file, lock, before string) Mutant {
+	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if preempt.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
+}
+
+// unlocked leaves a lock out of a piece of the source.
+func unlocked(name, file, lock, piece string) Mutant {
+	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
+	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !preempt.Planted(%q) {\n\t\t$1\n\t}", name))
+	return Mutant{Name: name, File: file, Old: piece, New: text}
+}
