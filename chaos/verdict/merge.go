@@ -40,6 +40,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	s.Steps += o.Steps
 	s.Virtual += o.Virtual
 	s.Hash += o.Hash
+	s.Discovery.Merge(&o.Discovery)
 	s.Wall += o.Wall
 	return nil
 }
