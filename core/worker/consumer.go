@@ -122,7 +122,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 		})
 		if err == nil {
 			r := &results[0]
-			return &r.Row, t.settle(d, r, uncertain)
+			return &r.Row, t.settle(d, e, r, uncertain)
 		}
 		if why := gone(err); why != endNone {
 			t.endEarly(why)
@@ -148,7 +148,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 }
 
 // settle acknowledges or rejects the message of a claim that was answered.
-func (t *session) settle(d waiting, r *store.ClaimResult, uncertain bool) (claimed bool) {
+func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
 	switch {
@@ -157,6 +157,7 @@ func (t *session) settle(d waiting, r *store.ClaimResult, uncertain bool) (claim
 		return true
 	case r.DeadlinePassed:
 		// Too late: the dead letter handler shall act at once.
+		t.held.refuse(e)
 		t.tellFull(d.since)
 		d.consumer.Reject(d.Delivery, false)
 	default:

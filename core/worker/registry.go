@@ -39,6 +39,8 @@ type entry struct {
 	// wasFull says that every slot was taken at some time before the entry was made, and fullUntil when that ended last.
 	wasFull   bool
 	fullUntil time.Duration
+	// refused says that the claim came too late: the entry takes a slot for a moment longer, and nothing runs in it.
+	refused bool
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
@@ -92,16 +94,34 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 }
 
 func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
-	if len(r.entries) >= r.capacity {
+	if r.taken() >= r.capacity {
 		return now, true
 	}
 	return r.fullUntil, r.full
 }
 
+// taken counts the slots that are taken. One whose claim came too late is none of them: with a capacity of 1 each claim
+// that comes too late would say of itself that the worker was full, and its dispatch would never count.
+func (r *registry) taken() (n int) {
+	for _, e := range r.entries {
+		if !e.refused {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse notes that the claim of an entry came too late.
+func (r *registry) refuse(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.refused = true
+}
+
 // remove forgets an entry at the moment now.
 func (r *registry) remove(e *entry, now time.Duration) {
 	r.mu.Lock()
-	if len(r.entries) >= r.capacity {
+	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
 	for i := range r.entries {
