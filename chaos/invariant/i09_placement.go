@@ -14,7 +14,7 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, not to the worker that it comes back from while another one has room, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
@@ -165,6 +165,13 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		s := w.known()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
+	}
+	if other := c.avoided(w, e.At, l); other != nil {
+		return fmt.Sprintf("from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+			other.worker, other.incarnation, other.roomSince)
+	}
+	if other := c.overlooked(w, e.At, l); other != nil {
+		return fmt.Sprintf("which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
 	}
 	return ""
 }

@@ -9,7 +9,7 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, and what still runs or ended by itself is not called lost by its own worker.",
+		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, what still runs or ended by itself is not called lost by its own worker, no result is refused while its row still waits for it, and a process registers anew only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker { return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit)} }
@@ -42,7 +42,46 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 		if e.To.Terminal() {
 			delete(c.exits, e.Execution)
 		}
+	case history.RefusedResult:
+		if l != nil {
+			c.refused(e, l)
+		}
+	case history.WorkerRegistered:
+		c.again(e)
 	default:
+	}
+}
+
+// refused judges that a result was refused because its row was not its any more.
+func (c *resultChecker) refused(e *history.Event, l *life) {
+	c.s.judged(c.i)
+	if l.status.Claimed() && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
+		c.s.violate(c.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
+	}
+}
+
+// again judges a process that registers a second time since it was started: doing so it gives up what its old incarnation
+// holds, so whatever has ended there must be written before.
+func (c *resultChecker) again(e *history.Event) {
+	var old execution.Incarnation
+	for n, t := range c.s.workers { //detlint:ok the greatest is taken
+		if t.worker == e.Worker && t.process == e.Process && n < e.Incarnation && t.joined >= c.s.started[e.Process] {
+			old = max(old, n)
+		}
+	}
+	if old == 0 {
+		return
+	}
+	c.s.judged(c.i)
+	var given *life
+	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+		if l.incarnation == old && l.status.Claimed() && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
+			given = l
+		}
+	}
+	if given != nil {
+		c.s.violate(c.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
+			e.Process, e.Incarnation, old, given.id, given.epoch)
 	}
 }
 

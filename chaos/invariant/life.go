@@ -83,6 +83,7 @@ type session struct {
 	since       time.Duration // of the lifecycle
 	leaseEnds   time.Duration
 	renewed     time.Duration
+	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
 	// outage says that a prober which only observes has recorded that its health endpoint does not answer.
@@ -295,7 +296,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 			}
 		}
 		s.workers[e.Incarnation] = &session{
-			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
+			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At, joined: e.At,
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {
