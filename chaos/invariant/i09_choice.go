@@ -1,7 +1,10 @@
 package invariant
 
 import (
+	"slices"
 	"time"
+
+	"handoff/chaos/history"
 )
 
 // avoided is a worker that an execution should have got instead of the one that it was to avoid; nil if there was none. It
@@ -58,4 +61,41 @@ func (c *placementChecker) spotless(w *candidate, now time.Duration) bool {
 	}
 	n := len(w.failures)
 	return n == 0 || now-w.failures[n-1] > h.Window+h.Window/10
+}
+
+// patient judges that what no worker fits has waited for its grace: since it was due, and since a worker fitted it last.
+func (c *placementChecker) patient(e *history.Event, l *life) {
+	grace := c.s.config.Executor.UnschedulableGrace
+	if c.s.stepped > 0 && c.s.stepped >= e.At-grace || e.At < c.s.setBack+grace {
+		return
+	}
+	c.s.judged(c.i)
+	if x := c.s.config; c.brokerUp >= 0 && e.At-c.brokerUp < x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout {
+		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers %v after the broker came back at %v; the workers have %v to come back, too, before anybody may conclude that there are none",
+			e.Execution, e.At-c.brokerUp, c.brokerUp, x.MessageQueue.RabbitMQ.ReconnectMax+2*x.Executor.StatementTimeout)
+	}
+	last := c.lastFit(l, e.At)
+	// The claim under which it was decided, and the look before that, are older than the failure.
+	if waited := e.At - max(l.waits, last); waited < grace-c.s.tolerance {
+		c.s.violate(c.i, e.Execution, "execution %d failed for want of workers after %v; it has been due since %v, a worker fitted it until %v, and its grace is %v",
+			e.Execution, waited, l.waits, last, grace)
+	}
+}
+
+// nobodyIsBetter says that every worker that has fitted a runtime since a moment was unhealthy all the while: then they get
+// work like any other.
+func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Duration) bool {
+	for _, w := range c.candidates {
+		if !slices.Contains(w.runtimes, runtime) {
+			continue
+		}
+		last := w.goodUntil
+		if w.goodSince != never {
+			last = w.lastFit(now, c.s.database(now))
+		}
+		if last >= since {
+			return false
+		}
+	}
+	return true
 }

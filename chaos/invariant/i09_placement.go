@@ -14,14 +14,14 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, not to the worker that it comes back from while another one has room, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
 		x := s.config.Executor
 		return &placementChecker{
 			i: i, roster: newRoster(s),
-			limited: make(map[string]bool),
+			limited: make(map[string]bool), brokerUp: -1,
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
 			// Four looks, each as slow as it may be.
@@ -42,6 +42,8 @@ type placementChecker struct {
 	nextLook time.Duration
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
+	// brokerUp is when the broker came back the last time.
+	brokerUp time.Duration
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {
@@ -55,6 +57,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
+	case history.BrokerUp:
+		c.brokerUp = e.At
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
@@ -231,6 +235,7 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 			return
 		}
 	}
+	c.patient(e, l)
 	c.explained(e, l, look)
 }
 
@@ -294,7 +299,7 @@ func (c *placementChecker) free(l *life) bool {
 func (c *placementChecker) available(runtime string, now time.Duration) *candidate {
 	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
 	for _, w := range c.candidates {
-		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && max(w.roomSince, w.goodSince) > since {
+		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !c.nobodyIsBetter(runtime, since, now)) {
 			continue
 		}
 		last, known := -recovery, w.known()
@@ -304,7 +309,7 @@ func (c *placementChecker) available(runtime string, now time.Duration) *candida
 		if n := len(known.expired); n > 0 {
 			last = max(last, known.expired[n-1])
 		}
-		if last+recovery <= since {
+		if last+recovery <= since || w.roomSince <= since && c.nobodyIsBetter(runtime, since, now) {
 			return w
 		}
 	}

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"time"
+
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
@@ -9,10 +11,12 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, what still runs or ended by itself is not called lost by its own worker, no result is refused while its row still waits for it, and a process registers anew only when its results are written.",
+		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, what still runs or ended by itself is not called lost by its own worker, what it ends has its kill grace, no result is refused while its row still waits for it, and a process registers anew only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
-	i.make = func(s *Suite) checker { return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit)} }
+	i.make = func(s *Suite) checker {
+		return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit), asked: make(map[execution.ID]asking)}
+	}
 	return i
 }
 
@@ -27,6 +31,15 @@ type resultChecker struct {
 	i     *Invariant
 	s     *Suite
 	exits map[execution.ID]exit
+	// asked is how the runs that are to end were asked to the first time.
+	asked map[execution.ID]asking
+}
+
+// asking is the request of a worker that an action ends.
+type asking struct {
+	epoch execution.Epoch
+	grace time.Duration
+	at    time.Duration
 }
 
 func (c *resultChecker) observe(e *history.Event, l *life) {
@@ -41,6 +54,11 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 		}
 		if e.To.Terminal() {
 			delete(c.exits, e.Execution)
+			delete(c.asked, e.Execution)
+		}
+	case history.EndAsked:
+		if old, known := c.asked[e.Execution]; l != nil && !l.status.Terminal() && (!known || old.epoch != e.Epoch) {
+			c.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
 		}
 	case history.RefusedResult:
 		if l != nil {
@@ -85,8 +103,23 @@ func (c *resultChecker) again(e *history.Event) {
 	}
 }
 
+// grace judges that an action which ran out of time, was cancelled, or was ended for a stop had its kill grace. One that is
+// lost has none, and at the fence there is only what is left of the lease.
+func (c *resultChecker) grace(e *history.Event) {
+	a, asked := c.asked[e.Execution]
+	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {
+		return
+	}
+	c.s.judged(c.i)
+	if want := c.s.config.Worker.KillGrace; a.grace < want {
+		c.s.violate(c.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
+			e.Process, e.Execution, e.Reason, a.grace, a.at, want)
+	}
+}
+
 func (c *resultChecker) judge(e *history.Event, l *life) {
 	c.s.judged(c.i)
+	c.grace(e)
 	x, ended := c.exits[e.Execution]
 	ended = ended && x.epoch == e.OldEpoch
 	byItself := ended && x.to != execution.Cancelled

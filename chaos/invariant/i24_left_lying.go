@@ -13,7 +13,7 @@ import (
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts",
-		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, and a message that came too late to be claimed dies at once, so that the dead letter handler can act.",
+		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
@@ -64,7 +64,12 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && c.tooLate(l, e.At) {
 			c.refused(e, l)
 		}
-	case history.Rejected, history.Requeued, history.Dropped:
+	case history.Rejected:
+		if l != nil {
+			c.sentBack(e, l)
+		}
+		c.died(e)
+	case history.Requeued, history.Dropped:
 		c.died(e)
 	case history.Transition:
 		if l == nil {
@@ -114,6 +119,32 @@ func (c *lyingChecker) died(e *history.Event) {
 	if len(c.late) > 0 {
 		c.late = slices.DeleteFunc(c.late, func(r refused) bool { return r.id == e.Execution && r.epoch == max(e.OldEpoch, e.Epoch-1, r.epoch) })
 	}
+}
+
+// sentBack judges that a worker keeps a dispatch for as long as that may wait, unless its claim was refused: a delivery
+// that finds every slot taken waits for its dispatch timeout.
+func (c *lyingChecker) sentBack(e *history.Event, l *life) {
+	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || c.s.database(e.At) >= l.due-c.s.tolerance ||
+		c.s.stepped >= l.delivered || c.s.ledger.struck(itsClock|databaseClock|databaseFails|standsStill, c.process(l), l.worker, l.delivered) {
+		return
+	}
+	wait := l.dispatchTimeout
+	if wait == 0 {
+		wait = c.s.config.Executor.DispatchTimeout
+	}
+	c.s.judged(c.i)
+	if had := e.At - l.delivered; had < wait-wait/driftTolerance {
+		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d after %v; it may wait for a free slot for %v, and its claim for another %v",
+			e.Execution, l.worker, e.Epoch, had, wait, l.due-c.s.database(e.At))
+	}
+}
+
+// process is the one that runs the worker that an execution is dispatched to.
+func (c *lyingChecker) process(l *life) string {
+	if t := c.s.workers[l.incarnation]; t != nil {
+		return t.process
+	}
+	return ""
 }
 
 // look judges the refused claims whose message should have died by now. What strikes the worker or the broker puts it off.
