@@ -143,7 +143,7 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	asked, graceful := c.stopping[process]
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
-	if !graceful || c.disturbing != 0 || c.disturbed >= asked-w.Lease() {
+	if !graceful || c.disturbing != 0 || c.disturbed != 0 && c.disturbed >= asked-w.Lease() {
 		return
 	}
 	c.s.judged(c.i)
