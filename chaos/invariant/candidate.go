@@ -21,6 +21,8 @@ type candidate struct {
 	// left says that it has drained, stopped or was lost or superseded: none of these ever passes.
 	left      bool
 	leaseEnds time.Duration
+	// leaseOver is when the lease ends by a clock that nobody moves.
+	leaseOver time.Duration
 	consuming bool
 	unhealthy bool
 	load      int
@@ -72,7 +74,7 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 // unfit notes that the worker could be given work until then.
 func (w *candidate) unfit(at time.Duration) {
 	if w.fitSince != never {
-		w.fitUntil = max(w.fitUntil, at)
+		w.fitUntil = max(w.fitUntil, min(at, w.leaseOver))
 	}
 	w.bad(at)
 }
@@ -80,15 +82,14 @@ func (w *candidate) unfit(at time.Duration) {
 // bad notes that the worker was not unhealthy until then.
 func (w *candidate) bad(at time.Duration) {
 	if w.goodSince != never {
-		w.goodUntil = max(w.goodUntil, at)
+		w.goodUntil = max(w.goodUntil, min(at, w.leaseOver))
 	}
 }
 
-// lastFit is when the worker could be given work the last time; now is the moment, database what its clock shows. It is
-// negative if it never could.
-func (w *candidate) lastFit(now, database time.Duration) time.Duration {
+// lastFit is when the worker could be given work the last time. It is negative if it never could.
+func (w *candidate) lastFit(now time.Duration) time.Duration {
 	if w.fitSince != never {
-		return min(now, now-(database-w.leaseEnds))
+		return min(now, w.leaseOver)
 	}
 	return w.fitUntil
 }
@@ -97,10 +98,10 @@ func (w *candidate) lastFit(now, database time.Duration) time.Duration {
 func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 	if now > w.leaseEnds {
 		// It was over: what held since before that begins anew.
-		w.unfit(min(e.At, e.At-(now-w.leaseEnds)))
+		w.unfit(e.At)
 		w.fitSince, w.goodSince = never, never
 	}
-	w.leaseEnds, w.consuming = e.Due, e.Limit == 1
+	w.leaseEnds, w.leaseOver, w.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
 	w.settle(e.At, cordoned)
 }
 

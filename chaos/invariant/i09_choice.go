@@ -91,7 +91,7 @@ func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Durati
 		}
 		last := w.goodUntil
 		if w.goodSince != never {
-			last = w.lastFit(now, c.s.database(now))
+			last = w.lastFit(now)
 		}
 		if last >= since {
 			return false

@@ -51,7 +51,7 @@ func (r *roster) hear(e *history.Event) {
 func (r *roster) registered(e *history.Event) {
 	for _, w := range r.candidates {
 		if w.worker == e.Worker && !w.left {
-			w.unfit(min(e.At, w.lastFit(e.At, r.s.database(e.At))))
+			w.unfit(e.At)
 			w.left, w.fitSince, w.goodSince = true, never, never
 		}
 		if w.left && w.load == 0 {
@@ -60,7 +60,7 @@ func (r *roster) registered(e *history.Event) {
 	}
 	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	w := &candidate{
-		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
+		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
 		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, fitUntil: -1, goodUntil: -1,
 	}
 	r.byIncarnation[e.Incarnation] = w
@@ -91,7 +91,7 @@ func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	}
 	for _, w := range r.candidates {
 		if slices.Contains(w.runtimes, l.runtime) && (l.pinned == 0 || l.pinned == w.worker) {
-			last = max(last, w.lastFit(at, r.s.database(at)))
+			last = max(last, w.lastFit(at))
 		}
 	}
 	return last

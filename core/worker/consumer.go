@@ -151,13 +151,14 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
-	switch {
-	case r.Applied || ours:
+	if r.Applied || ours {
 		d.consumer.Ack(d.Delivery)
 		return true
+	}
+	t.held.refuse(e)
+	switch {
 	case r.DeadlinePassed:
 		// Too late: the dead letter handler shall act at once.
-		t.held.refuse(e)
 		t.tellFull(d.since)
 		d.consumer.Reject(d.Delivery, false)
 	default:

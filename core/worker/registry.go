@@ -39,7 +39,7 @@ type entry struct {
 	// wasFull says that every slot was taken at some time before the entry was made, and fullUntil when that ended last.
 	wasFull   bool
 	fullUntil time.Duration
-	// refused says that the claim came too late: the entry takes a slot for a moment longer, and nothing runs in it.
+	// refused says that the claim was refused: the entry takes a slot for a moment longer, and nothing runs in it.
 	refused bool
 	// alive says that an action is running, or being started.
 	alive bool
@@ -100,7 +100,7 @@ func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// taken counts the slots that are taken. One whose claim came too late is none of them: with a capacity of 1 each claim
+// taken counts the slots that are taken. One whose claim was refused is none of them: with a capacity of 1 each claim
 // that comes too late would say of itself that the worker was full, and its dispatch would never count.
 func (r *registry) taken() (n int) {
 	for _, e := range r.entries {
@@ -111,7 +111,7 @@ func (r *registry) taken() (n int) {
 	return n
 }
 
-// refuse notes that the claim of an entry came too late.
+// refuse notes that the claim of an entry was refused.
 func (r *registry) refuse(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
