@@ -46,6 +46,8 @@ type entry struct {
 	run   Run
 	// why is set when the worker ends the run: the reason that the result will carry.
 	why execution.Reason
+	// grace is how long the action may take to end, when the worker ends it.
+	grace time.Duration
 	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
 	doubted bool
 }
@@ -198,12 +200,12 @@ func (r *registry) begin(e *entry) bool {
 	return e.alive
 }
 
-// started connects an entry with its run, and says whether the run was ended meanwhile.
-func (r *registry) started(e *entry, run Run) (ended bool) {
+// started connects an entry with its run, and says whether the run was ended meanwhile, and with what grace.
+func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.run = run
-	return e.why != execution.NoReason
+	return e.why != execution.NoReason, e.grace
 }
 
 // stopped says that the action of e is not alive any more, and returns why the worker ended it:
@@ -238,7 +240,7 @@ func (r *registry) end(why execution.Reason, grace time.Duration, match func(exe
 			continue
 		}
 		if e.why == execution.NoReason {
-			e.why = why
+			e.why, e.grace = why, grace
 		}
 		if e.run != nil {
 			runs = append(runs, e.run)
