@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/history"
@@ -16,7 +17,9 @@ func started() *Invariant {
 		Statement: "A live worker that has its lease starts what it has claimed, or ends it, in less time than it takes to renew its lease, and does not call it lost.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
-	i.make = func(s *Suite) checker { return &startedChecker{i: i, s: s, bound: startBound(s)} }
+	i.make = func(s *Suite) checker {
+		return &startedChecker{i: i, s: s, bound: startBound(s), shut: make(map[string]*trouble)}
+	}
 	return i
 }
 
@@ -38,6 +41,9 @@ type startedChecker struct {
 	open  []claimed
 	// next is when the oldest of them may be overdue.
 	next time.Duration
+	// shut are the processes whose machine is frozen, also under a process that was started since, or whose way to the
+	// database is cut: the database may have renewals of which the worker has not heard.
+	shut map[string]*trouble
 }
 
 // claimed is a claim whose action has not started.
@@ -53,6 +59,8 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 		c.look(e.At)
 	}
 	switch e.Kind {
+	case history.FaultBegan, history.FaultEnded:
+		c.fault(e)
 	case history.ActionStarted:
 		c.settle(e)
 	case history.Transition:
@@ -68,6 +76,33 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 		}
 	default:
 	}
+}
+
+// fault notes what shuts processes off.
+func (c *startedChecker) fault(e *history.Event) {
+	switch e.Text {
+	case "freeze", "partition", "slow_link", "database_slow":
+	default:
+		return
+	}
+	for name := range strings.SplitSeq(e.Process, ",") {
+		t := c.shut[name]
+		if t == nil {
+			t = new(trouble)
+			c.shut[name] = t
+		}
+		if e.Kind == history.FaultBegan {
+			t.begin(e.At)
+		} else {
+			t.end(e.At)
+		}
+	}
+}
+
+// isShut says whether a process was shut off at some time since a moment.
+func (c *startedChecker) isShut(process string, from time.Duration) bool {
+	t := c.shut[process]
+	return t != nil && t.since(from)
 }
 
 // settle forgets a claim that has come to something.
@@ -102,7 +137,7 @@ func (c *startedChecker) look(now time.Duration) {
 			continue
 		}
 		c.next = min(c.next, now+c.bound/4)
-		if !c.has(t, now) || c.s.ledger.struck(noAnswer, t.process, t.worker, now-c.bound) {
+		if !c.has(t, now) || c.isShut(t.process, now-c.bound) || c.s.ledger.struck(noAnswer, t.process, t.worker, now-c.bound) {
 			continue
 		}
 		c.s.violate(c.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
@@ -117,7 +152,7 @@ func (c *startedChecker) ended(e *history.Event, l *life) {
 		return
 	}
 	t := c.s.workers[e.Incarnation]
-	if !c.has(t, e.At) || t.lifecycle > execution.Active {
+	if !c.has(t, e.At) || t.lifecycle > execution.Active || c.isShut(t.process, l.entered-c.bound) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}
 	c.s.judged(c.i)

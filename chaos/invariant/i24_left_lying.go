@@ -108,6 +108,10 @@ func (c *lyingChecker) tooLate(l *life, at time.Duration) bool {
 }
 
 func (c *lyingChecker) refused(e *history.Event, l *life) {
+	if l.delivered == 0 || l.expired || l.rejected {
+		// Its message is not the worker's any more: it went back when a connection ended, and may have died since.
+		return
+	}
 	c.s.judged(c.i)
 	if !slices.ContainsFunc(c.late, func(r refused) bool { return r.id == e.Execution }) {
 		c.late = append(c.late, refused{e.Execution, e.Epoch, e.Process, l.worker, e.At})

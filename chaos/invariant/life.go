@@ -57,7 +57,7 @@ type life struct {
 	// action is its place among the suite's actions, and slot the concurrency slot that it holds, 0 for none.
 	action    uint16
 	slot      uint16
-	delivered time.Duration // when its message came to a worker the last time
+	delivered time.Duration // when its message came to the worker that has it, 0 while none has
 	died      time.Duration // when its message reached the dead letter queue
 	cameBack  time.Duration // when its message was returned
 
@@ -174,6 +174,10 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Delivered:
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = max(e.At, 1)
+		}
+	case history.Requeued:
+		if l != nil && e.Epoch == l.epoch {
+			l.delivered = 0
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
