@@ -20,7 +20,7 @@ func passes(at time.Duration) history.Event { return history.Event{At: at, Kind:
 
 // TestDutiesOfWorkers: what a worker has to do while nothing hinders it, each story lawful up to its last events.
 func TestDutiesOfWorkers(t *testing.T) {
-	with := func(stories ...[]history.Event) (all []history.Event) { return slices.Concat(stories...) }
+	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
 	beats := func(every, until time.Duration) (all []history.Event) {
 		for at := every; at <= until; at += every {
@@ -140,6 +140,7 @@ type callers struct{ statements, connections uint64 }
 func (c *callers) Statements(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.statements)
 }
+
 func (c *callers) Connections(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.connections)
 }
