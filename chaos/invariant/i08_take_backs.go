@@ -32,14 +32,29 @@ func (c *retryChecker) takenBack(e *history.Event, l *life) {
 }
 
 // pauses are the shortest and the longest delay after n others, by the formula of the contract: base x multiplier^n, more
-// or less by the jitter, and then the cap. A millisecond on each side is for rounding.
+// or less by the jitter, and then the cap. A few milliseconds on each side are for rounding.
 func pauses(r config.Retry, n int) (lowest, highest time.Duration) {
-	middle := float64(r.BaseBackoffSecs) * math.Pow(r.BackoffMultiplier, float64(n)) //detlint:ok compared here, and never written
-	capped := func(seconds float64) time.Duration {
-		return time.Duration(min(seconds, float64(r.MaxBackoffSecs)) * float64(time.Second)) //detlint:ok compared here, and never written
+	const rounding = 3 * time.Millisecond
+	multiplier, jitter := perMillion(r.BackoffMultiplier), perMillion(r.JitterFactor)
+	ceiling := time.Duration(r.MaxBackoffSecs) * time.Second
+	middle := time.Duration(r.BaseBackoffSecs) * time.Second / time.Microsecond
+	for range n {
+		// Beyond the cap, whatever the jitter takes off, nothing changes any more.
+		if middle*time.Microsecond > 100*ceiling {
+			break
+		}
+		middle = middle * multiplier / million
 	}
-	return max(0, capped(middle*(1-r.JitterFactor))-time.Millisecond), capped(middle*(1+r.JitterFactor)) + time.Millisecond
+	spread := middle * jitter / million
+	lowest, highest = (middle-spread)*time.Microsecond, (middle+spread)*time.Microsecond
+	return max(0, min(lowest, ceiling)-rounding), min(highest, ceiling) + rounding
 }
+
+// million is the whole of a share in whole numbers.
+const million = 1_000_000
+
+// perMillion turns a configured factor into a whole number, once and rounded.
+func perMillion(factor float64) time.Duration { return time.Duration(math.Round(factor * million)) } //detlint:ok one rounding, the same everywhere
 
 // waits says whether a transition makes an execution wait for its backoff: what a worker gives back is due at once.
 func waits(e *history.Event) bool {
