@@ -55,7 +55,7 @@ func (t teller) who(e *history.Event) string {
 		}
 		return of("the "+e.By.String(), e.Process)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked:
 		return t.worker(e.Worker, e.Incarnation)
 	case history.Published, history.PublishReturned, history.Delivered, history.Acked:
 		return t.or(e.Process, "someone")
@@ -124,7 +124,7 @@ func (t teller) what(e *history.Event) string {
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return t.row(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded:
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked:
 		return work(e)
 	case history.Observed:
 		return t.observed(e)
@@ -272,6 +272,8 @@ func work(e *history.Event) string {
 		return "gets no new work: an operator cordoned it"
 	case history.ActionStarted:
 		return fmt.Sprintf("started the action of execution %d at epoch %d", e.Execution, e.Epoch)
+	case history.EndAsked:
+		return fmt.Sprintf("asked the action of execution %d at epoch %d to end within %v", e.Execution, e.Epoch, e.Due)
 	}
 	return fmt.Sprintf("ended the action of execution %d at epoch %d: %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
 }

@@ -153,6 +153,13 @@ func (w *world) Statements(visit func(process string, worker bool, made uint64))
 	}
 }
 
+// Connections implements invariant.Connections.
+func (w *world) Connections(visit func(process string, worker bool, made uint64)) {
+	for _, p := range w.processes {
+		visit(p.name, p.worker != nil, w.broker.Connects(p.name))
+	}
+}
+
 func (w *world) emit(e history.Event) {
 	w.event = e
 	w.event.At, w.event.Step = w.k.Now(), w.k.Step()

@@ -129,6 +129,10 @@ const (
 	// MutantActed: Process, Text, Execution (0 for none in particular): a planted mutant made a difference at this
 	// moment. Only in full records and never hashed; it stands at the end because a hash reads a kind by its number.
 	MutantActed
+	// EndAsked: Execution, Epoch, Incarnation, Process (the machine), Due (how long after the request it is killed): a worker
+	// asked an action to end. Never hashed, like the two above, so that hashes stay what they were; only the simulated
+	// machine tells it.
+	EndAsked
 
 	kinds
 )
@@ -136,9 +140,9 @@ const (
 // Kinds is how many values Kind has, NoKind included.
 const Kinds = int(kinds)
 
-// ForReaders says that events of the kind stand in records for those who read them: they are not hashed, and nothing is
-// judged by them.
-func (k Kind) ForReaders() bool { return k == Logged || k == MutantActed }
+// ForReaders says that events of the kind are not hashed, and that nothing waits for them. They stand in records for those
+// who read them; by EndAsked an invariant also judges.
+func (k Kind) ForReaders() bool { return k == Logged || k == MutantActed || k == EndAsked }
 
 // Event is one thing that happened. Fields that a kind does not name are zero.
 type Event struct {

@@ -56,6 +56,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	Logged:           "logged",
 	Quiescent:        "quiescent",
 	MutantActed:      "mutant_acted",
+	EndAsked:         "end_asked",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

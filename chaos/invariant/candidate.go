@@ -21,6 +21,8 @@ type candidate struct {
 	// left says that it has drained, stopped or was lost or superseded: none of these ever passes.
 	left      bool
 	leaseEnds time.Duration
+	// leaseOver is when the lease ends by a clock that nobody moves.
+	leaseOver time.Duration
 	consuming bool
 	unhealthy bool
 	load      int
@@ -33,6 +35,10 @@ type candidate struct {
 	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
 	// and holds nothing; never if it is not so.
 	fitSince, goodSince, idleSince time.Duration
+	// fitUntil is when it could be given work the last time, while it can't be.
+	fitUntil time.Duration
+	// goodUntil is when it could be given work and was not unhealthy the last time, while it is not so.
+	goodUntil time.Duration
 	// roomSince is since when it has held less than its capacity; never while it is full.
 	roomSince time.Duration
 }
@@ -61,16 +67,41 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 		w.begin(e.At, cordoned)
 		return
 	}
+	w.unfit(e.At)
 	w.fitSince, w.goodSince = never, never
+}
+
+// unfit notes that the worker could be given work until then.
+func (w *candidate) unfit(at time.Duration) {
+	if w.fitSince != never {
+		w.fitUntil = max(w.fitUntil, min(at, w.leaseOver))
+	}
+	w.bad(at)
+}
+
+// bad notes that the worker was not unhealthy until then.
+func (w *candidate) bad(at time.Duration) {
+	if w.goodSince != never {
+		w.goodUntil = max(w.goodUntil, min(at, w.leaseOver))
+	}
+}
+
+// lastFit is when the worker could be given work the last time. It is negative if it never could.
+func (w *candidate) lastFit(now time.Duration) time.Duration {
+	if w.fitSince != never {
+		return min(now, w.leaseOver)
+	}
+	return w.fitUntil
 }
 
 // beat renews the lease; now is the database's clock, on which leases end.
 func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 	if now > w.leaseEnds {
 		// It was over: what held since before that begins anew.
+		w.unfit(e.At)
 		w.fitSince, w.goodSince = never, never
 	}
-	w.leaseEnds, w.consuming = e.Due, e.Limit == 1
+	w.leaseEnds, w.leaseOver, w.consuming = e.Due, e.At+e.Due-now, e.Limit == 1
 	w.settle(e.At, cordoned)
 }
 
@@ -82,6 +113,12 @@ func (w *candidate) begin(at time.Duration, cordoned bool) {
 // settle brings the moments up to date after a change.
 func (w *candidate) settle(at time.Duration, cordoned bool) {
 	fit := w.state == execution.Active && !w.left && w.consuming && !cordoned
+	switch {
+	case !fit:
+		w.unfit(at)
+	case w.unhealthy:
+		w.bad(at)
+	}
 	w.fitSince = since(w.fitSince, at, fit)
 	w.goodSince = since(w.goodSince, at, fit && !w.unhealthy)
 }

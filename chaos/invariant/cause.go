@@ -130,6 +130,16 @@ func (l *ledger) process(name string) *afflicted {
 // at is the index of a single cause in the arrays.
 func (c cause) at() int { return bits.TrailingZeros16(uint16(c)) }
 
+// hear observes an event unless it is of one of the frequent kinds, from which nothing is learnt.
+func (l *ledger) hear(e *history.Event) {
+	switch e.Kind {
+	case history.Transition, history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.HeartbeatRenewed,
+		history.ActionStarted, history.ActionEnded, history.PublishedMarked, history.Orchestrated:
+	default:
+		l.observe(e)
+	}
+}
+
 // observe learns from events of processes, servers and clocks, and from announced faults.
 func (l *ledger) observe(e *history.Event) {
 	switch e.Kind {

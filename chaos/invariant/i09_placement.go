@@ -15,14 +15,14 @@ import (
 func placement() *Invariant {
 	i := &Invariant{
 		Number: 9, Name: "placement",
-		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, and is neither failed for want of workers nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
+		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
 	i.make = func(s *Suite) checker {
 		x := s.config.Executor
 		return &placementChecker{
 			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
-			limited: make(map[string]bool),
+			limited: make(map[string]bool), brokerUp: -1,
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
 			// Four looks, each as slow as it may be.
@@ -47,6 +47,8 @@ type placementChecker struct {
 	sickly []sickly
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
+	// brokerUp is when the broker came back the last time.
+	brokerUp time.Duration
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {
@@ -63,6 +65,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		if w := c.byIncarnation[e.Incarnation]; w != nil {
 			c.reported(w, e)
 		}
+	case history.BrokerUp:
+		c.brokerUp = e.At
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
@@ -175,6 +179,13 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
 	}
+	if other := c.avoided(w, e.At, l); other != nil {
+		return fmt.Sprintf("from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+			other.worker, other.incarnation, other.roomSince)
+	}
+	if other := c.overlooked(w, e.At, l); other != nil {
+		return fmt.Sprintf("which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
+	}
 	return ""
 }
 
@@ -235,6 +246,7 @@ func (c *placementChecker) refused(e *history.Event, l *life) {
 			return
 		}
 	}
+	c.patient(e, l)
 	c.explained(e, l, look)
 }
 
@@ -298,7 +310,7 @@ func (c *placementChecker) free(l *life) bool {
 func (c *placementChecker) available(runtime string, now time.Duration) *candidate {
 	since, recovery := now-c.patience, c.s.config.Executor.HealthCheckInterval
 	for _, w := range c.candidates {
-		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && max(w.roomSince, w.goodSince) > since {
+		if !w.offers(runtime, c.s.database(now)) || w.fitSince > since || w.idleSince > since && (w.roomSince > since || w.goodSince > since && !c.nobodyIsBetter(runtime, since, now)) {
 			continue
 		}
 		last, known := -recovery, w.known()
@@ -308,7 +320,7 @@ func (c *placementChecker) available(runtime string, now time.Duration) *candida
 		if n := len(known.expired); n > 0 {
 			last = max(last, known.expired[n-1])
 		}
-		if last+recovery <= since {
+		if last+recovery <= since || w.roomSince <= since && c.nobodyIsBetter(runtime, since, now) {
 			return w
 		}
 	}

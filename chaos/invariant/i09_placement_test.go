@@ -87,6 +87,12 @@ func TestPlacement(t *testing.T) {
 		}
 		return story
 	}
+	// after is the failure when the grace of those that had a worker until their leases ended is over.
+	after := func(e history.Event) history.Event {
+		e.At = 100 * second
+		return e
+	}
+	cordonOther := history.Event{At: 40 * second, Kind: history.WorkerCordoned, Worker: 2, Count: 1}
 	again := []history.Event{
 		move(60*second, execution.Requested, execution.Scheduling, execution.Scheduler, 2, 2),
 		move(60*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 2, 3),
@@ -121,9 +127,13 @@ func TestPlacement(t *testing.T) {
 		{"failed for want of workers", true, with(pair(), beats(10*second, 70*second), one(claimed, failed))},
 		{"failed for want of workers, read before a clock went back", false, with(pair()[:6], beats(10*second, 60*second), one(moved(61*second, 75*second), moved(65*second, -75*second), created(66*second), claimed, failed))},
 		{"failed for want of workers, long after a clock went back", true, with(pair()[:6], beats(10*second, 20*second), one(moved(21*second, 75*second), moved(22*second, -75*second)), beats(30*second, 60*second), one(created(66*second), claimed, failed))},
-		{"failed after the workers' leases, and says so", false, with(pair(), one(claimed, explained))},
+		{"failed after the workers' leases, and says so", false, with(pair(), one(claimed, after(explained)))},
+		{"failed after the workers' leases, before its grace is over", true, with(pair(), one(claimed, explained))},
+		{"to the worker that it comes back from", true, with(pair(), beats(10*second, 40*second), from(1), beats(50*second, 60*second), again)},
+		{"to another worker than it comes back from", false, with(pair(), beats(10*second, 40*second), from(2), beats(50*second, 60*second), again)},
+		{"to the worker that it comes back from, the other one being cordoned", false, with(pair(), beats(10*second, 40*second), one(cordonOther), from(1), beats(50*second, 60*second), again)},
 		{"failed after the workers' leases, and does not say so", true, with(pair(), one(claimed, failed))},
-		{"failed after the lease of one worker, with the other one cordoned", false, with(pair(), one(cordon, beat(69*second, 1), claimed, failed))},
+		{"failed after the lease of one worker, with the other one cordoned", false, with(pair(), one(cordon, beat(99*second, 1), claimed, after(failed)))},
 		{"failed after the leases of workers that have stopped", false, with(pair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
 		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
 		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},

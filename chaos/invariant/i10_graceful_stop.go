@@ -14,11 +14,11 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully claims nothing after it has deregistered, what it ran is finished or handed back, and it is gone in time.",
+		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it ran is finished or handed back, and its process is gone in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
-		return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration)}
+		return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration), asked: make(map[string]int)}
 	}
 	return i
 }
@@ -32,22 +32,27 @@ type gracefulChecker struct {
 	// disturbing how many last.
 	disturbed  time.Duration
 	disturbing int
-	// stopping is when each process was asked to stop.
+	// stopping is when each process was asked to stop, or began to because an operator had asked for it.
 	stopping map[string]time.Duration
+	// asked are the processes whose drain an operator wants, and how often they have heard of it.
+	asked map[string]int
 }
 
-// kindStop is the fault that asks for a graceful stop; it excuses nothing.
-const kindStop = "stop"
+// excuses says whether a kind of fault can keep a worker from its graceful stop. Those that ask for one excuse nothing.
+func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
 
 func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.FaultBegan:
-		if e.Text != kindStop {
+		if e.Text == "drain" {
+			c.drained(e)
+		}
+		if excuses(e.Text) {
 			c.disturbing++
 			c.disturbed = e.At
 		}
 	case history.FaultEnded:
-		if e.Text != kindStop {
+		if excuses(e.Text) {
 			c.disturbing--
 			c.disturbed = e.At
 		}
@@ -55,10 +60,17 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		c.stopping[e.Process] = e.At
 	case history.ProcessCrashed:
 		delete(c.stopping, e.Process)
+		delete(c.asked, e.Process)
 	case history.ProcessStopped:
 		c.stopped(e.Process, e.At)
 		delete(c.stopping, e.Process)
+		delete(c.asked, e.Process)
+	case history.HeartbeatRenewed:
+		if len(c.asked) > 0 {
+			c.heard(e)
+		}
 	case history.WorkerLifecycle:
+		c.leaves(e)
 		if e.Lifecycle == execution.Stopped {
 			c.left(e)
 		}
@@ -132,7 +144,7 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	asked, graceful := c.stopping[process]
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
-	if !graceful || c.disturbing != 0 || c.disturbed >= asked-oracle.Lease(&w) {
+	if !graceful || c.disturbing != 0 || c.disturbed != 0 && c.disturbed >= asked-oracle.Lease(&w) {
 		return
 	}
 	c.s.judged(c.i)

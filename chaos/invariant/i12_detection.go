@@ -17,7 +17,9 @@ func detection() *Invariant {
 		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
-	i.make = func(s *Suite) checker { return &detectionChecker{i: i, s: s, unready: make(unready)} }
+	i.make = func(s *Suite) checker {
+		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready)}
+	}
 	return i
 }
 
@@ -30,6 +32,8 @@ type detectionChecker struct {
 	// canceling are the executions that a worker was asked to end.
 	canceling []askedToEnd
 	unready   unready
+	// ready is since when workers whose outage is recorded have said that they receive dispatches.
+	ready unready
 	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
 	broken int
 }

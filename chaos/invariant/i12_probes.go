@@ -20,6 +20,7 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 		return
 	}
 	since, known := c.unready[e.Incarnation]
+	c.overRecorded(e, t)
 	switch {
 	case e.Limit > 0 || t.outage || t.lifecycle != execution.Active:
 		delete(c.unready, e.Incarnation)
@@ -30,6 +31,25 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 		c.s.judged(c.i)
 		if e.At > max(since, c.s.calm.since)+c.s.bounds.Probes {
 			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives no dispatches, and no prober has recorded that its health endpoint is not ready; the bound for that is %v",
+				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
+		}
+	}
+}
+
+// overRecorded demands that probes record the end of an outage, too: a worker that answers again is no last choice any
+// more. What may hinder a probe puts the question off.
+func (c *detectionChecker) overRecorded(e *history.Event, t *session) {
+	since, known := c.ready[e.Incarnation]
+	switch {
+	case e.Limit == 0 || !t.outage || t.lifecycle != execution.Active:
+		delete(c.ready, e.Incarnation)
+	case !known:
+		c.ready[e.Incarnation] = e.At
+	case c.s.calm.hindering > 0:
+	default:
+		c.s.judged(c.i)
+		if e.At > max(since, c.s.calm.since)+c.s.bounds.Probes {
+			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives dispatches, and no prober has recorded that its health endpoint is ready again; the bound for that is %v",
 				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
 		}
 	}

@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"time"
+
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -10,10 +12,12 @@ import (
 func ownResult() *Invariant {
 	i := &Invariant{
 		Number: 13, Name: "the run's own result",
-		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, and what still runs or ended by itself is not called lost by its own worker.",
+		Statement: "The stored result is the one that the owning run computed: nothing completes that did not, what still runs or ended by itself is not called lost by its own worker, what it ends has its kill grace, no result is refused while its row still waits for it, and a process registers anew only when its results are written.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
-	i.make = func(s *Suite) checker { return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit)} }
+	i.make = func(s *Suite) checker {
+		return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit), asked: make(map[execution.ID]asking)}
+	}
 	return i
 }
 
@@ -28,6 +32,15 @@ type resultChecker struct {
 	i     *Invariant
 	s     *Suite
 	exits map[execution.ID]exit
+	// asked is how the runs that are to end were asked to the first time.
+	asked map[execution.ID]asking
+}
+
+// asking is the request of a worker that an action ends.
+type asking struct {
+	epoch execution.Epoch
+	grace time.Duration
+	at    time.Duration
 }
 
 func (c *resultChecker) observe(e *history.Event, l *life) {
@@ -42,13 +55,72 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 		}
 		if oracle.Terminal(e.To) {
 			delete(c.exits, e.Execution)
+			delete(c.asked, e.Execution)
 		}
+	case history.EndAsked:
+		if old, known := c.asked[e.Execution]; l != nil && !l.status.Terminal() && (!known || old.epoch != e.Epoch) {
+			c.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
+		}
+	case history.RefusedResult:
+		if l != nil {
+			c.refused(e, l)
+		}
+	case history.WorkerRegistered:
+		c.again(e)
 	default:
+	}
+}
+
+// refused judges that a result was refused because its row was not its any more.
+func (c *resultChecker) refused(e *history.Event, l *life) {
+	c.s.judged(c.i)
+	if l.status.Claimed() && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
+		c.s.violate(c.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
+	}
+}
+
+// again judges a process that registers a second time since it was started: doing so it gives up what its old incarnation
+// holds, so whatever has ended there must be written before.
+func (c *resultChecker) again(e *history.Event) {
+	var old execution.Incarnation
+	for n, t := range c.s.workers { //detlint:ok the greatest is taken
+		if t.worker == e.Worker && t.process == e.Process && n < e.Incarnation && t.joined >= c.s.started[e.Process] {
+			old = max(old, n)
+		}
+	}
+	if old == 0 {
+		return
+	}
+	c.s.judged(c.i)
+	var given *life
+	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+		if l.incarnation == old && l.status.Claimed() && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
+			given = l
+		}
+	}
+	if given != nil {
+		c.s.violate(c.i, given.id, "%s registered as incarnation %d while its incarnation %d still had execution %d, whose run at epoch %d has ended: its result was not written before",
+			e.Process, e.Incarnation, old, given.id, given.epoch)
+	}
+}
+
+// grace judges that an action which ran out of time, was cancelled, or was ended for a stop had its kill grace. One that is
+// lost has none, and at the fence there is only what is left of the lease.
+func (c *resultChecker) grace(e *history.Event) {
+	a, asked := c.asked[e.Execution]
+	if !asked || a.epoch != e.OldEpoch || e.Reason != execution.RunTimeout && e.Reason != execution.WorkerShutdown && e.Reason != execution.CancelRequested {
+		return
+	}
+	c.s.judged(c.i)
+	if want := c.s.config.Worker.KillGrace; a.grace < want {
+		c.s.violate(c.i, e.Execution, "%s ended execution %d (%v) with %v between the request at %v and the kill; its kill grace is %v",
+			e.Process, e.Execution, e.Reason, a.grace, a.at, want)
 	}
 }
 
 func (c *resultChecker) judge(e *history.Event, l *life) {
 	c.s.judged(c.i)
+	c.grace(e)
 	x, ended := c.exits[e.Execution]
 	ended = ended && x.epoch == e.OldEpoch
 	byItself := ended && x.to != execution.Cancelled

@@ -69,9 +69,12 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 			if taken {
 				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
 				back.Due = at + 9*second
-				story = append(story,
-					move(at, execution.Requested, execution.Scheduling, execution.Scheduler, epoch, epoch),
-					move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1), back)
+				there := move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1)
+				// It goes to the two workers in turn, because it avoids the one that it comes back from.
+				n := epoch / 2 % 2
+				there.Worker, there.Incarnation = execution.WorkerID(n+1), execution.Incarnation(n+1)
+				back.Worker, back.Incarnation = there.Worker, there.Incarnation
+				story = append(story, move(at, execution.Requested, execution.Scheduling, execution.Scheduler, epoch, epoch), there, back)
 			}
 		}
 		return story

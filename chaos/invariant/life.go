@@ -56,10 +56,11 @@ type life struct {
 	scheduler      string
 	orphanSentLate bool
 	// action is its place among the suite's actions, and slot the concurrency slot that it holds, 0 for none.
-	action   uint16
-	slot     uint16
-	died     time.Duration // when its message reached the dead letter queue
-	cameBack time.Duration // when its message was returned
+	action    uint16
+	slot      uint16
+	delivered time.Duration // when its message came to the worker that has it, 0 while none has
+	died      time.Duration // when its message reached the dead letter queue
+	cameBack  time.Duration // when its message was returned
 
 	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
 	parent execution.ID
@@ -84,6 +85,7 @@ type session struct {
 	since       time.Duration // of the lifecycle
 	leaseEnds   time.Duration
 	renewed     time.Duration
+	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
 	// outage says that a prober which only observes has recorded that its health endpoint does not answer.
@@ -170,6 +172,14 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.sentLate = s.database(e.At) > l.stamped+(l.due-l.stamped)/2
 		}
 		l.message(e)
+	case history.Delivered:
+		if l != nil && e.Epoch == l.epoch {
+			l.delivered = max(e.At, 1)
+		}
+	case history.Requeued:
+		if l != nil && e.Epoch == l.epoch {
+			l.delivered = 0
+		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
@@ -241,7 +251,7 @@ func (l *life) transition(e *history.Event) {
 	case e.To == execution.Running:
 		l.claims++
 	case e.Epoch != e.OldEpoch:
-		l.claims, l.started = 0, 0
+		l.claims, l.started, l.delivered = 0, 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
@@ -296,7 +306,7 @@ func (s *Suite) learnWorker(e *history.Event) {
 			}
 		}
 		s.workers[e.Incarnation] = &session{
-			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At,
+			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At, joined: e.At,
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {

@@ -16,10 +16,12 @@ type roster struct {
 	// candidates are the incarnations that may still get work, oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
+	// departed is when workers that are no candidates any more could be given work the last time, by runtime.
+	departed map[string]time.Duration
 }
 
 func newRoster(s *Suite) roster {
-	return roster{s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool)}
+	return roster{s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool), departed: make(map[string]time.Duration)}
 }
 
 // hear learns from an event about workers; the owner of the roster judges health.
@@ -48,12 +50,18 @@ func (r *roster) hear(e *history.Event) {
 
 func (r *roster) registered(e *history.Event) {
 	for _, w := range r.candidates {
-		w.left = w.left || w.worker == e.Worker
+		if w.worker == e.Worker && !w.left {
+			w.unfit(e.At)
+			w.left, w.fitSince, w.goodSince = true, never, never
+		}
+		if w.left && w.load == 0 {
+			r.depart(w)
+		}
 	}
 	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	w := &candidate{
-		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due,
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never,
+		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, fitUntil: -1, goodUntil: -1,
 	}
 	r.byIncarnation[e.Incarnation] = w
 	r.candidates = append(r.candidates, w)
@@ -66,4 +74,25 @@ func (r *roster) fits(l *life, at, forAWhile time.Duration) bool {
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
 		return (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, now) && at-w.fitSince > forAWhile
 	})
+}
+
+// depart notes until when a worker that is forgotten could be given work.
+func (r *roster) depart(w *candidate) {
+	for _, runtime := range w.runtimes {
+		r.departed[runtime] = max(r.departed[runtime], w.fitUntil)
+	}
+}
+
+// lastFit is when some worker could be given an execution the last time; negative if none ever could.
+func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
+	last := time.Duration(-1)
+	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {
+		last = gone
+	}
+	for _, w := range r.candidates {
+		if slices.Contains(w.runtimes, l.runtime) && (l.pinned == 0 || l.pinned == w.worker) {
+			last = max(last, w.lastFit(at))
+		}
+	}
+	return last
 }

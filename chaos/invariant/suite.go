@@ -55,7 +55,7 @@ type Finding struct {
 }
 
 // Count is the number of invariants; they are numbered from 1 without gaps.
-const Count = 19
+const Count = 24
 
 // All lists every invariant that is implemented, by number.
 func All() []*Invariant {
@@ -68,7 +68,7 @@ func all() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
-		alerting(), acceptedOnce(), earned(), work(), ownLimits(),
+		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
 	}
 }
 
@@ -117,8 +117,10 @@ type Suite struct {
 	actionAt map[string]uint16
 	orphans  orphans
 	// chains counts the rows of a chain that are alive.
-	calm   calm
-	fleet  *fleet
+	calm  calm
+	fleet *fleet
+	// ledger is what has struck which process, for rules that demand something of whom nothing hinders.
+	ledger *ledger
 	alerts Alerts
 	work   Work
 	// skew is how far the database's clock has been moved since the start.
@@ -143,7 +145,7 @@ func New(c config.Config, only []int) *Suite {
 		config: c, bounds: BoundsOf(c), transitions: oracle.NewLaw(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
-		fleet: newFleet(c), tolerance: clockTolerance,
+		fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
 	}
 	for _, i := range All() {
@@ -215,6 +217,7 @@ func (s *Suite) judged(i *Invariant) { s.occasions[i.Number-1]++ }
 func (s *Suite) Observe(e *history.Event) {
 	s.now.At, s.now.Step = e.At, e.Step
 	s.fleet.pass(e.At)
+	s.ledger.hear(e)
 	var l *life
 	if e.Execution != 0 {
 		l = s.lives[e.Execution]

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"handoff/chaos/verdict/discovery"
 )
 
 // fill sets everything that can be set to something that n decides.
@@ -38,6 +40,11 @@ func fill(v reflect.Value, n int) {
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), n)
 	case reflect.Struct:
+		if counts, is := v.Addr().Interface().(*discovery.Counts); is {
+			*counts = discovery.Counts{}
+			counts.Add(uint64(n), []uint64{uint64(n)}) //nolint:gosec // not negative
+			return
+		}
 		for i := range v.NumField() {
 			if v.Type().Field(i).IsExported() {
 				fill(v.Field(i), n)

@@ -122,7 +122,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 		})
 		if err == nil {
 			r := &results[0]
-			return &r.Row, t.settle(d, r, uncertain)
+			return &r.Row, t.settle(d, e, r, uncertain)
 		}
 		if why := gone(err); why != endNone {
 			t.endEarly(why)
@@ -148,13 +148,15 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 }
 
 // settle acknowledges or rejects the message of a claim that was answered.
-func (t *session) settle(d waiting, r *store.ClaimResult, uncertain bool) (claimed bool) {
+func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
-	switch {
-	case r.Applied || ours:
+	if r.Applied || ours {
 		d.consumer.Ack(d.Delivery)
 		return true
+	}
+	t.held.refuse(e)
+	switch {
 	case r.DeadlinePassed:
 		// Too late: the dead letter handler shall act at once.
 		t.tellFull(d.since)

@@ -48,8 +48,8 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		f.Result.Error, f.Result.Message = "Action could not be started", err.Error()
 		return f
 	}
-	if t.held.started(e, action) {
-		action.Kill(0)
+	if ended, grace := t.held.started(e, action); ended {
+		action.Kill(grace)
 	}
 	// A renewal may have come while the action was started.
 	_, fence = t.lease.deadline()

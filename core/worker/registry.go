@@ -39,11 +39,15 @@ type entry struct {
 	// wasFull says that every slot was taken at some time before the entry was made, and fullUntil when that ended last.
 	wasFull   bool
 	fullUntil time.Duration
+	// refused says that the claim was refused: the entry takes a slot for a moment longer, and nothing runs in it.
+	refused bool
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
 	// why is set when the worker ends the run: the reason that the result will carry.
 	why execution.Reason
+	// grace is how long the action may take to end, when the worker ends it.
+	grace time.Duration
 	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
 	doubted bool
 }
@@ -92,16 +96,34 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 }
 
 func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
-	if len(r.entries) >= r.capacity {
+	if r.taken() >= r.capacity {
 		return now, true
 	}
 	return r.fullUntil, r.full
 }
 
+// taken counts the slots that are taken. One whose claim was refused is none of them: with a capacity of 1 each claim
+// that comes too late would say of itself that the worker was full, and its dispatch would never count.
+func (r *registry) taken() (n int) {
+	for _, e := range r.entries {
+		if !e.refused {
+			n++
+		}
+	}
+	return n
+}
+
+// refuse notes that the claim of an entry was refused.
+func (r *registry) refuse(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.refused = true
+}
+
 // remove forgets an entry at the moment now.
 func (r *registry) remove(e *entry, now time.Duration) {
 	r.mu.Lock()
-	if len(r.entries) >= r.capacity {
+	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
 	for i := range r.entries {
@@ -178,12 +200,12 @@ func (r *registry) begin(e *entry) bool {
 	return e.alive
 }
 
-// started connects an entry with its run, and says whether the run was ended meanwhile.
-func (r *registry) started(e *entry, run Run) (ended bool) {
+// started connects an entry with its run, and says whether the run was ended meanwhile, and with what grace.
+func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.run = run
-	return e.why != execution.NoReason
+	return e.why != execution.NoReason, e.grace
 }
 
 // stopped says that the action of e is not alive any more, and returns why the worker ended it:
@@ -218,7 +240,7 @@ func (r *registry) end(why execution.Reason, grace time.Duration, match func(exe
 			continue
 		}
 		if e.why == execution.NoReason {
-			e.why = why
+			e.why, e.grace = why, grace
 		}
 		if e.run != nil {
 			runs = append(runs, e.run)

@@ -87,6 +87,8 @@ type Broker struct {
 
 	lastMessage uint64
 	lastPeer    uint64
+	// connects counts the attempts of each process to connect, across its restarts.
+	connects map[string]uint64
 
 	// Events are reused; a sink that makes the broker report something while it is being told
 	// something gets the next one.
@@ -102,6 +104,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 		net:      net,
 		sink:     sink,
 		opts:     opts,
+		connects: make(map[string]uint64),
 		clock:    k.NewClock(opts.Name),
 		disk:     k.Stream("broker/disk"),
 		lateness: k.Stream("broker/lateness"),

@@ -54,12 +54,16 @@ type request struct {
 	err  error
 }
 
+// Connects is how often the processes of a name have tried to connect, failed attempts included.
+func (b *Broker) Connects(process string) uint64 { return b.connects[process] }
+
 // Connect implements broker.Broker. A broker that accepted a connection whose client gave up learns
 // so by its end.
 func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	b := c.b
 	within, cancel := b.k.WithTimeout(ctx, b.opts.ConnectTimeout)
 	defer cancel()
+	b.connects[c.p.Name()]++
 	s := &session{b: b, p: c.p, heartbeat: c.heartbeat, lastHeard: b.k.Now()}
 	err := b.net.Call(within, c.p, b.opts.Name, func() {
 		if !s.closed && c.p.Alive() {

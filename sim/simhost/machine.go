@@ -196,6 +196,16 @@ func (a *action) emit(kind history.Kind, to execution.Status, reason execution.R
 	m.sink.Observe(&m.event)
 }
 
+// asked tells that the worker asked the action to end.
+func (a *action) asked(grace time.Duration) {
+	m := a.m
+	m.event = history.Event{
+		At: m.k.Now(), Step: m.k.Step(), Kind: history.EndAsked, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
+		Worker: a.spec.Worker.ID, Incarnation: a.spec.Worker.Incarnation, Due: grace,
+	}
+	m.sink.Observe(&m.event)
+}
+
 // Wait implements worker.Run.
 func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 	a.m.k.CheckAlive()
@@ -213,6 +223,9 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 // Kill implements worker.Run.
 func (a *action) Kill(grace time.Duration) {
 	a.m.k.CheckAlive()
+	if !a.ended {
+		a.asked(grace)
+	}
 	if grace > 0 && a.m.stream.Chance(ignoresTerm) {
 		a.after(grace, func() { a.end(worker.Exit{Killed: true}) })
 		return

@@ -1,0 +1,48 @@
+package invariant
+
+import (
+	"strings"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// heardOf is the renewal with whose reply a worker must have heard that an operator drains it: the first that begins after
+// the request may fail, and the second may have been under way.
+const heardOf = 3
+
+// drained notes that an operator drains workers.
+func (c *gracefulChecker) drained(e *history.Event) {
+	for name := range strings.SplitSeq(e.Process, ",") {
+		c.asked[name] = 0
+	}
+}
+
+// heard judges that a worker which hears of its drain begins with it.
+func (c *gracefulChecker) heard(e *history.Event) {
+	_, asked := c.asked[e.Process]
+	t := c.s.workers[e.Incarnation]
+	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || c.disturbing > 0 {
+		return
+	}
+	if c.asked[e.Process]++; c.asked[e.Process] < heardOf {
+		return
+	}
+	c.s.judged(c.i)
+	if c.asked[e.Process] > heardOf {
+		c.s.violate(c.i, 0, "an operator drains %s (incarnation %d), it has renewed its lease %d times since, and it is still %v at %v",
+			e.Process, e.Incarnation, c.asked[e.Process], t.lifecycle, e.At)
+	}
+}
+
+// leaves notes that a worker begins to stop: from now on its process has to end within the bound, whoever asked for it.
+func (c *gracefulChecker) leaves(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if e.Lifecycle != execution.Draining || t == nil || t.superseded {
+		return
+	}
+	delete(c.asked, t.process)
+	if _, known := c.stopping[t.process]; !known {
+		c.stopping[t.process] = e.At
+	}
+}

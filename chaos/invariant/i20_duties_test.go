@@ -1,0 +1,173 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// faultOf begins a fault of the process of worker 1 with a server, which may be empty.
+func faultOf(at time.Duration, kind, server string) history.Event {
+	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
+}
+
+// passes is an event that says nothing, at a moment.
+func passes(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
+
+// TestDutiesOfWorkers: what a worker has to do while nothing hinders it, each story lawful up to its last events.
+func TestDutiesOfWorkers(t *testing.T) {
+	with := slices.Concat[[]history.Event]
+	one := func(es ...history.Event) []history.Event { return es }
+	beats := func(every, until time.Duration) (all []history.Event) {
+		for at := every; at <= until; at += every {
+			all = append(all, beat(at, 1))
+		}
+		return all
+	}
+	claimed := beginning()[:len(beginning())-1]
+	lost := move(5*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+	lost.Reason = execution.WorkerLost
+	starting := one(registered(1, 1, "shell"))
+	unready := beat(2*second, 1)
+	unready.Limit = 0
+	second2 := func() (all []history.Event) {
+		for _, e := range beginning()[3:] {
+			e.Execution, e.Chain = 2, 2
+			all = append(all, e)
+		}
+		return all
+	}()
+	dispatched := beginning()[:8]
+	late := func(counts int64) history.Event {
+		e := move(190*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
+		e.Reason, e.Count, e.Due = execution.QueueTimeout, counts, 191*second
+		return e
+	}
+	refused := history.Event{At: 122 * second, Kind: history.StaleWrite, Execution: 1, Epoch: 1, To: execution.Running, By: execution.Worker, Process: "w"}
+	sent := func(at time.Duration, kind history.Kind) history.Event {
+		e := message(at, kind, "worker.1.executions", 0)
+		e.Process = "w"
+		return e
+	}
+	asked := history.Event{At: 3 * second, Kind: history.EndAsked, Execution: 1, Epoch: 1, Incarnation: 1, Process: "w"}
+	graceful := asked
+	graceful.Due = 2 * second
+	killed := action(3*second, history.ActionEnded, "w", 1)
+	killed.To = execution.Cancelled
+	shutdown := move(3*second, execution.Running, execution.Failed, execution.Worker, 1, 1)
+	shutdown.Reason = execution.WorkerShutdown
+	again := registered(1, 1, "shell")
+	again.At, again.Incarnation, again.Due = 4*second, 2, 34*second
+	keptBack := history.Event{At: 3 * second, Kind: history.RefusedResult, Execution: 1, Epoch: 1, Incarnation: 1, To: execution.Completed, Process: "w"}
+	drain := faultOf(3*second, "drain", "")
+	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
+	stopped := history.Event{At: 20 * second, Kind: history.ProcessStopped, Process: "w"}
+	for _, c := range []struct {
+		name      string
+		invariant int
+		broken    bool
+		story     []history.Event
+	}{
+		{"what is claimed is started", 20, false, handled()},
+		{"what is claimed is forgotten", 20, true, with(claimed, beats(3*second, 12*second))},
+		{"what is claimed waits for a database that can't be reached", 20, false, with(claimed, one(faultOf(3*second, "partition", "database")), beats(3*second, 12*second))},
+		{"what is claimed is not begun by a worker whose lease is over", 20, false, with(claimed, one(passes(40*second)))},
+		{"what is claimed is called lost", 20, true, with(claimed, one(lost))},
+		{"a worker is active when it consumes", 21, false, idle},
+		{"a worker consumes and stays starting", 21, true, with(starting, beats(10*second, 30*second))},
+		{"a worker does not consume", 21, false, with(starting, one(unready, beat(10*second, 1), beat(20*second, 1)))},
+		{"a worker can't say that it consumes", 21, false, with(starting, one(faultOf(second, "partition", "database")), beats(10*second, 30*second))},
+		{"as many actions as slots", 22, false, beginning()},
+		{"more actions than slots", 22, true, with(beginning(), second2)},
+		{"a dispatch was left lying and counts", 24, false, with(dispatched, one(late(1)))},
+		{"a dispatch was left lying and does not count", 24, true, with(dispatched, one(late(0)))},
+		{"a dispatch waited at a worker that ran something", 24, false, with(second2[:0], dispatched, second2, one(late(0)))},
+		{"a dispatch was lost before the broker had it", 24, false, with(dispatched[:6], one(late(0)))},
+		{"a claim came too late and its message lies", 24, true, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, beat(129*second, 1)))},
+		{"a claim came too late and its message died", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, sent(122*second, history.Rejected), beat(129*second, 1)))},
+		{"a delivery is sent back before its time", 24, true, with(dispatched, one(sent(2*second, history.Delivered), sent(60*second, history.Rejected)))},
+		{"a delivery is sent back after its time", 24, false, with(dispatched, one(sent(2*second, history.Delivered), sent(122*second, history.Rejected)))},
+		{"an action is ended with its grace", 13, false, with(beginning(), one(graceful, killed, shutdown))},
+		{"an action is ended without grace", 13, true, with(beginning(), one(asked, killed, shutdown))},
+		{"a result is refused while its row waits for it", 13, true, with(beginning(), one(keptBack))},
+		{"a process registers anew and has not written a result", 13, true, with(beginning(), one(action(3*second, history.ActionEnded, "w", 1), again))},
+		{"a process registers anew and has written its results", 13, false, with(finished(), one(again))},
+		{"an operator's drain is heard", 10, false, with(idle, one(drain, beat(8*second, 1), worker(9*second, execution.Draining), worker(10*second, execution.Stopped), stopped))},
+		{"an operator's drain is not heard", 10, true, with(idle, one(drain), beats(5*second, 30*second))},
+		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
+	} {
+		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
+			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)
+		}
+	}
+}
+
+func TestTakeBacksWaitLongerEachTime(t *testing.T) {
+	// story is two take-backs, of which the second waits for a while.
+	story := func(wait time.Duration, counted int64) []history.Event {
+		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
+			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
+			e.Due, e.Count = at+wait, count
+			return e
+		}
+		return []history.Event{
+			created(second),
+			move(second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
+			move(second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
+			back(2*second, second, 1, counted),
+			move(4*second, execution.Requested, execution.Scheduling, execution.Scheduler, 2, 2),
+			move(4*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 2, 3),
+			back(5*second, wait, 3, counted),
+		}
+	}
+	for _, c := range []struct {
+		wait   time.Duration
+		broken bool
+	}{{2 * second, false}, {1600 * time.Millisecond, false}, {second, true}, {3 * second, true}} {
+		if got := slices.Contains(judge(story(c.wait, 0)), 8); got != c.broken {
+			t.Errorf("the second take-back waits for %v: broken is %v, want %v", c.wait, got, c.broken)
+		}
+	}
+}
+
+// callers is the calls that a test says were made.
+type callers struct{ statements, connections uint64 }
+
+func (c *callers) Statements(visit func(string, bool, uint64)) {
+	visit("executor-1", false, c.statements)
+}
+
+func (c *callers) Connections(visit func(string, bool, uint64)) {
+	visit("executor-1", false, c.connections)
+}
+
+func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		statements, connections uint64
+		down                    history.Kind
+		broken                  bool
+	}{
+		{"a few statements", 200, 0, history.DatabaseDown, false},
+		{"thousands of statements", 5000, 0, history.DatabaseDown, true},
+		{"thousands of statements to a database that is there", 5000, 0, history.BrokerDown, false},
+		{"a few attempts to connect", 0, 20, history.BrokerDown, false},
+		{"ten attempts to connect in a second", 0, 100, history.BrokerDown, true},
+	} {
+		s, w := New(config.Default(config.Hardened), []int{23}), new(callers)
+		s.SetWork(w)
+		for i, e := range []history.Event{{At: second, Kind: c.down}, passes(5 * second), passes(11 * second)} {
+			if i == 1 {
+				w.statements, w.connections = c.statements, c.connections
+			}
+			s.Observe(&e)
+		}
+		if got := len(s.End(true)) > 0; got != c.broken {
+			t.Errorf("%s: broken is %v, want %v", c.name, got, c.broken)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// inService is invariant 21 (defect D32): a worker becomes active once it consumes. One whose word of that was lost, and
+// that believes to have said it, is a machine that nobody uses and nobody misses.
+func inService() *Invariant {
+	i := &Invariant{
+		Number: 21, Name: "in service",
+		Statement: "A worker that has registered, renews its lease and consumes is active in the time of one heartbeat and two statements, counted from the last moment at which something kept it from saying so.",
+		Needs:     []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.FaultBegan},
+	}
+	i.make = func(s *Suite) checker {
+		w := s.config.Worker
+		return &inServiceChecker{i: i, s: s, ready: make(map[execution.Incarnation]time.Duration), bound: w.HeartbeatInterval + 2*w.StatementTimeout}
+	}
+	return i
+}
+
+// noActivation can keep a worker from saying that it is active, or from hearing that it was heard.
+const noActivation = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails
+
+type inServiceChecker struct {
+	i     *Invariant
+	s     *Suite
+	bound time.Duration
+	// ready is since when incarnations that are starting have said, with every heartbeat, that they consume.
+	ready map[execution.Incarnation]time.Duration
+}
+
+func (c *inServiceChecker) observe(e *history.Event, _ *life) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		// Older incarnations of the worker become nothing any more.
+		for n := range c.ready { //detlint:ok deletes those that match, in any order
+			if t := c.s.workers[n]; t != nil && t.worker == e.Worker {
+				delete(c.ready, n)
+			}
+		}
+	case history.WorkerLifecycle:
+		if since, known := c.ready[e.Incarnation]; known {
+			c.judge(e, since)
+			delete(c.ready, e.Incarnation)
+		}
+	case history.HeartbeatRenewed:
+		t := c.s.workers[e.Incarnation]
+		if t == nil || t.lifecycle != execution.Starting || t.superseded || e.Limit == 0 {
+			delete(c.ready, e.Incarnation)
+			return
+		}
+		if since, known := c.ready[e.Incarnation]; known {
+			c.judge(e, since)
+		} else {
+			c.ready[e.Incarnation] = e.At
+		}
+	default:
+	}
+}
+
+// judge says whether an incarnation has been starting for too long.
+func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
+	t := c.s.workers[e.Incarnation]
+	if t == nil {
+		return
+	}
+	c.s.judged(c.i)
+	if e.At-since > c.bound && !c.s.ledger.struck(noActivation, t.process, t.worker, e.At-c.bound) {
+		c.s.violate(c.i, 0, "%s (incarnation %d) has said since %v that it consumes and is still %v at %v; nothing hinders it, and the bound is %v",
+			t.process, e.Incarnation, since, t.lifecycle, e.At, c.bound)
+	}
+}
+
+func (c *inServiceChecker) end(bool) {}

@@ -1,0 +1,88 @@
+package invariant
+
+import (
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// capacity is invariant 22 (defect D42): the capacity is what a machine can carry, and whoever places work relies on it.
+func capacity() *Invariant {
+	i := &Invariant{
+		Number: 22, Name: "within its capacity",
+		Statement: "No incarnation of a worker runs more actions at a time than the capacity that it registered with, and none has claimed more.",
+		Needs:     []history.Kind{history.WorkerRegistered, history.Transition},
+		Whole:     []history.Kind{history.ActionStarted, history.ActionEnded},
+		Part:      "only what was claimed; an audit does not record actions",
+	}
+	i.make = func(s *Suite) checker {
+		return &capacityChecker{i: i, s: s, of: make(map[execution.Incarnation]*carried)}
+	}
+	return i
+}
+
+// carried is what an incarnation may run and runs.
+type carried struct {
+	worker           execution.WorkerID
+	capacity         int64
+	claimed, actions int64
+	// gone says that the worker has registered anew.
+	gone bool
+}
+
+type capacityChecker struct {
+	i  *Invariant
+	s  *Suite
+	of map[execution.Incarnation]*carried
+}
+
+func (c *capacityChecker) observe(e *history.Event, _ *life) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		for n, w := range c.of { //detlint:ok marks and deletes those that match, in any order
+			if w.worker == e.Worker {
+				w.gone = true
+				c.forget(n, w)
+			}
+		}
+		c.of[e.Incarnation] = &carried{worker: e.Worker, capacity: e.Limit}
+	case history.ActionStarted, history.ActionEnded, history.Transition:
+		if w := c.of[e.Incarnation]; w != nil && w.capacity > 0 {
+			c.count(e, w)
+		}
+	default:
+	}
+}
+
+func (c *capacityChecker) count(e *history.Event, w *carried) {
+	switch {
+	case e.Kind == history.ActionStarted:
+		w.actions++
+		c.s.judged(c.i)
+		if w.actions > w.capacity {
+			c.s.violate(c.i, e.Execution, "%s (incarnation %d) started execution %d as number %d of its actions at a time; its capacity is %d",
+				e.Process, e.Incarnation, e.Execution, w.actions, w.capacity)
+		}
+	case e.Kind == history.ActionEnded:
+		w.actions = max(0, w.actions-1)
+		c.forget(e.Incarnation, w)
+	case e.To.Claimed() && !e.From.Claimed():
+		w.claimed++
+		c.s.judged(c.i)
+		if w.claimed > w.capacity {
+			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d as number %d of those that it has at a time; its capacity is %d",
+				e.Process, e.Incarnation, e.Execution, w.claimed, w.capacity)
+		}
+	case e.From.Claimed() && !e.To.Claimed():
+		w.claimed = max(0, w.claimed-1)
+		c.forget(e.Incarnation, w)
+	}
+}
+
+// forget drops an incarnation that has a successor and nothing left.
+func (c *capacityChecker) forget(n execution.Incarnation, w *carried) {
+	if w.gone && w.claimed == 0 && w.actions == 0 {
+		delete(c.of, n)
+	}
+}
+
+func (c *capacityChecker) end(bool) {}

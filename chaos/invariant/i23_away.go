@@ -1,0 +1,176 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+)
+
+// awayServers is invariant 23 (defect D57): a server that comes back must not find a crowd before its door, and a process
+// that hammers at a dead one burns its own machine and fills its log.
+func awayServers() *Invariant {
+	i := &Invariant{
+		Number: 23, Name: "left in peace",
+		Statement: "While a server is away each process calls it at a bounded rate: it connects with growing pauses, its loops try once a period, and each thing that waits for an answer asks with growing pauses.",
+		Needs:     []history.Kind{history.DatabaseDown, history.DatabaseUp, history.BrokerDown, history.BrokerUp},
+	}
+	i.make = func(s *Suite) checker { return &awayChecker{i: i, s: s} }
+	return i
+}
+
+// The numbers of the contract that no key changes.
+const (
+	// awayWindow is the time over which calls are counted.
+	awayWindow = 10 * time.Second
+	// clients is how many connections to the broker a process keeps up: its work's, and that of its notifications or
+	// its test of the dead letter path. A worker that registers anew begins another one.
+	clients = 3
+	// heldLetters is the prefetch of the dead letter queue.
+	heldLetters = 50
+	// hintsASecond and looksASecond are how often a worker asks, at most, for cancellations and for what is dispatched
+	// to it.
+	hintsASecond, looksASecond = 5, 1
+)
+
+// Connections tells how often each process has tried to connect to the broker since the start. A [Work] may implement it.
+type Connections interface {
+	// Connections calls visit for each process in a fixed order; worker tells workers from executors.
+	Connections(visit func(process string, worker bool, made uint64))
+}
+
+// away is a server that is down, and the calls that each process had made when the present window began.
+type away struct {
+	down  bool
+	since time.Duration
+	made  map[string]uint64
+}
+
+type awayChecker struct {
+	i                *Invariant
+	s                *Suite
+	database, broker away
+	// most is the largest capacity of a worker so far.
+	most int64
+}
+
+func (c *awayChecker) observe(e *history.Event, _ *life) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		c.most = max(c.most, e.Limit)
+	case history.DatabaseDown:
+		c.begin(&c.database, c.statements, e.At)
+	case history.BrokerDown:
+		c.begin(&c.broker, c.connections, e.At)
+	case history.DatabaseUp:
+		c.judge(&c.database, c.statements, "database statements", e.At)
+		c.database.down = false
+	case history.BrokerUp:
+		c.judge(&c.broker, c.connections, "connections to the broker", e.At)
+		c.broker.down = false
+	default:
+		if c.database.down && e.At-c.database.since >= awayWindow {
+			c.judge(&c.database, c.statements, "database statements", e.At)
+			c.begin(&c.database, c.statements, e.At)
+		}
+		if c.broker.down && e.At-c.broker.since >= awayWindow {
+			c.judge(&c.broker, c.connections, "connections to the broker", e.At)
+			c.begin(&c.broker, c.connections, e.At)
+		}
+	}
+}
+
+// calls visits the calls of each process to one server, and says how many it may make within a time.
+type calls func(visit func(process string, made uint64, bound func(took time.Duration) int64))
+
+// begin begins a window.
+func (c *awayChecker) begin(a *away, read calls, at time.Duration) {
+	if c.s.work == nil {
+		return
+	}
+	if a.made == nil {
+		a.made = make(map[string]uint64)
+	}
+	a.down, a.since = true, at
+	read(func(process string, made uint64, _ func(time.Duration) int64) { a.made[process] = made })
+}
+
+// judge judges the window that ends.
+func (c *awayChecker) judge(a *away, read calls, what string, at time.Duration) {
+	if !a.down || c.s.work == nil {
+		return
+	}
+	took := at - a.since
+	read(func(process string, made uint64, bound func(time.Duration) int64) {
+		c.s.judged(c.i)
+		if n, most := int64(made-a.made[process]), bound(took); n > most {
+			c.s.violate(c.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
+		}
+	})
+}
+
+func (c *awayChecker) statements(visit func(string, uint64, func(time.Duration) int64)) {
+	c.s.work.Statements(func(process string, worker bool, made uint64) {
+		visit(process, made, func(took time.Duration) int64 {
+			if worker {
+				return c.workerStatements(took)
+			}
+			return c.executorStatements(took)
+		})
+	})
+}
+
+func (c *awayChecker) connections(visit func(string, uint64, func(time.Duration) int64)) {
+	w, counts := c.s.work.(Connections)
+	if !counts {
+		return
+	}
+	r := c.s.config.MessageQueue.RabbitMQ
+	w.Connections(func(process string, _ bool, made uint64) {
+		visit(process, made, func(took time.Duration) int64 { return clients * attempts(took, r.ReconnectMin, r.ReconnectMax) })
+	})
+}
+
+// workerStatements: heartbeats, which come ten times as often after a failure; an attempt to register, of two statements; the
+// steps of a stop; what each claim and each result asks; and the looks for cancellations and dispatches.
+func (c *awayChecker) workerStatements(took time.Duration) int64 {
+	w := c.s.config.Worker
+	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
+	n += 2 * attempts(took, 200*time.Millisecond, 5*time.Second)
+	n += 3 * attempts(took, 100*time.Millisecond, time.Second)
+	n += 2 * c.most * attempts(took, 100*time.Millisecond, 2*time.Second)
+	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
+}
+
+// executorStatements: each loop fails at its first statement, or at the second attempt of it, and tries again after its
+// period; each dead letter that is held asks on its own.
+func (c *awayChecker) executorStatements(took time.Duration) (n int64) {
+	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
+	x := c.s.config.Executor
+	loop(10, x.ReconcileInterval)
+	loop(4, x.TimeoutCheckInterval)
+	loop(2, x.FiguresInterval)
+	if x.HealthProbes != config.Off {
+		loop(2, x.HealthCheckInterval)
+	}
+	loop(6, time.Minute)
+	// While the brake lets one worker through at a time, the lease monitor looks once a second.
+	loop(2, time.Second)
+	return n + heldLetters*attempts(took, 200*time.Millisecond, 10*time.Second)
+}
+
+// attempts is how many fit into a time where the pause between two grows from least to most, twofold each time, and each
+// is drawn from the upper half of that.
+func attempts(took, least, most time.Duration) (n int64) {
+	n = 1
+	for pause := least; took >= pause/2; pause = min(2*pause, most) {
+		took -= pause / 2
+		n++
+		if pause == most {
+			return n + int64(took/(most/2))
+		}
+	}
+	return n
+}
+
+func (c *awayChecker) end(bool) {}

@@ -1,0 +1,196 @@
+package invariant
+
+import (
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// leftLying is invariant 24 (defects D19, D20, D21): a worker that does not take what it is given must be found out, and
+// an execution that nobody takes must come to an end.
+func leftLying() *Invariant {
+	i := &Invariant{
+		Number: 24, Name: "left lying counts",
+		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before.",
+		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
+	}
+	i.make = func(s *Suite) checker {
+		return &lyingChecker{i: i, s: s, of: make(map[execution.Incarnation]*busy), bound: 3 * s.config.Worker.StatementTimeout}
+	}
+	return i
+}
+
+// busy is how many executions an incarnation has claimed, and when that last was not 0.
+type busy struct {
+	worker  execution.WorkerID
+	claimed int64
+	until   time.Duration
+}
+
+// refused is a claim that came too late. Its message has to die.
+type refused struct {
+	id      execution.ID
+	epoch   execution.Epoch
+	process string
+	worker  execution.WorkerID
+	at      time.Duration
+}
+
+type lyingChecker struct {
+	i  *Invariant
+	s  *Suite
+	of map[execution.Incarnation]*busy
+	// late are the claims that were refused for their time and whose message has not died yet: a few. bound is for how
+	// long it may take: the worker first tells the database, with a heartbeat, that it was full.
+	late  []refused
+	bound time.Duration
+}
+
+func (c *lyingChecker) observe(e *history.Event, l *life) {
+	if len(c.late) > 0 {
+		c.look(e.At)
+	}
+	switch e.Kind {
+	case history.WorkerRegistered:
+		for n, w := range c.of { //detlint:ok deletes those that match, in any order
+			if w.worker == e.Worker && w.claimed == 0 {
+				delete(c.of, n)
+			}
+		}
+		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1}
+	case history.StaleWrite:
+		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && c.tooLate(l, e.At) {
+			c.refused(e, l)
+		}
+	case history.Rejected:
+		if l != nil {
+			c.sentBack(e, l)
+		}
+		c.died(e)
+	case history.Requeued, history.Dropped:
+		c.died(e)
+	case history.Transition:
+		if l == nil {
+			return
+		}
+		if e.From == execution.Scheduled {
+			c.died(e)
+			c.takenBack(e, l)
+		}
+		c.claim(e)
+	default:
+	}
+}
+
+func (c *lyingChecker) claim(e *history.Event) {
+	w := c.of[e.Incarnation]
+	switch {
+	case w == nil:
+	case e.To.Claimed() && !e.From.Claimed():
+		w.claimed++
+	case e.From.Claimed() && !e.To.Claimed():
+		if w.claimed--; w.claimed <= 0 {
+			w.claimed, w.until = 0, e.At
+		}
+	}
+}
+
+// tooLate says that the time for a claim is over by the database's clock.
+func (c *lyingChecker) tooLate(l *life, at time.Duration) bool {
+	t := c.s.workers[l.incarnation]
+	if t == nil {
+		return false
+	}
+	_, gone := t.gone()
+	return !gone && c.s.database(at) >= l.due+c.s.tolerance && c.s.database(at) < t.leaseEnds
+}
+
+func (c *lyingChecker) refused(e *history.Event, l *life) {
+	if l.delivered == 0 || l.expired || l.rejected {
+		// Its message is not the worker's any more: it went back when a connection ended, and may have died since.
+		return
+	}
+	c.s.judged(c.i)
+	if !slices.ContainsFunc(c.late, func(r refused) bool { return r.id == e.Execution }) {
+		c.late = append(c.late, refused{e.Execution, e.Epoch, e.Process, l.worker, e.At})
+	}
+}
+
+// died forgets a refused claim: its message has died or went back, or its execution is not scheduled any more.
+func (c *lyingChecker) died(e *history.Event) {
+	if len(c.late) > 0 {
+		c.late = slices.DeleteFunc(c.late, func(r refused) bool { return r.id == e.Execution && r.epoch == max(e.OldEpoch, e.Epoch-1, r.epoch) })
+	}
+}
+
+// sentBack judges that a worker keeps a dispatch for as long as that may wait, unless its claim was refused: a delivery
+// that finds every slot taken waits for its dispatch timeout.
+func (c *lyingChecker) sentBack(e *history.Event, l *life) {
+	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || c.s.database(e.At) >= l.due-c.s.tolerance ||
+		c.s.stepped >= l.delivered || c.s.ledger.struck(itsClock|databaseClock|databaseFails|standsStill, c.process(l), l.worker, l.delivered) {
+		return
+	}
+	wait := l.dispatchTimeout
+	if wait == 0 {
+		wait = c.s.config.Executor.DispatchTimeout
+	}
+	c.s.judged(c.i)
+	if had := e.At - l.delivered; had < wait-wait/driftTolerance {
+		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d after %v; it may wait for a free slot for %v, and its claim for another %v",
+			e.Execution, l.worker, e.Epoch, had, wait, l.due-c.s.database(e.At))
+	}
+}
+
+// process is the one that runs the worker that an execution is dispatched to.
+func (c *lyingChecker) process(l *life) string {
+	if t := c.s.workers[l.incarnation]; t != nil {
+		return t.process
+	}
+	return ""
+}
+
+// look judges the refused claims whose message should have died by now. What strikes the worker or the broker puts it off.
+func (c *lyingChecker) look(now time.Duration) {
+	const hinders = standsStill | itsClock | toDatabase | toBroker | isMute | hasTwin | losesQueue | isWithdrawn | brokerFails | databaseFails | databaseClock
+	for _, r := range c.late {
+		l := c.s.lives[r.id]
+		if now-r.at <= c.bound || l == nil || l.epoch != r.epoch || c.s.ledger.struck(hinders, r.process, r.worker, r.at-c.bound) {
+			continue
+		}
+		c.s.violate(c.i, r.id, "%s was refused its claim of execution %d at epoch %d at %v, because it came too late, and has not rejected the message since; the bound is %v, and nobody else knows before the timeout monitor",
+			r.process, r.id, r.epoch, r.at, c.bound)
+	}
+	c.late = slices.DeleteFunc(c.late, func(r refused) bool {
+		l := c.s.lives[r.id]
+		return l == nil || l.epoch != r.epoch || now-r.at > 4*c.bound
+	})
+}
+
+// takenBack judges whether the end of a dispatch should have counted: the dispatch reached the broker, its time was over
+// by every clock, and its worker stayed active, renewed its lease and had nothing to do all the while.
+func (c *lyingChecker) takenBack(e *history.Event, l *life) {
+	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
+	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
+		return
+	}
+	t, w := c.s.workers[l.incarnation], c.of[l.incarnation]
+	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
+		return
+	}
+	idle := w.claimed == 0 && w.until < l.entered
+	clocks := itsClock | databaseClock | standsStill
+	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
+		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(clocks, t.process, 0, l.entered) {
+		return
+	}
+	c.s.judged(c.i)
+	if e.Count > l.dispatches {
+		return
+	}
+	c.s.violate(c.i, e.Execution, "execution %d was taken back by the %v at %v (%v) and its dispatch does not count, although %s has been active since %v, had nothing claimed since the dispatch at %v, and left it lying",
+		e.Execution, e.By, e.At, e.Reason, t.process, t.since, l.entered)
+}
+
+func (c *lyingChecker) end(bool) { c.look(c.s.now.At) }

@@ -1,0 +1,285 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants workers that do not do what only they can do: begin what they have claimed, come into service, keep
+// within their capacity, stop when they are told to, and say what they have left lying.
+
+func init() {
+	register(
+		claimDoubtForgotten, activationSaidOnce, oneSlotTooMany, drainUnheard, resultLeftAtTheFence, lateRefusalAcknowledged,
+		sentBackEarly, endedWithoutGrace,
+	)
+}
+
+// doubtful is a store of a worker that forgets, when the database can't be reached, that a claim before that may have taken
+// effect.
+type doubtful struct {
+	store.Store
+	p Process
+
+	mu    sync.Mutex
+	doubt map[execution.Key]bool
+	// forgotten are the keys of which nobody knows any more that they were claimed.
+	forgotten map[execution.Key]bool
+}
+
+// Claim implements store.Store.
+func (s *doubtful) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, c := range cs {
+		switch {
+		case errors.Is(err, store.ErrUnknownOutcome):
+			s.doubt[c.Key] = true
+			delete(s.forgotten, c.Key)
+		case err != nil && s.doubt[c.Key]:
+			s.forgotten[c.Key] = true
+		case err == nil && s.forgotten[c.Key] && !results[i].Applied && results[i].Row.Incarnation == w.Incarnation:
+			s.p.Acted("did not know its own claim again", c.Key.ID)
+			results[i].Row.Incarnation = 0
+		}
+		if err == nil {
+			delete(s.doubt, c.Key)
+			delete(s.forgotten, c.Key)
+		}
+	}
+	return results, err
+}
+
+func claimDoubtForgotten() *Mutant {
+	return &Mutant{
+		Name: "claim-doubt-forgotten", Source: "D9", Expected: 20, Scenario: "claims-in-doubt",
+		About: "a worker whose claim had an unknown outcome, and whose next attempt did not reach the database, takes its own claim for somebody else's and never begins",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &doubtful{Store: c, p: p, doubt: make(map[execution.Key]bool), forgotten: make(map[execution.Key]bool)}
+		},
+	}
+}
+
+// announced is a store of a worker that believes to be active once it has said so.
+type announced struct {
+	store.Store
+	p Process
+}
+
+// SetLifecycle implements store.Store.
+func (s announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := s.Store.SetLifecycle(ctx, w, to)
+	if to == execution.Active && err != nil {
+		s.p.Acted("took itself for active without an answer")
+		return nil
+	}
+	return err
+}
+
+func activationSaidOnce() *Mutant {
+	return &Mutant{
+		Name: "activation-said-once", Source: "D32", Expected: 21, Scenario: "activation-on-a-bad-road",
+		About: "a worker says once that it is active and does not look at the answer, so it may be starting for ever",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return announced{c, p}
+		},
+	}
+}
+
+// understating is a store of a worker that registers one slot less than it has.
+type understating struct {
+	store.Store
+	p Process
+}
+
+// Register implements store.Store.
+func (s understating) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	if g.Capacity > 1 {
+		s.p.Acted("registered one slot less than it has")
+		g.Capacity--
+	}
+	return s.Store.Register(ctx, g)
+}
+
+func oneSlotTooMany() *Mutant {
+	return &Mutant{
+		Name: "one-slot-too-many", Source: "D42", Expected: 22, Scenario: "overload",
+		About: "a worker runs one action more at a time than the capacity that it has registered",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return understating{c, p}
+		},
+	}
+}
+
+// undrained is a store of a worker that does not hear of an operator's wish.
+type undrained struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Store.
+func (s undrained) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Store.Heartbeat(ctx, b)
+	if reply.Drain {
+		s.p.Acted("did not hear that an operator drains it")
+	}
+	reply.Drain = false
+	return reply, err
+}
+
+func drainUnheard() *Mutant {
+	return &Mutant{
+		Name: "drain-unheard", Source: "D46", Expected: 10, Scenario: "cordon-under-load",
+		About: "a worker does not hear that an operator drains it: it gets nothing new, and goes on for ever",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return undrained{c, p}
+		},
+	}
+}
+
+func resultLeftAtTheFence() *Mutant {
+	return &Mutant{
+		Name: "result-left-at-the-fence", Source: "D23", Expected: 13, Scenario: "partition-worker-database",
+		About: "a worker that has fenced itself does not write how its actions ended, and registers anew as if it had",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &unwritten{c, p}
+		},
+	}
+}
+
+// unwritten is a store that takes the results of a fenced worker for written.
+type unwritten struct {
+	store.Store
+	p Process
+}
+
+// Finish implements store.Store.
+func (s *unwritten) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if len(fs) == 1 && fs[0].Reason == execution.HeartbeatStale {
+		s.p.Acted("did not write how an action ended at the fence", fs[0].Key.ID)
+		return []store.Outcome{{Applied: true}}, nil
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+// hushed is a session whose consumers acknowledge what they should reject.
+type hushed struct {
+	broker.Session
+	p Process
+}
+
+// Consume implements broker.Session.
+func (s *hushed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &hushedConsumer{c, s.p}, nil
+}
+
+type hushedConsumer struct {
+	broker.Consumer
+	p Process
+}
+
+// Reject implements broker.Consumer.
+func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
+	if requeue || d.Envelope.Dispatch == nil {
+		c.Consumer.Reject(d, requeue)
+		return
+	}
+	c.p.Acted("acknowledged a dispatch that came too late", d.Envelope.Dispatch.Key.ID)
+	c.Consumer.Ack(d)
+}
+
+func lateRefusalAcknowledged() *Mutant {
+	return &Mutant{
+		Name: "late-refusal-acknowledged", Source: "D20", Expected: 24, Scenario: "late-to-its-claim",
+		About: "a worker acknowledges a dispatch that came too late for its claim, so the dead letter handler never hears of it",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &hushed{s, p} }}
+		},
+	}
+}
+
+func sentBackEarly() *Mutant {
+	return &Mutant{
+		Name: "sent-back-early", Source: "D30", Expected: 24, Scenario: "long-runs",
+		About: "a worker waits for a free slot for half of the time that a dispatch has",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, change: func(d *broker.Delivery) {
+					if dispatch := d.Envelope.Dispatch; dispatch != nil {
+						p.Acted("gave a delivery half of its time", dispatch.Key.ID)
+						own := *dispatch
+						if own.Action.DispatchTimeout == 0 {
+							own.Action.DispatchTimeout = p.Config.Executor.DispatchTimeout
+						}
+						own.Action.DispatchTimeout /= 2
+						d.Envelope.Dispatch = &own
+					}
+				}}
+			}}
+		},
+	}
+}
+
+func endedWithoutGrace() *Mutant {
+	return &Mutant{
+		Name: "ended-without-grace", Source: "D40", Expected: 13, Scenario: "shutdown-timeout",
+		About:  "a worker ends its actions with SIGKILL, and none has the time to clean up",
+		Config: func(c *config.Config) { c.Worker.KillGrace = 0 },
+	}
+}
+
+// avoidingNobody is a store whose rows name no worker that they should avoid.
+func avoidsNobody() *Mutant {
+	return &Mutant{
+		Name: "avoids-nobody", Source: "D32", Expected: 9, Scenario: "deaf-worker",
+		About: "nobody looks from which worker an execution was taken back, so it goes there again",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			return &claims{Store: c, change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				rows = slices.Clone(rows)
+				for i := range rows {
+					if rows[i].Avoid != 0 {
+						p.Acted("forgot which worker the execution should avoid", rows[i].ID)
+					}
+					rows[i].Avoid = 0
+				}
+				return rows, nil
+			}}
+		},
+	}
+}

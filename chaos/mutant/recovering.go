@@ -1,0 +1,252 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants executors that have no memory for what went wrong, or too long a one, and processes that have no
+// patience with a server that is away.
+
+func init() {
+	register(
+		avoidsNobody, onceDegraded, outageNeverOver, firstBackoffOnly, lyingIsFree, reconnectsInAHurry, asksAgainAtOnce,
+		graceCutShort, deadAmongTheHealthy, firstBackConcludes,
+	)
+}
+
+func onceDegraded() *Mutant {
+	return &Mutant{
+		Name: "once-degraded", Source: "D43", Expected: 9, Scenario: "well-again-gets-work",
+		About: "a worker that did not consume once is the last choice for ever",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			was := make(map[execution.Incarnation]bool)
+			return &misplacing{Store: c, see: func(ws []store.WorkerRow) {
+				for i := range ws {
+					w := &ws[i]
+					was[w.Incarnation] = was[w.Incarnation] || w.Lifecycle == execution.Active && !w.ConsumerAlive
+					if was[w.Incarnation] && w.ConsumerAlive {
+						p.Acted("took a worker for degraded that is well again: " + w.Name)
+						w.Figures.Consecutive = max(w.Figures.Consecutive, p.Config.Health.DegradedThreshold)
+					}
+				}
+			}}
+		},
+	}
+}
+
+// unforgiving records no end of an outage.
+type unforgiving struct {
+	store.Store
+	p Process
+}
+
+// ObserveWorkers implements store.Store.
+func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	var left []store.ProbedWorker
+	for _, w := range ws {
+		if !w.Ready {
+			left = append(left, w)
+		}
+	}
+	if len(left) < len(ws) {
+		s.p.Acted("did not record that a health endpoint answers again")
+	}
+	changed, err := s.Store.ObserveWorkers(ctx, left)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]bool, 0, len(ws))
+	for _, w := range ws {
+		all = append(all, !w.Ready && changed[0])
+		if !w.Ready {
+			changed = changed[1:]
+		}
+	}
+	return all, nil
+}
+
+func outageNeverOver() *Mutant {
+	return &Mutant{
+		Name: "outage-never-over", Source: "D46", Expected: 12, Scenario: "monitor-and-probes-observe",
+		About: "a probe that fails is remembered, and one that succeeds after it is not",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			return &unforgiving{c, p}
+		},
+	}
+}
+
+// reclaiming is a store whose take-backs are changed.
+type reclaiming struct {
+	store.Store
+	change func(*store.Reclaim)
+}
+
+// Reclaim implements store.Store.
+func (s *reclaiming) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		s.change(&rs[i])
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+func firstBackoffOnly() *Mutant {
+	return &Mutant{
+		Name: "first-backoff-only", Source: "D51", Expected: 8, Scenario: "queue-unbound",
+		About: "a dispatch that is taken back waits the first backoff, however often it was taken back before",
+		Store: func(p Process, c store.Store) store.Store {
+			r := p.Config.Retry
+			_, longest := r.BackoffBounds(0)
+			return &reclaiming{c, func(rc *store.Reclaim) {
+				if rc.Delay > longest {
+					p.Acted("took the first backoff for a later one", rc.Key.ID)
+					rc.Delay = longest
+				}
+			}}
+		},
+	}
+}
+
+func lyingIsFree() *Mutant {
+	return &Mutant{
+		Name: "lying-is-free", Source: "D21", Expected: 24, Scenario: "deaf-worker",
+		About: "a dispatch that a worker leaves lying counts for nobody, so it is dispatched again and again",
+		Store: func(p Process, c store.Store) store.Store {
+			return &reclaiming{c, func(rc *store.Reclaim) {
+				if rc.Counts {
+					p.Acted("did not count a dispatch that was left lying", rc.Key.ID)
+				}
+				rc.Counts = false
+			}}
+		},
+	}
+}
+
+func reconnectsInAHurry() *Mutant {
+	return &Mutant{
+		Name: "reconnects-in-a-hurry", Source: "D57", Expected: 23, Scenario: "broker-outage",
+		About: "a process that has lost the broker tries to reach it again every tenth of a second, for as long as it takes",
+		Config: func(c *config.Config) {
+			c.MessageQueue.RabbitMQ.ReconnectMin, c.MessageQueue.RabbitMQ.ReconnectMax = 100*time.Millisecond, 100*time.Millisecond
+		},
+	}
+}
+
+// insistent is a store that asks again at once when the database can't be reached.
+type insistent struct {
+	store.Store
+	p Process
+}
+
+// insists is how often it asks.
+const insists = 300
+
+// Workers implements store.Store.
+func (s *insistent) Workers(ctx context.Context) (ws []store.WorkerRow, err error) {
+	for range insists {
+		if ws, err = s.Store.Workers(ctx); err == nil || ctx.Err() != nil {
+			return ws, err
+		}
+		s.p.Acted("asked again at once")
+	}
+	return ws, err
+}
+
+func asksAgainAtOnce() *Mutant {
+	return &Mutant{
+		Name: "asks-again-at-once", Source: "D57", Expected: 23, Scenario: "database-outage",
+		About: "an executor that can't reach the database asks again at once, hundreds of times in each pass",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			return &insistent{c, p}
+		},
+	}
+}
+
+func graceCutShort() *Mutant {
+	return &Mutant{
+		Name: "grace-cut-short", Source: "D45", Expected: 9, Scenario: "workers-gone-without-a-word",
+		About:  "an execution that no worker fits fails when half of its grace is over",
+		Config: func(c *config.Config) { c.Executor.UnschedulableGrace /= 2 },
+	}
+}
+
+func deadAmongTheHealthy() *Mutant {
+	return &Mutant{
+		Name: "dead-among-the-healthy", Source: "D44", Expected: 9, Scenario: "last-healthy-worker-dies",
+		About: "a worker that is dead still counts among those that are better, so the unhealthy ones that are left get nothing",
+		Store: seeing("took a dead worker for a healthy one that is full", each(func(w *store.WorkerRow) {
+			if w.Lifecycle == execution.Lost {
+				w.Lifecycle, w.LeaseOverFor, w.ConsumerAlive, w.Cordoned = execution.Active, -time.Second, true, false
+				w.Load, w.Figures, w.Expired = 1000, execution.Figures{}, nil
+			}
+		})),
+	}
+}
+
+// concluding is a store of an executor that does not wait for workers that may only be late.
+type concluding struct {
+	store.Store
+	p Process
+
+	workers  []store.WorkerRow
+	runtimes map[execution.ID]string
+}
+
+// Workers implements store.Store.
+func (s *concluding) Workers(ctx context.Context) (ws []store.WorkerRow, err error) {
+	ws, err = s.Store.Workers(ctx)
+	s.workers = ws
+	return ws, err
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *concluding) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	s.runtimes = make(map[execution.ID]string, len(rows))
+	for i := range rows {
+		s.runtimes[rows[i].ID] = rows[i].Action.Runtime
+	}
+	return rows, err
+}
+
+// Park implements store.Store.
+func (s *concluding) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	for i := range ps {
+		k := &ps[i]
+		fits := func(w store.WorkerRow) bool { return w.Fits(s.runtimes[k.Key.ID]) }
+		if k.Unschedulable || slices.ContainsFunc(s.workers, fits) {
+			continue
+		}
+		s.p.Acted("did not wait for workers that may only be late", k.Key.ID)
+		k.Unschedulable, k.Grace, k.Watched = true, s.p.Config.Executor.UnschedulableGrace, time.Hour
+		k.Result = execution.Result{Error: "No workers available", Message: "No workers with fresh heartbeats available", FailedBy: execution.Scheduler}
+	}
+	return s.Store.Park(ctx, executor, ps)
+}
+
+func firstBackConcludes() *Mutant {
+	return &Mutant{
+		Name: "first-back-concludes", Source: "D9", Expected: 9, Scenario: "broker-outage",
+		About: "the first executor that is back after an outage of the broker concludes that there are no workers, because none of them is back yet",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			return &concluding{Store: c, p: p}
+		},
+	}
+}

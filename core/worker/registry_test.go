@@ -1,0 +1,38 @@
+package worker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+)
+
+func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
+	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
+	late, _ := r.add(execution.Key{ID: 1, Epoch: 1})
+	r.refuse(late)
+	if at, ever := r.lastFull(5 * time.Second); ever && at > 0 {
+		t.Errorf("its only slot is taken by a claim that was refused, and it was full at %v", at)
+	}
+	if e, _ := r.add(execution.Key{ID: 2, Epoch: 1}); e != nil {
+		t.Error("two entries hold one slot")
+	}
+	r.remove(late, 6*time.Second)
+	if at, _ := r.lastFull(7 * time.Second); at > 0 {
+		t.Errorf("nothing ever ran in its only slot, and it was full until %v", at)
+	}
+	e, _ := r.add(execution.Key{ID: 2, Epoch: 1})
+	r.remove(e, 8*time.Second)
+	if at, ever := r.lastFull(9 * time.Second); !ever || at != 8*time.Second {
+		t.Errorf("a run held its only slot until 8s, and it was full until %v (%v)", at, ever)
+	}
+}
+
+// nothing is a signal that nobody waits for.
+type nothing struct{}
+
+func (nothing) Set() {}
+
+// Wait is never called.
+func (nothing) Wait(context.Context, time.Duration) (bool, error) { return true, nil }
