@@ -1,11 +1,19 @@
 package fault
 
+import (
+	"fmt"
+	"time"
+)
+
 func init() {
 	Register(Kind{
 		Name: "clock_offset", Ends: WithFor, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
 		About:   "a wall clock is off, and right again at the end",
 		Example: "clock_offset: {of: any worker, by: -45s}, for: 60s",
-		Keys:    clockKeys(shiftKey()),
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("clock_offset: {of: %s, by: %s}", d.Of(d.Process(), Database), d.Shift(10*time.Minute))
+		},
+		Keys: clockKeys(shiftKey()),
 	}, (*clockOffset).inject)
 }
 

@@ -97,6 +97,9 @@ func (s *Scenario) Add(r *Run) {
 		}
 		s.GaveUp++
 	}
+	if r.Cut {
+		s.Cut++
+	}
 	s.addFaults(r.Faults)
 	for name, n := range r.Sometimes {
 		s.Sometimes[name] += n
@@ -212,6 +215,9 @@ func (s *Scenario) Judge() {
 	}
 	if s.GaveUp > 0 {
 		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.gaveUpSeed, s.tally.gaveUp)
+	}
+	if s.Strategy == Varied {
+		return // what the scenario promises of its own situation is no promise of others
 	}
 	s.judgeFaults(because)
 	if s.Seeds >= SweepSeeds {

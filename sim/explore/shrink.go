@@ -129,7 +129,7 @@ func (s *shrinker) try(d *scenario.Document) bool {
 	if err != nil {
 		return false
 	}
-	t := Target{candidate, s.target.Profile}
+	t := Target{Scenario: candidate, Profile: s.target.Profile}
 	if s.fails(t, s.best.Seed) {
 		return s.keep(d, t, s.best.Seed)
 	}

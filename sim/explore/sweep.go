@@ -18,9 +18,9 @@ import (
 
 // Options say how targets are swept.
 type Options struct {
-	// First is the first seed, Seeds how many there are for each target.
-	First uint64
-	Seeds int
+	// First is the first seed, Seeds how many there are for each target, and Varied for each varied target.
+	First         uint64
+	Seeds, Varied int
 	// Mutant is planted into every run; nil for none.
 	Mutant *mutant.Mutant
 	// Workers is how many goroutines run; 0 means GOMAXPROCS.
@@ -113,6 +113,7 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 		violations := s.out.Scenarios[i].Violations
 		for j := range violations {
 			violations[j].Reproduce = t.Reproduce(violations[j].Seed, o.Mutant)
+			_, violations[j].Varied, _ = t.Plain(violations[j].Seed)
 		}
 	}
 	out.Wall = time.Since(s.start)
@@ -130,7 +131,7 @@ type sweep struct {
 	interrupted func() bool
 
 	mu     sync.Mutex
-	next   int
+	next   turn
 	done   int
 	closed bool
 	out    *verdict.Sweep
@@ -144,7 +145,8 @@ func newSweep(targets []Target, o Options) *sweep {
 	if o.run == nil {
 		o.run = once
 	}
-	s := &sweep{o: o, targets: targets, total: len(targets) * o.Seeds, start: time.Now()}
+	s := &sweep{o: o, targets: targets, start: time.Now()}
+	s.total = Runs(targets, o)
 	s.at.Total = s.total
 	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
 	for _, t := range targets {
@@ -155,20 +157,20 @@ func newSweep(targets []Target, o Options) *sweep {
 
 func newScenario(t Target, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
-		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: "random", Profile: t.Profile, Digest: t.Scenario.Digest,
+		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategy(), Profile: t.Profile, Digest: t.Scenario.Digest,
 	}
 	if o.Mutant != nil {
 		about.Mutant = o.Mutant.Name
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
-		Seeds: o.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0,
+		Seeds: t.seeds(o), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0,
 	})
 }
 
 // Judge is the result of one run alone, as a sweep of one seed has it.
 func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
-	s := newScenario(t, Options{Seeds: 1, Mutant: f})
+	s := newScenario(t, Options{Seeds: 1, Varied: 1, Mutant: f})
 	s.Add(r)
 	s.Judge()
 	return s
@@ -199,18 +201,15 @@ func (s *sweep) pool(ctx context.Context) error {
 	}
 }
 
-// job runs the next run; false if there is none. Neighbours are of different targets, so that all
-// of them advance together.
+// job runs the next run; false if there is none.
 func (s *sweep) job() bool {
 	s.mu.Lock()
-	i := s.next
-	s.next++
+	target, n, left := s.next.take(s.targets, s.o)
 	closed := s.closed
 	s.mu.Unlock()
-	if i >= s.total || closed {
+	if !left || closed {
 		return false
 	}
-	target, n := i%len(s.targets), i/len(s.targets)
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
 	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.of(t, seed, s.o.Mutant), Interrupted: s.interrupted}
