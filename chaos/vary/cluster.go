@@ -12,8 +12,8 @@ import (
 
 // mostWorkers and mostExecutors bound what is added: each of them makes every moment of a run dearer.
 const (
-	mostWorkers   = 9
-	mostExecutors = 4
+	mostWorkers   = 6
+	mostExecutors = 3
 )
 
 func clusterDimensions() []dimension {

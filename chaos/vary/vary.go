@@ -29,7 +29,7 @@ import (
 
 // MostSteps is how many steps of the simulation a varied run may take. One that takes more is broken off there, and judged by what
 // happened until then.
-const MostSteps = 100_000
+const MostSteps = 60_000
 
 // Varied is a scenario that was drawn around another one.
 type Varied struct {
@@ -155,7 +155,7 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	for _, e := range d.edits {
 		e.make(whole)
 	}
-	s, err := whole.Parse(d.s.File)
+	s, err := whole.Read(d.s.File)
 	if err == nil {
 		v.Scenario = s
 		for _, e := range d.edits {
@@ -163,13 +163,13 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 		}
 		return v, nil
 	}
-	if v.Scenario, err = doc.Parse(d.s.File); err != nil {
+	if v.Scenario, err = doc.Read(d.s.File); err != nil {
 		return nil, err
 	}
 	for _, e := range d.edits {
 		next := doc.Clone()
 		e.make(next)
-		if s, err := next.Parse(d.s.File); err == nil {
+		if s, err := next.Read(d.s.File); err == nil {
 			doc, v.Scenario = next, s
 			v.Changes = append(v.Changes, e.texts...)
 			continue
@@ -191,8 +191,8 @@ func (d *draw) top() time.Duration {
 // beatsOfAll and passesOfAll are for how many heartbeats of all workers, and passes of all executors, a drawn duration
 // may last. A heartbeat costs some ten steps, a pass some fifteen.
 const (
-	beatsOfAll  = 1500
-	passesOfAll = 1000
+	beatsOfAll  = 700
+	passesOfAll = 500
 )
 
 // settle gives the run time for all of its work one after the other: whoever is overloaded is late, not stuck.

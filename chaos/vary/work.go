@@ -14,8 +14,8 @@ const (
 	// mostRetries is how many retries are drawn at most.
 	mostRetries = 5
 	// mostMore is by how much a load grows at most, and mostExecutions how many executions a load may grow to.
-	mostMore       = 4
-	mostExecutions = 60
+	mostMore       = 3
+	mostExecutions = 40
 	// mostCopies is how often a request is sent at most.
 	mostCopies = 3
 )

@@ -139,9 +139,9 @@ type Scenario struct {
 	CompletedAfter  int
 	GaveUp          int
 	// Cut counts the varied runs that were broken off; see Run.Cut.
-	Cut    int
-	Panics int
-	Detection       map[string]time.Duration
+	Cut       int
+	Panics    int
+	Detection map[string]time.Duration
 
 	Steps   uint64
 	Virtual time.Duration
