@@ -29,7 +29,7 @@ import (
 
 // MostSteps is how many steps of the simulation a varied run may take. One that takes more is broken off there, and judged by what
 // happened until then.
-const MostSteps = 60_000
+const MostSteps = 30_000
 
 // Varied is a scenario that was drawn around another one.
 type Varied struct {
@@ -124,10 +124,10 @@ type dimension struct {
 func (d *draw) all() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
 	// How many of them a seed changes is drawn, too: few show more clearly, many set up what nobody thought of.
-	calm := d.Number(1, 4)
+	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
-		if d.Choose(5) < calm && i != sure {
+		if d.Choose(5) >= changed && i != sure {
 			continue
 		}
 		if dim.leaveOut != nil && d.Choose(3) == 0 {
@@ -191,8 +191,8 @@ func (d *draw) top() time.Duration {
 // beatsOfAll and passesOfAll are for how many heartbeats of all workers, and passes of all executors, a drawn duration
 // may last. A heartbeat costs some ten steps, a pass some fifteen.
 const (
-	beatsOfAll  = 700
-	passesOfAll = 500
+	beatsOfAll  = 400
+	passesOfAll = 280
 )
 
 // settle gives the run time for all of its work one after the other: whoever is overloaded is late, not stuck.

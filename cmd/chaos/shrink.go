@@ -18,11 +18,12 @@ func (a *app) shrinkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
 		Short: "Take everything out of a failing run that its failure does not need",
-		Long: `Takes faults, executions, workers and executors out of a run that fails, and
+		Long: `Takes faults, settings, executions, workers and executors out of a run that fails, and
 narrows what is left, as long as the same invariant fails, and writes what
 remains as a scenario with the seed that shows it. The same run gives the same
 file. A file in scenarios/regressions is run by the tests from then on.`,
-		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml`,
+		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml
+  bin/chaos shrink ttl-race --profile hardened --seed 12 --varied -o small.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
