@@ -71,6 +71,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Requeued:
 		delete(c.delivered, at)
 		c.s.judged(c.i)
+		// A link that is broken off again and again brings everything back each time, for as long as that lasts.
+		if c.lasting[e.Process]+c.lasting[fault.Broker] > 0 {
+			break
+		}
 		if c.rounds[at]++; c.rounds[at] > mostRounds {
 			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
 		}

@@ -89,8 +89,15 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 		w.snapshots = w.snapshots[1:]
 	}
 	w.snapshots = append(w.snapshots, s)
-	w.unhealthy = c.unhealthy(&s, s.from)
-	w.settle(s.from, c.cordoned[w.worker])
+	c.assess(w, s.from)
+}
+
+// assess brings up to date whether an executor may take a worker for unhealthy, because of its failures or because of what
+// waits at it.
+func (c *placementChecker) assess(w *candidate, at time.Duration) {
+	s, h := w.known(), c.s.config.Health
+	w.unhealthy = c.unhealthy(&s, at) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	w.settle(at, c.cordoned[w.worker])
 }
 
 func (c *placementChecker) transition(e *history.Event, l *life) {
@@ -109,6 +116,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		}
 		if w != nil {
 			w.load++
+			w.waiting++
+			c.assess(w, e.At)
 			w.idleSince = never
 			if w.load >= w.capacity {
 				w.roomSince = never
@@ -129,6 +138,10 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 		if w.load < w.capacity && w.roomSince == never {
 			w.roomSince = e.At
 		}
+	}
+	if e.From == execution.Scheduled && w.waiting > 0 {
+		w.waiting--
+		c.assess(w, e.At)
 	}
 	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
 		w.failures = append(w.failures, e.At)
@@ -178,7 +191,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-c.memory && (!c.unhealthy(s, until) || c.halfOpen(w, s, until)) {
+		if until >= now-c.memory && (!c.surelyUnhealthy(s, until) || c.halfOpen(w, s, until)) {
 			return false
 		}
 	}
@@ -200,15 +213,29 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
-// unhealthy judges a snapshot by the thresholds of the contract.
-func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
+// surelyUnhealthy is unhealthy without the cases in which the history does not tell how much a worker ran: it reports that
+// only with failures of its own. Its unclaimed dispatches alone say nothing about a share then.
+func (c *placementChecker) surelyUnhealthy(s *snapshot, now time.Duration) bool {
 	h := c.s.config.Health
-	died := 0
+	if s.failed+s.consecutive == 0 {
+		return h.Enabled && c.died(s, now) >= h.UnhealthyThreshold
+	}
+	return c.unhealthy(s, now)
+}
+
+// died counts the dispatches within the window that a worker left unclaimed.
+func (c *placementChecker) died(s *snapshot, now time.Duration) (died int) {
 	for _, at := range s.expired {
-		if now-at <= h.Window {
+		if now-at <= c.s.config.Health.Window {
 			died++
 		}
 	}
+	return died
+}
+
+// unhealthy judges a snapshot by the thresholds of the contract.
+func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
+	h, died := c.s.config.Health, c.died(s, now)
 	total, failed := s.total+died, s.failed+died
 	rate := total >= h.MinSamples && float64(failed) >= h.FailureRateUnhealthy*float64(total) //detlint:ok compared here, and never written
 	return h.Enabled && (s.consecutive+died >= h.UnhealthyThreshold || rate)

@@ -188,7 +188,8 @@ func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r 
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		r = sim.Run(t.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
+		plain, _, _ := t.Plain(f.seed) // it was drawn for the record before
+		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
 	if !known {

@@ -52,15 +52,16 @@ type shrinker struct {
 	target    Target
 	// from is the target as it was asked for, which may be varied.
 	from Target
-	file      string
+	file string
 
 	doc  *scenario.Document
 	best *Shrunk
 }
 
-// Shrink takes what a varied run was drawn as for a file of its own, and shrinks that. It takes faults, executions, workers and executors out of a failing run, and narrows what is left, as
-// long as the same invariant fails with the mutant and nothing fails without it. file is where the result will
-// stand, and what it is called after. The result depends on the arguments only; a ctx that ends gives the smallest one so far.
+// Shrink takes faults, settings, executions, workers and executors out of a failing run, and narrows what is left, as long
+// as the same invariant fails with the mutant and nothing fails without it. Of a varied target it shrinks what was drawn
+// for the seed. file is where the result will stand, and what it is called after. The result depends on the arguments
+// only; a ctx that ends gives the smallest one so far.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t
 	t, _, err := t.Plain(seed)
