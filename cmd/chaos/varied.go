@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"handoff/chaos/verdict"
 	"handoff/sim/explore"
 )
 
@@ -40,4 +41,25 @@ func tellChanges(out io.Writer, changes []string) {
 		fmt.Fprintf(out, "  %s\n", change)
 	}
 	fmt.Fprintln(out)
+}
+
+// profileOf is a result's profile, and that it is varied.
+func profileOf(sc *verdict.Scenario) string {
+	if sc.Strategy == verdict.Varied {
+		return string(sc.Profile) + ", varied"
+	}
+	return string(sc.Profile)
+}
+
+// variedLine says in one line what the varied runs came to.
+func (a *app) variedLine(s *verdict.Sweep) {
+	around, runs, failing, cut := 0, 0, 0, 0
+	for _, sc := range s.Scenarios {
+		if sc.Strategy == verdict.Varied {
+			around, runs, failing, cut = around+1, runs+sc.Seeds, failing+sc.Failing, cut+sc.Cut
+		}
+	}
+	if around > 0 {
+		fmt.Fprintf(a.out, "varied: %s around %d of these, %d failing, %d broken off for their length\n", plural(runs, "run"), around, failing, cut)
+	}
 }
