@@ -40,7 +40,7 @@ func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 
 func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
 	plain := find(t, "ttl-race")
-	targets := append(plain[:2:2], Varied(plain)...)
+	targets := slices.Concat(plain, Varied(plain))
 	o := Options{Seeds: 10, Varied: 3}
 	seen := make(map[int][]int)
 	var at turn
