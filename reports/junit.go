@@ -121,6 +121,9 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 // caseName is the profile, and what else tells two results of one scenario apart.
 func caseName(sc *verdict.Scenario) string {
 	name := string(sc.Profile)
+	if sc.Strategy == verdict.Varied {
+		name += " varied"
+	}
 	if sc.Mutant != "" {
 		name += " with mutant " + sc.Mutant
 	}
@@ -142,6 +145,9 @@ func failureOf(sc *verdict.Scenario) *junitProblem {
 		fmt.Fprintf(&text, "%s, seed %d, at %s (step %d)\n%s\n", violationTitle(v), v.Seed, FormatTime(v.At), v.Step, v.Message)
 		if v.Statement != "" {
 			fmt.Fprintf(&text, "Rule: %s\n", v.Statement)
+		}
+		if len(v.Varied) > 0 {
+			fmt.Fprintf(&text, "Varied: %s\n", strings.Join(v.Varied, "; "))
 		}
 		fmt.Fprintf(&text, "Reproduce: %s\n\n", v.Reproduce)
 	}

@@ -36,6 +36,8 @@ type scenarioResult struct {
 	Steps       uint64            `json:"steps"`
 	Virtual     float64           `json:"virtual_s"`
 	HistoryHash string            `json:"history_hash"`
+	// Cut counts the varied runs that were broken off for their length.
+	Cut int `json:"cut,omitempty"`
 
 	Failing     int              `json:"failing"`
 	FailsAtMost float64          `json:"fails_at_most"`
@@ -50,6 +52,8 @@ type violationResult struct {
 	At        string       `json:"at"`
 	Message   string       `json:"message"`
 	Reproduce string       `json:"reproduce"`
+	// Varied says what was drawn around the scenario; left out of a plain run.
+	Varied []string `json:"varied,omitempty"`
 }
 
 type faultResult struct {
@@ -82,12 +86,12 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 		Seeds: sc.Seeds, Verdict: sc.Verdict, Why: append([]string{}, sc.Why...),
 		Violations: []violationResult{}, Faults: []faultResult{}, Sometimes: map[string]int{},
 		Outcomes: map[string]int64{}, Steps: sc.Steps, Virtual: sc.Virtual.Seconds(),
-		HistoryHash: fmt.Sprintf("%016x", sc.Hash), Failing: sc.Failing,
+		HistoryHash: fmt.Sprintf("%016x", sc.Hash), Cut: sc.Cut, Failing: sc.Failing,
 		FailsAtMost: rounded(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
 	}
 	for _, v := range sortedViolations(sc.Violations) {
 		r.Violations = append(r.Violations, violationResult{
-			v.Invariant, v.Seed, v.Execution, v.Step, v.At.String(), v.Message, v.Reproduce,
+			v.Invariant, v.Seed, v.Execution, v.Step, v.At.String(), v.Message, v.Reproduce, v.Varied,
 		})
 	}
 	for _, f := range sortedFaults(sc.Faults) {

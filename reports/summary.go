@@ -98,6 +98,9 @@ func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
 		if n := len(violations) - 1; n > 0 {
 			fmt.Fprintf(b, " (and %s more)", plural(n, "violation"))
 		}
+		if len(v.Varied) > 0 {
+			fmt.Fprintf(b, "\n\nVaried: %s", cell(strings.Join(v.Varied, "; ")))
+		}
 		fmt.Fprintf(b, "\n\n%s\nReproduce:\n\n%s\n", fenced(strings.Join(firstLines(v.Message, summaryLines), "\n")), fenced(v.Reproduce))
 	}
 	if more > 0 {
@@ -109,6 +112,9 @@ func summaryFailed(b *strings.Builder, list []*verdict.Scenario) {
 func summaryCoverage(b *strings.Builder, list []*verdict.Scenario) {
 	var lines []string
 	for _, sc := range list {
+		if sc.Strategy == verdict.Varied {
+			continue // nothing of it is demanded of varied runs
+		}
 		where := cell(sc.Name) + ", " + cell(caseName(sc))
 		for _, f := range sortedFaults(sc.Faults) {
 			if f.Touched == 0 {

@@ -3,6 +3,7 @@ package sim
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,50 +130,19 @@ func drawWhen(t *rapid.T) string {
 	return fmt.Sprintf("{at: %dms}", rapid.IntRange(0, 60_000).Draw(t, "at"))
 }
 
-// drawFault draws a fault that lasts, or keeps its process away, for as long as lasts says.
+// drawFault draws a fault of any kind, as the kind draws itself. It lasts, or keeps its process away, for as long as lasts
+// says.
 func drawFault(t *rapid.T, lasts string) string {
-	process := rapid.SampledFrom([]string{"any worker", "any executor", "half the workers", "every worker", "every executor", "every process", "w-1", "executor-1"}).Draw(t, "target")
-	worker := rapid.SampledFrom([]string{"any worker", "half the workers", "every worker", "w-1"}).Draw(t, "worker")
-	end := rapid.SampledFrom([]string{"broker", "database"}).Draw(t, "end")
-	way := rapid.SampledFrom([]string{"both", "incoming", "outgoing"}).Draw(t, "direction")
-	message := rapid.SampledFrom(append(fault.MessageTypes(), fault.EveryMessage)).Draw(t, "message")
-	rate := rapid.IntRange(5, 100).Draw(t, "rate")
-	queue := rapid.SampledFrom(append(fault.ExecutorQueues(), "any worker")).Draw(t, "struck")
-	return rapid.SampledFrom([]string{
-		fmt.Sprintf("crash: %s, restart_after: %s", process, lasts),
-		fmt.Sprintf("stop: %s, restart_after: %s", process, lasts),
-		fmt.Sprintf("stop_cut_short: {of: %s, after: 500ms}, restart_after: %s", process, lasts),
-		fmt.Sprintf("pause: %s, for: %s", process, lasts),
-		fmt.Sprintf("freeze: any worker, for: %s", lasts),
-		fmt.Sprintf("partition: {cut: %s, from: [%s], direction: %s}, for: %s", process, end, way, lasts),
-		fmt.Sprintf("latency: {of: %s, to: [%s], adds: [10ms, 2s], direction: %s}, for: %s", process, end, way, lasts),
-		fmt.Sprintf("slow_link: {of: %s, to: [%s], takes: [1ms, 200ms], direction: %s}, for: %s", process, end, way, lasts),
-		fmt.Sprintf("reset: {of: %s, to: [%s], rate: %d%%}, for: %s", process, end, rate, lasts),
-		fmt.Sprintf("broker: %s, for: %s", rapid.SampledFrom([]string{"restart", "kill", "alarm"}).Draw(t, "broker"), lasts),
-		fmt.Sprintf("database: %s, for: %s", rapid.SampledFrom([]string{"restart", "kill", "read_only"}).Draw(t, "database"), lasts),
-		fmt.Sprintf("database: {serialization_failures: %d%%}, for: %s", min(rate, 80), lasts),
-		fmt.Sprintf("database: {slow: [10ms, 3s]}, for: %s", lasts),
-		fmt.Sprintf(`messages: {drop: '%s', rate: %d%%}, for: %s`, message, rate, lasts),
-		fmt.Sprintf(`messages: {duplicate: '%s', rate: %d%%}, for: %s`, message, rate, lasts),
-		fmt.Sprintf(`messages: {corrupt: '%s', rate: %d%%}, for: %s`, message, rate, lasts),
-		fmt.Sprintf(`messages: {delay: '%s', by: [1s, 30s], rate: %d%%}, for: %s`, message, rate, lasts),
-		fmt.Sprintf(`messages: {reorder: '%s', by: 20s, rate: %d%%}, for: %s`, message, rate, lasts),
-		"delete_queue: " + queue,
-		"cancel_consumers: " + queue,
-		fmt.Sprintf("unbind_queue: any worker, for: %s", lasts),
-		fmt.Sprintf("twin: any worker, for: %s", lasts),
-		fmt.Sprintf("clock_step: {of: %s, by: -5m}", process),
-		fmt.Sprintf("clock_drift: {of: %s, by: 1%%}, for: %s", process, lasts),
-		fmt.Sprintf("clock_drift: {of: %s, by: -1%%}, for: %s", process, lasts),
-		fmt.Sprintf("clock_offset: {of: %s, by: %ds}, for: %s", process, rapid.SampledFrom([]int{-200, -20, 20, 200}).Draw(t, "offset"), lasts),
-		fmt.Sprintf("clock_offset: {of: database, by: %ds}, for: %s", rapid.IntRange(1, 100).Draw(t, "offset"), lasts),
-		fmt.Sprintf("deaf: %s, for: %s", worker, lasts),
-		fmt.Sprintf("mute: %s, for: %s", worker, lasts),
-		fmt.Sprintf("sick: %s, for: %s", worker, lasts),
-		fmt.Sprintf("cordon: %s, for: %s", worker, lasts),
-		fmt.Sprintf("drain: %s, restart_after: %s", worker, lasts),
-		fmt.Sprintf("rolling_restart: {of: %s, down: %ds, every: 20s}", process, rapid.IntRange(1, 10).Draw(t, "down")),
-		"clock_step: {of: database, by: 40s}",
-		"clock_step: {of: database, by: -40s}",
-	}).Draw(t, "fault")
+	cluster := fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1"}}
+	dice := &fault.Dice{Choose: func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "fault") }, Cluster: cluster}
+	kinds := slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
+	k := rapid.SampledFrom(kinds).Draw(t, "kind")
+	switch entry := k.Draw(dice); k.Ends {
+	case fault.WithFor:
+		return entry + ", for: " + lasts
+	case fault.WithRestart:
+		return entry + ", restart_after: " + lasts
+	default:
+		return entry
+	}
 }

@@ -35,6 +35,8 @@ type Options struct {
 	WithoutInvariant int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
+	// CutAt breaks a run off after so many steps, without complaint: it is judged by what happened until then. 0 for never.
+	CutAt uint64
 	// Interrupted is asked every few steps whether the run is to be broken off; nil for never.
 	Interrupted func() bool
 	// Watch is told of the kernel while it runs, for a watchdog; nil for none.
@@ -59,6 +61,9 @@ func (o Options) chooser() kernel.Chooser {
 }
 
 func (o Options) maxSteps() uint64 {
+	if o.CutAt > 0 {
+		return o.CutAt
+	}
 	if o.MaxSteps > 0 {
 		return o.MaxSteps
 	}
@@ -149,6 +154,10 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 		f := w.k.Failure()
 		o.Panic = fmt.Sprintf("%v\n%s", f, f.Stack)
 	case kernel.StopMaxSteps:
+		if w.options.CutAt > 0 {
+			o.Ending, o.Cut = run.Cut, true
+			return
+		}
 		o.GaveUp = fmt.Sprintf("after %d steps, the most that a run may take, and %v of virtual time; use fewer workers and executions, or a shorter time", o.Steps, o.At)
 	case kernel.StopInterrupted:
 		o.GaveUp = "it was interrupted"

@@ -5,6 +5,7 @@ func init() {
 		Name: "broker_kill", Under: "broker", As: "kill", Ends: WithFor, Hinders: true,
 		About:   "the broker is killed, and is back after a while",
 		Example: "broker: kill, for: 10s",
+		Draw:    func(*Dice) string { return "broker: kill" },
 	}, (*brokerKill).inject)
 }
 

@@ -5,6 +5,7 @@ func init() {
 		Name: "broker_restart", Under: "broker", As: "restart", Ends: WithFor, Hinders: true,
 		About:   "the broker stops, and is back after a while",
 		Example: "broker: restart, for: 10s",
+		Draw:    func(*Dice) string { return "broker: restart" },
 	}, (*brokerRestart).inject)
 }
 

@@ -5,6 +5,7 @@ func init() {
 		Name: "cancel_consumers", Ends: ByItself, Excuses: []Cause{WorkerQueue},
 		About:   "the broker cancels the consumers of a queue; their connections stay open",
 		Example: "cancel_consumers: shell-1",
+		Draw:    func(d *Dice) string { return "cancel_consumers: " + d.Queue() },
 	}, (*cancelConsumers).inject)
 }
 

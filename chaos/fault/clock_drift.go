@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"time"
 
 	"handoff/core/config/yamlfile"
@@ -11,6 +12,9 @@ func init() {
 		Name: "clock_drift", Ends: WithFor, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
 		About:   "a clock runs too fast or too slow; of a process the monotonic one too",
 		Example: "clock_drift: {of: any worker, by: -1%}, for: 5m",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("clock_drift: {of: %s, by: %s0.%d%%}", d.Process(), d.Of("", "-"), d.Number(1, 9))
+		},
 		Keys: clockKeys(yamlfile.Required("by", "how much too fast it runs; with a minus sign, too slow; at most 10%",
 			yamlfile.Schema{"type": "string", "pattern": driftPattern})),
 	}, (*clockDrift).inject)

@@ -1,11 +1,25 @@
 package fault
 
+import (
+	"fmt"
+	"time"
+)
+
 func init() {
 	Register(Kind{
 		Name: "clock_offset", Ends: WithFor, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
 		About:   "a wall clock is off, and right again at the end",
 		Example: "clock_offset: {of: any worker, by: -45s}, for: 60s",
-		Keys:    clockKeys(shiftKey()),
+		// The database's clock is not drawn back and forth: what is claimed while it is behind has a deadline in the past when
+		// it is right again, and the timeout monitor ends it although its action runs.
+		Draw: func(d *Dice) string {
+			of, by := d.Process(), d.Shift(10*time.Minute)
+			if d.Choose(4) == 0 {
+				of, by = Database, d.Lasting(time.Second, 100*time.Second)
+			}
+			return fmt.Sprintf("clock_offset: {of: %s, by: %s}", of, by)
+		},
+		Keys: clockKeys(shiftKey()),
 	}, (*clockOffset).inject)
 }
 

@@ -1,11 +1,19 @@
 package fault
 
+import (
+	"fmt"
+	"time"
+)
+
 func init() {
 	Register(Kind{
 		Name: "clock_step", Ends: ByItself, Excuses: []Cause{ClockOfProcess, ClockOfDatabase},
 		About:   "a wall clock is set, and stays so",
 		Example: "clock_step: {of: database, by: 40s}",
-		Keys:    clockKeys(shiftKey()),
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("clock_step: {of: %s, by: %s}", d.Of(d.Process(), Database), d.Shift(10*time.Minute))
+		},
+		Keys: clockKeys(shiftKey()),
 	}, (*clockStep).inject)
 }
 

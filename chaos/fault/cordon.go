@@ -5,6 +5,7 @@ func init() {
 		Name: "cordon", Ends: WithFor,
 		About:   "an operator cordons a worker, and lifts the cordon at the end",
 		Example: "cordon: shell-1, for: 60s",
+		Draw:    func(d *Dice) string { return "cordon: " + d.Worker() },
 	}, (*cordon).inject)
 }
 

@@ -6,6 +6,7 @@ func init() {
 		Name: "corrupt_messages", Under: "messages", As: "corrupt", Ends: WithFor, Excuses: []Cause{DispatchesFail},
 		About:   about,
 		Example: "messages: {corrupt: execution.scheduled, rate: 5%}, for: 60s",
+		Draw:    func(d *Dice) string { return d.Messages("corrupt", "") },
 		Keys:    messageKeys("corrupt", about),
 	}, (*corruptMessages).inject)
 }

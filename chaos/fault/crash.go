@@ -5,6 +5,7 @@ func init() {
 		Name: "crash", Ends: WithRestart,
 		About:   "a process dies at once, as by SIGKILL; its actions are ended by their shim",
 		Example: "crash: shell-1, restart_after: 90s",
+		Draw:    func(d *Dice) string { return "crash: " + d.Process() },
 	}, (*crash).inject)
 }
 

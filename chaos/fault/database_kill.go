@@ -5,6 +5,7 @@ func init() {
 		Name: "database_kill", Under: "database", As: "kill", Ends: WithFor, Hinders: true,
 		About:   "the database is killed, and is back after a while",
 		Example: "database: kill, for: 5s",
+		Draw:    func(*Dice) string { return "database: kill" },
 	}, (*databaseKill).inject)
 }
 

@@ -6,6 +6,7 @@ func init() {
 		Excuses: []Cause{DatabaseFails},
 		About:   "the database has as many clients as it takes: it refuses new connections, and existing ones go on",
 		Example: "database: no_connections, for: 20s",
+		Draw:    func(*Dice) string { return "database: no_connections" },
 	}, (*databaseNoConnections).inject)
 }
 

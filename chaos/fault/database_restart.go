@@ -5,6 +5,7 @@ func init() {
 		Name: "database_restart", Under: "database", As: "restart", Ends: WithFor, Hinders: true,
 		About:   "the database stops, and is back after a while",
 		Example: "database: restart, for: 5s",
+		Draw:    func(*Dice) string { return "database: restart" },
 	}, (*databaseRestart).inject)
 }
 

@@ -1,11 +1,16 @@
 package fault
 
+import (
+	"time"
+)
+
 func init() {
 	const about = "messages of one type arrive late"
 	Register(Kind{
 		Name: "delay_messages", Under: "messages", As: "delay", Ends: WithFor, Excuses: []Cause{DispatchesFail},
 		About:   about,
 		Example: "messages: {delay: execution.status_changed, by: [1s, 30s], rate: 50%}, for: 60s",
+		Draw:    func(d *Dice) string { return d.Messages("delay", ", by: "+d.Span(10*time.Millisecond, time.Minute)) },
 		Keys:    messageKeys("delay", about, byKey()),
 	}, (*delayMessages).inject)
 }

@@ -5,6 +5,7 @@ func init() {
 		Name: "delete_queue", Ends: ByItself, Excuses: []Cause{WorkerQueue},
 		About:   "a queue is deleted with everything in it",
 		Example: "delete_queue: shell-1",
+		Draw:    func(d *Dice) string { return "delete_queue: " + d.Queue() },
 	}, (*deleteQueue).inject)
 }
 

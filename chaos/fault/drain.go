@@ -5,6 +5,7 @@ func init() {
 		Name: "drain", Ends: WithRestart, Excuses: []Cause{WorkerWithdrawn},
 		About:   "an operator drains a worker: it stops, and is started and its cordon lifted after a while",
 		Example: "drain: shell-1, restart_after: 60s",
+		Draw:    func(d *Dice) string { return "drain: " + d.Worker() },
 	}, (*drain).inject)
 }
 

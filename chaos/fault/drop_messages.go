@@ -6,6 +6,7 @@ func init() {
 		Name: "drop_messages", Under: "messages", As: "drop", Ends: WithFor, Excuses: []Cause{DispatchesFail},
 		About:   about,
 		Example: "messages: {drop: execution.completed, rate: 100%}, for: 60s",
+		Draw:    func(d *Dice) string { return d.Messages("drop", "") },
 		Keys:    messageKeys("drop", about),
 	}, (*dropMessages).inject)
 }

@@ -6,6 +6,7 @@ func init() {
 		Name: "duplicate_messages", Under: "messages", As: "duplicate", Ends: WithFor,
 		About:   about,
 		Example: "messages: {duplicate: execution.scheduled, rate: 20%}, for: 60s",
+		Draw:    func(d *Dice) string { return d.Messages("duplicate", "") },
 		Keys:    messageKeys("duplicate", about),
 	}, (*duplicateMessages).inject)
 }

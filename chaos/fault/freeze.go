@@ -7,6 +7,7 @@ func init() {
 		Name: "freeze", Ends: WithFor,
 		About:   "a whole machine stands still, its clocks and actions too",
 		Example: "freeze: shell-1, for: 45s",
+		Draw:    func(d *Dice) string { return "freeze: " + d.Process() },
 	}, (*freeze).inject)
 }
 

@@ -29,6 +29,9 @@ type Kind struct {
 	// It is empty for a fault that explains no failure, and for one whose effect has events of its own: processes that
 	// end or stand still, servers that are down.
 	Excuses []Cause
+	// Draw draws an entry of `faults` of the kind, without its `when`, `for` and `restart_after`, as varied runs and
+	// drawn clusters add it. nil for a kind that is never drawn.
+	Draw func(d *Dice) string
 	// Hinders says that it can keep an executor from detecting something in time, whatever its target is.
 	Hinders bool
 

@@ -1,12 +1,20 @@
 package fault
 
-import "handoff/core/config/yamlfile"
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
 
 func init() {
 	Register(Kind{
 		Name: "latency", Ends: WithFor, Excuses: []Cause{LinkToDatabase, LinkToBroker},
 		About:   "messages between a process and other ends take longer",
 		Example: "latency: {of: shell-1, to: [database], adds: [100ms, 2s]}, for: 30s",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("latency: {%s, adds: %s%s}", d.Link("of", "to"), d.Span(5*time.Millisecond, 5*time.Second), d.Way())
+		},
 		Keys: linkKeys("of", "the process whose link is slow", "to",
 			yamlfile.Required("adds", "what each message takes longer, or the least and the most", spanOrOne()),
 			directionKey("which way, seen from the process; left out: both")),

@@ -5,6 +5,7 @@ func init() {
 		Name: "mute", Ends: WithFor, Excuses: []Cause{WorkerMute},
 		About:   "a worker's heartbeats don't get through and all else does",
 		Example: "mute: shell-1, for: 60s",
+		Draw:    func(d *Dice) string { return "mute: " + d.Worker() },
 	}, (*mute).inject)
 }
 

@@ -7,6 +7,7 @@ func init() {
 		Name: "pause", Ends: WithFor,
 		About:   "a process stands still, as by SIGSTOP; clocks and actions go on",
 		Example: "pause: shell-1, for: 45s",
+		Draw:    func(d *Dice) string { return "pause: " + d.Process() },
 	}, (*pause).inject)
 }
 

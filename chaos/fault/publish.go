@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,9 @@ func init() {
 		Name: "publish", Ends: ByItself,
 		About:   "somebody who can reach the broker publishes messages of their own to a queue",
 		Example: "publish: {queue: shell-1, what: garbage, count: 500}",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("publish: {queue: %s, what: %s, count: %d}", d.Worker(), d.Of(attackNames()...), d.Number(1, 50))
+		},
 		Keys: []yamlfile.Key{
 			yamlfile.Required("queue", "the queue: one of the executors', or a worker's name for its own", yamlfile.StringSchema()),
 			yamlfile.Required("what", "which messages; forged cancellations go to the queue of the worker's cancellations", yamlfile.Enum(attackNames())),

@@ -1,11 +1,16 @@
 package fault
 
+import (
+	"time"
+)
+
 func init() {
 	const about = "messages of one type are overtaken by the next one in their queue"
 	Register(Kind{
 		Name: "reorder_messages", Under: "messages", As: "reorder", Ends: WithFor, Excuses: []Cause{DispatchesFail},
 		About:   about,
 		Example: "messages: {reorder: execution.scheduled, by: 10s, rate: 30%}, for: 60s",
+		Draw:    func(d *Dice) string { return d.Messages("reorder", ", by: "+d.Span(10*time.Millisecond, time.Minute)) },
 		Keys:    messageKeys("reorder", about, byKey()),
 	}, (*reorderMessages).inject)
 }

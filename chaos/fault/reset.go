@@ -1,11 +1,18 @@
 package fault
 
+import (
+	"fmt"
+)
+
 func init() {
 	Register(Kind{
 		Name: "reset", Ends: WithFor, Excuses: []Cause{LinkToDatabase, LinkToBroker},
 		About:   "calls between a process and other ends lose their connection, before or after they took effect",
 		Example: "reset: {of: executor-1, to: [database], rate: 5%}, for: 30s",
-		Keys:    linkKeys("of", "the process whose calls lose their connection", "to", rateKey("calls")),
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("reset: {%s, rate: %s}", d.Link("of", "to"), d.Percent(5, 100))
+		},
+		Keys: linkKeys("of", "the process whose calls lose their connection", "to", rateKey("calls")),
 	}, (*reset).inject)
 }
 

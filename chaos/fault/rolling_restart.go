@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"time"
 
 	"handoff/core/config/yamlfile"
@@ -11,6 +12,9 @@ func init() {
 		Name: "rolling_restart", Ends: ByItself,
 		About:   "processes are stopped gracefully and started again, one after the other",
 		Example: "rolling_restart: {of: every worker, down: 2s, every: 40s}",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("rolling_restart: {of: %s, down: %s, every: %s}", d.Process(), d.Lasting(100*time.Millisecond, time.Minute), d.Lasting(time.Second, time.Minute))
+		},
 		Keys: []yamlfile.Key{
 			processKey("of", "the processes, restarted in the order of the file, executors first"),
 			yamlfile.Required("down", "how long each stays down once it has stopped", yamlfile.DurationSchema()),

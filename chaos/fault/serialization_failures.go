@@ -8,6 +8,7 @@ func init() {
 		Name: "serialization_failures", Under: "database", As: "serialization_failures", Ends: WithFor, Hinders: true,
 		Excuses: []Cause{DatabaseFails},
 		About:   about, Example: "database: {serialization_failures: 30%}, for: 30s",
+		Draw: func(d *Dice) string { return "database: {serialization_failures: " + d.Percent(5, 80) + "}" },
 		Keys: []yamlfile.Key{yamlfile.Required("serialization_failures", about, yamlfile.ShareSchema())},
 	}, (*serializationFailures).inject)
 }

@@ -12,6 +12,7 @@ func init() {
 		Name: "sick", Ends: WithFor, Excuses: []Cause{WorkerSick},
 		About:   "a worker's machine can't start any action",
 		Example: "sick: shell-1, for: 2m",
+		Draw:    func(d *Dice) string { return "sick: " + d.Worker() },
 	}, (*sick).inject)
 }
 

@@ -5,6 +5,7 @@ func init() {
 		Name: "stop", Ends: WithRestart,
 		About:   "a process is asked to stop gracefully, as by SIGTERM",
 		Example: "stop: shell-1, restart_after: 60s",
+		Draw:    func(d *Dice) string { return "stop: " + d.Process() },
 	}, (*stop).inject)
 }
 

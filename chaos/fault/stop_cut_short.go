@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"fmt"
 	"time"
 
 	"handoff/core/config/yamlfile"
@@ -11,6 +12,9 @@ func init() {
 		Name: "stop_cut_short", Ends: WithRestart,
 		About:   "a process is asked to stop, and killed before it is ready",
 		Example: "stop_cut_short: {of: shell-1, after: 3s}, restart_after: 10s",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("stop_cut_short: {of: %s, after: %s}", d.Process(), d.Lasting(10*time.Millisecond, 30*time.Second))
+		},
 		Keys: []yamlfile.Key{
 			processKey("of", "the process"),
 			yamlfile.Required("after", "how long it gets before it is killed", yamlfile.DurationSchema()),

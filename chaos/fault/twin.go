@@ -7,6 +7,7 @@ func init() {
 		Name: "twin", Ends: WithFor, Excuses: []Cause{WorkerTwin},
 		About:   "a second process is started under a worker's name, and stopped at the end",
 		Example: "twin: shell-1, for: 60s",
+		Draw:    func(d *Dice) string { return "twin: " + d.OneWorker() },
 	}, (*twin).inject)
 }
 

@@ -5,6 +5,7 @@ func init() {
 		Name: "unbind_queue", Ends: WithFor, Excuses: []Cause{WorkerQueue},
 		About:   "a queue loses its bindings, so that what is sent to it has no route",
 		Example: "unbind_queue: shell-1, for: 20s",
+		Draw:    func(d *Dice) string { return "unbind_queue: " + d.Queue() },
 	}, (*unbindQueue).inject)
 }
 

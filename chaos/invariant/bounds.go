@@ -63,7 +63,7 @@ func BoundsOf(c config.Config) Bounds {
 		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
 		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
 		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,
-		DeadLetter: slack,
+		DeadLetter: max(slack, heldLetter+time.Second),
 		OwnerGone:  e.ReconcileInterval + slack,
 		WorkerDead: lease + max(2*e.ReconcileInterval, e.ReapGrace+e.ReconcileInterval) + e.ReconcileInterval + slack,
 		Hold:       oracle.HeldFor(&c.Worker),
@@ -76,6 +76,9 @@ func BoundsOf(c config.Config) Bounds {
 		Cancel:     c.Worker.KillGrace + 5*c.Worker.StatementTimeout + slack,
 	}
 }
+
+// heldLetter is the longest pause between two attempts to handle a dead letter while the database can't be reached.
+const heldLetter = 10 * time.Second
 
 // probeTimeout is how long a round of probes of a small fleet may take.
 const probeTimeout = 2 * time.Second

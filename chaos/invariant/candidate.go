@@ -26,6 +26,8 @@ type candidate struct {
 	consuming bool
 	unhealthy bool
 	load      int
+	// waiting is how many dispatches it has not claimed.
+	waiting int
 
 	// failures are the runs that ended for a reason that blames the worker: the truth about what it reports.
 	failures []time.Duration

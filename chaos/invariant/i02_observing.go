@@ -28,7 +28,7 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 		why = "it is to act, not to observe"
 	case l == nil || l.epoch != e.Epoch:
 		why = "the execution has gone on since"
-	case l.observed:
+	case l.observed && !c.forgotten(l, e):
 		why = "that was recorded before"
 	default:
 		would.Kind, would.From, would.OldEpoch = history.Transition, l.status, e.Epoch
@@ -45,6 +45,12 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 		c.s.violate(c.i, e.Execution, "the %v (%s) recorded that it would change execution %d at epoch %d to %v, without grounds: %s",
 			e.By, e.Process, e.Execution, e.Epoch, e.To, why)
 	}
+}
+
+// forgotten says that the last observation may have been deleted by now, because it is as old as dead letters become: then
+// what still stands is recorded anew.
+func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
+	return c.s.database(e.At)-l.observedAt >= c.s.config.MessageQueue.RabbitMQ.DeadLetter.Kept()-c.s.tolerance
 }
 
 // outage judges that the prober recorded the begin or the end of an outage.

@@ -20,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int)}
 	}
 	return i
 }
@@ -43,6 +43,8 @@ type conservationChecker struct {
 	// settles a message before the database has stored what it says.
 	delivered map[copyOf]time.Duration
 	troubled  map[string]time.Duration
+	// lasting counts the faults that were announced for a process or a server and are not over.
+	lasting map[string]int
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
 	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
@@ -69,6 +71,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Requeued:
 		delete(c.delivered, at)
 		c.s.judged(c.i)
+		// A link that is broken off again and again brings everything back each time, for as long as that lasts.
+		if c.lasting[e.Process]+c.lasting[fault.Broker] > 0 {
+			break
+		}
 		if c.rounds[at]++; c.rounds[at] > mostRounds {
 			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
 		}
@@ -113,6 +119,13 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		history.DatabaseDown, history.DatabaseUp:
 		for process := range strings.SplitSeq(e.Process, ",") {
 			c.troubled[process] = e.At
+			switch e.Kind {
+			case history.FaultBegan:
+				c.lasting[process]++
+			case history.FaultEnded:
+				c.lasting[process] = max(0, c.lasting[process]-1)
+			default:
+			}
 		}
 	case history.Rejected:
 		c.settled(e, at)
@@ -134,7 +147,7 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if !known || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
+	if !known || c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
 		return
 	}
 	c.s.judged(c.i)

@@ -101,8 +101,15 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 		w.snapshots = w.snapshots[1:]
 	}
 	w.snapshots = append(w.snapshots, s)
-	w.unhealthy = c.unhealthy(&s, s.from)
-	w.settle(s.from, c.cordoned[w.worker])
+	c.assess(w, s.from)
+}
+
+// assess brings up to date whether an executor may take a worker for unhealthy, because of its failures or because of what
+// waits at it.
+func (c *placementChecker) assess(w *candidate, at time.Duration) {
+	s, h := w.known(), c.s.config.Health
+	w.unhealthy = c.unhealthy(&s, at) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	w.settle(at, c.cordoned[w.worker])
 }
 
 func (c *placementChecker) transition(e *history.Event, l *life) {
@@ -122,6 +129,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		c.healthierFirst(w, e, l)
 		if w != nil {
 			w.load++
+			w.waiting++
+			c.assess(w, e.At)
 			w.idleSince = never
 			if w.load >= w.capacity {
 				w.roomSince = never
@@ -142,6 +151,10 @@ func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 		if w.load < w.capacity && w.roomSince == never {
 			w.roomSince = e.At
 		}
+	}
+	if e.From == execution.Scheduled && w.waiting > 0 {
+		w.waiting--
+		c.assess(w, e.At)
 	}
 	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {
 		w.failures = append(w.failures, e.At)
@@ -198,7 +211,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-c.memory && (!c.unhealthy(s, until) || c.halfOpen(w, s, until)) {
+		if until >= now-c.memory && (!c.surelyUnhealthy(s, until) || c.halfOpen(w, s, until)) {
 			return false
 		}
 	}
@@ -218,6 +231,16 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 		last = max(last, s.expired[n-1])
 	}
 	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
+}
+
+// surelyUnhealthy is unhealthy without the cases in which the history does not tell how much a worker ran: it reports that
+// only with failures of its own. Its unclaimed dispatches alone say nothing about a share then.
+func (c *placementChecker) surelyUnhealthy(s *snapshot, now time.Duration) bool {
+	e := c.evidence(s, now)
+	if s.failed+s.consecutive == 0 {
+		return c.s.config.Health.Enabled && e.Unclaimed >= c.s.config.Health.UnhealthyThreshold
+	}
+	return c.thresholds.Failing(e)
 }
 
 // unhealthy judges a snapshot by the thresholds of the contract.

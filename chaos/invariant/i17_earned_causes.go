@@ -132,11 +132,11 @@ func sinceClaim(c *ending) time.Duration {
 	return c.l.entered - 2*c.s.config.Worker.StatementTimeout
 }
 
-// sinceStop: a worker waits for the shutdown timeout, ends the remaining actions within the kill grace, and writes
-// their results.
+// sinceStop: a worker hears that it is drained with a heartbeat, which comes within a lease. It waits for the shutdown
+// timeout, ends the remaining actions within the kill grace, and writes their results.
 func sinceStop(c *ending) time.Duration {
 	w := c.s.config.Worker
-	return c.e.At - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
+	return c.e.At - w.Lease() - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
 }
 
 // sinceFit: by the time the executor decides, the workers had time to recover.

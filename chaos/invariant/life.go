@@ -46,6 +46,8 @@ type life struct {
 	sentLate bool
 	// observed says that a timeout monitor that only observes has recorded what it would do.
 	observed bool
+	// observedAt is when it did so last, by the database's clock.
+	observedAt time.Duration
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
@@ -190,7 +192,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			t.outage = e.Count > 0
 		}
 		if l != nil && l.epoch == e.Epoch {
-			l.observed = true
+			l.observed, l.observedAt = true, s.database(e.At)
 		}
 	case history.FaultBegan:
 		s.calm.hindering += int(e.Count)

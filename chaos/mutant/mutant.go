@@ -49,6 +49,8 @@ type Mutant struct {
 	Expected int
 	// Scenario is where it is known to show; the whole library is run, this one first.
 	Scenario string
+	// Varied says that it shows only in varied runs of that scenario: no scenario sets up what it needs.
+	Varied bool
 
 	// Config changes the configuration that executors and workers get; the invariants keep judging by
 	// the scenario's.
@@ -123,6 +125,8 @@ type Machine interface {
 // Lacks says why a mutant can't be planted into a real daemon; empty if it can.
 func (m *Mutant) Lacks() string {
 	switch {
+	case m.Varied:
+		return "it shows only in varied runs, which real daemons have none of"
 	case m.Statements != nil:
 		return "it is a statement that lacks its guard, and only the model of the database runs one"
 	case m.Machine != nil:

@@ -64,8 +64,8 @@ const (
 	Settled Ending = iota
 	// Unsettled: its time was over before.
 	Unsettled
-	// Cut: it was broken off because an invariant was violated. What was found by then counts, and what is asked of the end
-	// is not judged.
+	// Cut: it was broken off, because an invariant was violated or because it took more steps than it was granted. What was
+	// found by then counts, and what is asked of the end is not judged.
 	Cut
 	// Unjudged: it proves nothing about the invariants.
 	Unjudged
@@ -83,6 +83,8 @@ type Outcome struct {
 	At            time.Duration
 	// Rows are the executions as the run left them.
 	Rows []execution.Execution
+	// Cut says that the run was broken off because it took more steps than it was granted; its Ending is Cut.
+	Cut bool
 	// Abandoned says that the process that submits was killed, so that not everything need have been accepted.
 	Abandoned bool
 }
@@ -91,7 +93,7 @@ type Outcome struct {
 func (j *Judges) Verdict(o Outcome) verdict.Run {
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
-		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(),
+		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,
 		Situations: j.seen.Situations(),
 	}
 	j.tally.fill(&r)

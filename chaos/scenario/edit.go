@@ -18,6 +18,9 @@ type Document struct{ root *yaml.Node }
 
 // Edit opens a scenario that was read. The anchors of its file are resolved.
 func Edit(s *Scenario) (*Document, error) {
+	if s.root != nil {
+		return &Document{root: cloneNode(s.root)}, nil
+	}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(s.source, &doc); err != nil {
 		return nil, fmt.Errorf("reading %s again: %w", s.File, err)
@@ -57,6 +60,14 @@ func (d *Document) Bytes(comment string) []byte {
 
 // Parse reads the document as it stands.
 func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes("shrunk")) }
+
+// Read reads the document as it stands, as Parse does, without writing it before. The scenario has no digest, and places in
+// errors mean nothing. The document must not be edited afterwards.
+func (d *Document) Read(file string) (*Scenario, error) {
+	l := &loader{Reader: yamlfile.NewReader(file, "scenario", nil)}
+	l.s.File, l.s.root = file, d.root
+	return l.loaded(d.root)
+}
 
 // Keep sets the head of the file: how it is called, what it is about, and the one profile under which it runs.
 func (d *Document) Keep(name, about, profile string) {

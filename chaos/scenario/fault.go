@@ -44,7 +44,7 @@ func (l *loader) faults(n *yaml.Node) {
 
 func (l *loader) fault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	before := l.Count()
-	m, ok := l.Mapping(n, faultShape())
+	m, ok := l.Mapping(n, knownFault())
 	if !ok {
 		return nil, false
 	}

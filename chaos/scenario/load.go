@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -40,7 +41,11 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", data)}
 	sum := sha256.Sum256(data)
 	l.s.File, l.s.Digest, l.s.source = file, hex.EncodeToString(sum[:]), data
-	root := l.Root(data)
+	return l.loaded(l.Root(data))
+}
+
+// loaded reads the root of the document, nil for a file that can't be read or that is empty.
+func (l *loader) loaded(root *yaml.Node) (*Scenario, error) {
 	switch {
 	case root != nil:
 		l.scenario(root)
@@ -54,10 +59,17 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return &l.s, nil
 }
 
+// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a sweep reads a varied
+// scenario for every run.
+var (
+	knownTop   = sync.OnceValue(topShape)   //nolint:gochecknoglobals // a constant
+	knownFault = sync.OnceValue(faultShape) //nolint:gochecknoglobals // a constant
+)
+
 // scenario reads the parts in the order in which they depend on each other, whatever their order
 // in the file: profiles, then the configuration under them, then what is judged against it.
 func (l *loader) scenario(root *yaml.Node) {
-	m, ok := l.Mapping(root, topShape())
+	m, ok := l.Mapping(root, knownTop())
 	if !ok {
 		return
 	}

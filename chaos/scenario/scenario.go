@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v4"
+
 	"handoff/chaos/fault"
 	"handoff/core/config"
 	"handoff/core/config/yamlfile"
@@ -49,7 +51,9 @@ type Scenario struct {
 	// Warnings are what was read and should be written otherwise, such as a key by its old name.
 	Warnings yamlfile.Errors
 
+	// source is the file; root is what was read instead, of a document that was edited and never written.
 	source  []byte
+	root    *yaml.Node
 	configs map[config.Profile]config.Config
 	expects map[config.Profile]Expect
 }

@@ -104,6 +104,9 @@ func (s *Scenario) Add(r *Run) {
 		}
 		s.GaveUp++
 	}
+	if r.Cut {
+		s.Cut++
+	}
 	s.addFaults(r.Faults)
 	for name, n := range r.Sometimes {
 		s.Sometimes[name] += n
@@ -221,7 +224,7 @@ func (s *Scenario) Judge() {
 	if s.GaveUp > 0 {
 		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
 	}
-	if !s.tally.Want.Share {
+	if s.Strategy != Varied && !s.tally.Want.Share { // what the scenario promises of its own situation is no promise of others
 		s.judgeFaults(because)
 		if s.Seeds >= SweepSeeds {
 			s.judgeReach(because)

@@ -37,6 +37,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	}
 	s.CompletedBefore += o.CompletedBefore
 	s.CompletedAfter += o.CompletedAfter
+	s.Cut += o.Cut
 	s.Steps += o.Steps
 	s.Virtual += o.Virtual
 	s.Hash += o.Hash

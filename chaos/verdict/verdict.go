@@ -47,6 +47,8 @@ type Violation struct {
 	Message string
 	// Causes are the last events that led to it, oldest first. They are not stored: they are found again in the history.
 	Causes []history.Event `json:"-"`
+	// Varied says what was drawn around the scenario in the run; nil for a plain one.
+	Varied []string
 	// Reproduce is the command that shows it again.
 	Reproduce string
 }
@@ -72,6 +74,11 @@ type Run struct {
 	Panic string
 	// GaveUp says why a checker or the harness could not judge the run; empty if it could.
 	GaveUp string
+
+	// Varied says what was drawn around the scenario, a sentence each; nil for a plain run. Cut says that the run was broken
+	// off because it took more steps than a varied run is granted.
+	Varied []string
+	Cut    bool
 
 	Faults    []FaultCount
 	Sometimes map[string]int
@@ -99,7 +106,13 @@ type Run struct {
 	Hash    uint64
 }
 
-// Scenario is the result of a scenario under one profile, over its seeds. Merge knows every field of it.
+// The strategies by which a scenario's runs come about: as it stands, or varied around it.
+const (
+	Random = "random"
+	Varied = "varied"
+)
+
+// Scenario is the result of a scenario under one profile and one strategy, over its seeds. Merge knows every field of it.
 type Scenario struct {
 	Name     string
 	About    string
@@ -130,8 +143,10 @@ type Scenario struct {
 	CompletedBefore int
 	CompletedAfter  int
 	GaveUp          int
-	Panics          int
-	Detection       map[string]time.Duration
+	// Cut counts the varied runs that were broken off; see Run.Cut.
+	Cut       int
+	Panics    int
+	Detection map[string]time.Duration
 	// Discovery says in how many runs each distinct situation was seen.
 	Discovery discovery.Counts
 

@@ -23,6 +23,7 @@ import (
 // replayFlags are the flags of replay.
 type replayFlags struct {
 	profile, mutant string
+	varied          bool
 	seed            uint64
 	execution       int64
 	from, to        uint64
@@ -59,6 +60,7 @@ the workers that had it, and ends with the state of its rows.`,
 	flags.Uint64Var(&f.seed, "seed", 0, "the seed of the run")
 	flags.StringVar(&f.profile, "profile", "", "the profile to run under; the scenario's first one when left out")
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
+	flags.BoolVar(&f.varied, "varied", false, "the varied run of the seed")
 	flags.Int64Var(&f.execution, "execution", 0, "tell only about this execution and its retries")
 	flags.Uint64Var(&f.from, "from", 0, "begin at this `STEP`")
 	flags.Uint64Var(&f.to, "to", math.MaxUint64, "end with this `STEP`, and show the state there")
@@ -75,6 +77,7 @@ func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
 	if err != nil {
 		return err
 	}
+	t.Varied = f.varied
 	rec, result := explore.Record(ctx, t, f.seed, planted)
 	if result.Interrupted {
 		return broken("interrupted after %s of virtual time: nothing is told", human(rec.Virtual))
@@ -90,6 +93,7 @@ func (a *app) replay(ctx context.Context, file string, f replayFlags) error {
 		s.about = explore.Story(rec, id)
 	}
 	fmt.Fprintf(out, "%s, seed %d%s\n\n", t, f.seed, withMutant(planted))
+	tellChanges(out, rec.Varied)
 	s.tell()
 	if id != 0 {
 		a.state(out, t, rec, result, f, planted)
@@ -184,7 +188,8 @@ func (a *app) state(out *bufio.Writer, t explore.Target, rec *verdict.Record, r 
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		r = sim.Run(t.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
+		plain, _, _ := t.Plain(f.seed) // it was drawn for the record before
+		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
 	if !known {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -57,7 +58,7 @@ func (a *app) sweepResult(out *explore.Outcome, targets []explore.Target, f *mut
 // failed tells a failure: what was broken, where, and how to see it again.
 func (a *app) failed(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
-	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), sc.Profile)
+	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
 	rule := v.Statement
 	if v.Invariant != 0 {
 		rule = fmt.Sprintf("%d %s: %s", v.Invariant, v.Name, v.Statement)
@@ -76,6 +77,9 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 	fmt.Fprintf(a.out, "  reproduce  %s\n", a.out.bold(v.Reproduce))
 	fmt.Fprintf(a.out, "  report     %s\n", index)
 	fmt.Fprintf(a.out, "  what       %s\n", indent(v.Message, "             "))
+	if len(v.Varied) > 0 {
+		fmt.Fprintf(a.out, "  varied     %s\n", indent(strings.Join(v.Varied, "\n"), "             "))
+	}
 	for _, why := range sc.Why {
 		if !strings.HasPrefix(why, v.Rule()+":") {
 			fmt.Fprintf(a.out, "  also       %s\n", indent(why, "             "))
@@ -86,14 +90,17 @@ func (a *app) failed(sc *verdict.Scenario, index string) {
 
 // inconclusive tells why nothing was proven.
 func (a *app) inconclusive(sc *verdict.Scenario, argument string) {
-	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), sc.Profile)
+	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.yellow("INCONCLUSIVE"), a.out.bold(sc.Name), profileOf(sc))
 	for _, why := range sc.Why {
 		fmt.Fprintf(a.out, "  %s\n", indent(why, "    "))
 	}
 	if sc.Seeds > 0 && sc.World != string(scenario.Live) { // a live run can't be replayed
 		flag := ""
+		if sc.Strategy == verdict.Varied {
+			flag = " --varied"
+		}
 		if sc.Mutant != "" {
-			flag = " --mutant " + sc.Mutant
+			flag += " --mutant " + sc.Mutant
 		}
 		fmt.Fprintf(a.out, "  to look at one of its runs: bin/chaos replay %s --profile %s --seed %d%s\n", argument, sc.Profile, sc.FirstSeed, flag)
 	}
@@ -105,16 +112,25 @@ func (a *app) table(s *verdict.Sweep) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "SCENARIO\tPROFILE\tSEEDS\tFAILING\tEXECUTIONS\tSTEPS\tHISTORY HASH\tVERDICT")
+	plain := slices.ContainsFunc(s.Scenarios, func(sc *verdict.Scenario) bool { return sc.Strategy != verdict.Varied })
 	for _, sc := range s.Scenarios {
+		profile := string(sc.Profile)
+		if sc.Strategy == verdict.Varied {
+			if plain && sc.Verdict == verdict.Pass {
+				continue // one line says it of all of them
+			}
+			profile += "/varied"
+		}
 		var executions int64
 		for _, n := range sc.Chains {
 			executions += n
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%016x\t%s\n",
-			sc.Name, sc.Profile, seedRange(sc), sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
+			sc.Name, profile, seedRange(sc), sc.Failing, executions, sc.Steps, sc.Hash, sc.Verdict)
 	}
 	_ = w.Flush()
 	a.lastColumn(b.String())
+	a.variedLine(s)
 }
 
 // lastColumn prints a table whose last column is a verdict, in its colour: the last one, because

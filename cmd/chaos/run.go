@@ -26,6 +26,7 @@ type runFlags struct {
 	world, profile, mutant string
 	seed                   uint64
 	seeds, double, mutants int
+	varied                 string
 	out, json, junit       string
 	quiet                  bool
 	oneSeed                bool
@@ -54,6 +55,10 @@ func (a *app) runCommand() *cobra.Command {
 whole library when none is named. Each runs under every profile that it names,
 under seeds 1 to --seeds, or under the one seed of --seed.
 
+Beside every four seeds runs a varied one: the scenario with other sizes, settings
+and durations, and further faults, as the seed draws them. --varied runs only such
+ones, --varied=never none. In the live world nothing is varied.
+
 --world live runs them on real servers and daemons: private processes of this
 machine, or with --target compose the containers of docker-compose.chaos.yaml.
 
@@ -65,6 +70,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 		Example: `  bin/chaos run
   bin/chaos run ttl-race --profile documented --seeds 1000
   bin/chaos run ttl-race --seed 7 --mutant unguarded-monitor
+  bin/chaos run ttl-race --varied --seeds 1000
   bin/chaos run my-scenarios/ --junit junit.xml --quiet
   bin/chaos run --seeds 1000 --shard 2/4 --out shards/2
   bin/chaos run ttl-race --world live --target compose`,
@@ -75,7 +81,7 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 			if err := foreign(cmd, f.world, scenario.Live, "target", "file", "time-scale", "parallel", "agree"); err != nil {
 				return err
 			}
-			if err := foreign(cmd, f.world, scenario.Sim, "shard"); err != nil {
+			if err := foreign(cmd, f.world, scenario.Sim, "shard", "varied"); err != nil {
 				return err
 			}
 			f.oneSeed = cmd.Flags().Changed("seed")
@@ -102,6 +108,8 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	flags.Uint64Var(&f.seed, "seed", 1, "run this seed only")
 	flags.IntVar(&f.seeds, "seeds", defaultSeeds, "run seeds 1 to this")
 	flags.StringVar(&f.shard, "shard", "", shareUsage)
+	flags.StringVar(&f.varied, "varied", variedBeside, "varied runs: beside the plain ones, only, or never")
+	flags.Lookup("varied").NoOptDefVal = variedOnly
 	flags.StringVar(&f.mutant, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out"), "the folder of the report")
 	flags.StringVar(&f.json, "json", "", "write result.json to this `FILE` too")
@@ -137,6 +145,8 @@ func (f *runFlags) check() error {
 		return unknown("world", f.world, worlds)
 	case f.seeds < 1:
 		return usage("--seeds %d: at least 1 seed is needed", f.seeds)
+	case !slices.Contains(variedWords(), f.varied):
+		return unknown("value of --varied", f.varied, variedWords())
 	case f.double < 0:
 		return usage("--check-determinism %d: a number of seeds is needed", f.double)
 	case f.mutants < 0:
@@ -189,18 +199,20 @@ func (a *app) run(ctx context.Context, args []string, f runFlags) error {
 	for _, note := range notes {
 		fmt.Fprintln(a.err, note)
 	}
+	plain := targets
 	o := explore.Options{First: 1, Seeds: f.seeds, Share: f.share, Mutant: planted, Double: f.double, Describe: reports.Describe}
 	if f.oneSeed {
 		o.First, o.Seeds = f.seed, 1
 	}
+	targets = f.vary(targets, &o)
 	// One seed is over before there is anything to show but its result.
-	p := newProgress(a.err, len(targets)*o.Seeds, f.quiet || f.oneSeed)
+	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
 	o.Progress = p.update
 	out, err := explore.Sweep(ctx, targets, o)
 	p.close()
 	if err == nil && f.mutants > 0 {
-		out.Sweep.Matrix = a.cross(ctx, targets, f.mutants, f.share)
+		out.Sweep.Matrix = a.cross(ctx, plain, f.mutants, f.share)
 	}
 	a.sweepResult(out, targets, planted, f.out)
 	write := func() error { return reports.Write(f.out, out.Sweep, out.Records) }

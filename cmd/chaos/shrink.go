@@ -14,14 +14,16 @@ import (
 func (a *app) shrinkCommand() *cobra.Command {
 	var profile, mutantName, out string
 	var seed uint64
+	var varied bool
 	cmd := &cobra.Command{
 		Use:   "shrink SCENARIO|FILE --seed N -o FILE.yaml",
 		Short: "Take everything out of a failing run that its failure does not need",
-		Long: `Takes faults, executions, workers and executors out of a run that fails, and
+		Long: `Takes faults, settings, executions, workers and executors out of a run that fails, and
 narrows what is left, as long as the same invariant fails, and writes what
 remains as a scenario with the seed that shows it. The same run gives the same
 file. A file in scenarios/regressions is run by the tests from then on.`,
-		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml`,
+		Example: `  bin/chaos shrink ttl-race --profile hardened --seed 158 --mutant unguarded-monitor -o small.yaml
+  bin/chaos shrink ttl-race --profile hardened --seed 12 --varied -o small.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usage("%s needs one scenario, and got %d", cmd.Name(), len(args))
@@ -35,17 +37,18 @@ file. A file in scenarios/regressions is run by the tests from then on.`,
 			case !isYAML(out):
 				return usage("%s needs -o FILE.yaml: where the small scenario is written", cmd.Name())
 			}
-			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, mutantName, seed, out) })
+			return a.atOnce(cmd.Context(), func(ctx context.Context) error { return a.shrink(ctx, args[0], profile, mutantName, seed, varied, out) })
 		},
 	}
 	cmd.Flags().Uint64Var(&seed, "seed", 0, "the seed of the run that fails")
+	cmd.Flags().BoolVar(&varied, "varied", false, "the varied run of the seed")
 	cmd.Flags().StringVar(&profile, "profile", "", "the profile to run under; the scenario's first one when left out")
 	cmd.Flags().StringVar(&mutantName, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write the small scenario to this `FILE`")
 	return cmd
 }
 
-func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, seed uint64, out string) error {
+func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, seed uint64, varied bool, out string) error {
 	planted, err := findMutant(mutantName)
 	if err != nil {
 		return err
@@ -54,6 +57,7 @@ func (a *app) shrink(ctx context.Context, scenario, profile, mutantName string, 
 	if err != nil {
 		return err
 	}
+	t.Varied = varied
 	small, err := explore.Shrink(ctx, t, seed, planted, out)
 	switch {
 	case errors.Is(err, explore.ErrNothingToShrink):

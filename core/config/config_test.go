@@ -89,6 +89,18 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 	}
 }
 
+// A worker whose margin begins before its next heartbeat is answered would fence itself although nothing is wrong.
+func TestTheFenceMarginLeavesRoomForAHeartbeat(t *testing.T) {
+	c := Default(Hardened)
+	most := c.Worker.Lease() - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout
+	for margin, problems := range map[time.Duration]int{most: 0, most + time.Millisecond: 1} {
+		c.Worker.FenceMargin = margin
+		if found := c.Validate(); len(found) != problems {
+			t.Errorf("a margin of %v: %v", margin, found)
+		}
+	}
+}
+
 // While the timeout monitor observes, only the dead letter handler takes unclaimed work back.
 func TestMonitorThatObservesNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {

@@ -126,8 +126,11 @@ func (v *validation) worker(w Worker) {
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout; w.FenceMargin < least {
 		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout", w.FenceMargin, least)
 	}
-	if w.FenceMargin >= w.Lease()-w.HeartbeatInterval {
-		v.refuse("worker.fence_margin", "is %v, leaves no room between two heartbeats in a lease of %v", w.FenceMargin, w.Lease())
+	// A heartbeat renews the lease when its reply is there. A worker that fences itself before that ends actions although
+	// nothing is wrong.
+	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
+		v.refuse("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
+			w.FenceMargin, most, w.Lease())
 	}
 }
 

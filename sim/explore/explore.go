@@ -17,21 +17,28 @@ import (
 	"handoff/sim/preempt"
 )
 
-// Target is one scenario under one profile.
+// Target is one scenario under one profile, as it stands or varied.
 type Target struct {
 	Scenario *scenario.Scenario
 	Profile  config.Profile
+	// Varied says that each seed draws a scenario around this one (package vary) and runs that.
+	Varied bool
 }
 
 // String is the target as messages name it.
-func (t Target) String() string { return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile) }
+func (t Target) String() string {
+	if t.Varied {
+		return fmt.Sprintf("%s (%s, varied)", t.Scenario.Name, t.Profile)
+	}
+	return fmt.Sprintf("%s (%s)", t.Scenario.Name, t.Profile)
+}
 
 // Targets lists every profile of every scenario, in their order.
 func Targets(list []*scenario.Scenario) []Target {
 	var targets []Target
 	for _, s := range list {
 		for _, p := range s.Profiles {
-			targets = append(targets, Target{s, p})
+			targets = append(targets, Target{Scenario: s, Profile: p})
 		}
 	}
 	return targets
@@ -41,6 +48,9 @@ func Targets(list []*scenario.Scenario) []Target {
 // the library is known by its name, any other by its file.
 func (t Target) Reproduce(seed uint64, f *mutant.Mutant) string {
 	command := fmt.Sprintf("bin/%s replay %s --profile %s --seed %d", preempt.Program, t.Argument(), t.Profile, seed)
+	if t.Varied {
+		command += " --varied"
+	}
 	if f != nil && f.Name != "" {
 		command += " --mutant " + f.Name
 	}
@@ -81,7 +91,7 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 			}
 		}
 	}()
-	r = sim.Run(t.Scenario, t.Profile, o)
+	r = t.run(o)
 	if r.Panic != "" && harness(r.Panic) {
 		r.GaveUp, r.Panic = "the harness panicked: "+r.Panic, ""
 	}

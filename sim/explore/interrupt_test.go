@@ -29,7 +29,7 @@ func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := Target{s, config.Hardened}
+	target := Target{Scenario: s, Profile: config.Hardened}
 	rec, r := Record(&endsAfter{t.Context(), 5}, target, 158, nil)
 	if !r.Interrupted || r.Steps > 6*64 || len(rec.Violations) > 0 {
 		t.Errorf("interrupted: %v, after %d steps, with %d violations", r.Interrupted, r.Steps, len(rec.Violations))

@@ -127,8 +127,12 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 	k := &Kill{Mutant: f}
 	defer func() { k.Wall = time.Since(begin) }()
 	for _, s := range order(f, library) {
+		targets := Targets([]*scenario.Scenario{s})
+		if f.Varied {
+			targets = Varied(targets)
+		}
 		for seed := uint64(1); seed <= uint64(o.Seeds); seed++ {
-			for _, t := range Targets([]*scenario.Scenario{s}) {
+			for _, t := range targets {
 				if ctx.Err() != nil {
 					k.Stopped = true
 					return k

@@ -36,7 +36,7 @@ func record(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	for i := range rec.Violations {
 		v := &rec.Violations[i]
 		v.Causes = Causes(rec, v)
-		v.Reproduce = t.Reproduce(o.Seed, o.Mutant)
+		v.Reproduce, v.Varied = t.Reproduce(o.Seed, o.Mutant), rec.Varied
 	}
 	return rec, r
 }

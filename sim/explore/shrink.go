@@ -50,23 +50,31 @@ type shrinker struct {
 	invariant int
 	name      string // of the violation, where it is no invariant
 	target    Target
-	file      string
+	// from is the target as it was asked for, which may be varied.
+	from Target
+	file string
 
 	doc  *scenario.Document
 	best *Shrunk
 }
 
-// Shrink takes faults, executions, workers and executors out of a failing run, and narrows what is left, as
-// long as the same invariant fails with the mutant and nothing fails without it. file is where the result will
-// stand, and what it is called after. The result depends on the arguments only; a ctx that ends gives the smallest one so far.
+// Shrink takes faults, settings, executions, workers and executors out of a failing run, and narrows what is left, as long
+// as the same invariant fails with the mutant and nothing fails without it. Of a varied target it shrinks what was drawn
+// for the seed. file is where the result will stand, and what it is called after. The result depends on the arguments
+// only; a ctx that ends gives the smallest one so far.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
+	from := t
+	t, _, err := t.Plain(seed)
+	if err != nil {
+		return nil, err
+	}
 	r := once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)})
 	if r.Interrupted {
 		return nil, ctx.Err()
 	}
 	failures := r.Failures()
 	if len(failures) == 0 {
-		return nil, ErrNothingToShrink
+		return nil, fmt.Errorf("%s, seed %d: %w", from, seed, ErrNothingToShrink)
 	}
 	v := failures[0]
 	for i := range failures {
@@ -78,8 +86,11 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 	if err != nil {
 		return nil, err
 	}
-	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, target: t, file: file, doc: doc}
+	s := &shrinker{ctx: ctx, mutant: f, invariant: v.Invariant, name: v.Name, target: t, from: from, file: file, doc: doc}
 	about := fmt.Sprintf("What is left of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
+	if from.Varied {
+		about = fmt.Sprintf("What is left of the varied run of %s, seed %d, when everything is taken out that this failure does not need: %s", t.Scenario.Name, seed, v.Statement)
+	}
 	doc.Keep(fileScenario(file), about, string(t.Profile))
 	s.best = &Shrunk{Seed: seed, Invariant: v.Invariant, Runs: 1, Steps: r.Steps}
 	if judged := doc.Clone(); v.Invariant != 0 {
@@ -116,7 +127,7 @@ func (s *shrinker) over() bool { return s.ctx.Err() != nil || s.best.Steps > shr
 func (s *shrinker) search() {
 	for changed := true; changed && !s.over(); {
 		changed = false
-		for _, pass := range []func() bool{s.dropFaults, s.dropLoads, s.evenRuns, s.lessWork, s.dropProcesses, s.narrow} {
+		for _, pass := range []func() bool{s.dropFaults, s.dropLoads, s.dropSettings, s.plainWork, s.evenRuns, s.lessWork, s.dropProcesses, s.narrow} {
 			changed = pass() || changed
 		}
 	}
@@ -129,7 +140,7 @@ func (s *shrinker) try(d *scenario.Document) bool {
 	if err != nil {
 		return false
 	}
-	t := Target{candidate, s.target.Profile}
+	t := Target{Scenario: candidate, Profile: s.target.Profile}
 	if s.fails(t, s.best.Seed) {
 		return s.keep(d, t, s.best.Seed)
 	}
@@ -337,7 +348,7 @@ func (s *shrinker) finish() {
 	}
 	s.doc.Regress(regression)
 	s.scenario().File = s.file
-	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.target, b.Target.Reproduce(b.Seed, s.mutant))
+	comment := fmt.Sprintf("Shrunk from %s. Reproduce: %s", s.from, b.Target.Reproduce(b.Seed, s.mutant))
 	b.File = s.doc.Bytes(comment)
 	b.Faults, b.Workers = len(s.scenario().Faults), len(s.scenario().Cluster.Workers)
 	b.Executions = s.scenario().Submissions()

@@ -86,7 +86,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 		t.Errorf("%s says no regression: it belongs into the library", s.File)
 		return
 	}
-	target := Target{s, s.Profiles[0]}
+	target := Target{Scenario: s, Profile: s.Profiles[0]}
 	if r := once(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
 		t.Errorf("%s fails in seed %d with no mutant planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
 	}
@@ -128,7 +128,7 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, f := Target{s, s.Profiles[0]}, mutant.Find("returned-is-confirmed")
+	target, f := Target{Scenario: s, Profile: s.Profiles[0]}, mutant.Find("returned-is-confirmed")
 	var files [2][]byte
 	for i := range files {
 		small, err := Shrink(context.Background(), target, 1, f, "twice.yaml")

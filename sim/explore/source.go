@@ -29,7 +29,7 @@ func SourceMutant(targets []Target, from, seeds int, truth *score.Truth, patienc
 		})
 	}
 	for _, t := range targets {
-		s.sweeps = append(s.sweeps, newScenario(t, Options{Seeds: seeds}))
+		s.sweeps = append(s.sweeps, newScenario(t, 0, Options{Seeds: seeds}))
 		s.own.Targets[t.String()] = &score.Lines{}
 	}
 	for seed := uint64(from); seed <= uint64(seeds); seed++ {

@@ -19,9 +19,9 @@ import (
 
 // Options say how targets are swept.
 type Options struct {
-	// First is the first seed, Seeds how many there are for each target.
-	First uint64
-	Seeds int
+	// First is the first seed, Seeds how many there are for each target, and Varied for each varied target.
+	First         uint64
+	Seeds, Varied int
 	// Share leaves runs to other machines: of each target as many as of any other, give or take one.
 	Share shard.Share
 	// Mutant is planted into every run; nil for none.
@@ -119,6 +119,7 @@ func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 		violations := s.out.Scenarios[i].Violations
 		for j := range violations {
 			violations[j].Reproduce = t.Reproduce(violations[j].Seed, o.Mutant)
+			_, violations[j].Varied, _ = t.Plain(violations[j].Seed)
 		}
 	}
 	out.Wall = time.Since(s.start)
@@ -136,7 +137,7 @@ type sweep struct {
 	interrupted func() bool
 
 	mu     sync.Mutex
-	next   int
+	next   turn
 	done   int
 	closed bool
 	out    *verdict.Sweep
@@ -153,31 +154,30 @@ func newSweep(targets []Target, o Options) *sweep {
 	s := &sweep{o: o, targets: targets, start: time.Now()}
 	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
 	for i, t := range targets {
-		mine := o
-		mine.Seeds = o.Share.Count(i, o.Seeds)
-		s.total += mine.Seeds
-		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, mine))
+		s.total += o.Share.Count(i, t.seeds(o))
+		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, i, o))
 	}
 	s.at.Total = s.total
 	return s
 }
 
-func newScenario(t Target, o Options) *verdict.Scenario {
+// newScenario is the result of the i-th target, without runs.
+func newScenario(t Target, i int, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
-		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: "random", Profile: t.Profile, Digest: t.Scenario.Digest,
+		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategy(), Profile: t.Profile, Digest: t.Scenario.Digest,
 	}
 	if o.Mutant != nil {
 		about.Mutant = o.Mutant.Name
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
-		Seeds: o.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
+		Seeds: o.Share.Count(i, t.seeds(o)), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
 	})
 }
 
 // Judge is the result of one run alone, as a sweep of one seed has it.
 func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
-	s := newScenario(t, Options{Seeds: 1, Mutant: f})
+	s := newScenario(t, 0, Options{Seeds: 1, Varied: 1, Mutant: f})
 	s.Add(r)
 	s.Judge()
 	return s
@@ -208,8 +208,7 @@ func (s *sweep) pool(ctx context.Context) error {
 	}
 }
 
-// job runs the next run; false if there is none. Neighbours are of different targets, so that all
-// of them advance together.
+// job runs the next run; false if there is none.
 func (s *sweep) job() bool {
 	target, n, there := s.claim()
 	if !there {
@@ -234,11 +233,10 @@ func (s *sweep) job() bool {
 func (s *sweep) claim() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for all := len(s.targets) * s.o.Seeds; s.next < all && !s.closed; {
-		target, n = s.next%len(s.targets), s.next/len(s.targets)
-		s.next++
-		if s.o.Share.Has(target + n) {
-			return target, n, true
+	for !s.closed {
+		target, n, there = s.next.take(s.targets, s.o)
+		if !there || s.o.Share.Has(target+n) {
+			return target, n, there
 		}
 	}
 	return 0, 0, false

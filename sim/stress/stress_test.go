@@ -233,8 +233,8 @@ func (s *system) disturb(ctx context.Context) {
 			m.with(m.db.Stop)
 			mend = m.db.Start
 		case 3:
-			m.with(func() { m.db.SetRollback(300_000, "rollback") })
-			mend = func() { m.db.SetRollback(0, "") }
+			m.with(func() { m.db.SetRollback(300_000, "rollback", "40001", "could not serialize access") })
+			mend = func() { m.db.SetRollback(0, "", "", "") }
 		case 4:
 			m.with(func() { m.db.SetReadOnly("read-only") })
 			mend = func() { m.db.SetReadOnly("") }

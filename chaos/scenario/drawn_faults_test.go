@@ -1,0 +1,37 @@
+package scenario_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/scenario"
+)
+
+// Every kind knows how it is drawn, and what it draws is an entry of faults.
+func TestWhatEveryKindDrawsIsAnEntryOfIt(t *testing.T) {
+	source := rand.New(rand.NewPCG(1, 2))
+	dice := &fault.Dice{Choose: source.IntN, Cluster: fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1", "w-2"}}}
+	for _, k := range fault.Kinds() {
+		if k.Draw == nil {
+			t.Errorf("%s does not know how it is drawn: no varied run has it", k.Name)
+			continue
+		}
+		for range 50 {
+			entry := k.Draw(dice)
+			switch k.Ends {
+			case fault.WithFor:
+				entry += ", for: 5s"
+			case fault.WithRestart:
+				entry += ", restart_after: 5s"
+			case fault.ByItself:
+			}
+			text := fmt.Sprintf("name: drawn\nabout: Drawn.\nworlds: [sim]\ncluster:\n  workers:\n    w-1: {runtimes: [shell]}\n    w-2: {runtimes: [shell]}\n"+
+				"actions:\n  a: {runtime: shell, takes: 1s}\nworkload:\n  - {action: a, count: 1}\nfaults:\n  - {when: {at: 1s}, %s}\n", entry)
+			if _, err := scenario.Parse("drawn.yaml", []byte(text)); err != nil {
+				t.Fatalf("%s draws %s: %v", k.Name, entry, err)
+			}
+		}
+	}
+}

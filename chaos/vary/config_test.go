@@ -1,0 +1,45 @@
+package vary
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+)
+
+func TestEveryKeyIsDrawn(t *testing.T) {
+	var drawn []string
+	for _, g := range groups() {
+		for _, k := range g {
+			drawn = append(drawn, k.path)
+		}
+	}
+	for _, l := range config.Leaves() {
+		if l.Path != "profile" && !slices.Contains(drawn, l.Path) {
+			t.Errorf("no varied run draws %s: add it to a group in config.go", l.Path)
+		}
+	}
+}
+
+// Whatever is drawn is made to fit, so that nothing that was drawn is thrown away.
+func TestADrawnConfigurationIsValid(t *testing.T) {
+	for seed := range uint64(500) {
+		source := rand.New(rand.NewPCG(seed, 1))
+		d := &draw{Dice: &fault.Dice{Choose: source.IntN}, s: &scenario.Scenario{}}
+		c := config.Default(config.Profiles()[seed%2])
+		for _, g := range groups() {
+			for _, k := range g {
+				if d.one(2) {
+					k.draw(d, &c)
+				}
+			}
+			d.fit(&c)
+		}
+		if problems := c.Validate(); len(problems) > 0 {
+			t.Fatalf("seed %d: %v", seed, problems)
+		}
+	}
+}

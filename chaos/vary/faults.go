@@ -1,0 +1,145 @@
+package vary
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/scenario"
+	"handoff/core/config/yamlfile"
+)
+
+// mostFaults is how many faults are added at most.
+const mostFaults = 4
+
+func faultDimensions() []dimension {
+	return []dimension{
+		{leaveOut: shortFaults, exaggerate: otherLengths},
+		{exaggerate: otherMoments},
+		{leaveOut: addedFaults, exaggerate: closeFaults},
+		{leaveOut: fewerFaults, exaggerate: fewerFaults},
+	}
+}
+
+// lasts puts a fault's length, or when its processes come back. A fault that has neither is over by itself.
+func (d *draw) lasts(i int, value func(was time.Duration) time.Duration) {
+	f := &d.s.Faults[i]
+	switch {
+	case f.For > 0:
+		text := yamlfile.Short(value(f.For))
+		d.change(func(doc *scenario.Document) {
+			if doc.Has("faults", i, "for") {
+				doc.Put(text, "faults", i, "for")
+				return
+			}
+			length, _ := time.ParseDuration(text)
+			doc.SetFor(i, length)
+		}, "%s lasts %s", f.Name, text)
+	case f.RestartAfter > 0:
+		text := yamlfile.Short(value(f.RestartAfter))
+		d.change(func(doc *scenario.Document) { doc.Put(text, "faults", i, "restart_after") }, "%s: back after %s", f.Name, text)
+	}
+}
+
+func shortFaults(d *draw) {
+	for i := range d.s.Faults {
+		d.lasts(i, func(time.Duration) time.Duration { return d.Within(time.Millisecond, time.Second) })
+	}
+}
+
+func otherLengths(d *draw) {
+	for i := range d.s.Faults {
+		d.lasts(i, func(time.Duration) time.Duration { return d.Within(10*time.Millisecond, d.top()) })
+	}
+}
+
+// otherMoments lets faults begin at another time, or after another event.
+func otherMoments(d *draw) {
+	for i := range d.s.Faults {
+		if d.one(2) {
+			continue
+		}
+		when := d.when(d.span())
+		d.change(func(doc *scenario.Document) { doc.Put(when, "faults", i, "when") }, "%s begins %s", d.s.Faults[i].Name, when)
+	}
+}
+
+// span is the time in which faults begin.
+func (d *draw) span() time.Duration {
+	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.top()))
+}
+
+// when draws a moment, or an event and how long after it.
+func (d *draw) when(span time.Duration) string {
+	if d.one(2) {
+		return "{at: " + yamlfile.Short(time.Duration(d.Choose(int(span/time.Millisecond)+1))*time.Millisecond) + "}"
+	}
+	var names []string
+	for _, t := range scenario.Triggers() {
+		if t.Name != "expired" { // most runs have none
+			names = append(names, t.Name)
+		}
+	}
+	plus := ""
+	if d.one(2) {
+		plus = ", plus: " + d.Lasting(time.Millisecond, 10*time.Second)
+	}
+	return fmt.Sprintf("{after: %s, nth: %d%s}", d.Of(names...), d.Number(1, 12), plus)
+}
+
+func fewerFaults(d *draw) {
+	for i := len(d.s.Faults) - 1; i >= 0; i-- {
+		if d.one(2) {
+			d.change(func(doc *scenario.Document) { doc.Take("faults", i) }, "without the fault %s", d.s.Faults[i].Name)
+		}
+	}
+}
+
+// drawable lists the kinds that the simulated world has and that know how they are drawn.
+func drawable() []*fault.Kind {
+	return slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
+}
+
+// entry draws a fault of any kind.
+func (d *draw) entry(when string, most time.Duration) string {
+	kinds := drawable()
+	k := kinds[d.Choose(len(kinds))]
+	text := fmt.Sprintf("{when: %s, %s", when, k.Draw(d.Dice))
+	switch k.Ends {
+	case fault.WithFor:
+		text += ", for: " + d.Lasting(10*time.Millisecond, most)
+	case fault.WithRestart:
+		text += ", restart_after: " + d.Lasting(10*time.Millisecond, most)
+	case fault.ByItself:
+	}
+	return text + "}"
+}
+
+func (d *draw) add(entry string) {
+	d.change(func(doc *scenario.Document) { doc.Append(entry, "faults") }, "one more fault: %s", entry)
+}
+
+// addedFaults adds faults anywhere.
+func addedFaults(d *draw) {
+	for range d.Number(1, mostFaults) {
+		d.add(d.entry(d.when(d.span()), d.top()))
+	}
+}
+
+// closeFaults adds faults that follow each other within a lease and strike few processes: what one of them leaves
+// behind is met by the next.
+func closeFaults(d *draw) {
+	all := d.Cluster
+	if len(all.Workers) > 0 {
+		d.Cluster.Workers = []string{d.Of(all.Workers...)}
+	}
+	d.Cluster.Executors = []string{d.Of(all.Executors...)}
+	lease := d.config.Worker.Lease()
+	begin := time.Duration(d.Choose(int(d.span()/time.Millisecond)+1)) * time.Millisecond
+	for range d.Number(2, mostFaults) {
+		d.add(d.entry("{at: "+yamlfile.Short(begin)+"}", 2*lease))
+		begin += time.Duration(d.Choose(int(lease/time.Millisecond)+1)) * time.Millisecond
+	}
+	d.Cluster = all
+}

@@ -1,0 +1,227 @@
+// Package vary draws scenarios around a scenario: the same cluster, workload and faults, with another configuration,
+// other sizes, other durations and further faults. What a scenario sets up is what somebody thought of; most mistakes
+// that no scenario finds are in situations that none of them sets up.
+//
+// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012): each seed leaves most
+// dimensions alone, and leaves some out or exaggerates some. Dimensions that are all drawn a little hide from each
+// other what one of them alone would show.
+//
+// A draw depends on the scenario's digest, the profile and the seed, and on nothing else. Its result is an ordinary
+// scenario, made by edits of the file, so that everything that works on scenarios works on it. What the scenario
+// promises of its own situation (situations to be reached, texts, counts, alerts) is not demanded of it; all
+// invariants are.
+package vary
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/invariant"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+	"handoff/core/config/yamlfile"
+)
+
+// MostSteps is how many steps of the simulation a varied run may take. One that takes more is broken off there, and judged by what
+// happened until then.
+const MostSteps = 30_000
+
+// Varied is a scenario that was drawn around another one.
+type Varied struct {
+	// Scenario has the name, the file and the digest of the one that it was drawn around, and one profile.
+	Scenario *scenario.Scenario
+	// Changes says what was changed, a sentence each.
+	Changes []string
+	// Refused is how many of the drawn edits made no sense beside the others, and were left out.
+	Refused int
+}
+
+// Of draws the varied scenario of a seed. It fails only if the file that the scenario was read from can't be edited.
+func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
+	doc, err := scenario.Edit(s)
+	if err != nil {
+		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
+	}
+	d := newDraw(s, p, seed)
+	d.all()
+	plain(doc, s, p)
+	v, err := d.applied(doc)
+	if err != nil {
+		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
+	}
+	v.Scenario.Name, v.Scenario.File, v.Scenario.Digest = s.Name, s.File, s.Digest
+	return v, nil
+}
+
+// plain takes out what the scenario promises of its own situation, and leaves one profile and the simulated world.
+func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
+	e := s.Expect(p)
+	// Where an action without a worker is meant, the language wants it said.
+	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
+		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
+	})
+	doc.Take("expect")
+	doc.Take("regression")
+	doc.Take("settle")
+	doc.Put(string(p), "profile")
+	doc.Put("["+string(scenario.Sim)+"]", "worlds")
+	if e.Invariants != nil {
+		doc.Put(flow(e.Invariants), "expect", "invariants")
+	}
+	if meant {
+		doc.Put("[no_workers_failed]", "expect", "sometimes")
+	}
+}
+
+// draw is the draw of one seed.
+type draw struct {
+	*fault.Dice
+	s       *scenario.Scenario
+	profile config.Profile
+	// config is the configuration as far as it is drawn.
+	config config.Config
+	// workers are the workers as far as they are drawn.
+	workers []scenario.Worker
+	// longest is how long a run of an action lasts at most, by its name.
+	longest map[string]time.Duration
+	edits   []edit
+}
+
+// edit is one change of the file.
+type edit struct {
+	texts []string
+	make  func(doc *scenario.Document)
+}
+
+func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", s.Digest, p, seed))
+	source := rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])))
+	d := &draw{
+		Dice: &fault.Dice{Choose: source.IntN, Cluster: s.Cluster.Names()}, s: s, profile: p,
+		config: s.Config(p), workers: slices.Clone(s.Cluster.Workers), longest: make(map[string]time.Duration),
+	}
+	for _, a := range s.Actions {
+		d.longest[a.Ref] = a.TakesMax
+	}
+	// A fault may only name who has been started.
+	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
+		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
+	})
+	return d
+}
+
+// dimension is what a seed leaves alone, leaves out or exaggerates.
+type dimension struct {
+	leaveOut, exaggerate func(d *draw)
+}
+
+// all draws every dimension. Later ones look at what earlier ones have drawn.
+func (d *draw) all() {
+	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
+	// How many of them a seed changes is drawn, too: few show more clearly, many set up what nobody thought of.
+	changed := d.Number(1, 3)
+	sure := d.Choose(len(dimensions))
+	for i, dim := range dimensions {
+		if d.Choose(5) >= changed && i != sure {
+			continue
+		}
+		if dim.leaveOut != nil && d.Choose(3) == 0 {
+			dim.leaveOut(d)
+			continue
+		}
+		dim.exaggerate(d)
+	}
+	d.writeConfig()
+	d.settle()
+}
+
+// one is true for one of n draws.
+func (d *draw) one(n int) bool { return d.Choose(n) == 0 }
+
+// change notes an edit and what it changes.
+func (d *draw) change(make func(doc *scenario.Document), text string, args ...any) {
+	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
+}
+
+// applied makes the edits. Those that the language refuses beside the others are left out, one by one.
+func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
+	v := &Varied{}
+	whole := doc.Clone()
+	for _, e := range d.edits {
+		e.make(whole)
+	}
+	s, err := whole.Read(d.s.File)
+	if err == nil {
+		v.Scenario = s
+		for _, e := range d.edits {
+			v.Changes = append(v.Changes, e.texts...)
+		}
+		return v, nil
+	}
+	if v.Scenario, err = doc.Read(d.s.File); err != nil {
+		return nil, err
+	}
+	for _, e := range d.edits {
+		next := doc.Clone()
+		e.make(next)
+		if s, err := next.Read(d.s.File); err == nil {
+			doc, v.Scenario = next, s
+			v.Changes = append(v.Changes, e.texts...)
+			continue
+		}
+		v.Refused++
+	}
+	return v, nil
+}
+
+// top is the longest duration that is drawn: ten times the longest deadline, but no more than a run has steps for.
+func (d *draw) top() time.Duration {
+	e := d.config.Executor
+	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
+	beats := time.Duration(beatsOfAll / max(1, len(d.workers)))
+	passes := time.Duration(passesOfAll / d.s.Cluster.Executors)
+	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
+}
+
+// beatsOfAll and passesOfAll are for how many heartbeats of all workers, and passes of all executors, a drawn duration
+// may last. A heartbeat costs some ten steps, a pass some fifteen.
+const (
+	beatsOfAll  = 400
+	passesOfAll = 280
+)
+
+// settle gives the run time for all of its work one after the other: whoever is overloaded is late, not stuck.
+func (d *draw) settle() {
+	var work, longest time.Duration
+	retries := 0
+	for i := range d.s.Workload {
+		load := &d.s.Workload[i]
+		work += time.Duration(load.Count) * (d.longest[load.Action] + time.Minute)
+		longest = max(longest, d.longest[load.Action])
+		retries = max(retries, load.Limits.MaxRetries)
+	}
+	for _, a := range d.s.Actions {
+		retries = max(retries, a.MaxRetries)
+	}
+	retries = max(retries, mostRetries)
+	within := time.Duration(d.s.Generations())*invariant.Settle(d.config, longest, retries) + time.Duration(mostMore*(retries+1))*work
+	within = min(within, 29*24*time.Hour).Truncate(time.Second)
+	d.edits = append(d.edits, edit{make: func(doc *scenario.Document) { doc.Put(yamlfile.Short(within), "settle", "within") }})
+}
+
+// flow writes numbers as a list.
+func flow(numbers []int) string {
+	text := "["
+	for i, n := range numbers {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprint(n)
+	}
+	return text + "]"
+}

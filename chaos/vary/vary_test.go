@@ -1,0 +1,56 @@
+package vary_test
+
+import (
+	"slices"
+	"testing"
+
+	"handoff/chaos/scenario"
+	"handoff/chaos/vary"
+	"handoff/scenarios"
+)
+
+func library(t testing.TB) []*scenario.Scenario {
+	t.Helper()
+	all, err := scenarios.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// A draw is a function of the scenario, the profile and the seed, has the name and the digest of its scenario, and demands
+// nothing of the situation. Hardly any edit makes no sense.
+func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
+	refused, made := 0, 0
+	for i, s := range library(t) {
+		p, seed := s.Profiles[i%len(s.Profiles)], uint64(i)
+		v, err := vary.Of(s, p, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := vary.Of(s, p, seed)
+		if err != nil || !slices.Equal(v.Changes, again.Changes) {
+			t.Errorf("%s, seed %d: %v is %q and then %q", s.Name, seed, err, v.Changes, again.Changes)
+		}
+		e := v.Scenario.Expect(p)
+		if v.Scenario.Digest != s.Digest || v.Scenario.Name != s.Name || !slices.Equal(v.Scenario.Profiles, s.Profiles[i%len(s.Profiles):][:1]) {
+			t.Errorf("%s: %s, %v", s.Name, v.Scenario.Name, v.Scenario.Profiles)
+		}
+		if len(e.Executions)+len(e.Rows)+len(e.Texts) > 0 || e.Alerts.Any() {
+			t.Errorf("%s is still to end as it promises: %+v", s.Name, e)
+		}
+		refused, made = refused+v.Refused, made+len(v.Changes)
+	}
+	if refused*20 > made || made == 0 {
+		t.Errorf("%d edits made no sense, and %d did", refused, made)
+	}
+}
+
+func TestTwoSeedsDrawDifferently(t *testing.T) {
+	s := library(t)[0]
+	a, errA := vary.Of(s, s.Profiles[0], 1)
+	b, errB := vary.Of(s, s.Profiles[0], 2)
+	if errA != nil || errB != nil || slices.Equal(a.Changes, b.Changes) {
+		t.Errorf("%v, %v: both seeds draw %q", errA, errB, a.Changes)
+	}
+}

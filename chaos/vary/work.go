@@ -1,0 +1,298 @@
+package vary
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"handoff/chaos/scenario"
+	"handoff/core/config/yamlfile"
+	"handoff/core/execution"
+)
+
+const (
+	// mostRetries is how many retries are drawn at most.
+	mostRetries = 5
+	// mostMore is by how much a load grows at most, and mostExecutions how many executions a load may grow to.
+	mostMore       = 3
+	mostExecutions = 40
+	// mostCopies is how often a request is sent at most.
+	mostCopies = 3
+)
+
+func actionDimensions() []dimension {
+	return []dimension{
+		{leaveOut: shortRuns, exaggerate: otherRuns},
+		{leaveOut: withoutOwnLimits, exaggerate: ownTimeouts},
+		{leaveOut: noFailures, exaggerate: moreFailures},
+		{exaggerate: limitedActions},
+	}
+}
+
+func shortRuns(d *draw) {
+	for _, a := range d.s.Actions {
+		d.longest[a.Ref] = 50 * time.Millisecond
+		d.change(func(doc *scenario.Document) { doc.Put("50ms", "actions", a.Ref, "takes") }, "%s takes 50ms", a.Ref)
+	}
+}
+
+// otherRuns draws how long runs last, up to ten times the longest deadline; but all of them together may not take far
+// longer than that on the workers that there are.
+func otherRuns(d *draw) {
+	slots := 0
+	for _, w := range d.workers {
+		slots += max(1, w.Concurrency)
+	}
+	for _, a := range d.s.Actions {
+		if d.one(3) {
+			continue
+		}
+		waves := max(1, d.s.SubmissionsOf(a.Ref)/max(1, slots))
+		most := d.Within(50*time.Millisecond, max(time.Second, d.top()/time.Duration(waves)))
+		d.longest[a.Ref] = most
+		takes := fmt.Sprintf("{log_uniform: [10ms, %s]}", yamlfile.Short(most))
+		timeout := ""
+		if most >= a.Timeout-a.Timeout/4 && !d.one(4) {
+			timeout = yamlfile.Short(most + 10*time.Second)
+		}
+		d.change(func(doc *scenario.Document) {
+			doc.Put(takes, "actions", a.Ref, "takes")
+			if timeout != "" {
+				doc.Put(timeout, "actions", a.Ref, "timeout")
+			}
+		}, "%s takes %s", a.Ref, takes)
+	}
+}
+
+// withoutOwnLimits lets the configuration's limits hold.
+func withoutOwnLimits(d *draw) {
+	for _, a := range d.s.Actions {
+		if a.DispatchTimeout > 0 {
+			d.change(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "dispatch_timeout") }, "%s has no dispatch_timeout of its own", a.Ref)
+		}
+	}
+	for i := range d.s.Workload {
+		if d.s.Workload[i].Limits != (execution.Limits{}) && d.s.Workload[i].Again == 0 {
+			d.change(func(doc *scenario.Document) {
+				for _, key := range []string{"timeout", "dispatch_timeout", "max_retries"} {
+					doc.Take(append(doc.Load(i), key)...)
+				}
+			}, "step %d of the workload has no limits of its own", i+1)
+		}
+	}
+}
+
+// ownTimeouts draws timeouts of actions and of steps around how long runs take, and dispatch timeouts around the
+// configuration's, up to the queue's time to live.
+func ownTimeouts(d *draw) {
+	for _, a := range d.s.Actions {
+		if d.one(2) {
+			d.put(d.Within(max(10*time.Millisecond, d.longest[a.Ref]/4), 4*d.longest[a.Ref]+time.Second), "timeout", a.Ref, "actions", a.Ref)
+		}
+		if d.one(2) {
+			d.put(d.dispatchTimeout(), "dispatch_timeout", a.Ref, "actions", a.Ref)
+		}
+	}
+	for i := range d.s.Workload {
+		load := &d.s.Workload[i]
+		if load.Again > 0 || d.usedAgain(i) || d.one(2) {
+			continue
+		}
+		at := fmt.Sprintf("step %d of the workload", i+1)
+		if d.one(2) {
+			timeout := yamlfile.Short(d.Within(max(10*time.Millisecond, d.longest[load.Action]/4), 4*d.longest[load.Action]+time.Second))
+			d.change(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "timeout")...) }, "%s has timeout %s", at, timeout)
+		}
+		if d.one(2) {
+			timeout := yamlfile.Short(d.dispatchTimeout())
+			d.change(func(doc *scenario.Document) { doc.Put(timeout, append(doc.Load(i), "dispatch_timeout")...) }, "%s has dispatch_timeout %s", at, timeout)
+		}
+		if n := d.Number(0, mostRetries); d.one(2) {
+			d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "max_retries")...) }, "%s has max_retries %d", at, n)
+		}
+	}
+}
+
+func (d *draw) put(value time.Duration, key, of string, at ...any) {
+	text := yamlfile.Short(value)
+	d.change(func(doc *scenario.Document) { doc.Put(text, append(slices.Clone(at), key)...) }, "%s has %s %s", of, key, text)
+}
+
+func (d *draw) dispatchTimeout() time.Duration {
+	c := d.config
+	most := 2 * c.Executor.DispatchTimeout
+	if c.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		most = min(most, c.MessageQueue.RabbitMQ.WorkerQueueTTL())
+	}
+	return d.Within(min(most, max(time.Second, c.Executor.DispatchTimeout/8)), most)
+}
+
+func noFailures(d *draw) {
+	for _, a := range d.s.Actions {
+		if a.FailPerMillion > 0 {
+			d.change(func(doc *scenario.Document) { doc.Take("actions", a.Ref, "fails") }, "%s never fails by itself", a.Ref)
+		}
+	}
+}
+
+func moreFailures(d *draw) {
+	for _, a := range d.s.Actions {
+		if d.one(3) {
+			continue
+		}
+		fails := fmt.Sprintf("{rate: %s, reason: %s}", d.Percent(5, 80), d.Of("connection reset", "validation", "transient", "unknown"))
+		retries := d.Number(0, mostRetries)
+		d.change(func(doc *scenario.Document) {
+			doc.Put(fails, "actions", a.Ref, "fails")
+			doc.Put(fmt.Sprint(retries), "actions", a.Ref, "max_retries")
+		}, "%s fails %s and has max_retries %d", a.Ref, fails, retries)
+	}
+}
+
+func limitedActions(d *draw) {
+	for _, a := range d.s.Actions {
+		if d.one(2) {
+			continue
+		}
+		n := d.Number(1, 4)
+		d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), "actions", a.Ref, "concurrency") },
+			"at most %d of %s at a time%s", n, a.Ref, insteadOf(a.Concurrency))
+	}
+}
+
+func workloadDimensions() []dimension {
+	return []dimension{
+		{leaveOut: fewExecutions, exaggerate: moreExecutions},
+		{leaveOut: atOnce, exaggerate: otherSpacing},
+		{leaveOut: sentOnce, exaggerate: sentOften},
+		{leaveOut: withoutPins, exaggerate: pinned},
+		{leaveOut: withoutCancels, exaggerate: cancelled},
+	}
+}
+
+// usedAgain says that a later load uses the keys of the i-th again, so that both have to fit together.
+func (d *draw) usedAgain(i int) bool {
+	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
+}
+
+// eachLoad calls f with every load whose shape nothing else depends on.
+func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
+	for i := range d.s.Workload {
+		load := &d.s.Workload[i]
+		if load.Again == 0 && !d.usedAgain(i) {
+			f(i, load)
+		}
+	}
+}
+
+func (d *draw) count(i int, load *scenario.Load, n int) {
+	if n < 1 || n == load.Count {
+		return
+	}
+	d.change(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
+}
+
+// fewExecutions leaves parents alone that children need, and keeps what is cancelled by number.
+func fewExecutions(d *draw) {
+	part := d.Number(2, 20)
+	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents
+		load := &d.s.Workload[i]
+		if load.Again == 0 && !d.usedAgain(i) {
+			d.count(i, load, (load.Count+part-1)/part)
+		}
+	}
+}
+
+func moreExecutions(d *draw) {
+	factor := d.Number(2, mostMore)
+	d.eachLoad(func(i int, load *scenario.Load) {
+		d.count(i, load, max(load.Count, min(factor*load.Count, mostExecutions)))
+	})
+}
+
+func atOnce(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		if load.Every > 0 {
+			d.change(func(doc *scenario.Document) { doc.Put("0s", append(doc.Load(i), "every")...) },
+				"step %d of the workload submits all at once", i+1)
+		}
+	})
+}
+
+func otherSpacing(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		every := d.Within(time.Millisecond, max(time.Second, d.top()/time.Duration(4*load.Count)))
+		from := load.From
+		if d.one(2) {
+			from = d.Within(0, 5*time.Minute)
+		}
+		d.change(func(doc *scenario.Document) {
+			doc.Put(yamlfile.Short(every), append(doc.Load(i), "every")...)
+			doc.Put(yamlfile.Short(from), append(doc.Load(i), "from")...)
+		}, "step %d of the workload submits every %s from %s", i+1, yamlfile.Short(every), yamlfile.Short(from))
+	})
+}
+
+func sentOnce(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		if load.Copies > 1 {
+			d.change(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "copies")...) }, "step %d of the workload sends each request once", i+1)
+		}
+	})
+}
+
+func sentOften(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		n := d.Number(2, mostCopies)
+		d.change(func(doc *scenario.Document) { doc.Put(fmt.Sprint(n), append(doc.Load(i), "copies")...) },
+			"step %d of the workload sends each request %d times", i+1, n)
+	})
+}
+
+func withoutPins(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		if load.Pin != "" {
+			d.change(func(doc *scenario.Document) { doc.Take(append(doc.Load(i), "pin")...) }, "step %d of the workload is not pinned", i+1)
+		}
+	})
+}
+
+// pinned pins loads to workers that can run them.
+func pinned(d *draw) {
+	d.eachLoad(func(i int, load *scenario.Load) {
+		runtime := ""
+		for _, a := range d.s.Actions {
+			if a.Ref == load.Action {
+				runtime = a.Runtime
+			}
+		}
+		var fit []string
+		for _, w := range d.workers {
+			if slices.Contains(w.Runtimes, runtime) {
+				fit = append(fit, w.Name)
+			}
+		}
+		if len(fit) == 0 || d.one(2) {
+			return
+		}
+		pin := d.Of(fit...)
+		d.change(func(doc *scenario.Document) { doc.Put(pin, append(doc.Load(i), "pin")...) }, "step %d of the workload is pinned to %s", i+1, pin)
+	})
+}
+
+func withoutCancels(d *draw) {
+	for i := len(d.s.Cancels) - 1; i >= 0; i-- {
+		d.change(func(doc *scenario.Document) { doc.DropCancel(i) }, "without step %d that cancels", i+1)
+	}
+}
+
+func cancelled(d *draw) {
+	for range d.Number(1, 3) {
+		load := &d.s.Workload[d.Choose(len(d.s.Workload))]
+		nth := d.Number(1, max(1, min(load.Count, mostExecutions/2)))
+		n := d.Number(1, max(1, min(load.Count-nth+1, 5)))
+		step := fmt.Sprintf("{cancel: {action: %q, nth: %d, count: %d, after: {log_uniform: [1ms, %s]}}}", load.Action, nth, n,
+			d.Lasting(10*time.Millisecond, max(time.Minute, d.longest[load.Action])))
+		d.change(func(doc *scenario.Document) { doc.Append(step, "workload") }, "one more step of the workload: %s", step)
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"handoff/chaos/verdict"
+	"handoff/sim/explore"
+)
+
+// The words of run's --varied.
+const (
+	variedBeside = "beside"
+	variedOnly   = "only"
+	variedNever  = "never"
+)
+
+func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
+
+// vary adds the varied targets, or puts them in the place of the others, and says how many seeds they get. One seed that
+// was asked for is plain if nobody says otherwise.
+func (f *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.Target {
+	switch {
+	case f.varied == variedOnly:
+		o.Varied = o.Seeds
+		return explore.Varied(targets)
+	case f.varied == variedNever || f.oneSeed:
+		return targets
+	}
+	o.Varied = explore.OneInFour(o.Seeds)
+	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
+}
+
+// tellChanges says what was drawn around the scenario in a varied run.
+func tellChanges(out io.Writer, changes []string) {
+	if len(changes) == 0 {
+		return
+	}
+	fmt.Fprintln(out, "Varied:")
+	for _, change := range changes {
+		fmt.Fprintf(out, "  %s\n", change)
+	}
+	fmt.Fprintln(out)
+}
+
+// profileOf is a result's profile, and that it is varied.
+func profileOf(sc *verdict.Scenario) string {
+	if sc.Strategy == verdict.Varied {
+		return string(sc.Profile) + ", varied"
+	}
+	return string(sc.Profile)
+}
+
+// variedLine says in one line what the varied runs came to.
+func (a *app) variedLine(s *verdict.Sweep) {
+	around, runs, failing, cut := 0, 0, 0, 0
+	for _, sc := range s.Scenarios {
+		if sc.Strategy == verdict.Varied {
+			around, runs, failing, cut = around+1, runs+sc.Seeds, failing+sc.Failing, cut+sc.Cut
+		}
+	}
+	if around > 0 {
+		fmt.Fprintf(a.out, "varied: %s around %d of these, %d failing, %d broken off for their length\n", plural(runs, "run"), around, failing, cut)
+	}
+}

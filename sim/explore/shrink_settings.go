@@ -1,0 +1,59 @@
+package explore
+
+import (
+	"slices"
+
+	"handoff/chaos/scenario"
+)
+
+// This file takes out what is set and need not be: keys of the configuration, and what steps of the workload, actions and
+// workers say beside what they must.
+
+// dropSettings takes keys of the configuration out, all of them at once if it can: what is left out has its default.
+func (s *shrinker) dropSettings() (changed bool) {
+	keys := s.doc.ConfigKeys()
+	if len(keys) > 1 && s.try(s.edited(func(d *scenario.Document) { d.Take("config") })) {
+		return true
+	}
+	for size := len(keys) / 2; size >= 1; size /= 2 {
+		for i := 0; i < len(keys) && !s.over(); {
+			some := keys[i:min(i+size, len(keys))]
+			if s.try(s.edited(func(d *scenario.Document) {
+				for _, key := range some {
+					d.TakeConfig(key)
+				}
+			})) {
+				changed, keys = true, slices.Delete(slices.Clone(keys), i, i+len(some))
+				continue
+			}
+			i += size
+		}
+	}
+	return changed
+}
+
+// plainWork takes out what may be left out of steps, actions and workers, one by one.
+func (s *shrinker) plainWork() (changed bool) {
+	drop := func(path func(d *scenario.Document) []any) {
+		if s.over() || !s.doc.Has(path(s.doc)...) {
+			return
+		}
+		changed = s.try(s.edited(func(d *scenario.Document) { d.Take(path(d)...) })) || changed
+	}
+	for i := range s.scenario().Workload {
+		for _, key := range []string{"copies", "pin", "timeout", "dispatch_timeout", "max_retries"} {
+			drop(func(d *scenario.Document) []any { return append(d.Load(i), key) })
+		}
+	}
+	for _, a := range s.scenario().Actions {
+		for _, key := range []string{"fails", "concurrency", "timeout", "dispatch_timeout", "max_retries"} {
+			drop(func(*scenario.Document) []any { return []any{"actions", a.Ref, key} })
+		}
+	}
+	for _, w := range s.scenario().Cluster.Workers {
+		for _, key := range []string{"concurrency", "starts"} {
+			drop(func(*scenario.Document) []any { return []any{"cluster", "workers", w.Name, key} })
+		}
+	}
+	return changed
+}

@@ -1,0 +1,92 @@
+package explore
+
+import (
+	"fmt"
+
+	"handoff/chaos/vary"
+	"handoff/chaos/verdict"
+	"handoff/sim"
+)
+
+// OneInFour is how many varied seeds a target gets beside so many plain ones: one for every four.
+func OneInFour(seeds int) int { return (seeds + 3) / 4 }
+
+// Varied returns the same targets, varied.
+func Varied(targets []Target) []Target {
+	varied := make([]Target, len(targets))
+	for i, t := range targets {
+		t.Varied = true
+		varied[i] = t
+	}
+	return varied
+}
+
+// seeds is how many seeds a target gets.
+func (t Target) seeds(o Options) int {
+	if t.Varied {
+		return o.Varied
+	}
+	return o.Seeds
+}
+
+// Runs is how many runs a sweep of the targets has.
+func Runs(targets []Target, o Options) (runs int) {
+	for _, t := range targets {
+		runs += t.seeds(o)
+	}
+	return runs
+}
+
+// turn is how far a sweep is in the order of its runs: round by round, a run of each target in each. A target with fewer
+// seeds than others has one only in some of the rounds, so that all of them advance together.
+type turn struct{ round, target int }
+
+// take returns the next run: the n-th of a target, from 0. left is false if there is none.
+func (at *turn) take(targets []Target, o Options) (target, n int, left bool) {
+	rounds := max(o.Seeds, o.Varied)
+	for ; at.round < rounds; at.round, at.target = at.round+1, 0 {
+		for at.target < len(targets) {
+			target, own := at.target, targets[at.target].seeds(o)
+			at.target++
+			if n := at.round * own / rounds; (at.round+1)*own/rounds > n {
+				return target, n, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// Plain returns the target that runs as it stands what a varied target draws for a seed, and what was changed. A plain
+// target is returned as it is.
+func (t Target) Plain(seed uint64) (Target, []string, error) {
+	if !t.Varied {
+		return t, nil, nil
+	}
+	v, err := vary.Of(t.Scenario, t.Profile, seed)
+	if err != nil {
+		return t, nil, err
+	}
+	return Target{Scenario: v.Scenario, Profile: t.Profile}, v.Changes, nil
+}
+
+// run runs one seed.
+func (t Target) run(o sim.Options) *sim.Result {
+	plain, changes, err := t.Plain(o.Seed)
+	if err != nil {
+		return &sim.Result{Run: verdict.Run{Scenario: t.Scenario.Name, Profile: t.Profile, Seed: o.Seed, GaveUp: fmt.Sprintf("the draw failed: %v", err)}}
+	}
+	if t.Varied && o.MaxSteps == 0 {
+		o.CutAt = vary.MostSteps
+	}
+	r := sim.Run(plain.Scenario, t.Profile, o)
+	r.Varied = changes
+	return r
+}
+
+// strategy is how results name the way in which the target's runs come about.
+func (t Target) strategy() string {
+	if t.Varied {
+		return verdict.Varied
+	}
+	return verdict.Random
+}
