@@ -199,7 +199,7 @@ func (t *story) read() (*verdict.Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the history of seed %d of %s: %w; copy the share's whole folder, and not only its %s", t.Run.Seed, Printable(t.Run.Scenario, ""), err, shard.FileName)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	h, err := ReadHistory(path, file)
 	if err != nil {
 		return nil, err

@@ -72,7 +72,7 @@ func Each[T any](path string, use func(*Reader, T) error) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	r, err := NewReader(path, file)
 	if err != nil {
 		return nil, err

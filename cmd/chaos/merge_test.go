@@ -89,6 +89,14 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	sameFiles(t, one, merged)
 }
 
+// Of three shares of two runs one has none, which is nothing to complain of.
+func TestAShareMayHaveNothingToDo(t *testing.T) {
+	path := write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
+	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
+		chaos(t, "run", path, "--seeds", "2", "--quiet", "--shard", fmt.Sprintf("%d/3", i+1), "--out", t.TempDir()).wants(t, 0, runs)
+	}
+}
+
 func TestMissingSharesAreNamed(t *testing.T) {
 	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
