@@ -52,6 +52,18 @@ func TestThePageHasRawAndAdjustedScore(t *testing.T) {
 	}
 }
 
+func TestStatementsHaveATableOfTheirOwn(t *testing.T) {
+	r := sample()
+	r.SQL = results(&Result{ID: "s", Operator: "order", About: "skip locked left out", Reached: true}, &Result{ID: "t", Operator: "order", By: Contract})
+	r.SQL.Refused = []string{"u"}
+	page := r.Page(nil)
+	for _, want := range []string{"1 of 2 are killed, **50.0 %**", "1 candidates were no mutants", "- `skip locked left out`", "| raw score | **50.0 %** |"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+}
+
 func TestResultsGoOnWhereTheyStopped(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	if _, ok, err := Read(path); ok || err != nil {
