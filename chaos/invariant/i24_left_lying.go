@@ -27,6 +27,9 @@ type busy struct {
 	worker  execution.WorkerID
 	claimed int64
 	until   time.Duration
+	// beat is the last renewal, doubt the last refused claim that may have been under way then: the worker may have said
+	// that its slots were taken, by claims.
+	beat, doubt time.Duration
 }
 
 // refused is a claim that came too late. Its message has to die.
@@ -59,8 +62,15 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 				delete(c.of, n)
 			}
 		}
-		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1}
+		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1}
+	case history.HeartbeatRenewed:
+		if w := c.of[e.Incarnation]; w != nil {
+			w.beat = e.At
+		}
 	case history.StaleWrite:
+		if l != nil && e.To == execution.Running && e.By == execution.Worker {
+			c.doubt(e, l)
+		}
 		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && c.tooLate(l, e.At) {
 			c.refused(e, l)
 		}
@@ -81,6 +91,13 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 		}
 		c.claim(e)
 	default:
+	}
+}
+
+// doubt notes a refused claim that was under way while the worker renewed its lease.
+func (c *lyingChecker) doubt(e *history.Event, l *life) {
+	if w := c.of[l.incarnation]; w != nil && e.At-w.beat < c.s.config.Worker.StatementTimeout {
+		w.doubt = e.At
 	}
 }
 
@@ -179,7 +196,7 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
 		return
 	}
-	idle := w.claimed == 0 && w.until < l.entered
+	idle := w.claimed == 0 && w.until < l.entered && w.doubt < l.entered
 	clocks := itsClock | databaseClock | standsStill
 	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
 		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(clocks, t.process, 0, l.entered) {
