@@ -11,6 +11,10 @@ import (
 type Bounds struct {
 	// Slack covers the statements and messages of one pass.
 	Slack time.Duration
+	// Recovery is how long after a fault processes, links and servers may still be busy with its consequences: a call
+	// that was under way ends, a connection that has died is noticed, another one is made, and a pass that has failed is
+	// repeated after the reconcile interval.
+	Recovery time.Duration
 	// Claim: scheduling by an executor that died.
 	Claim time.Duration
 	// Publish: scheduled, and never handed to the broker.
@@ -57,8 +61,10 @@ type Bounds struct {
 func BoundsOf(c config.Config) Bounds {
 	e, lease := c.Executor, c.Worker.Lease()
 	slack := 2*e.StatementTimeout + time.Second
+	mq := c.MessageQueue.RabbitMQ
 	return Bounds{
 		Slack:      slack,
+		Recovery:   slack + e.ReconcileInterval + 3*mq.Heartbeat + mq.ReconnectMax,
 		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
 		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
 		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,

@@ -102,3 +102,25 @@ func since(before, at time.Duration, holds bool) time.Duration {
 func (w *candidate) offers(runtime string, now time.Duration) bool {
 	return w.fitSince != never && now <= w.leaseEnds && slices.Contains(w.runtimes, runtime)
 }
+
+// given counts a dispatch to it.
+func (w *candidate) given() {
+	w.load++
+	w.idleSince = never
+	if w.load >= w.capacity {
+		w.roomSince = never
+	}
+}
+
+// released counts what a transition takes from it.
+func (w *candidate) released(e *history.Event) {
+	if held := e.From == execution.Scheduled || e.From.Claimed(); !held || e.To.Claimed() || w.load == 0 {
+		return
+	}
+	if w.load--; w.load == 0 {
+		w.idleSince = e.At
+	}
+	if w.load < w.capacity && w.roomSince == never {
+		w.roomSince = e.At
+	}
+}

@@ -108,11 +108,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
 		}
 		if w != nil {
-			w.load++
-			w.idleSince = never
-			if w.load >= w.capacity {
-				w.roomSince = never
-			}
+			w.given()
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
 		c.refused(e, l)
@@ -121,15 +117,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 
 // outcome notes what a transition says of the worker that had the row.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
-	held := e.From == execution.Scheduled || e.From.Claimed()
-	if held && !e.To.Claimed() && w.load > 0 {
-		if w.load--; w.load == 0 {
-			w.idleSince = e.At
-		}
-		if w.load < w.capacity && w.roomSince == never {
-			w.roomSince = e.At
-		}
-	}
+	w.released(e)
 	if e.From.Claimed() && e.By == execution.Worker && e.Reason.BlamesWorker() {
 		w.failures = append(w.failures, e.At)
 	}

@@ -21,9 +21,8 @@ type scheduler struct {
 	hints *hints
 
 	mu sync.Mutex
-	// next is the earliest moment, on the monotonic clock, at which something is known to be due;
-	// host.Forever when nothing is.
-	next time.Duration
+	// due are the moments at which something is known to be due.
+	due moments
 
 	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen; told: the warnings given.
 	absent absences
@@ -34,7 +33,7 @@ type scheduler struct {
 func newScheduler(s *Service) *scheduler {
 	c := s.config.Executor
 	return &scheduler{
-		Service: s, hints: newHints(s), next: host.Forever,
+		Service: s, hints: newHints(s),
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
 		told: newPassedOver(),
 	}
@@ -46,7 +45,7 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
 		s.mu.Lock()
-		s.next = min(s.next, at)
+		s.due.add(at)
 		s.mu.Unlock()
 	}
 	s.hints.wake.Set()
@@ -59,8 +58,8 @@ func (s *scheduler) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.config.Executor.ReconcileInterval
-	if s.next != host.Forever {
-		d = max(0, min(d, s.next-now))
+	if next := s.due.next(); next != host.Forever {
+		d = max(0, min(d, next-now))
 	}
 	return d
 }
@@ -90,9 +89,7 @@ func (s *scheduler) run(ctx context.Context) {
 func (s *scheduler) drain(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
-	if s.next <= now {
-		s.next = host.Forever
-	}
+	s.due.pass(now)
 	s.mu.Unlock()
 	for ctx.Err() == nil && s.client.Ready() {
 		more, err := s.pass()
