@@ -58,13 +58,15 @@ type Bounds struct {
 //
 // Where most workers are over at once, the brake holds for two leases from the moment at which a
 // monitor finds it, and then lets one worker a second through, each with a look at the database.
-func BoundsOf(c config.Config) Bounds {
+func BoundsOf(c config.Config) Bounds { return boundsOf(c, 2*c.Executor.StatementTimeout+time.Second) }
+
+// boundsOf computes the bounds for statements and messages of one pass that take that long together.
+func boundsOf(c config.Config, slack time.Duration) Bounds {
 	e, lease := c.Executor, c.Worker.Lease()
-	slack := 2*e.StatementTimeout + time.Second
 	mq := c.MessageQueue.RabbitMQ
 	return Bounds{
 		Slack:      slack,
-		Recovery:   slack + e.ReconcileInterval + 3*mq.Heartbeat + mq.ReconnectMax,
+		Recovery:   2*e.StatementTimeout + time.Second + e.ReconcileInterval + 3*mq.Heartbeat + mq.ReconnectMax,
 		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
 		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
 		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,

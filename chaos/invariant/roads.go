@@ -136,6 +136,11 @@ func (p *road) clear(from time.Duration) bool {
 // clear says that nothing has been wrong with the servers since a moment.
 func (r *roads) clear(from time.Duration) bool { return !r.servers.since(from) }
 
+// attended says that the servers and at least one executor that runs have been well since a moment.
+func (r *roads) attended(from time.Duration) bool {
+	return r.clear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.clear(from) })
+}
+
 // hinted says that a hint which somebody published at that moment or later has come to an executor that acts on it: every
 // executor that runs is well, because any of them may get it, at least one runs, and no hint was tampered with.
 func (r *roads) hinted(from time.Duration) bool {

@@ -90,8 +90,10 @@ func ByNumber(n int) *Invariant {
 
 // Suite judges one run. It implements history.Sink.
 type Suite struct {
-	config      config.Config
-	bounds      Bounds
+	config config.Config
+	bounds Bounds
+	// calmBounds are those for executors and servers with which nothing is wrong.
+	calmBounds  Bounds
 	transitions *execution.TransitionTable
 	checkers    []checker
 	findings    []Finding
@@ -140,7 +142,7 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all when it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), transitions: execution.NewTransitionTable(), broken: make(map[*Invariant]bool),
+		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, calls), transitions: execution.NewTransitionTable(), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), tolerance: clockTolerance,
@@ -175,7 +177,10 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 
 // SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
 // for a history whose events carry just that moment; a real database's triggers fire a little later.
-func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
+func (s *Suite) SetTolerance(d time.Duration) {
+	s.tolerance = d
+	s.calmBounds = boundsOf(s.config, s.prompt())
+}
 
 // SetEvidence says which kinds of events the history records whenever they happen; the default is all. Invariants
 // that can be judged in part (see Invariant.InPart) depend on it.
