@@ -178,7 +178,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 // unhindered says that nothing has kept everybody from detecting something since before it began: neither the servers nor
 // at least one executor. A dead letter may be in the hands of any of them, so all have to be well.
 func (c *detectionChecker) unhindered(l *life, d deadline) bool {
-	from := c.s.recovered(d.since) - c.s.bounds.Warmup
+	from := c.s.recovered(d.since) - d.warm
 	switch {
 	case d.bound == unbounded || c.s.setBack > from:
 		return false

@@ -18,6 +18,7 @@ func init() {
 	register(
 		completionHintIgnored, submissionHintIgnored, cancellationAtTheBeat, retryMomentForgotten, childrenLeftToTheLoop,
 		skippedChildUntold, dispatchNotSent, ownClaimTakenForStale, ownReapingUncounted,
+		patientTerminalSweep,
 	)
 }
 
@@ -292,5 +293,37 @@ func ownReapingUncounted() *Mutant {
 			}
 			return &reaper{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
 		},
+	}
+}
+
+// patient looks for rows that have waited for twice as long as they should.
+type patient struct {
+	store.Store
+	p     Process
+	cause store.ReclaimCause
+}
+
+// Find implements store.Executor.
+func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if f.Cause != s.cause {
+		return s.Store.Find(ctx, f)
+	}
+	due, err := s.Store.Find(ctx, f)
+	if err != nil {
+		return due, err
+	}
+	f.Age *= 2
+	found, err := s.Store.Find(ctx, f)
+	if left := len(due) - len(found); left > 0 {
+		s.p.Acted("left what it should have found to a later pass", ids(due)...)
+	}
+	return found, err
+}
+
+func patientTerminalSweep() *Mutant {
+	return &Mutant{
+		Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
+		About: "the loop that finds ends of which no message has told leaves them alone for twice as long as it should",
+		Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
 	}
 }
