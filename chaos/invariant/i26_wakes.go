@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -58,7 +60,7 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 		}
 	case history.WorkerLifecycle:
 		if w := c.byIncarnation[e.Incarnation]; w != nil && e.Lifecycle == execution.Active {
-			c.room(w, e.At)
+			c.room(w, e.At, c.s.config.Executor.ReconcileInterval)
 		}
 	case history.Transition:
 		c.transition(e, l)
@@ -70,7 +72,7 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 	if w := c.byIncarnation[e.Incarnation]; w != nil {
 		before := w.roomSince
 		if w.released(e); before == never && w.roomSince != never {
-			c.room(w, e.At)
+			c.room(w, e.At, 0)
 		}
 		if e.To == execution.Scheduled {
 			w.given()
@@ -102,11 +104,14 @@ func (c *wakeChecker) due(e *history.Event, at time.Duration) {
 	}
 }
 
-// room has a worker looked at a while after it got room.
-func (c *wakeChecker) room(w *candidate, at time.Duration) {
-	if c.s.roads.hinted(c.s.recovered(at)) {
-		c.rooms = append(c.rooms, roomy{at: at + 2*c.s.prompt(), since: at, w: w})
+// room has a worker looked at a while after it got room, and later by more.
+func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
+	if !c.s.roads.hinted(c.s.recovered(at)) {
+		return
 	}
+	r := roomy{at: at + more + 2*c.s.prompt(), since: at, w: w}
+	i, _ := slices.BinarySearchFunc(c.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
+	c.rooms = slices.Insert(c.rooms, i, r)
 }
 
 // children has those looked at that are to be settled after the end of a chain.
@@ -188,7 +193,7 @@ func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	// Nobody tells the executors of a worker that has come: they look once each reconcile interval.
 	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
-		(!was || now-blamed > 2*s.config.Health.Window) && t != nil && s.roads.byName[t.process].clear(s.recovered(w.roomSince))
+		(!was || now-blamed > 2*s.config.Health.Window) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
 }
 
 func (c *wakeChecker) end(bool) {}

@@ -51,6 +51,19 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
+// grain is how far apart the moments are at which rows that were given back are looked at again: those that were given back
+// one by one are looked at together.
+const grain = 500 * time.Millisecond
+
+// rememberIn asks for a pass when what was just given back for d is due again. Without it a wake in between would put
+// that off until a whole interval after it. Only the scheduling task calls it, so nobody has to be woken.
+func (s *scheduler) rememberIn(d time.Duration) {
+	at := s.host.Monotonic() + d + grain - 1
+	s.mu.Lock()
+	s.due.add(at - at%grain)
+	s.mu.Unlock()
+}
+
 // pause is how long to wait for the next pass: until something is known to be due, at most until
 // the next poll.
 func (s *scheduler) pause() time.Duration {
@@ -189,8 +202,12 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 	}
 	var changes []broker.Change
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Applied && o.Row.Status.Terminal() {
+		switch o := &outcomes[i]; {
+		case !o.Applied:
+		case o.Row.Status.Terminal():
 			changes = append(changes, broker.Change{Key: o.Row.Key(), From: execution.Scheduling, To: o.Row.Status})
+		default:
+			s.rememberIn(parks[i].Delay)
 		}
 	}
 	s.notifier.Changed(changes...)
@@ -233,9 +250,6 @@ func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 		default:
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
-	}
-	if len(unfit) > 0 {
-		s.wakeIn(lookAgain)
 	}
 	return len(rows), errors.Join(s.publish(rows), s.giveBack(unfit))
 }
