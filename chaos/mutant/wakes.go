@@ -18,7 +18,7 @@ func init() {
 	register(
 		completionHintIgnored, submissionHintIgnored, cancellationAtTheBeat, retryMomentForgotten, childrenLeftToTheLoop,
 		skippedChildUntold, dispatchNotSent, ownClaimTakenForStale, ownReapingUncounted,
-		patientTerminalSweep,
+		patientTerminalSweep, parkForgotten,
 	)
 }
 
@@ -325,5 +325,31 @@ func patientTerminalSweep() *Mutant {
 		Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
 		About: "the loop that finds ends of which no message has told leaves them alone for twice as long as it should",
 		Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
+	}
+}
+
+// unmindful does not hear that what it has given back is due again some time.
+type unmindful struct {
+	store.Store
+	p Process
+}
+
+// Park implements store.Executor.
+func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Park(ctx, executor, ps)
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
+			s.p.Acted("forgot when what it has given back is due again", o.Row.ID)
+			o.Applied = false
+		}
+	}
+	return outcomes, err
+}
+
+func parkForgotten() *Mutant {
+	return &Mutant{
+		Name: "park-forgotten", Source: "D46", Expected: 26, Scenario: "seldom-woken",
+		About: "a scheduler that has given back what fitted nobody waits for a whole interval after whatever wakes it next",
+		Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
 	}
 }
