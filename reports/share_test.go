@@ -136,7 +136,7 @@ func TestSharesMergeToTheBytesOfOneRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		merged.Whole(shareSeeds, set.Absent())
+		merged.Whole(shareSeeds, shareSeeds, set.Absent())
 		if err := reports.Write(filepath.Join(home, "merged"), merged, records); err != nil {
 			t.Fatal(err)
 		}

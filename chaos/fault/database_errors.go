@@ -8,6 +8,7 @@ func init() {
 		Name: "database_errors", Under: "database", As: "errors", Ends: WithFor, Hinders: true,
 		Excuses: []Cause{DatabaseFails},
 		About:   about, Example: "database: {errors: 10%}, for: 30s",
+		Draw: func(d *Dice) string { return "database: {errors: " + d.Percent(5, 80) + "}" },
 		Keys: []yamlfile.Key{yamlfile.Required("errors", about, yamlfile.ShareSchema())},
 	}, (*databaseErrors).inject)
 }

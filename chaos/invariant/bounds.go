@@ -12,6 +12,10 @@ import (
 type Bounds struct {
 	// Slack covers the statements and messages of one pass.
 	Slack time.Duration
+	// Recovery is how long after a fault processes, links and servers may still be busy with its consequences: a call
+	// that was under way ends, a connection that has died is noticed, another one is made, and a pass that has failed is
+	// repeated after the reconcile interval.
+	Recovery time.Duration
 	// Claim: scheduling by an executor that died.
 	Claim time.Duration
 	// Publish: scheduled, and never handed to the broker.
@@ -55,11 +59,15 @@ type Bounds struct {
 //
 // Where most workers are over at once, the brake holds for two leases from the moment at which a
 // monitor finds it, and then lets one worker a second through, each with a look at the database.
-func BoundsOf(c config.Config) Bounds {
+func BoundsOf(c config.Config) Bounds { return boundsOf(c, 2*c.Executor.StatementTimeout+time.Second) }
+
+// boundsOf computes the bounds for statements and messages of one pass that take that long together.
+func boundsOf(c config.Config, slack time.Duration) Bounds {
 	e, lease := c.Executor, oracle.Lease(&c.Worker)
-	slack := 2*e.StatementTimeout + time.Second
+	mq := c.MessageQueue.RabbitMQ
 	return Bounds{
 		Slack:      slack,
+		Recovery:   2*e.StatementTimeout + time.Second + e.ReconcileInterval + 3*mq.Heartbeat + mq.ReconnectMax,
 		Claim:      e.ClaimExpiry + e.ReconcileInterval + slack,
 		Publish:    e.ConfirmTimeout + e.ReconcileInterval + slack,
 		Unclaimed:  e.ScheduledTimeout + e.TimeoutCheckInterval + slack,

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -140,4 +141,30 @@ func since(before, at time.Duration, holds bool) time.Duration {
 // database's clock.
 func (w *candidate) offers(runtime string, now time.Duration) bool {
 	return w.fitSince != never && now <= w.leaseEnds && slices.Contains(w.runtimes, runtime)
+}
+
+// given counts a dispatch to it.
+func (w *candidate) given() {
+	w.load++
+	w.waiting++
+	w.idleSince = never
+	if w.load >= w.capacity {
+		w.roomSince = never
+	}
+}
+
+// released counts what a transition takes from it.
+func (w *candidate) released(e *history.Event) {
+	if e.From == execution.Scheduled && w.waiting > 0 {
+		w.waiting--
+	}
+	if held := e.From == execution.Scheduled || oracle.Claimed(e.From); !held || oracle.Claimed(e.To) || w.load == 0 {
+		return
+	}
+	if w.load--; w.load == 0 {
+		w.idleSince = e.At
+	}
+	if w.load < w.capacity && w.roomSince == never {
+		w.roomSince = e.At
+	}
 }

@@ -128,13 +128,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		}
 		c.healthierFirst(w, e, l)
 		if w != nil {
-			w.load++
-			w.waiting++
+			w.given()
 			c.assess(w, e.At)
-			w.idleSince = never
-			if w.load >= w.capacity {
-				w.roomSince = never
-			}
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
 		c.refused(e, l)
@@ -143,17 +138,8 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 
 // outcome notes what a transition says of the worker that had the row.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
-	held := e.From == execution.Scheduled || oracle.Claimed(e.From)
-	if held && !oracle.Claimed(e.To) && w.load > 0 {
-		if w.load--; w.load == 0 {
-			w.idleSince = e.At
-		}
-		if w.load < w.capacity && w.roomSince == never {
-			w.roomSince = e.At
-		}
-	}
-	if e.From == execution.Scheduled && w.waiting > 0 {
-		w.waiting--
+	w.released(e)
+	if e.From == execution.Scheduled {
 		c.assess(w, e.At)
 	}
 	if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.BlamesWorker(e.Reason) {

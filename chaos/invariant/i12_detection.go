@@ -14,7 +14,7 @@ import (
 func detection() *Invariant {
 	i := &Invariant{
 		Number: 12, Name: "detection in time",
-		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor.",
+		Statement: "Each kind of stuck execution is found, by a part that only observes recorded, within its own bound, counted from the last moment at which a fault could hinder an executor; by one that nothing hinders within one pass of the part that looks for it.",
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
@@ -155,7 +155,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 		return
 	}
 	l := c.s.lives[w.id]
-	deadline, what := c.deadline(l)
+	deadline, what := c.deadline(l, &c.s.bounds)
 	if what == "" {
 		return
 	}
@@ -167,6 +167,10 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	} else {
 		c.s.judged(c.i)
 	}
+	if calm, why := c.deadline(l, &c.s.calmBounds); calm.since+calm.bound < overdue && c.unhindered(l, calm) {
+		c.s.judged(c.i)
+		deadline, bound, what, overdue = calm, calm.bound, why, calm.since+calm.bound
+	}
 	if now <= overdue {
 		w.at = overdue + time.Nanosecond
 		c.watch.later.prune(c.stale)
@@ -174,6 +178,19 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %s since %v; the bound for that is %v", l.id, l.epoch, what, deadline.since, bound)
+}
+
+// unhindered says that nothing has kept everybody from detecting something since before it began: neither the servers nor
+// at least one executor. A dead letter may be in the hands of any of them, so all have to be well.
+func (c *detectionChecker) unhindered(l *life, d deadline) bool {
+	from := c.s.recovered(d.since) - d.warm
+	switch {
+	case d.bound == unbounded || c.s.setBack > from:
+		return false
+	case l.died != 0:
+		return c.s.roads.hinted(from)
+	}
+	return c.s.roads.attended(from)
 }
 
 // stale says that an execution is not as it was when it was watched.
@@ -203,8 +220,7 @@ func (c *detectionChecker) observing(l *life, d deadline, what string) (deadline
 }
 
 // deadline is the earliest bound that applies to an execution as it stands.
-func (c *detectionChecker) deadline(l *life) (deadline, string) {
-	b := &c.s.bounds
+func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
 		bound := b.Terminal + time.Duration(l.ahead)*b.ChildBatch
@@ -212,7 +228,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	case l.status == execution.Scheduling:
 		return deadline{l.entered, b.Claim, 0}, "claimed for scheduling and not scheduled"
 	case l.status == execution.Scheduled:
-		return c.scheduled(l)
+		return c.scheduled(l, b)
 	case oracle.Claimed(l.status):
 		// Both clocks must have passed the deadline, the database's and one that was never set: a clock step alone
 		// ends no run.
@@ -238,8 +254,7 @@ func (c *detectionChecker) deadline(l *life) (deadline, string) {
 	return deadline{}, ""
 }
 
-func (c *detectionChecker) scheduled(l *life) (best deadline, what string) {
-	b := &c.s.bounds
+func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what string) {
 	best, what = c.observing(l, deadline{l.entered, b.Unclaimed, b.Warmup}, "scheduled and not claimed")
 	consider := func(d deadline, why string) {
 		if d.since+d.bound < best.since+best.bound {

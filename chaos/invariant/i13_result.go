@@ -58,7 +58,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 			delete(c.asked, e.Execution)
 		}
 	case history.EndAsked:
-		if old, known := c.asked[e.Execution]; l != nil && !l.status.Terminal() && (!known || old.epoch != e.Epoch) {
+		if old, known := c.asked[e.Execution]; l != nil && !oracle.Terminal(l.status) && (!known || old.epoch != e.Epoch) {
 			c.asked[e.Execution] = asking{e.Epoch, e.Due, e.At}
 		}
 	case history.RefusedResult:
@@ -74,7 +74,7 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 // refused judges that a result was refused because its row was not its any more.
 func (c *resultChecker) refused(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	if l.status.Claimed() && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
+	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
 		c.s.violate(c.i, e.Execution, "the result of execution %d (%v) was refused at epoch %d to incarnation %d, whose run it still is", e.Execution, e.To, e.Epoch, e.Incarnation)
 	}
 }
@@ -94,7 +94,7 @@ func (c *resultChecker) again(e *history.Event) {
 	c.s.judged(c.i)
 	var given *life
 	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
-		if l.incarnation == old && l.status.Claimed() && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
+		if l.incarnation == old && oracle.Claimed(l.status) && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
 			given = l
 		}
 	}

@@ -136,7 +136,7 @@ func sinceClaim(c *ending) time.Duration {
 // timeout, ends the remaining actions within the kill grace, and writes their results.
 func sinceStop(c *ending) time.Duration {
 	w := c.s.config.Worker
-	return c.e.At - w.Lease() - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
+	return c.e.At - oracle.Lease(&w) - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
 }
 
 // sinceFit: by the time the executor decides, the workers had time to recover.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -70,7 +71,7 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 				c.next = e.At + c.bound
 			}
 			c.open = append(c.open, claimed{e.Execution, e.Epoch, e.Incarnation, e.At})
-		case e.From.Claimed() && !e.To.Claimed():
+		case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 			c.ended(e, l)
 			c.settle(e)
 		}
@@ -124,7 +125,7 @@ func (c *startedChecker) has(t *session, now time.Duration) bool {
 		return false
 	}
 	w := c.s.config.Worker
-	return now < t.renewed+(w.Lease()-w.FenceMargin)*(driftTolerance-1)/driftTolerance && c.s.database(now) < t.leaseEnds
+	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && c.s.database(now) < t.leaseEnds
 }
 
 // look judges the claims that are old. One whose worker was hindered is looked at again.

@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -65,14 +66,14 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 	case e.Kind == history.ActionEnded:
 		w.actions = max(0, w.actions-1)
 		c.forget(e.Incarnation, w)
-	case e.To.Claimed() && !e.From.Claimed():
+	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
 		w.claimed++
 		c.s.judged(c.i)
 		if w.claimed > w.capacity {
 			c.s.violate(c.i, e.Execution, "%s (incarnation %d) claimed execution %d as number %d of those that it has at a time; its capacity is %d",
 				e.Process, e.Incarnation, e.Execution, w.claimed, w.capacity)
 		}
-	case e.From.Claimed() && !e.To.Claimed():
+	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		w.claimed = max(0, w.claimed-1)
 		c.forget(e.Incarnation, w)
 	}

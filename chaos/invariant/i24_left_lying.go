@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -105,9 +106,9 @@ func (c *lyingChecker) claim(e *history.Event) {
 	w := c.of[e.Incarnation]
 	switch {
 	case w == nil:
-	case e.To.Claimed() && !e.From.Claimed():
+	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
 		w.claimed++
-	case e.From.Claimed() && !e.To.Claimed():
+	case oracle.Claimed(e.From) && !oracle.Claimed(e.To):
 		if w.claimed--; w.claimed <= 0 {
 			w.claimed, w.until = 0, e.At
 		}

@@ -48,6 +48,8 @@ type life struct {
 	observed bool
 	// observedAt is when it did so last, by the database's clock.
 	observedAt time.Duration
+	// by is the process that wrote the present status.
+	by string
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
@@ -114,6 +116,7 @@ type calm struct {
 
 // learn updates what is known with an event that every checker has seen.
 func (s *Suite) learn(e *history.Event, l *life) {
+	s.roads.learn(e)
 	switch e.Kind {
 	case history.Created:
 		s.learnCreated(e)
@@ -238,7 +241,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	l.notBefore, l.due, l.entered, l.reason = e.Due, e.Due, e.At, e.Reason
 	l.stamped, l.waits = s.database(e.At), max(e.At, e.Due-s.skew)
 	l.action, l.parent = s.action(e.Action), e.Related
-	l.runtime, l.pinned = e.Text, e.Worker
+	l.runtime, l.pinned, l.by = e.Text, e.Worker, e.Process
 	if l.parent != 0 {
 		s.learnChild(l, e.At)
 	}
@@ -248,6 +251,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 
 func (l *life) transition(e *history.Event) {
 	l.status, l.epoch, l.entered, l.due, l.reason = e.To, e.Epoch, e.At, e.Due, e.Reason
+	l.by = e.Process
 	l.dispatches = e.Count
 	switch {
 	case e.To == execution.Running:

@@ -55,20 +55,21 @@ type Finding struct {
 }
 
 // Count is the number of invariants; they are numbered from 1 without gaps.
-const Count = 24
+const Count = 28
 
 // All lists every invariant that is implemented, by number.
 func All() []*Invariant {
 	list := all()
-	return list[:]
+	return slices.DeleteFunc(list[:], func(i *Invariant) bool { return i == nil })
 }
 
-// all does not compile while Count is not how many stand here.
+// all does not compile while Count is not the number of the last one. Numbers 20 to 24 are not given.
 func all() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
+		handedOn(), wakes(), cancelledAtOnce(), ownReaping(),
 	}
 }
 
@@ -90,8 +91,10 @@ func ByNumber(n int) *Invariant {
 
 // Suite judges one run. It implements history.Sink.
 type Suite struct {
-	config      config.Config
-	bounds      Bounds
+	config config.Config
+	bounds Bounds
+	// calmBounds are those for executors and servers with which nothing is wrong.
+	calmBounds  Bounds
 	transitions *oracle.Law
 	backoffs    *oracle.Backoffs
 	checkers    []checker
@@ -118,6 +121,7 @@ type Suite struct {
 	orphans  orphans
 	// chains counts the rows of a chain that are alive.
 	calm  calm
+	roads roads
 	fleet *fleet
 	// ledger is what has struck which process, for rules that demand something of whom nothing hinders.
 	ledger *ledger
@@ -142,10 +146,10 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all when it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), transitions: oracle.NewLaw(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
+		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: oracle.NewLaw(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
-		fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
+		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
 	}
 	for _, i := range All() {
@@ -177,7 +181,10 @@ func (s *Suite) database(at time.Duration) time.Duration { return at + s.skew }
 
 // SetTolerance says how far the moment of an event may lie from the one at which it was judged. The default is
 // for a history whose events carry just that moment; a real database's triggers fire a little later.
-func (s *Suite) SetTolerance(d time.Duration) { s.tolerance = d }
+func (s *Suite) SetTolerance(d time.Duration) {
+	s.tolerance = d
+	s.calmBounds = boundsOf(s.config, s.prompt())
+}
 
 // SetEvidence says which kinds of events the history records whenever they happen; the default is all. Invariants
 // that can be judged in part (see Invariant.InPart) depend on it.

@@ -55,7 +55,7 @@ func endsRunsEarly() *Mutant {
 
 func fullIsNoWorker() *Mutant {
 	return &Mutant{
-		Name: "full-is-no-worker", Source: "D45", Expected: 17, Scenario: "overload",
+		Name: "full-is-no-worker", Source: "D45", Expected: 18, Scenario: "overload",
 		About: "a full worker counts as absent, so executions that only have to wait for a slot fail because there are no workers",
 		Store: func(p Process, c store.Store) store.Store {
 			if p.Worker {

@@ -140,11 +140,14 @@ func (s *Sweep) Merge(o *Sweep) error {
 	return err
 }
 
-// Whole judges a sweep that was put together of its shares, as one for which seeds seeds of each scenario were asked.
-// missing names the shares that are not there; empty for none.
-func (s *Sweep) Whole(seeds int, missing string) {
+// Whole judges a sweep that was put together of its shares, as one for which seeds seeds of each scenario were asked, and
+// varied ones of each that is varied. missing names the shares that are not there; empty for none.
+func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {
 		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
+		if sc.Strategy == Varied {
+			sc.tally.Want.Seeds = varied
+		}
 	}
 	if missing != "" {
 		s.Interrupted = true

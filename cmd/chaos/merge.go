@@ -94,7 +94,12 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 	if err != nil {
 		return usage("%v", err)
 	}
-	sweep.Whole(set.Files[0].Header.Seeds, set.Absent())
+	h := set.Files[0].Header
+	varied := explore.OneInFour(h.Seeds)
+	if h.Asked["--varied"] == variedOnly {
+		varied = h.Seeds
+	}
+	sweep.Whole(h.Seeds, varied, set.Absent())
 	for _, r := range records {
 		for _, sc := range sweep.Scenarios {
 			if sc.Name == r.Scenario && sc.Profile == r.Profile {

@@ -78,7 +78,7 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	dir, folders := shared(t, args...)
 	merged := filepath.Join(t.TempDir(), "merged")
 	s := chaos(t, "merge", dir, "--out", merged)
-	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 48 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
+	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 60 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
 	// The second share is run again, and all are given in another order; the third one twice.
@@ -100,7 +100,7 @@ func TestAShareMayHaveNothingToDo(t *testing.T) {
 func TestMissingSharesAreNamed(t *testing.T) {
 	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 16 runs")
+	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 20 runs")
 	for _, folder := range []string{folders[1], folders[3]} {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)

@@ -42,7 +42,7 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	})
 	sum := sha256.New()
 	for _, t := range targets {
-		fmt.Fprintf(sum, "%q %q %q\n", t.Scenario.Name, t.Profile, t.Scenario.Digest)
+		fmt.Fprintf(sum, "%q %q %q %v\n", t.Scenario.Name, t.Profile, t.Scenario.Digest, t.Varied)
 	}
 	h.Digest = fmt.Sprintf("%x", sum.Sum(nil))
 	return h

@@ -34,13 +34,7 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	for {
 		created, err := s.create(items)
 		if err == nil {
-			var keys []execution.Key
-			for _, c := range created {
-				if c.ID != 0 && !c.Existed {
-					keys = append(keys, execution.Key{ID: c.ID})
-				}
-			}
-			s.Notifier.Requested(keys...)
+			s.announce(created)
 			return created, nil
 		}
 		if !store.Retriable(err) || !repeatable {
@@ -50,6 +44,24 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 			return nil, err
 		}
 	}
+}
+
+// announce hints at what was created: at work, and at the end of a child that was skipped because its parent's chain had
+// ended before.
+func (s *Submitter) announce(created []store.Created) {
+	var keys []execution.Key
+	var ends []broker.Change
+	for _, c := range created {
+		switch key := (execution.Key{ID: c.ID}); {
+		case c.ID == 0 || c.Existed:
+		case c.Skipped:
+			ends = append(ends, broker.Change{Key: key, From: execution.Requested, To: execution.Cancelled})
+		default:
+			keys = append(keys, key)
+		}
+	}
+	s.Notifier.Requested(keys...)
+	s.Notifier.Changed(ends...)
 }
 
 func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) {

@@ -21,9 +21,8 @@ type scheduler struct {
 	hints *hints
 
 	mu sync.Mutex
-	// next is the earliest moment, on the monotonic clock, at which something is known to be due;
-	// host.Forever when nothing is.
-	next time.Duration
+	// due are the moments at which something is known to be due.
+	due moments
 
 	// Used only by the scheduling task. absent: since when no worker fits; leases: the beats seen; told: the warnings given.
 	absent absences
@@ -34,7 +33,7 @@ type scheduler struct {
 func newScheduler(s *Service) *scheduler {
 	c := s.config.Executor
 	return &scheduler{
-		Service: s, hints: newHints(s), next: host.Forever,
+		Service: s, hints: newHints(s),
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
 		told: newPassedOver(),
 	}
@@ -46,10 +45,23 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
 		s.mu.Lock()
-		s.next = min(s.next, at)
+		s.due.add(at)
 		s.mu.Unlock()
 	}
 	s.hints.wake.Set()
+}
+
+// grain is how far apart the moments are at which rows that were given back are looked at again: those that were given back
+// one by one are looked at together.
+const grain = 500 * time.Millisecond
+
+// rememberIn asks for a pass when what was just given back for d is due again. Without it a wake in between would put
+// that off until a whole interval after it. Only the scheduling task calls it, so nobody has to be woken.
+func (s *scheduler) rememberIn(d time.Duration) {
+	at := s.host.Monotonic() + d + grain - 1
+	s.mu.Lock()
+	s.due.add(at - at%grain)
+	s.mu.Unlock()
 }
 
 // pause is how long to wait for the next pass: until something is known to be due, at most until
@@ -59,8 +71,8 @@ func (s *scheduler) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.config.Executor.ReconcileInterval
-	if s.next != host.Forever {
-		d = max(0, min(d, s.next-now))
+	if next := s.due.next(); next != host.Forever {
+		d = max(0, min(d, next-now))
 	}
 	return d
 }
@@ -90,9 +102,7 @@ func (s *scheduler) run(ctx context.Context) {
 func (s *scheduler) drain(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
-	if s.next <= now {
-		s.next = host.Forever
-	}
+	s.due.pass(now)
 	s.mu.Unlock()
 	for ctx.Err() == nil && s.client.Ready() {
 		more, err := s.pass()
@@ -192,8 +202,12 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 	}
 	var changes []broker.Change
 	for i := range outcomes {
-		if o := &outcomes[i]; o.Applied && o.Row.Status.Terminal() {
+		switch o := &outcomes[i]; {
+		case !o.Applied:
+		case o.Row.Status.Terminal():
 			changes = append(changes, broker.Change{Key: o.Row.Key(), From: execution.Scheduling, To: o.Row.Status})
+		default:
+			s.rememberIn(parks[i].Delay)
 		}
 	}
 	s.notifier.Changed(changes...)
@@ -236,9 +250,6 @@ func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 		default:
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
-	}
-	if len(unfit) > 0 {
-		s.wakeIn(lookAgain)
 	}
 	return len(rows), errors.Join(s.publish(rows), s.giveBack(unfit))
 }

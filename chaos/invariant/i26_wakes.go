@@ -1,0 +1,200 @@
+package invariant
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/execution"
+)
+
+// wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that came is acted on.
+func wakes() *Invariant {
+	i := &Invariant{
+		Number: 26, Name: "wakes are acted on",
+		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway.",
+		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
+	}
+	i.make = func(s *Suite) checker {
+		return &wakeChecker{i: i, roster: newRoster(s), limited: make(map[string]bool), blamed: make(map[execution.WorkerID]time.Duration)}
+	}
+	return i
+}
+
+type wakeChecker struct {
+	roster
+	i      *Invariant
+	agenda agenda
+	// rooms are the moments at which workers that got room are looked at.
+	rooms []roomy
+	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
+	limited map[string]bool
+	// blamed is when something was last held against a worker: while that counts it may be the last choice.
+	blamed map[execution.WorkerID]time.Duration
+}
+
+// roomy is a worker that has had room for a while at that moment, if it still has since.
+type roomy struct {
+	at, since time.Duration
+	w         *candidate
+}
+
+func (c *wakeChecker) observe(e *history.Event, l *life) {
+	c.look(e.At)
+	c.hear(e)
+	switch e.Kind {
+	case history.ActionDefined:
+		c.limited[e.Action] = e.Count > 0
+	case history.HealthReported:
+		if e.Limit > 0 || e.Count > 0 {
+			c.blamed[e.Worker] = e.At
+		}
+	case history.Created:
+		c.due(e, e.At)
+	case history.ChildStarted:
+		c.due(e, e.At)
+	case history.Orchestrated:
+		if e.Related == 0 {
+			c.children(e)
+		}
+	case history.WorkerLifecycle:
+		if w := c.byIncarnation[e.Incarnation]; w != nil && e.Lifecycle == execution.Active {
+			c.room(w, e.At, c.s.config.Executor.ReconcileInterval)
+		}
+	case history.Transition:
+		c.transition(e, l)
+	default:
+	}
+}
+
+func (c *wakeChecker) transition(e *history.Event, l *life) {
+	if w := c.byIncarnation[e.Incarnation]; w != nil {
+		before := w.roomSince
+		if w.released(e); before == never && w.roomSince != never {
+			c.room(w, e.At, 0)
+		}
+		if e.To == execution.Scheduled {
+			w.given()
+		}
+		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
+			c.blamed[w.worker] = e.At
+		}
+	}
+	switch {
+	case oracle.Terminal(e.To) && c.written(e.Process, c.s.recovered(e.At)):
+		c.s.judged(c.i)
+		c.agenda.look(e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
+	case e.To == execution.Requested:
+		c.due(e, e.At)
+	}
+}
+
+// written says that nothing has been wrong since a moment between a process that tells of what it has written and the
+// executors.
+func (c *wakeChecker) written(process string, from time.Duration) bool {
+	p := c.s.roads.byName[process]
+	return c.s.roads.hinted(from) && (p == nil || p.clear(from))
+}
+
+// due has an execution looked at a while after it is due for a worker.
+func (c *wakeChecker) due(e *history.Event, at time.Duration) {
+	if c.s.roads.hinted(c.s.recovered(at)) {
+		c.agenda.look(max(at, e.Due-c.s.skew)+c.s.prompt(), e.Execution, e.Epoch, execution.Requested)
+	}
+}
+
+// room has a worker looked at a while after it got room, and later by more.
+func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
+	if !c.s.roads.hinted(c.s.recovered(at)) {
+		return
+	}
+	r := roomy{at: at + more + 2*c.s.prompt(), since: at, w: w}
+	i, _ := slices.BinarySearchFunc(c.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
+	c.rooms = slices.Insert(c.rooms, i, r)
+}
+
+// children has those looked at that are to be settled after the end of a chain.
+func (c *wakeChecker) children(e *history.Event) {
+	for _, id := range c.s.orphans.waiting[e.Chain] {
+		c.agenda.look(e.At+c.s.prompt(), id, 0, execution.Requested)
+	}
+}
+
+func (c *wakeChecker) look(now time.Duration) {
+	for l, due := c.agenda.next(c.s, now); due; l, due = c.agenda.next(c.s, now) {
+		c.check(l, now)
+	}
+	for len(c.rooms) > 0 && c.rooms[0].at <= now {
+		r := c.rooms[0]
+		if c.rooms = c.rooms[1:]; r.w.roomSince == r.since {
+			c.leftOut(r.w, now)
+		}
+	}
+}
+
+// check judges an execution that has been as it is for as long as a reaction may take.
+func (c *wakeChecker) check(l *life, now time.Duration) {
+	switch {
+	case oracle.Terminal(l.status):
+		if !l.orchestrated && c.written(l.by, c.s.recovered(l.entered)) {
+			c.s.violate(c.i, l.id, "execution %d is %v since %v, and nobody has handled its end within %v", l.id, l.status, l.entered, c.s.prompt())
+		}
+	case l.orphan:
+		if more := l.parentEnded + time.Duration(l.ahead+1)*c.s.prompt(); now <= more {
+			c.agenda.look(more, l.id, l.epoch, l.status)
+		} else if c.s.roads.hinted(c.s.recovered(l.parentEnded)) {
+			c.s.judged(c.i)
+			c.s.violate(c.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
+		}
+	case c.waits(l, now):
+		c.s.judged(c.i)
+		for _, w := range c.candidates {
+			if c.takes(w, l, now) {
+				c.leave(l, w, now)
+				return
+			}
+		}
+	}
+}
+
+// leftOut judges the executions that wait while a worker has room.
+func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
+	var first *life
+	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+		if l.status == execution.Requested && (first == nil || l.id < first.id) && c.waits(l, now) && c.takes(w, l, now) {
+			first = l
+		}
+	}
+	c.s.judged(c.i)
+	if first != nil {
+		c.leave(first, w, now)
+	}
+}
+
+func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
+	c.s.violate(c.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
+		l.id, max(l.entered, l.due-c.s.skew), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+}
+
+// waits says that an execution has been due for as long as a reaction may take, for a worker and for nothing else.
+func (c *wakeChecker) waits(l *life, now time.Duration) bool {
+	since := max(l.entered, l.due-c.s.skew)
+	return l.status == execution.Requested && l.parent == 0 && !c.limited[c.s.actions[l.action]] && now-since >= c.s.prompt() &&
+		c.s.roads.hinted(c.s.recovered(since)) && c.written(l.by, c.s.recovered(l.entered))
+}
+
+// takes says that a worker could have been given an execution for as long as that may take after it got room: it is well,
+// and nothing has been wrong with it.
+func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
+	prompt, s := c.s.prompt(), c.s
+	blamed, was := c.blamed[w.worker]
+	t := s.workers[w.incarnation]
+	// Nobody tells the executors of a worker that has come: they look once each reconcile interval.
+	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
+		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&
+		(!was || now-blamed > 2*s.config.Health.Window) && t != nil && s.roads.byName[t.process].clear(max(s.recovered(w.roomSince), w.fitSince))
+}
+
+func (c *wakeChecker) end(bool) {}

@@ -1,0 +1,52 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// cancelled is invariant 27: a worker hears of a cancellation by a message, and the reply to its next heartbeat is only
+// for those that were lost.
+func cancelledAtOnce() *Invariant {
+	i := &Invariant{
+		Number: 27, Name: "cancelled at once",
+		Statement: "A worker that runs, and whose database and broker answer, ends an action that is to be cancelled within the kill grace and the calls that it takes, and not with its next heartbeat.",
+		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.ProcessStarted},
+	}
+	i.make = func(s *Suite) checker { return &cancelledChecker{i: i, s: s} }
+	return i
+}
+
+type cancelledChecker struct {
+	i      *Invariant
+	s      *Suite
+	agenda agenda
+}
+
+func (c *cancelledChecker) observe(e *history.Event, _ *life) {
+	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
+		c.check(l)
+	}
+	if e.Kind == history.Transition && e.To == execution.Canceling && c.clear(e.Incarnation, c.s.recovered(e.At)) {
+		c.s.judged(c.i)
+		c.agenda.look(e.At+c.s.config.Worker.KillGrace+c.s.prompt(), e.Execution, e.Epoch, e.To)
+	}
+}
+
+// clear says that nothing has been wrong since a moment between who asks for cancellations and a worker.
+func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration) bool {
+	t := c.s.workers[owner]
+	return t != nil && !t.superseded && !t.lifecycle.Gone() && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)
+}
+
+// check judges an execution that has been canceling for as long as its worker may take.
+func (c *cancelledChecker) check(l *life) {
+	if c.clear(l.incarnation, c.s.recovered(l.entered)) {
+		c.s.violate(c.i, l.id, "execution %d, epoch %d, is to be cancelled since %v, and %s has not ended it within its kill grace %v and %v",
+			l.id, l.epoch, l.entered, c.s.workers[l.incarnation].process, c.s.config.Worker.KillGrace, c.s.prompt())
+	}
+}
+
+func (c *cancelledChecker) end(bool) {}

@@ -1,0 +1,89 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/execution"
+)
+
+// ownReaping is invariant 28 (defects D13, D14): who has declared a worker lost has no second opinion to wait for.
+func ownReaping() *Invariant {
+	i := &Invariant{
+		Number: 28, Name: "own reaping counts",
+		Statement: "What a worker held is taken back at once by the executor that declares it lost, except that what ran there stays until its lease has been over for the grace.",
+		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
+	}
+	i.make = func(s *Suite) checker {
+		return &ownReapingChecker{i: i, s: s, reaped: make(map[execution.Incarnation]reaped)}
+	}
+	return i
+}
+
+// reaped is who declared an incarnation lost, when, and from when on what ran there may be taken.
+type reaped struct {
+	by       string
+	at, over time.Duration
+}
+
+type ownReapingChecker struct {
+	i      *Invariant
+	s      *Suite
+	agenda agenda
+	reaped map[execution.Incarnation]reaped
+}
+
+func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
+	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
+		c.check(l)
+	}
+	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost && e.Process != "" {
+		c.lost(e)
+	}
+}
+
+// lost notes what has to be taken back now.
+func (c *ownReapingChecker) lost(e *history.Event) {
+	t := c.s.workers[e.Incarnation]
+	if t == nil || t.lifecycle.Gone() || !c.clear(e.Process, e.At) {
+		return
+	}
+	x, prompt := c.s.config.Executor, c.s.prompt()
+	// The lease must be over by both clocks for as long as the grace.
+	over := max(t.leaseEnds-c.s.skew, t.renewed+oracle.Lease(&c.s.config.Worker)) + x.ReapGrace
+	held := false
+	for id, l := range c.s.lives { //detlint:ok the agenda orders by time and number of the execution
+		if l.incarnation != e.Incarnation || l.status != execution.Scheduled && !oracle.Claimed(l.status) {
+			continue
+		}
+		held = true
+		c.s.judged(c.i)
+		after := e.At + prompt
+		if oracle.Claimed(l.status) && over > e.At {
+			after = over + x.ReconcileInterval + prompt
+		}
+		c.agenda.due.push(watched{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+	}
+	if held {
+		c.reaped[e.Incarnation] = reaped{e.Process, e.At, over}
+	}
+}
+
+// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before.
+func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
+	from := c.s.recovered(at)
+	return c.s.roads.byName[executor].clear(from) && c.s.roads.clear(from)
+}
+
+// check judges an execution that is still at a worker that was declared lost.
+func (c *ownReapingChecker) check(l *life) {
+	r, known := c.reaped[l.incarnation]
+	if !known || !c.clear(r.by, r.at) {
+		return
+	}
+	c.s.violate(c.i, l.id, "execution %d, epoch %d, is %v at worker %d (incarnation %d), which %s declared lost at %v; what ran there may be taken since %v, and anything else at once",
+		l.id, l.epoch, l.status, l.worker, l.incarnation, r.by, r.at, r.over)
+}
+
+func (c *ownReapingChecker) end(bool) {}

@@ -1,0 +1,78 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+const minute = time.Minute
+
+// calmly is a world with two executors and a worker, long after its start.
+func calmly(more ...history.Event) []history.Event {
+	return append([]history.Event{
+		{At: second, Kind: history.ProcessStarted, Process: "executor-1"},
+		{At: second, Kind: history.ProcessStarted, Process: "executor-2"},
+		{At: second, Kind: history.ProcessStarted, Process: "shell-1"},
+		{At: second, Kind: history.WorkerRegistered, Worker: 1, Incarnation: 1, Process: "shell-1", Due: 31 * second, Limit: 2, Text: "shell"},
+		{At: second, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Active},
+		{At: 2 * minute, Kind: history.HeartbeatRenewed, Worker: 1, Incarnation: 1, Count: 12, Due: 10 * minute, Limit: 1},
+	}, more...)
+}
+
+// to is a step of execution 1.
+func to(at time.Duration, from, to execution.Status, process string) history.Event {
+	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
+}
+
+func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
+	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	claimed := to(3*minute, execution.Requested, execution.Scheduling, "executor-1")
+	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
+	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
+	running := to(3*minute, execution.Scheduled, execution.Running, "shell-1")
+	ended := to(3*minute, execution.Running, execution.Completed, "shell-1")
+	canceling := to(3*minute, execution.Running, execution.Canceling, "client")
+	lost := history.Event{At: 3 * minute, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"}
+	later := func(d time.Duration) history.Event { return history.Event{At: 3*minute + d, Kind: history.Quiescent} }
+	fault := func(process string) history.Event {
+		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
+	}
+	for _, x := range []struct {
+		name   string
+		rule   int
+		story  []history.Event
+		breaks bool
+	}{
+		{"a claim that is kept", 25, calmly(submitted, claimed, later(2*second)), true},
+		{"a claim that is young", 25, calmly(submitted, claimed, later(second/2)), false},
+		{"a claim of an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, later(2*second)), false},
+		{"a claim while another executor's link is slow", 25, calmly(fault("executor-2"), submitted, claimed, later(2*second)), true},
+		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
+		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
+		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
+		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
+		{"an end that is not handled", 26, calmly(submitted, claimed, dispatched, running, ended, later(2*second)), true},
+		{"an end whose writer is on a slow link", 26, calmly(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
+		{"canceling beyond the kill grace", 27, calmly(submitted, claimed, dispatched, running, canceling, later(4*second)), true},
+		{"canceling within it", 27, calmly(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
+		{"canceling at a worker on a slow link", 27, calmly(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
+		{"scheduled at a worker that was declared lost", 28, calmly(submitted, claimed, dispatched, published, lost, later(2*second)), true},
+		{"running there, within the grace", 28, calmly(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{x.rule})
+			for i := range x.story {
+				s.Observe(&x.story[i])
+			}
+			found := s.End(false)
+			if broken := slices.ContainsFunc(found, func(f Finding) bool { return f.Invariant.Number == x.rule }); broken != x.breaks {
+				t.Errorf("broken is %v, want %v: %+v", broken, x.breaks, found)
+			}
+		})
+	}
+}

@@ -1,0 +1,158 @@
+package invariant
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/history"
+)
+
+// roads remember what was wrong, when, and with whom: one entry for each process, with its links, its clock and its
+// machine, and one for what all of them share. A bound that is about one process, or about one way from a process to the
+// executors, counts from the last trouble on just that way; what is wrong elsewhere does not loosen it.
+//
+// Whatever is not known to concern one process concerns all.
+type roads struct {
+	byName map[string]*road
+	// executors are the processes that have started and are not known to be workers, in the order of their first start.
+	executors []*road
+	// servers are the database, the broker, their clocks and their queues.
+	servers trouble
+	// dispatches and hints are the messages of these kinds.
+	dispatches, hints trouble
+	// strangers counts the faults that strike what was no process when they began.
+	strangers map[string]int
+}
+
+// road is one process and what has been wrong with it.
+type road struct {
+	name   string
+	worker bool
+	// up says that it runs: it was started, and has neither stopped nor crashed since.
+	up    bool
+	wrong trouble
+	// stopping and held last until it starts again, whatever else happens.
+	stopping bool
+	held     int16
+}
+
+func newRoads() roads { return roads{byName: make(map[string]*road), strangers: make(map[string]int)} }
+
+// of is the road of a process, which begins as one that is not up.
+func (r *roads) of(name string) *road {
+	p := r.byName[name]
+	if p == nil {
+		p = &road{name: name}
+		r.byName[name] = p
+	}
+	return p
+}
+
+// learn notes what an event tells of processes, links, servers and messages.
+func (r *roads) learn(e *history.Event) {
+	switch e.Kind {
+	case history.ProcessStarted:
+		p := r.of(e.Process)
+		if !p.worker && !slices.Contains(r.executors, p) {
+			r.executors = append(r.executors, p)
+		}
+		p.up, p.stopping, p.held = true, false, 0
+		p.wrong.strike(e.At)
+	case history.ProcessCrashed, history.ProcessStopped:
+		p := r.of(e.Process)
+		p.up = false
+		p.wrong.strike(e.At)
+	case history.ProcessStopping:
+		p := r.of(e.Process)
+		p.stopping = true
+		p.wrong.strike(e.At)
+	case history.ProcessPaused, history.ProcessFrozen:
+		p := r.of(e.Process)
+		p.held++
+		p.wrong.strike(e.At)
+	case history.ProcessResumed, history.ProcessThawed:
+		p := r.of(e.Process)
+		p.held = max(0, p.held-1)
+		p.wrong.strike(e.At)
+	case history.WorkerRegistered:
+		if p := r.of(e.Process); !p.worker {
+			p.worker = true
+			r.executors = slices.DeleteFunc(r.executors, func(x *road) bool { return x == p })
+		}
+	case history.DatabaseDown, history.BrokerDown:
+		r.servers.begin(e.At)
+	case history.DatabaseUp, history.BrokerUp:
+		r.servers.end(e.At)
+	case history.ClockStepped:
+		r.servers.strike(e.At)
+	case history.FaultBegan:
+		r.announced(e, (*trouble).begin)
+	case history.FaultEnded:
+		r.announced(e, (*trouble).end)
+	default:
+	}
+}
+
+// announced notes the beginning or the end of a fault at whatever it strikes.
+func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) {
+	kind := fault.Find(e.Text)
+	switch {
+	case kind != nil && kind.Under == "messages":
+		if e.Queue == dispatchType || e.Queue == fault.EveryMessage {
+			note(&r.dispatches, e.At)
+		}
+		if e.Queue != dispatchType {
+			note(&r.hints, e.At)
+		}
+		return
+	case e.Process == fault.Database || e.Process == fault.Broker || e.Process == "":
+		note(&r.servers, e.At)
+		return
+	}
+	for name := range strings.SplitSeq(e.Process, ",") {
+		p := r.byName[name]
+		began := e.Kind == history.FaultBegan
+		switch {
+		case p == nil && began:
+			// A queue of the executors, or a process that has not started yet.
+			r.strangers[name]++
+			note(&r.servers, e.At)
+		case !began && r.strangers[name] > 0:
+			r.strangers[name]--
+			note(&r.servers, e.At)
+		case p != nil:
+			note(&p.wrong, e.At)
+		}
+	}
+}
+
+// clear says that a process runs and that nothing has been wrong with it since a moment.
+func (p *road) clear(from time.Duration) bool {
+	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)
+}
+
+// clear says that nothing has been wrong with the servers since a moment.
+func (r *roads) clear(from time.Duration) bool { return !r.servers.since(from) }
+
+// attended says that the servers and at least one executor that runs have been well since a moment.
+func (r *roads) attended(from time.Duration) bool {
+	return r.clear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.clear(from) })
+}
+
+// hinted says that a hint which somebody published at that moment or later has come to an executor that acts on it: every
+// executor that runs is well, because any of them may get it, at least one runs, and no hint was tampered with.
+func (r *roads) hinted(from time.Duration) bool {
+	if !r.clear(from) || r.hints.since(from) {
+		return false
+	}
+	any := false
+	for _, p := range r.executors {
+		if p.up && !p.clear(from) || !p.up && p.wrong.last >= from {
+			return false
+		}
+		any = any || p.up
+	}
+	return any
+}

@@ -1,0 +1,355 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants processes that lose what they were told or have decided themselves. A loop finds all of it later, so
+// nothing gets lost: only the time until then tells.
+
+func init() {
+	register(
+		completionHintIgnored, submissionHintIgnored, cancellationAtTheBeat, retryMomentForgotten, childrenLeftToTheLoop,
+		skippedChildUntold, dispatchNotSent, ownClaimTakenForStale, ownReapingUncounted,
+		patientTerminalSweep, parkForgotten,
+	)
+}
+
+// swallower settles deliveries of some types as if they had been acted on.
+type swallower struct {
+	broker.Session
+	p     Process
+	types []broker.Type
+}
+
+// Consume implements broker.Session.
+func (s *swallower) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &swallowing{c, s}, nil
+}
+
+type swallowing struct {
+	broker.Consumer
+	s *swallower
+}
+
+// Receive implements broker.Consumer.
+func (c *swallowing) Receive(ctx context.Context) (broker.Delivery, error) {
+	for {
+		d, err := c.Consumer.Receive(ctx)
+		if err != nil || d.Malformed != nil || !slices.Contains(c.s.types, d.Envelope.Type) {
+			return d, err
+		}
+		c.s.p.Acted("acknowledged a hint that it did not act on")
+		c.Ack(d)
+	}
+}
+
+// deafTo makes executors, or workers, ignore hints.
+func deafTo(workers bool, types ...broker.Type) func(Process, broker.Broker) broker.Broker {
+	return func(p Process, b broker.Broker) broker.Broker {
+		if p.Client || p.Worker != workers {
+			return b
+		}
+		return &sessions{b, func(s broker.Session) broker.Session { return &swallower{s, p, types} }}
+	}
+}
+
+func completionHintIgnored() *Mutant {
+	return &Mutant{
+		Name: "completion-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+		About:  "an executor handles an end when its reconciler finds it, and not when a hint tells of it",
+		Broker: deafTo(false, broker.ExecutionCompleted, broker.ExecutionStatusChanged),
+	}
+}
+
+func submissionHintIgnored() *Mutant {
+	return &Mutant{
+		Name: "submission-hint-ignored", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+		About:  "an executor looks for what was submitted when it polls, and not when a hint tells of it",
+		Broker: deafTo(false, broker.ExecutionRequested),
+	}
+}
+
+func cancellationAtTheBeat() *Mutant {
+	return &Mutant{
+		Name: "cancellation-at-the-beat", Source: "D60", Expected: 27, Scenario: "prompt-reactions",
+		About:  "a worker ends what is to be cancelled when the reply to its next heartbeat says so, and not when a hint does",
+		Broker: deafTo(true, broker.ExecutionCancel),
+	}
+}
+
+// absentMinded hides from an executor what its handling of an end has brought about.
+type absentMinded struct {
+	store.Store
+	p      Process
+	forget func(*store.Orchestrated) bool
+}
+
+// Orchestrate implements store.Executor.
+func (s absentMinded) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := s.Store.Orchestrate(ctx, os)
+	for i := range done {
+		if s.forget(&done[i]) {
+			s.p.Acted("forgot what is to follow an end", os[i].ID)
+		}
+	}
+	return done, err
+}
+
+func retryMomentForgotten() *Mutant {
+	return &Mutant{
+		Name: "retry-moment-forgotten", Source: "D22", Expected: 26, Scenario: "prompt-reactions",
+		About: "an executor that has created a retry does not wake when it is due, so the retry waits for a poll",
+		Store: func(p Process, c store.Store) store.Store {
+			return absentMinded{c, p, func(o *store.Orchestrated) bool {
+				was := o.Retry != 0
+				o.Retry = 0
+				return was
+			}}
+		},
+	}
+}
+
+func childrenLeftToTheLoop() *Mutant {
+	return &Mutant{
+		Name: "children-left-to-the-loop", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
+		About: "an executor that has handled the end of a chain leaves its children to the loop that looks for those of dead executors",
+		Store: func(p Process, c store.Store) store.Store {
+			return absentMinded{c, p, func(o *store.Orchestrated) bool {
+				was := o.Children
+				o.Children = false
+				return was
+			}}
+		},
+	}
+}
+
+// untold hides from who submits that a child was skipped.
+type untold struct {
+	store.Store
+	p Process
+}
+
+// Create implements store.Client.
+func (s untold) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	created, err := s.Store.Create(ctx, items)
+	for i := range created {
+		if created[i].Skipped {
+			s.p.Acted("told of work instead of the end of a child that was skipped", created[i].ID)
+			created[i].Skipped = false
+		}
+	}
+	return created, err
+}
+
+func skippedChildUntold() *Mutant {
+	return &Mutant{
+		Name: "skipped-child-untold", Source: "D23", Expected: 26, Scenario: "prompt-reactions",
+		About: "nobody tells of the end of a child that is skipped when it is submitted, because its parent's chain has failed before",
+		Store: func(p Process, c store.Store) store.Store { return untold{c, p} },
+	}
+}
+
+// oneIn is how many dispatches there are for each one that a mutant loses.
+const oneIn = 8
+
+// loser does not send some of its dispatches.
+type loser struct {
+	broker.Session
+	p    Process
+	mu   *sync.Mutex
+	sent *int
+}
+
+// Publish implements broker.Session.
+func (s *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := make([]broker.Outcome, len(ms))
+	var kept []broker.Message
+	var at []int
+	for i, m := range ms {
+		s.mu.Lock()
+		lost := len(dispatched(m)) > 0 && *s.sent%oneIn == oneIn-1
+		if len(dispatched(m)) > 0 {
+			*s.sent++
+		}
+		s.mu.Unlock()
+		if lost {
+			s.p.Acted("did not send a dispatch that it had committed", dispatched(m)...)
+			outcomes[i] = broker.Unknown
+			continue
+		}
+		kept, at = append(kept, m), append(at, i)
+	}
+	if len(kept) > 0 {
+		for i, o := range s.Session.Publish(ctx, kept) {
+			outcomes[at[i]] = o
+		}
+	}
+	return outcomes
+}
+
+func dispatchNotSent() *Mutant {
+	return &Mutant{
+		Name: "dispatch-not-sent", Source: "D7", Expected: 25, Scenario: "prompt-reactions",
+		About: "an executor leaves some of the dispatches that it has committed to the loop that publishes again what was never confirmed",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Executor() {
+				return b
+			}
+			mu, sent := new(sync.Mutex), new(int)
+			return &sessions{b, func(s broker.Session) broker.Session { return &loser{s, p, mu, sent} }}
+		},
+	}
+}
+
+func ownClaimTakenForStale() *Mutant {
+	return &Mutant{
+		Name: "own-claim-taken-for-stale", Source: "D8", Expected: 25, Scenario: "prompt-reactions",
+		About: "an executor takes some of its own claims for somebody else's, so they wait until they expire",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			var mu sync.Mutex
+			made := 0
+			return &claims{
+				Store: c,
+				change: func(_ context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+					return slices.DeleteFunc(rows, func(row execution.Execution) bool {
+						mu.Lock()
+						defer mu.Unlock()
+						if made++; made%oneIn != 0 {
+							return false
+						}
+						p.Acted("took its own claim for somebody else's", row.ID)
+						return true
+					}), nil
+				},
+			}
+		},
+	}
+}
+
+// reaper does not find what was held by workers that it has just declared lost.
+type reaper struct {
+	store.Store
+	p      Process
+	mu     sync.Mutex
+	reaped map[execution.Incarnation]time.Duration
+}
+
+// unsure is for how long it does not.
+const unsure = 4 * time.Second
+
+// Reap implements store.Executor.
+func (s *reaper) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := s.Store.Reap(ctx, rs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, ok := range marked {
+		if ok {
+			s.reaped[rs[i].Incarnation] = s.p.Host.Monotonic()
+		}
+	}
+	return marked, err
+}
+
+// Find implements store.Executor.
+func (s *reaper) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := s.Store.Find(ctx, f)
+	if f.Cause != store.OwnerGone {
+		return rows, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(rows, func(row execution.Execution) bool {
+		at, own := s.reaped[row.Incarnation]
+		if !own || s.p.Host.Monotonic()-at > unsure {
+			return false
+		}
+		s.p.Acted("waited for a second sign that a worker is gone which it has declared lost itself", row.ID)
+		return true
+	}), err
+}
+
+func ownReapingUncounted() *Mutant {
+	return &Mutant{
+		Name: "own-reaping-uncounted", Source: "D13", Expected: 28, Scenario: "prompt-reactions",
+		About: "an executor that has declared a worker lost takes back what that held only when it sees that the worker is gone",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Executor() {
+				return c
+			}
+			return &reaper{Store: c, p: p, reaped: make(map[execution.Incarnation]time.Duration)}
+		},
+	}
+}
+
+// patient looks for rows that have waited for twice as long as they should.
+type patient struct {
+	store.Store
+	p     Process
+	cause store.ReclaimCause
+}
+
+// Find implements store.Executor.
+func (s patient) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if f.Cause != s.cause {
+		return s.Store.Find(ctx, f)
+	}
+	due, err := s.Store.Find(ctx, f)
+	if err != nil {
+		return due, err
+	}
+	f.Age *= 2
+	found, err := s.Store.Find(ctx, f)
+	if left := len(due) - len(found); left > 0 {
+		s.p.Acted("left what it should have found to a later pass", ids(due)...)
+	}
+	return found, err
+}
+
+func patientTerminalSweep() *Mutant {
+	return &Mutant{
+		Name: "patient-terminal-sweep", Source: "D22", Expected: 12, Scenario: "ends-told-to-nobody",
+		About: "the loop that finds ends of which no message has told leaves them alone for twice as long as it should",
+		Store: func(p Process, c store.Store) store.Store { return patient{c, p, store.Unorchestrated} },
+	}
+}
+
+// unmindful does not hear that what it has given back is due again some time.
+type unmindful struct {
+	store.Store
+	p Process
+}
+
+// Park implements store.Executor.
+func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Park(ctx, executor, ps)
+	for i := range outcomes {
+		if o := &outcomes[i]; o.Applied && o.Row.Status == execution.Requested {
+			s.p.Acted("forgot when what it has given back is due again", o.Row.ID)
+			o.Applied = false
+		}
+	}
+	return outcomes, err
+}
+
+func parkForgotten() *Mutant {
+	return &Mutant{
+		Name: "park-forgotten", Source: "D46", Expected: 26, Scenario: "seldom-woken",
+		About: "a scheduler that has given back what fitted nobody waits for a whole interval after whatever wakes it next",
+		Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
+	}
+}
