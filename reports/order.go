@@ -62,7 +62,7 @@ func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 		for _, v := range sortedViolations(sc.Violations) {
 			f := &failure{scenario: sc, violation: v}
 			for _, r := range records {
-				if isOf(r, sc) && r.Seed == v.Seed {
+				if IsOf(r, sc) && r.Seed == v.Seed {
 					f.record = r
 				}
 			}
@@ -77,9 +77,9 @@ func firstFailure(s *verdict.Sweep, records []*verdict.Record) *failure {
 	return first
 }
 
-// isOf says that a record belongs to a scenario's result.
-func isOf(r *verdict.Record, sc *verdict.Scenario) bool {
-	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant
+// IsOf says that a record belongs to a scenario's result.
+func IsOf(r *verdict.Record, sc *verdict.Scenario) bool {
+	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant && (r.Varied != nil) == (sc.Strategy == verdict.Varied)
 }
 
 // culprit finds the event by which a violation happened, and the names needed to tell of it. An

@@ -160,7 +160,7 @@ func (m *merging) merge(path string, s *verdict.Sweep, told []story) error {
 	}
 	for i, sc := range m.sweep.Scenarios {
 		for _, t := range told {
-			if t.Run.Seed == sc.FirstFailing && sc.Failing > 0 && isOf(&verdict.Record{Run: t.Run}, sc) {
+			if t.Run.Seed == sc.FirstFailing && sc.Failing > 0 && IsOf(&verdict.Record{Run: t.Run}, sc) {
 				m.stories[i] = t
 			}
 		}

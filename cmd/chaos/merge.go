@@ -102,7 +102,7 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 	sweep.Whole(h.Seeds, varied, set.Absent())
 	for _, r := range records {
 		for _, sc := range sweep.Scenarios {
-			if sc.Name == r.Scenario && sc.Profile == r.Profile {
+			if reports.IsOf(r, sc) {
 				explore.Tell(sc, r)
 			}
 		}

@@ -93,14 +93,14 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 func TestAShareMayHaveNothingToDo(t *testing.T) {
 	path := write(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
-		chaos(t, "run", path, "--seeds", "2", "--quiet", "--shard", fmt.Sprintf("%d/3", i+1), "--out", t.TempDir()).wants(t, 0, runs)
+		chaos(t, "run", path, "--seeds", "2", "--varied=never", "--quiet", "--shard", fmt.Sprintf("%d/3", i+1), "--out", t.TempDir()).wants(t, 0, runs)
 	}
 }
 
 func TestMissingSharesAreNamed(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--quiet")
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "8", "--varied=never", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
-	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 20 runs")
+	chaos(t, "merge", dir, "--out", out).wants(t, 0, "calm      hardened    1-8", "pass: 16 runs")
 	for _, folder := range []string{folders[1], folders[3]} {
 		if err := os.RemoveAll(folder); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func (w *told) Write(p []byte) (int, error) {
 }
 
 func TestMergeWaitsForTheLastShare(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--quiet")
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
 	late := filepath.Join(t.TempDir(), "late")
 	if err := os.Rename(folders[2], late); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestMergeWaitsForTheLastShare(t *testing.T) {
 
 func TestSharesOfDifferentJobsAreRefused(t *testing.T) {
 	path := write(t, "calm.yaml", calm)
-	_, folders := shared(t, "run", path, "--seeds", "4", "--quiet")
+	_, folders := shared(t, "run", path, "--seeds", "4", "--varied=never", "--quiet")
 	other := func(args ...string) string {
 		out := filepath.Join(t.TempDir(), "other")
 		chaos(t, append([]string{"run", "--quiet", "--shard", "2/4", "--out", out}, args...)...).wants(t, 0)
@@ -183,9 +183,9 @@ func TestSharesOfDifferentJobsAreRefused(t *testing.T) {
 	merge := func(with string) said {
 		return chaos(t, "merge", folders[0], folders[2], folders[3], with, "--out", filepath.Join(t.TempDir(), "merged"))
 	}
-	merge(other(path, "--seeds", "8")).wants(t, 2, "are not of one job: --seeds is ", "merge what one commit, one Go and one command line made")
-	merge(other(write(t, "calm.yaml", strings.Replace(calm, "count: 5", "count: 6", 1)), "--seeds", "4")).wants(t, 2, "the digest of the scenarios is ")
-	merge(other(path, "--seeds", "4", "--profile", "hardened")).wants(t, 2, "--profile is ")
+	merge(other(path, "--seeds", "8", "--varied=never")).wants(t, 2, "are not of one job: --seeds is ", "merge what one commit, one Go and one command line made")
+	merge(other(write(t, "calm.yaml", strings.Replace(calm, "count: 5", "count: 6", 1)), "--seeds", "4", "--varied=never")).wants(t, 2, "the digest of the scenarios is ")
+	merge(other(path, "--seeds", "4", "--varied=never", "--profile", "hardened")).wants(t, 2, "--profile is ")
 
 	changed := filepath.Join(folders[1], shard.FileName)
 	text, err := os.ReadFile(changed)
@@ -209,7 +209,7 @@ func TestWhatAShareRefuses(t *testing.T) {
 
 // A share does not judge what only all of them show.
 func TestAShareLeavesReachToTheMerge(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "idle.yaml", idle), "--seeds", "4", "--quiet")
+	dir, folders := shared(t, "run", write(t, "idle.yaml", idle), "--seeds", "4", "--varied=never", "--quiet")
 	chaos(t, "merge", dir, "--out", filepath.Join(t.TempDir(), "merged")).wants(t, 3, "did not fire in any of 4 runs")
 	text, err := os.ReadFile(filepath.Join(folders[0], "summary.md"))
 	if err != nil || !strings.Contains(string(text), "This is share 1/4 of the runs.") {
@@ -220,7 +220,7 @@ func TestAShareLeavesReachToTheMerge(t *testing.T) {
 // Whoever reads the log can begin with the first failure while the rest goes on.
 func TestAFailureIsToldAtOnce(t *testing.T) {
 	path := write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
-	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--shard", "2/2", "--out", t.TempDir()}
+	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
 	t.Setenv("GITHUB_ACTIONS", "")
 	line := "FAIL hopeless (hardened) in seed 2: expectation; reproduce: bin/chaos replay " + path + " --profile hardened --seed 2\n"
 	if s := chaos(t, args...); !strings.Contains(s.err, line) || strings.Contains(s.err, "::error") {
@@ -281,7 +281,7 @@ func rewritten(t *testing.T, folders []string, change func(*shard.Header)) {
 }
 
 func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
-	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--quiet")
+	dir, folders := shared(t, "run", write(t, "calm.yaml", calm), "--seeds", "4", "--varied=never", "--quiet")
 	out := filepath.Join(t.TempDir(), "merged")
 	rewritten(t, folders[1:2], func(h *shard.Header) { h.Go = "go9" })
 	chaos(t, "merge", dir, "--out", out).wants(t, 2, "are not of one job: the version of Go is go1", "and go9 in the second")
@@ -293,7 +293,7 @@ func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
 
 // It is interrupted when the first failure is told, which is after the first run.
 func TestAnInterruptedShareMakesTheMergeIncomplete(t *testing.T) {
-	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40"}
+	args := []string{"run", write(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40", "--varied=never"}
 	dir, folders := shared(t, args...)
 	again := filepath.Join(t.TempDir(), "again")
 	ctx, cancel := context.WithCancel(t.Context())

@@ -79,7 +79,9 @@ func (t Target) run(o sim.Options) *sim.Result {
 		o.CutAt = vary.MostSteps
 	}
 	r := sim.Run(plain.Scenario, t.Profile, o)
-	r.Varied = changes
+	if t.Varied {
+		r.Varied = append([]string{}, changes...) // not nil, whatever was drawn
+	}
 	return r
 }
 
