@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure stress preempt
+.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -73,6 +73,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
 ##   stress       executors and workers as goroutines under the race detector, for ten minutes: STRESS=1h
 ##   preempt      the library with tasks switched inside critical sections, and the mutants of locks: PREEMPT_SEEDS=10
+##   reached      which statements of executor and worker no simulated run comes to, and why: REACHED_SEEDS=75
 ##   live-mutants mutants planted into real daemons: does the live world find them?
 ##   containers   what takes a container engine: servers in containers, scenarios in those of docker-compose.chaos.yaml
 ##   attack       the attacks of docs/attacks.md on a system of its own, on loopback, beside their thresholds: at most 10 minutes;
@@ -161,6 +162,19 @@ mutants: chaos-binary
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
 	bin/chaos mutants --source --sample 60 --seeds $(SOURCE_SEEDS) --again --out reports/out/mutants/source.json
 	MUTANTS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+
+# What no simulated run comes to can be wrong without anything showing it. Reasons stand in .tools/reached/reasons.yaml. The
+# program itself is instrumented too, or it writes no profile.
+REACHED       := reports/out/reached
+REACHED_SEEDS := 75
+
+reached:
+	cd .tools && go build -o bin/ ./reached
+	go build -cover -coverpkg=./core/executor,./core/worker,./cmd/chaos -o bin/chaos-covered ./cmd/chaos
+	@rm -rf $(REACHED) && mkdir -p $(REACHED)/counts
+	GOCOVERDIR=$(REACHED)/counts bin/chaos-covered run --quiet --seeds $(REACHED_SEEDS) --out $(REACHED)/run > $(REACHED)/run.txt || [ $$? -eq 3 ]
+	go tool covdata textfmt -i $(REACHED)/counts -o $(REACHED)/profile.txt
+	.tools/bin/reached -profile $(REACHED)/profile.txt -reasons .tools/reached/reasons.yaml core/executor core/worker
 
 # The library in four shares and in one run; then the second share again, all of them in another order, one given twice.
 SHARDS      := reports/out/shards

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -159,7 +160,7 @@ func reasonsIn(file string) (map[string]string, error) {
 	var list []reason
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(&list); err != nil && err != io.EOF {
+	if err := d.Decode(&list); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	known := make(map[string]string)
