@@ -172,7 +172,7 @@ reached:
 	cd .tools && go build -o bin/ ./reached
 	go build -cover -coverpkg=./core/executor,./core/worker,./cmd/chaos -o bin/chaos-covered ./cmd/chaos
 	@rm -rf $(REACHED) && mkdir -p $(REACHED)/counts
-	GOCOVERDIR=$(REACHED)/counts bin/chaos-covered run --quiet --seeds $(REACHED_SEEDS) --out $(REACHED)/run > $(REACHED)/run.txt || [ $$? -eq 3 ]
+	GOCOVERDIR=$(REACHED)/counts bin/chaos-covered run --quiet --seeds $(REACHED_SEEDS) --out $(REACHED)/run > $(REACHED)/run.txt || [ $$? -eq 3 ] || { cat $(REACHED)/run.txt; exit 1; }
 	go tool covdata textfmt -i $(REACHED)/counts -o $(REACHED)/profile.txt
 	.tools/bin/reached -profile $(REACHED)/profile.txt -reasons .tools/reached/reasons.yaml core/executor core/worker
 
