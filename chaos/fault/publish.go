@@ -21,7 +21,7 @@ func init() {
 		},
 		Keys: []yamlfile.Key{
 			yamlfile.Required("queue", "the queue: one of the executors', or a worker's name for its own", yamlfile.StringSchema()),
-			yamlfile.Required("what", "which messages; forged cancellations go to the queue of the worker's cancellations", yamlfile.Enum(attackNames())),
+			yamlfile.Required("what", "which messages; forged cancellations go to the queue of the worker's cancellations, misplaced messages to both", yamlfile.Enum(attackNames())),
 			yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostPublished)),
 		},
 	}, (*publish).inject)
@@ -43,10 +43,13 @@ const (
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"
+	// misplaced is a message that can be read and is none of those that its queue is for: news of executions, in a worker's
+	// queues of dispatches and of cancellations or in one of the executors'.
+	misplaced attack = "misplaced"
 )
 
 func attackNames() []string {
-	return []string{string(garbage), string(hostileHeaders), string(forgedCancel), string(forgedDispatch), string(bigBody)}
+	return []string{string(garbage), string(hostileHeaders), string(forgedCancel), string(forgedDispatch), string(bigBody), string(misplaced)}
 }
 
 const (
@@ -111,13 +114,15 @@ func (f *publish) inject(x *Injection, w Publisher) (func(), error) {
 
 // queues names the queues that the messages go to.
 func (f *publish) queues(x *Injection, w Publisher) (names []string) {
-	if f.What == forgedCancel {
+	if f.What == forgedCancel || f.What == misplaced {
 		for _, r := range w.Registered() {
 			if slices.Contains(x.Targets, r.Name) {
 				names = append(names, broker.CancelQueue(r.ID))
 			}
 		}
-		return names
+		if f.What == forgedCancel {
+			return names
+		}
 	}
 	for _, b := range f.bindings(x, w) {
 		names = append(names, b.Queue)
@@ -162,6 +167,9 @@ func (f *publish) forged(n int, running []execution.Execution) Forged {
 				Key: execution.Key{ID: row.ID, Epoch: row.Epoch + execution.Epoch(n%3)}, Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action,
 			}
 		}
+	case misplaced:
+		m.Envelope.Type = broker.ExecutionCompleted
+		m.Envelope.Changes = []broker.Change{{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 1}, From: execution.Running, To: execution.Completed}}
 	case hostileHeaders:
 		m.Envelope.Type = broker.ExecutionScheduled
 		m.HostileHeaders = true
