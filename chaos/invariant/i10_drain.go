@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"maps"
 	"strings"
 
 	"handoff/chaos/history"
@@ -11,11 +12,29 @@ import (
 // the request may fail, and the second may have been under way.
 const heardOf = 3
 
-// drained notes that an operator drains workers.
-func (c *gracefulChecker) drained(e *history.Event) {
+// wishes notes that an operator begins, or does not try any longer, to drain workers.
+func (c *gracefulChecker) wishes(e *history.Event, begins bool) {
 	for name := range strings.SplitSeq(e.Process, ",") {
-		c.asked[name] = 0
+		if delete(c.wished, name); begins {
+			c.wished[name] = true
+		}
 	}
+}
+
+// drained notes that the database has taken the word of an operator who drains a worker: it cordons the worker, too. The
+// word is for the process that has registered; without one there is nobody to hear of it.
+func (c *gracefulChecker) drained(e *history.Event) {
+	if process := c.present[e.Worker]; e.Count == 1 && c.wished[process] {
+		delete(c.wished, process)
+		c.asked[process] = 0
+	}
+}
+
+// ended forgets a process that has ended: what supervises it starts another one of that name.
+func (c *gracefulChecker) ended(process string) {
+	delete(c.stopping, process)
+	delete(c.asked, process)
+	maps.DeleteFunc(c.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 
 // heard judges that a worker which hears of its drain begins with it.

@@ -18,7 +18,10 @@ func gracefulStop() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
-		return &gracefulChecker{i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration), asked: make(map[string]int)}
+		return &gracefulChecker{
+			i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration), asked: make(map[string]int),
+			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
+		}
 	}
 	return i
 }
@@ -34,8 +37,12 @@ type gracefulChecker struct {
 	disturbing int
 	// stopping is when each process was asked to stop, or began to because an operator had asked for it.
 	stopping map[string]time.Duration
-	// asked are the processes whose drain an operator wants, and how often they have heard of it.
+	// asked are the processes that an operator drains, and how often they have renewed a lease since.
 	asked map[string]int
+	// wished are the processes that an operator is about to drain, present is which one registered each worker last and
+	// has not ended.
+	wished  map[string]bool
+	present map[execution.WorkerID]string
 }
 
 // excuses says whether a kind of fault can keep a worker from its graceful stop. Those that ask for one excuse nothing.
@@ -45,13 +52,16 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.FaultBegan:
 		if e.Text == "drain" {
-			c.drained(e)
+			c.wishes(e, true)
 		}
 		if excuses(e.Text) {
 			c.disturbing++
 			c.disturbed = e.At
 		}
 	case history.FaultEnded:
+		if e.Text == "drain" {
+			c.wishes(e, false)
+		}
 		if excuses(e.Text) {
 			c.disturbing--
 			c.disturbed = e.At
@@ -59,12 +69,14 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	case history.ProcessStopping:
 		c.stopping[e.Process] = e.At
 	case history.ProcessCrashed:
-		delete(c.stopping, e.Process)
-		delete(c.asked, e.Process)
+		c.ended(e.Process)
 	case history.ProcessStopped:
 		c.stopped(e.Process, e.At)
-		delete(c.stopping, e.Process)
-		delete(c.asked, e.Process)
+		c.ended(e.Process)
+	case history.WorkerRegistered:
+		c.present[e.Worker] = e.Process
+	case history.WorkerCordoned:
+		c.drained(e)
 	case history.HeartbeatRenewed:
 		if len(c.asked) > 0 {
 			c.heard(e)

@@ -64,6 +64,10 @@ func TestDutiesOfWorkers(t *testing.T) {
 	again.At, again.Incarnation, again.Due = 4*second, 2, 34*second
 	keptBack := history.Event{At: 3 * second, Kind: history.RefusedResult, Execution: 1, Epoch: 1, Incarnation: 1, To: execution.Completed, Process: "w"}
 	drain := faultOf(3*second, "drain", "")
+	cordoned := history.Event{At: 3 * second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
+	anew := again
+	anew.Incarnation = 1
+	ended := history.Event{At: 2 * second, Kind: history.ProcessStopped, Process: "w"}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
 	stopped := history.Event{At: 20 * second, Kind: history.ProcessStopped, Process: "w"}
 	for _, c := range []struct {
@@ -96,9 +100,13 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a result is refused while its row waits for it", 13, true, with(beginning(), one(keptBack))},
 		{"a process registers anew and has not written a result", 13, true, with(beginning(), one(action(3*second, history.ActionEnded, "w", 1), again))},
 		{"a process registers anew and has written its results", 13, false, with(finished(), one(again))},
-		{"an operator's drain is heard", 10, false, with(idle, one(drain, beat(8*second, 1), worker(9*second, execution.Draining), worker(10*second, execution.Stopped), stopped))},
-		{"an operator's drain is not heard", 10, true, with(idle, one(drain), beats(5*second, 30*second))},
-		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
+		{"an operator's drain is heard", 10, false, with(idle, one(drain, cordoned, beat(8*second, 1), worker(9*second, execution.Draining), worker(10*second, execution.Stopped), stopped))},
+		{"an operator's drain is not heard", 10, true, with(idle, one(drain, cordoned), beats(5*second, 30*second))},
+		{"an operator drains a worker that has not registered yet", 10, false, with(one(drain), idle, beats(5*second, 30*second))},
+		{"an operator drains a process that has ended", 10, false, with(idle, one(ended, drain, cordoned, anew), beats(5*second, 30*second))},
+		{"an operator has only cordoned a worker", 10, false, with(idle, one(cordoned), beats(5*second, 30*second))},
+		{"a process that an operator drains registers anew", 10, true, with(idle, one(drain, cordoned, anew, worker(4*second, execution.Active)), beats(5*second, 30*second))},
+		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
 			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)

@@ -17,7 +17,7 @@ import (
 
 func init() {
 	register(
-		claimDoubtForgotten, activationSaidOnce, oneSlotTooMany, drainUnheard, resultLeftAtTheFence, lateRefusalAcknowledged,
+		claimDoubtForgotten, activationSaidOnce, oneSlotTooMany, drainUnheard, drainForgotten, resultLeftAtTheFence, lateRefusalAcknowledged,
 		sentBackEarly, endedWithoutGrace,
 	)
 }
@@ -153,6 +153,45 @@ func drainUnheard() *Mutant {
 				return c
 			}
 			return undrained{c, p}
+		},
+	}
+}
+
+// drainForgetting is a store in which what an operator asks of a process is forgotten when that registers anew.
+type drainForgetting struct {
+	store.Store
+	p             Process
+	registrations int
+}
+
+// Register implements store.Store.
+func (s *drainForgetting) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	r, err := s.Store.Register(ctx, g)
+	if err == nil {
+		s.registrations++
+	}
+	return r, err
+}
+
+// Heartbeat implements store.Store.
+func (s *drainForgetting) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Store.Heartbeat(ctx, b)
+	if s.registrations > 1 && reply.Drain {
+		s.p.Acted("forgot a drain when it registered anew")
+		reply.Drain = false
+	}
+	return reply, err
+}
+
+func drainForgotten() *Mutant {
+	return &Mutant{
+		Name: "drain-forgotten", Source: "D46", Expected: 10, Scenario: "drained-while-cut-off",
+		About: "a process that registers anew forgets that an operator drains it: it stays cordoned, and goes on for ever",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &drainForgetting{Store: c, p: p}
 		},
 	}
 }

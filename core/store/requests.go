@@ -217,8 +217,8 @@ type Cordon struct {
 	// On cordons, false lifts it.
 	On     bool
 	Reason string
-	// Drain asks the present incarnation, beside the cordon, to drain and stop; its next heartbeat
-	// tells it.
+	// Drain asks the process of the present incarnation, beside the cordon, to drain and stop; its next heartbeat
+	// tells it, be it that of a later incarnation.
 	Drain bool
 	// Actor is who asks, as Reclaim.Actor.
 	Actor string

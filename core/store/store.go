@@ -231,7 +231,8 @@ type Worker interface {
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
 	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes lost, so
-	// that its renewals no longer count and its work is reclaimed like that of any lost worker (defect D14). Guard:
+	// that its renewals no longer count and its work is reclaimed like that of any lost worker (defect D14). A drain that
+	// an operator asked the same process for is asked of its new incarnation. Guard:
 	// the name's latest incarnation is the predecessor that the registration names, or an earlier attempt of the
 	// same process; else ErrLost. So a late request of a dead process does not take the name from its successor.
 	Register(ctx context.Context, r Registration) (Registered, error)

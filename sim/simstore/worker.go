@@ -82,6 +82,7 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 		db.incarnations = append(db.incarnations, incarnation{
 			worker: id, lifecycle: execution.Starting, runtimes: g.Runtimes, capacity: g.Capacity, leaseExpires: s.after(g.Lease),
 			beatAt: s.now, process: g.Process, attempt: g.Attempt, healthURL: g.HealthURL,
+			drain: old != nil && old.drain && old.process == g.Process,
 		})
 		w.current = execution.Incarnation(len(db.incarnations))
 		db.emit(history.Event{

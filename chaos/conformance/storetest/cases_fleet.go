@@ -86,7 +86,28 @@ func fleetCases() []Case {
 			b.expect("told again", told(w), true)
 			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
 			b.expect("told while draining", told(w), false)
-			b.expect("the next incarnation is told", told(b.active("w")), false)
+			b.expect("the next process is told", told(b.active("w")), false)
+		}},
+		{"a drain holds for the process that it was asked of, however often that registers anew", func(b *fixture) {
+			anew := func(process, attempt uint64) (w store.WorkerKey, told bool) {
+				newest, err := b.Store.Newest(b.ctx, "w")
+				b.must(err)
+				r, err := b.Store.Register(b.ctx, store.Registration{Process: process, Attempt: attempt, After: newest, Name: "w", Lease: Lease})
+				b.must(err)
+				reply, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: r.WorkerKey, Number: 1, Lease: Lease})
+				b.must(err)
+				return r.WorkerKey, reply.Drain
+			}
+			w, told := anew(1, 1)
+			b.expect("told before", told, false)
+			b.cordon(store.Cordon{Worker: w.ID, On: true, Drain: true})
+			b.cordon(store.Cordon{Worker: w.ID})
+			for attempt := range uint64(2) {
+				_, told = anew(1, attempt+2)
+				b.expect("the same process is told", told, true)
+			}
+			_, told = anew(2, 1)
+			b.expect("another process is told", told, false)
 		}},
 		{"a worker's age is that of its newest beat, or of its registration before the first", func(b *fixture) {
 			w, err := b.Store.Register(b.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Capacity: 1, Lease: Lease})

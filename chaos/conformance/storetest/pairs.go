@@ -99,8 +99,9 @@ type Stage struct {
 	known []store.WorkerKey
 	ids   []execution.ID
 
-	// worker is the incarnation that the writes are about, at its latest beat; key and second are the rows.
+	// worker is the incarnation that the writes are about, at its latest beat, of a process; key and second are the rows.
 	worker      store.WorkerKey
+	process     uint64
 	key, second execution.Key
 	// chain is the first row of key's chain, child an execution that waits for its end; 0 for none.
 	chain, child execution.ID
@@ -139,8 +140,8 @@ func (s Situation) Prepare(t *testing.T, subject Subject) *Stage {
 const many = 100
 
 // Shown shows the answers of two calls and everything that can be read afterwards, so that two stores that behave
-// alike show the same. It ends with two calls that reveal state which no reader shows: a heartbeat, and a claim of
-// all rows that can be scheduled.
+// alike show the same. It ends with calls that reveal state which no reader shows: heartbeats, and a claim of all
+// rows that can be scheduled.
 func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	p := newPlayer(Subject{Store: s})
 	p.begin, p.known = st.begin, slices.Clone(st.known)
@@ -209,6 +210,10 @@ func (p *player) probe(st *Stage) {
 	}
 	for _, key := range reply.Cancel {
 		p.saw("  to be ended %s", p.key(key))
+	}
+	for _, w := range p.known[len(st.known):] {
+		reply, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 99, Lease: Lease, ConsumerAlive: true})
+		p.saw("a heartbeat of %s: %s, drain %v", p.incarnation(w.Incarnation), failed(err), reply.Drain)
 	}
 	rows, err := p.Store.ClaimForScheduling(p.ctx, store.SchedulingClaim{Executor: "probe", Expiry: time.Minute, Others: many})
 	var names []string

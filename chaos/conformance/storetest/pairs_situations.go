@@ -112,6 +112,7 @@ func (st *Stage) lead(b *fixture, to execution.Status) {
 	b.limited(1)
 	b.must(b.Store.PutActions(b.ctx, []execution.Action{free}))
 	st.worker = b.small("w")
+	st.process = b.process
 	st.knows(st.worker, "w")
 	created, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", IdempotencyKey: "old"}})
 	b.must(err)

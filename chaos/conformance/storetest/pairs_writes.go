@@ -341,12 +341,14 @@ func (st *Stage) workerWrites() []Write {
 		})
 	}
 	again := store.Registration{Process: 901, Attempt: 1, After: st.worker.Incarnation, Name: "w", Runtimes: []string{"shell"}, Capacity: 4, Lease: Lease}
-	third, other := again, again
+	third, other, anew := again, again, again
 	third.Process, other.Name, other.After = 902, "new", 0
+	anew.Process, anew.Attempt = st.process, 2
 	return slices.Concat(
 		st.batch(claim), st.batch(finish(execution.Completed, execution.NoReason)), st.batch(finish(execution.Failed, execution.Connection))[:1],
 		[]Write{
 			registering("of the same name", again), registering("of the same name by a third process", third), registering("of a new name", other, "name new"),
+			registering("of the same name by the same process", anew),
 			st.lifecycle(execution.Active), st.lifecycle(execution.Draining), st.lifecycle(execution.Stopped),
 			st.heartbeat("holding both rows", st.key, st.second), st.heartbeat("holding nothing"),
 			{Method: "Release", do: func(ctx context.Context, s store.Store) Answer {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -131,26 +132,35 @@ func (r *reportedFigures) figures(now time.Time) (f execution.Figures, err error
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 const setCordon = `
-with named as (
-    update worker w
-       set cordoned_at = case when $3 then coalesce(w.cordoned_at, $1::timestamptz, clock_timestamp()) end,
-           cordon_reason = case when $3 then $4 else '' end, cordon_changed_by = $6::text
-     where w.id = $2
-    returning w.id, w.incarnation
-),
-drained as (
-    update worker_incarnation i set drain_requested = true from named n where $5 and i.incarnation = n.incarnation
-)
-select n.id from named n`
+update worker w
+   set cordoned_at = case when $3 then coalesce(w.cordoned_at, $1::timestamptz, clock_timestamp()) end,
+       cordon_reason = case when $3 then $4 else '' end, cordon_changed_by = $5::text
+ where w.id = $2
+returning w.incarnation`
+
+// A statement of its own, once the worker is locked: one that waited for a registration does not see the incarnation
+// that this has made.
+const requestDrain = `update worker_incarnation set drain_requested = true where incarnation = $1`
 
 // SetCordon implements store.Client.
 func (s *Store) SetCordon(ctx context.Context, c store.Cordon) (bool, error) {
 	found := false
-	err := s.query(ctx, "cordoning a worker", func(rows pgx.Rows) error {
-		var id execution.WorkerID
-		found = true
-		return rows.Scan(&id)
-	}, setCordon, s.now(), int64(c.Worker), c.On, c.Reason, c.Drain, orNull(c.Actor))
+	err := s.transaction(ctx, "cordoning a worker", func(tx pgx.Tx) error {
+		found = false
+		var incarnation int64
+		err := tx.QueryRow(ctx, setCordon, s.now(), int64(c.Worker), c.On, c.Reason, orNull(c.Actor)).Scan(&incarnation)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if found = true; !c.Drain {
+			return nil
+		}
+		_, err = tx.Exec(ctx, requestDrain, incarnation)
+		return err
+	})
 	return found && err == nil, err
 }
 

@@ -34,8 +34,10 @@ with superseded as (
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 registered as (
-    insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at, health_url)
-    select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now, $10 from clock c
+    insert into worker_incarnation (incarnation, worker, process, attempt, runtimes, capacity, lease_expires_at, registered_at, health_url, drain_requested)
+    select $3, $2, $5, $6, $7, $8, c.now + $9::interval, c.now, $10,
+           exists (select from worker_incarnation i where i.incarnation = $4 and i.process = $5 and i.drain_requested)
+      from clock c
 )
 update worker set incarnation = $3 where id = $2`
 
