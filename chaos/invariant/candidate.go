@@ -44,6 +44,8 @@ type candidate struct {
 	goodUntil time.Duration
 	// roomSince is since when it has held less than its capacity; never while it is full.
 	roomSince time.Duration
+	// busySince is since when it has held something; never while it holds nothing.
+	busySince time.Duration
 }
 
 // snapshot is the evidence for a worker's health from a moment on.
@@ -109,7 +111,7 @@ func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 }
 
 func (w *candidate) begin(at time.Duration, cordoned bool) {
-	w.idleSince, w.roomSince = at, at
+	w.idleSince, w.roomSince, w.busySince = at, at, never
 	w.settle(at, cordoned)
 }
 
@@ -144,8 +146,10 @@ func (w *candidate) offers(runtime string, now time.Duration) bool {
 }
 
 // given counts a dispatch to it.
-func (w *candidate) given() {
-	w.load++
+func (w *candidate) given(at time.Duration) {
+	if w.load++; w.load == 1 {
+		w.busySince = at
+	}
 	w.waiting++
 	w.idleSince = never
 	if w.load >= w.capacity {
@@ -162,7 +166,7 @@ func (w *candidate) released(e *history.Event) {
 		return
 	}
 	if w.load--; w.load == 0 {
-		w.idleSince = e.At
+		w.idleSince, w.busySince = e.At, never
 	}
 	if w.load < w.capacity && w.roomSince == never {
 		w.roomSince = e.At

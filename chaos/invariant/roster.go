@@ -61,7 +61,7 @@ func (r *roster) registered(e *history.Event) {
 	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
 	w := &candidate{
 		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, fitUntil: -1, goodUntil: -1,
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, goodUntil: -1,
 	}
 	r.byIncarnation[e.Incarnation] = w
 	r.candidates = append(r.candidates, w)
