@@ -38,8 +38,9 @@ type candidate struct {
 	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
 	// and holds nothing; never if it is not so.
 	fitSince, goodSince, idleSince time.Duration
-	// fitUntil is when it could be given work the last time, while it can't be.
-	fitUntil time.Duration
+	// fitUntil is when it could be given work the last time for longer than brief, while it can't be. Executors that look
+	// twice at what waits, that far apart, rightly know nothing of a shorter time between.
+	fitUntil, brief time.Duration
 	// goodUntil is when it could be given work and was not unhealthy the last time, while it is not so.
 	goodUntil time.Duration
 	// roomSince is since when it has held less than its capacity; never while it is full.
@@ -78,9 +79,7 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 
 // unfit notes that the worker could be given work until then.
 func (w *candidate) unfit(at time.Duration) {
-	if w.fitSince != never {
-		w.fitUntil = max(w.fitUntil, min(at, w.leaseOver))
-	}
+	w.fitUntil = w.lastFit(at)
 	w.bad(at)
 }
 
@@ -91,10 +90,10 @@ func (w *candidate) bad(at time.Duration) {
 	}
 }
 
-// lastFit is when the worker could be given work the last time. It is negative if it never could.
+// lastFit is when the worker could be given work the last time, for longer than brief. It is negative if it never could.
 func (w *candidate) lastFit(now time.Duration) time.Duration {
-	if w.fitSince != never {
-		return min(now, w.leaseOver)
+	if until := min(now, w.leaseOver); w.fitSince != never && until-w.fitSince > w.brief {
+		return max(w.fitUntil, until)
 	}
 	return w.fitUntil
 }

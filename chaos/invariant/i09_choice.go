@@ -148,7 +148,7 @@ func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Durati
 		}
 		last := w.goodUntil
 		if w.goodSince != never {
-			last = w.lastFit(now)
+			last = min(now, w.leaseOver)
 		}
 		if last >= since {
 			return false
