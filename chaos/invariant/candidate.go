@@ -38,12 +38,15 @@ type candidate struct {
 	// fitSince, goodSince and idleSince are since when it could be given work, could and was not unhealthy,
 	// and holds nothing; never if it is not so.
 	fitSince, goodSince, idleSince time.Duration
-	// fitUntil is when it could be given work the last time, while it can't be.
-	fitUntil time.Duration
+	// fitUntil is when it could be given work the last time for longer than brief, while it can't be. Executors that look
+	// twice at what waits, that far apart, rightly know nothing of a shorter time between.
+	fitUntil, brief time.Duration
 	// goodUntil is when it could be given work and was not unhealthy the last time, while it is not so.
 	goodUntil time.Duration
 	// roomSince is since when it has held less than its capacity; never while it is full.
 	roomSince time.Duration
+	// busySince is since when it has held something; never while it holds nothing.
+	busySince time.Duration
 }
 
 // snapshot is the evidence for a worker's health from a moment on.
@@ -76,9 +79,7 @@ func (w *candidate) lifecycle(e *history.Event, cordoned bool) {
 
 // unfit notes that the worker could be given work until then.
 func (w *candidate) unfit(at time.Duration) {
-	if w.fitSince != never {
-		w.fitUntil = max(w.fitUntil, min(at, w.leaseOver))
-	}
+	w.fitUntil = w.lastFit(at)
 	w.bad(at)
 }
 
@@ -89,10 +90,10 @@ func (w *candidate) bad(at time.Duration) {
 	}
 }
 
-// lastFit is when the worker could be given work the last time. It is negative if it never could.
+// lastFit is when the worker could be given work the last time, for longer than brief. It is negative if it never could.
 func (w *candidate) lastFit(now time.Duration) time.Duration {
-	if w.fitSince != never {
-		return min(now, w.leaseOver)
+	if until := min(now, w.leaseOver); w.fitSince != never && until-w.fitSince > w.brief {
+		return max(w.fitUntil, until)
 	}
 	return w.fitUntil
 }
@@ -109,7 +110,7 @@ func (w *candidate) beat(e *history.Event, now time.Duration, cordoned bool) {
 }
 
 func (w *candidate) begin(at time.Duration, cordoned bool) {
-	w.idleSince, w.roomSince = at, at
+	w.idleSince, w.roomSince, w.busySince = at, at, never
 	w.settle(at, cordoned)
 }
 
@@ -144,8 +145,10 @@ func (w *candidate) offers(runtime string, now time.Duration) bool {
 }
 
 // given counts a dispatch to it.
-func (w *candidate) given() {
-	w.load++
+func (w *candidate) given(at time.Duration) {
+	if w.load++; w.load == 1 {
+		w.busySince = at
+	}
 	w.waiting++
 	w.idleSince = never
 	if w.load >= w.capacity {
@@ -162,7 +165,7 @@ func (w *candidate) released(e *history.Event) {
 		return
 	}
 	if w.load--; w.load == 0 {
-		w.idleSince = e.At
+		w.idleSince, w.busySince = e.At, never
 	}
 	if w.load < w.capacity && w.roomSince == never {
 		w.roomSince = e.At

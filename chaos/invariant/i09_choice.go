@@ -1,36 +1,93 @@
 package invariant
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
 )
 
-// avoided is a worker that an execution should have got instead of the one that it was to avoid; nil if there was none. It
-// fitted, was well and had room for as long as the decision may be old.
-func (c *placementChecker) avoided(w *candidate, now time.Duration, l *life) *candidate {
-	if l.avoid != w.worker || l.pinned != 0 {
-		return nil
-	}
-	c.s.judged(c.i)
-	return c.better(w, now, l, func(other *candidate) time.Duration { return other.roomSince })
+// doubt is a dispatch beside a worker that seems to have been the better choice. It is judged when time has moved on: what
+// the same pass gave to that worker may be told of later, and may have made it a worse one.
+type doubt struct {
+	at, old   time.Duration
+	execution execution.ID
+	better    *candidate
+	// since is since when that worker has been better, why what is wrong if it still is.
+	since func(*candidate) time.Duration
+	why   string
 }
 
-// overlooked is a worker that had nothing to do for so long that every executor knows it to be well, when an execution went
-// to one that has work already; nil if there was none. Executors learn from their probes, too, who is well, so the question
-// is only asked when nothing has hindered them for as long as probes take to find out.
-func (c *placementChecker) overlooked(w *candidate, now time.Duration, l *life) *candidate {
-	if w.load == 0 || l.pinned != 0 || c.s.calm.hindering > 0 || now-c.s.calm.since < c.s.bounds.Probes || now < c.s.setBack+c.s.bounds.Probes {
-		return nil
+// settle judges the doubts of the moment that is over.
+func (c *placementChecker) settle(now time.Duration) {
+	c.doubts = slices.DeleteFunc(c.doubts, func(d doubt) bool {
+		if d.at == now {
+			return false
+		}
+		if d.since(d.better) <= d.old {
+			c.s.violate(c.i, d.execution, "%s", d.why)
+		}
+		return true
+	})
+}
+
+// doubtful notes that a dispatch should have gone to another worker, if there still is one when the moment is over.
+func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
+	if better != nil {
+		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
+		c.doubts = append(c.doubts, doubt{e.At, e.At - c.memory, e.Execution, better, since, why})
+	}
+}
+
+func roomSince(w *candidate) time.Duration { return w.roomSince }
+
+func idleSince(w *candidate) time.Duration { return w.idleSince }
+
+// avoided demands that an execution gets another worker than the one that it was to avoid, if one fitted, was well and had
+// room for as long as the decision may be old.
+func (c *placementChecker) avoided(w *candidate, e *history.Event, l *life) {
+	if l.avoid != w.worker || l.pinned != 0 {
+		return
 	}
 	c.s.judged(c.i)
-	return c.better(w, now, l, func(other *candidate) time.Duration {
-		if !c.spotless(other, now) {
+	if other := c.better(w, e.At, l, roomSince); other != nil {
+		c.doubtful(e, other, roomSince, "from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
+			other.worker, other.incarnation, other.roomSince)
+	}
+}
+
+// overlooked demands that an execution goes to no worker that had work already when the executor looked, while there is one
+// that had nothing to do for so long that every executor knows it to be well. Executors learn from their probes, too, who is
+// well, so the question is only asked when nothing has hindered them, nor the other worker, for as long as probes take to
+// find out. Several executors may look at the same moment and see the same worker idle.
+func (c *placementChecker) overlooked(w *candidate, e *history.Event, l *life) {
+	if l.pinned != 0 || c.s.calm.hindering > 0 || e.At-c.s.calm.since < c.s.bounds.Probes || e.At < c.s.setBack+c.s.bounds.Probes ||
+		w.busySince == never || w.busySince > l.entered-c.s.prompt() {
+		return
+	}
+	c.s.judged(c.i)
+	other := c.better(w, e.At, l, func(other *candidate) time.Duration {
+		if !c.spotless(other, e.At) || !c.answers(other, e.At) {
 			return never
 		}
 		return other.idleSince
 	})
+	if other != nil {
+		c.doubtful(e, other, idleSince, "which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
+	}
+}
+
+// answers says that nothing has kept a worker from answering the probes of its health endpoint for as long as executors take
+// to find that out: neither its own trouble nor that of its links, of which some lead to executors alone.
+func (c *placementChecker) answers(w *candidate, now time.Duration) bool {
+	if !c.s.config.Health.Enabled || c.s.config.Executor.HealthProbes != config.Act {
+		return true
+	}
+	t := c.s.workers[w.incarnation]
+	return t != nil && c.s.roads.of(t.process).clear(now-c.s.bounds.Probes)
 }
 
 // better is a worker that fits an execution at least as well as w, by what an executor can know, and for which something
@@ -91,7 +148,7 @@ func (c *placementChecker) nobodyIsBetter(runtime string, since, now time.Durati
 		}
 		last := w.goodUntil
 		if w.goodSince != never {
-			last = w.lastFit(now)
+			last = min(now, w.leaseOver)
 		}
 		if last >= since {
 			return false

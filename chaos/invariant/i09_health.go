@@ -1,25 +1,15 @@
 package invariant
 
 import (
-	"slices"
 	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
 
-// sickly is a dispatch to a degraded worker beside a healthy one that had room. It is judged when time has moved on: what
-// the same pass gave to the other one may be told of later, and may have filled it.
-type sickly struct {
-	at, since   time.Duration
-	execution   execution.ID
-	process     string
-	got, better *candidate
-}
-
 // healthierFirst notes a dispatch that went to a degraded worker although a healthy one fitted and had room, as far as
 // every executor must know. Executors learn from their probes, too, who is well, so the question is only asked when
-// nothing has hindered them for as long as probes take to find out.
+// nothing has hindered them, nor the other worker, for as long as probes take to find out.
 func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
 	calm := max(c.s.calm.since, c.s.setBack)
 	if w == nil || l.pinned != 0 || c.s.calm.hindering > 0 || e.At-calm < c.s.bounds.Probes || !c.always(w, e.At, execution.Degraded) {
@@ -29,8 +19,10 @@ func (c *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 	old := e.At - c.memory
 	for _, other := range c.candidates {
 		if other != w && other.worker != l.avoid && other.offers(l.runtime, c.s.shown(old, e.At)) && other.goodSince <= old && other.roomSince <= old &&
-			other.capacity < c.s.config.Health.QueueDepthDegraded && c.always(other, e.At, execution.Healthy) {
-			c.sickly = append(c.sickly, sickly{e.At, old, e.Execution, e.Process, w, other})
+			other.capacity < c.s.config.Health.QueueDepthDegraded && c.always(other, e.At, execution.Healthy) && c.answers(other, e.At) {
+			known := w.known()
+			c.doubtful(e, other, roomSince, "which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
+				known.consecutive, known.failed, known.total, other.worker, other.roomSince)
 			return
 		}
 	}
@@ -58,19 +50,4 @@ func (c *placementChecker) always(w *candidate, now time.Duration, is execution.
 		}
 	}
 	return true
-}
-
-// preferred judges what healthierFirst has noted, once the moment is over.
-func (c *placementChecker) preferred(now time.Duration) {
-	c.sickly = slices.DeleteFunc(c.sickly, func(d sickly) bool {
-		if d.at == now {
-			return false
-		}
-		if d.better.roomSince <= d.since {
-			known := d.got.known()
-			c.s.violate(c.i, d.execution, "execution %d was dispatched by %s to worker %d (incarnation %d), which is degraded (%d failures in a row, %d of %d runs failed), while worker %d is healthy and has had room since %v",
-				d.execution, d.process, d.got.worker, d.got.incarnation, known.consecutive, known.failed, known.total, d.better.worker, d.better.roomSince)
-		}
-		return true
-	})
 }

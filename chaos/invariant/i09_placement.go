@@ -43,8 +43,8 @@ type placementChecker struct {
 	nextLook time.Duration
 	// thresholds make a worker degraded or unhealthy.
 	thresholds *oracle.Thresholds
-	// sickly are the dispatches of the present moment that went to a degraded worker beside a healthy one.
-	sickly []sickly
+	// doubts are the dispatches of the present moment beside which there seems to have been a better worker.
+	doubts []doubt
 	// limited are the actions with a limit of concurrency: their executions may wait for a slot.
 	limited map[string]bool
 	// brokerUp is when the broker came back the last time.
@@ -56,8 +56,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
 		c.leftWaiting(e.At)
 	}
-	if len(c.sickly) > 0 {
-		c.preferred(e.At)
+	if len(c.doubts) > 0 {
+		c.settle(e.At)
 	}
 	c.hear(e)
 	switch e.Kind {
@@ -125,10 +125,13 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 		c.s.judged(c.i)
 		if why := c.unfit(w, e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
+		} else {
+			c.avoided(w, e, l)
+			c.overlooked(w, e, l)
 		}
 		c.healthierFirst(w, e, l)
 		if w != nil {
-			w.given()
+			w.given(e.At)
 			c.assess(w, e.At)
 		}
 	case e.From == execution.Scheduling && e.To == execution.Failed && e.Reason == execution.NoWorkers:
@@ -177,13 +180,6 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		s := w.known()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))
-	}
-	if other := c.avoided(w, e.At, l); other != nil {
-		return fmt.Sprintf("from which it was taken back last, or on which its predecessor failed, although worker %d (incarnation %d) fits, is well and has had room since %v",
-			other.worker, other.incarnation, other.roomSince)
-	}
-	if other := c.overlooked(w, e.At, l); other != nil {
-		return fmt.Sprintf("which holds %d already, although worker %d (incarnation %d) fits, is well, and has had nothing to do since %v", w.load, other.worker, other.incarnation, other.idleSince)
 	}
 	return ""
 }
@@ -336,4 +332,4 @@ func (c *placementChecker) available(runtime string, now time.Duration) *candida
 	return nil
 }
 
-func (c *placementChecker) end(bool) {}
+func (c *placementChecker) end(bool) { c.settle(never) }

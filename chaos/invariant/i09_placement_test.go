@@ -76,6 +76,16 @@ func TestPlacement(t *testing.T) {
 		}
 		return all
 	}
+	busy := func(at time.Duration) []history.Event {
+		story := append(one(created(at)), dispatched(at)...)
+		for i := range story {
+			story[i].Execution, story[i].Chain = 60, 60
+		}
+		return story
+	}
+	up := history.Event{Kind: history.ProcessStarted, Process: "w"}
+	unasked := history.Event{At: 100 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: "executors"}
+	last := append(one(created(300*second)), dispatched(300*second)...)
 	moved := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
@@ -117,6 +127,9 @@ func TestPlacement(t *testing.T) {
 		{"to another worker than the pinned one", true, with(pinned, dispatched(second))},
 		{"up to what may be dispatched ahead", false, with(pair(), full(2), dispatched(second))},
 		{"beyond what may be dispatched ahead", true, with(pair(), full(3), dispatched(second))},
+		{"to a busy worker beside an idle one", true, with(one(up), pair()[:6], beats(10*second, 290*second), busy(290*second), beats(300*second, 300*second), last)},
+		{"to a worker that became busy just now", false, with(one(up), pair()[:6], beats(10*second, 300*second), busy(300*second), last)},
+		{"to a busy worker beside an idle one whose health endpoint can't be asked", false, with(one(up), pair()[:6], beats(10*second, 90*second), one(unasked), beats(100*second, 290*second), busy(290*second), beats(300*second, 300*second), last)},
 		{"to an unhealthy worker", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), beats(50*second, 60*second), bad(60*second, 10), one(created(60*second)), dispatched(60*second))},
 		{"to an unhealthy worker, since it was taken back from the other one", false, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(2), beats(50*second, 60*second), bad(60*second, 10), again)},
 		{"to an unhealthy worker, since it was taken back from it", true, with(pair()[:6], beats(10*second, 20*second), bad(20*second, 10), beats(30*second, 40*second), bad(40*second, 10), one(created(41*second)), from(1), beats(50*second, 60*second), bad(60*second, 10), again)},

@@ -76,7 +76,7 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 			c.room(w, e.At, 0)
 		}
 		if e.To == execution.Scheduled {
-			w.given()
+			w.given(e.At)
 		}
 		if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 			c.blamed[w.worker] = e.At

@@ -59,9 +59,11 @@ func (r *roster) registered(e *history.Event) {
 		}
 	}
 	r.candidates = slices.DeleteFunc(r.candidates, func(w *candidate) bool { return w.left && w.load == 0 })
+	x := r.s.config.Executor
 	w := &candidate{
 		worker: e.Worker, incarnation: e.Incarnation, runtimes: strings.Fields(e.Text), capacity: int(e.Limit), leaseEnds: e.Due, leaseOver: e.At + e.Due - r.s.database(e.At),
-		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, fitUntil: -1, goodUntil: -1,
+		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, goodUntil: -1,
+		brief: 2*x.ReconcileInterval + x.StatementTimeout,
 	}
 	r.byIncarnation[e.Incarnation] = w
 	r.candidates = append(r.candidates, w)
@@ -83,7 +85,7 @@ func (r *roster) depart(w *candidate) {
 	}
 }
 
-// lastFit is when some worker could be given an execution the last time; negative if none ever could.
+// lastFit is when some worker could be given an execution the last time, not only briefly; negative if none ever could.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)
 	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {

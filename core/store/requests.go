@@ -251,9 +251,9 @@ type Park struct {
 	Unschedulable bool
 	// Grace is how long a row may be unschedulable in a row before it fails with Result. A row that was
 	// due for longer than Patience before anybody looked starts its grace anew: while nobody looked,
-	// nobody knows whether a worker fitted. Watched is for how long the caller knows that none did, though it
-	// did not look at this row, which may have waited for a concurrency slot: the new grace has begun so long ago,
-	// but not before the old one.
+	// nobody knows whether a worker fitted. So does one whose claim expired. Watched is for how long the
+	// caller knows that none did, though it did not look at this row, which may have waited for a
+	// concurrency slot: the new grace has begun so long ago, but not before the old one.
 	Grace    time.Duration
 	Patience time.Duration
 	Watched  time.Duration

@@ -152,6 +152,7 @@ func (s *step) reclaim(rc *store.Reclaim) store.Outcome {
 		r.Dispatches += counts
 		if to == execution.Requested {
 			s.takeBack(r, rc.Delay)
+			r.UnschedulableSince = time.Time{}
 		} else {
 			fail(r, reason, rc.Result)
 		}

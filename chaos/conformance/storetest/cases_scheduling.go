@@ -256,6 +256,25 @@ func schedulingCases() []Case {
 			b.Advance(15 * time.Second)
 			b.expect("30 s after the grace began anew", park(), execution.Failed)
 		}},
+		{"a row whose claim expired starts its grace anew", func(b *fixture) {
+			b.create("shell.echo", 1)
+			park := func() execution.Status {
+				row := b.claimed("e")
+				out, err := b.Store.Park(b.ctx, "e", []store.Park{{
+					Key: row.Key(), Delay: 5 * time.Second, Unschedulable: true, Grace: 30 * time.Second, Patience: 10 * time.Second, Watched: time.Hour,
+				}})
+				b.must(err)
+				return out[0].Row.Status
+			}
+			b.expect("the first time", park(), execution.Requested)
+			b.Advance(5 * time.Second)
+			row := b.claimed("e")
+			b.Advance(30 * time.Second)
+			b.expect("taken back", b.reclaim(unclaimed(row.Key(), store.ClaimExpired, 0)).Applied, true)
+			b.expect("35 s after the first time, of which somebody who has died held it for 30 s", park(), execution.Requested)
+			b.Advance(30*time.Second - tick)
+			b.expect("almost 30 s after the grace began anew", park(), execution.Requested)
+		}},
 		{"a row that waited while somebody saw that no worker fits keeps its grace", func(b *fixture) {
 			b.create("node.run", 1)
 			park := func(watched time.Duration) execution.Status {

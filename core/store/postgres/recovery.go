@@ -181,6 +181,8 @@ forgotten as (
 moved as (
     update execution e
        set status = case when j.claimed then j."to" when j.back then 'requested' else 'failed' end::execution_status,` + takeBack + `,
+           -- Under a claim that expired nobody has looked for a while.
+           unschedulable_since = case when not j.back then e.unschedulable_since end,
            dispatches = case when j.claimed then e.dispatches else e.dispatches + j.used end,
            failure_reason = case when j.back then e.failure_reason else j.why::failure_reason end,
            result = case when j.back then e.result else j.ask_result::json end,
