@@ -185,6 +185,11 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
 		}
+	case history.Acked:
+		// It could not be read. What the worker claims then it knows from the database, and there is no message to settle.
+		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
+			l.delivered = 0
+		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
