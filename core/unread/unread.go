@@ -44,6 +44,9 @@ type Options struct {
 	Timeout time.Duration
 	// Stored is called after messages were stored; nil if nobody wants to know.
 	Stored func()
+	// Refused is called whenever the database has refused messages, which take their places of the prefetch meanwhile; nil
+	// if nobody wants to know.
+	Refused func()
 }
 
 // Keeper stores messages that can't be read. It is safe for concurrent use.
@@ -126,6 +129,9 @@ func (k *Keeper) Run(ctx context.Context) {
 			continue
 		}
 		k.giveBack(refused)
+		if k.options.Refused != nil {
+			k.options.Refused()
+		}
 		if backoff.Wait(ctx) != nil {
 			return
 		}

@@ -120,8 +120,10 @@ func TestAMessageThatTheDatabaseRefusesIsHeldUntilItIsStored(t *testing.T) {
 		for tag, why := range []string{"good", "bad", "good"} {
 			k.Keep(cons, broker.Delivery{Tag: uint64(tag), Body: []byte("{")}, "q", why)
 		}
+		told := 0
+		k.options.Refused = func() { told++ }
 		run(3)
-		if len(a.kept) != 3 || cons.early || !strings.Contains(out.String(), "refused by the database, held and tried again") {
+		if len(a.kept) != 3 || cons.early || told == 0 || !strings.Contains(out.String(), "refused by the database, held and tried again") {
 			t.Errorf("%s: %d stored, acknowledged too early: %v\n%s", c.name, len(a.kept), cons.early, out)
 			continue
 		}
