@@ -217,6 +217,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.fleet.skew = s.skew
 		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
 	case history.Dropped:
+		if l != nil && e.Epoch == l.epoch {
+			l.delivered = 0
+		}
 		// A dead letter that a fault has destroyed tells nobody anything.
 		if l != nil && e.Fault != "" && e.Epoch == l.epoch {
 			l.died = 0
