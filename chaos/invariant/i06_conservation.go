@@ -20,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{})}
 	}
 	return i
 }
@@ -52,8 +52,9 @@ type conservationChecker struct {
 	// Evidence may not tell who acknowledged a message, and when: those, and all that were stored, are counted, and
 	// compared at the end.
 	unnamed, stored int
-	// expired is the copy whose time to live ended last; if it goes nowhere, it says so at once.
-	expired copyOf
+	// expired are the copies whose time to live has ended and that are still in their queues: a moment, or for as long as
+	// the broker's dead lettering stands still.
+	expired map[copyOf]struct{}
 }
 
 func (c *conservationChecker) observe(e *history.Event, _ *life) {
@@ -105,6 +106,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 			c.lost(e)
 		}
 	case history.Dropped:
+		_, expired := c.expired[at]
 		c.leave(e, at)
 		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
 		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
@@ -112,7 +114,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 			break
 		}
 		c.s.judged(c.i)
-		if e.Execution != 0 || c.expired != at {
+		if e.Execution != 0 || !expired {
 			c.lost(e)
 		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
@@ -130,7 +132,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	case history.Rejected:
 		c.settled(e, at)
 	case history.Expired:
-		c.expired = at
+		c.expired[at] = struct{}{}
 	default:
 	}
 }
@@ -164,6 +166,7 @@ const mostRounds = 50
 func (c *conservationChecker) leave(e *history.Event, at copyOf) {
 	delete(c.rounds, at)
 	delete(c.delivered, at)
+	delete(c.expired, at)
 	c.s.judged(c.i)
 	n := c.here[at]
 	switch {

@@ -53,6 +53,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 		e.Process = "w"
 		return e
 	}
+	unread := sent(3*second, history.Acked)
+	unread.Fault = "corrupt"
 	asked := history.Event{At: 3 * second, Kind: history.EndAsked, Execution: 1, Epoch: 1, Incarnation: 1, Process: "w"}
 	graceful := asked
 	graceful.Due = 2 * second
@@ -93,6 +95,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 		{"a dispatch was lost before the broker had it", 24, false, with(dispatched[:6], one(late(0)))},
 		{"a claim came too late and its message lies", 24, true, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, beat(129*second, 1)))},
 		{"a claim came too late and its message died", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered)), one(refused, sent(122*second, history.Rejected), beat(129*second, 1)))},
+		{"a claim came too late whose message could not be read", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered), unread), one(refused, beat(129*second, 1)))},
+		{"a claim came too late whose message was lost with its queue", 24, false, with(dispatched, beats(10*second, 120*second), one(sent(2*second, history.Delivered), sent(3*second, history.Dropped)), one(refused, beat(129*second, 1)))},
 		{"a delivery is sent back before its time", 24, true, with(dispatched, one(sent(2*second, history.Delivered), sent(60*second, history.Rejected)))},
 		{"a delivery is sent back after its time", 24, false, with(dispatched, one(sent(2*second, history.Delivered), sent(122*second, history.Rejected)))},
 		{"an action is ended with its grace", 13, false, with(beginning(), one(graceful, killed, shutdown))},

@@ -127,7 +127,8 @@ func (c *lyingChecker) tooLate(l *life, at time.Duration) bool {
 
 func (c *lyingChecker) refused(e *history.Event, l *life) {
 	if l.delivered == 0 || l.expired || l.rejected {
-		// Its message is not the worker's any more: it went back when a connection ended, and may have died since.
+		// Its message is not the worker's any more: it went back when a connection ended, and may have died since, was
+		// lost with its queue, or could not be read.
 		return
 	}
 	c.s.judged(c.i)

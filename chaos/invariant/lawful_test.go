@@ -108,6 +108,23 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
+	// Two messages of an attacker come to their ends one after another.
+	forged := func(ends ...history.Kind) []history.Event {
+		story := handled()
+		tell := func(n uint64, kind history.Kind, queue string, count int64) {
+			story = append(story, history.Event{At: 4 * second, Kind: kind, Message: n, Queue: queue, Count: count})
+		}
+		for n := uint64(2); n < 4; n++ {
+			tell(n, history.Published, "", 1)
+			tell(n, history.Enqueued, "worker.1.executions", 0)
+		}
+		for _, kind := range ends {
+			tell(2, kind, "worker.1.executions", 0)
+			tell(3, kind, "worker.1.executions", 0)
+		}
+		return story
+	}
+
 	for _, c := range []struct {
 		name      string
 		invariant int
@@ -125,6 +142,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		{"what somebody acknowledged unread is stored before", 6, false, unread(history.DeadLetterStored, history.Acked)},
 		{"or after, as far as can be told", 6, false, unread(history.Acked, history.DeadLetterStored)},
 		{"once, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
+		{"what an attacker sent expires and waits, and its queue is deleted", 6, false, forged(history.Expired, history.Dropped)},
+		{"what an attacker sent is dropped before its time", 6, true, forged(history.Dropped)},
 		{"a worker is not told", 12, false, unheard("partition")},
 		{"a worker is told", 12, true, unheard("crash")},
 	} {

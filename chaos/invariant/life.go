@@ -185,6 +185,11 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil && e.Epoch == l.epoch {
 			l.delivered = 0
 		}
+	case history.Acked:
+		// It could not be read. What the worker claims then it knows from the database, and there is no message to settle.
+		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
+			l.delivered = 0
+		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
@@ -212,6 +217,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.fleet.skew = s.skew
 		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
 	case history.Dropped:
+		if l != nil && e.Epoch == l.epoch {
+			l.delivered = 0
+		}
 		// A dead letter that a fault has destroyed tells nobody anything.
 		if l != nil && e.Fault != "" && e.Epoch == l.epoch {
 			l.died = 0

@@ -89,8 +89,8 @@ func (s wholeBodies) StoreDeadLetters(ctx context.Context, ds ...store.DeadLette
 
 func bodiesStoredWhole() *Mutant {
 	return &Mutant{
-		Name: "bodies-stored-whole", Source: "D26", Expected: 6, Scenario: "garbage-before-work",
-		About: "a message that can't be read is to be stored with all of its body, which the database refuses, and is kept nowhere then (S2)",
+		Name: "bodies-stored-whole", Source: "D26", Expected: 14, Scenario: "garbage-before-work",
+		About: "a message that can't be read is to be stored with all of its body, which the database refuses, so it is never stored and its queue never empty (S2)",
 		Store: func(p Process, c store.Store) store.Store { return wholeBodies{c, p} },
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/telemetry"
+	"handoff/core/unread"
 )
 
 // deadLetterPrefetch bounds the dead letters that are held while the database is away.
@@ -34,7 +35,7 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			s.unread.KeepAs(c, d, queue, letter)
 			return true
 		}
-		died, until := s.died(&d), s.host.Monotonic()+refusalPatience
+		died, until := s.died(&d), s.host.Monotonic()+unread.Patience
 		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died, until) }, func() { c.Ack(d) })
 	}})
 }
@@ -67,12 +68,8 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 	}
 }
 
-// refusalPatience is how long the handling of a dead letter is tried again that the database refuses with an error that
-// says that the statement is wrong. Such an error may pass, as one of a failed migration does, and without its letter an
-// execution waits for its scheduled timeout. The other letters of the queue wait meanwhile, so it is not long.
-const refusalPatience = 30 * time.Second
-
-// handleOrKeep handles a dead letter. One that the database still refuses at the given moment, on the monotonic clock, is
+// handleOrKeep handles a dead letter. One that the database refuses is tried again for unread.Patience: without its letter
+// an execution waits for its scheduled timeout. One that it still refuses at the given moment, on the monotonic clock, is
 // kept without its body, and if even that is refused it is only logged: it must not stand in the way of all others.
 func (s *Service) handleOrKeep(d broker.Delivery, died, patience time.Duration) error {
 	letter := describeDeath(&d)

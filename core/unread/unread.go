@@ -24,6 +24,10 @@ const (
 	mostBytes = 2 << 20
 )
 
+// Patience is how long what the database refuses with an error that says that the statement is wrong is tried again as it
+// is. Such an error may pass, as one of a failed migration does. It is not long, because the messages behind wait meanwhile.
+const Patience = 30 * time.Second
+
 // Store is what a keeper needs of the database.
 type Store interface {
 	StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error
@@ -40,6 +44,9 @@ type Options struct {
 	Timeout time.Duration
 	// Stored is called after messages were stored; nil if nobody wants to know.
 	Stored func()
+	// Refused is called whenever the database has refused messages, which take their places of the prefetch meanwhile; nil
+	// if nobody wants to know.
+	Refused func()
 }
 
 // Keeper stores messages that can't be read. It is safe for concurrent use.
@@ -59,6 +66,8 @@ type message struct {
 	consumer broker.Consumer
 	delivery broker.Delivery
 	letter   store.DeadLetter
+	// patience is until when it is tried as it is, on the monotonic clock; 0 while the database has not refused it.
+	patience time.Duration
 }
 
 // New returns a keeper that Run runs.
@@ -84,7 +93,7 @@ func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, lett
 		k.latest[queue] = c
 		k.held = slices.DeleteFunc(k.held, func(m message) bool { return m.queue == queue && m.consumer != c })
 	}
-	k.held = append(k.held, message{queue, c, d, letter})
+	k.held = append(k.held, message{queue: queue, consumer: c, delivery: d, letter: letter})
 	k.mu.Unlock()
 	k.come.Set()
 }
@@ -114,8 +123,18 @@ func (k *Keeper) Run(ctx context.Context) {
 			}
 			continue
 		}
-		backoff.Reset()
-		k.settle(ctx, batch, err)
+		refused := k.settle(ctx, batch, err)
+		if len(refused) == 0 {
+			backoff.Reset()
+			continue
+		}
+		k.giveBack(refused)
+		if k.options.Refused != nil {
+			k.options.Refused()
+		}
+		if backoff.Wait(ctx) != nil {
+			return
+		}
 	}
 }
 
@@ -133,7 +152,7 @@ func (k *Keeper) take() []message {
 	return batch
 }
 
-// giveBack puts a batch before everything else again, without what the broker has taken back meanwhile.
+// giveBack puts messages before everything else again, without what the broker has taken back meanwhile.
 func (k *Keeper) giveBack(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -151,35 +170,50 @@ func (k *Keeper) store(batch []message) error {
 	return k.options.Store.StoreDeadLetters(ctx, letters...)
 }
 
-// settle acknowledges a batch. If the database has refused it, each is tried alone; one that the database will never
-// take is only logged: it must not stand in the way of all others.
-func (k *Keeper) settle(ctx context.Context, batch []message, refused error) {
+// settle acknowledges a batch that was stored. If the database has refused it, each is tried alone, and settle returns those
+// that are to be tried again.
+func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again []message) {
 	first := &batch[0]
-	if refused != nil && len(batch) > 1 {
+	switch {
+	case err == nil:
+	case len(batch) > 1:
 		for i := range batch {
 			one := batch[i : i+1]
-			if err := k.store(one); store.Retriable(err) {
-				k.giveBack(batch[i:])
-				return
-			} else {
-				k.settle(ctx, one, err)
+			err := k.store(one)
+			if store.Retriable(err) {
+				return append(again, batch[i:]...)
 			}
+			again = append(again, k.settle(ctx, one, err)...)
 		}
-		return
+		return again
+	default:
+		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable message refused by the database, held and tried again",
+			slog.String("queue", first.queue), slog.String("why", first.letter.Outcome), slog.Any("error", err))
+		k.refuse(first, err)
+		return batch
 	}
-	if refused != nil {
-		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable message can't be stored, only this line keeps it",
-			slog.String("queue", first.queue), slog.String("why", first.letter.Outcome), slog.Any("error", refused))
-	} else {
-		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable messages stored as dead letters",
-			slog.Int("messages", len(batch)), slog.String("queue", first.queue), slog.String("why", first.letter.Outcome))
-	}
+	k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable messages stored as dead letters",
+		slog.Int("messages", len(batch)), slog.String("queue", first.queue), slog.String("why", first.letter.Outcome))
 	for i := range batch {
 		m := &batch[i]
 		k.options.Recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{m.letter.Reason, "malformed"})
 		m.consumer.Ack(m.delivery)
 	}
-	if refused == nil && k.options.Stored != nil {
+	if k.options.Stored != nil {
 		k.options.Stored()
+	}
+	return nil
+}
+
+// refuse notes that the database has refused a message alone. Once it did for Patience, all is left out of the dead letter
+// that came with the message: what is left is wrong only for a database that takes no dead letter at all.
+func (k *Keeper) refuse(m *message, err error) {
+	now := k.options.Host.Monotonic()
+	switch {
+	case m.patience == 0:
+		m.patience = now + Patience
+	case now >= m.patience:
+		bare := store.DeadLetter{Queue: m.letter.Queue, Reason: "malformed", BodyBytes: m.letter.BodyBytes, Outcome: "unstorable: " + err.Error(), Open: true}
+		m.letter = bare.Bounded()
 	}
 }

@@ -135,7 +135,9 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			_ = backoff.Wait(context.Background())
 			continue
 		}
-		if !store.Retriable(err) {
+		if !store.Retriable(err) && !uncertain {
+			// Another worker's claims may be taken, as in a migration, so the dead letter handler shall act at once. What
+			// an earlier claim may have made this worker's is nobody else's: then it asks until it knows.
 			t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 			d.consumer.Reject(d.Delivery, false)
 			return nil, false

@@ -78,6 +78,8 @@ func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 	}
 	t.unread = unread.New(unread.Options{
 		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
+		// What stands behind messages that are held does not come before them.
+		Refused: t.futile.Set,
 	})
 	return t
 }

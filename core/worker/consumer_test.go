@@ -1,0 +1,66 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// grudging is a database that answers claims with errors, one after another, and then says that the row runs here.
+type grudging struct {
+	store.Worker
+	errs []error
+}
+
+// Claim implements store.Worker.
+func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if len(g.errs) > 0 {
+		err := g.errs[0]
+		g.errs = g.errs[1:]
+		return nil, err
+	}
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Running, Incarnation: w.Incarnation}}}}, nil
+}
+
+// settling is a consumer that counts what it settles.
+type settling struct {
+	broker.Consumer
+	acked, rejected int
+}
+
+// Ack implements broker.Consumer.
+func (c *settling) Ack(broker.Delivery) { c.acked++ }
+
+// Reject implements broker.Consumer.
+func (c *settling) Reject(broker.Delivery, bool) { c.rejected++ }
+
+// A claim that the database refuses goes back to the executor, unless it may have taken effect before: then its row runs
+// here, and nobody else would begin it.
+func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
+	wrong := errors.New("internal error (XX000)")
+	for _, c := range []struct {
+		name            string
+		errs            []error
+		acked, rejected int
+	}{
+		{"refused at once", []error{wrong}, 0, 1},
+		{"refused after it got no answer", []error{store.ErrUnknownOutcome, wrong, wrong}, 1, 0},
+		{"refused after it could not be asked", []error{store.ErrUnavailable, wrong}, 0, 1},
+	} {
+		s := finishing(nil)
+		s.store = &grudging{errs: c.errs}
+		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+		key := execution.Key{ID: 7, Epoch: 1}
+		e, _ := s.held.add(key)
+		consumer := new(settling)
+		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
+		_, claimed := s.claim(waiting{delivery: delivery{consumer, d}}, e)
+		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
+			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
+		}
+	}
+}
