@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -38,7 +39,7 @@ func (c *cancelledChecker) observe(e *history.Event, _ *life) {
 // clear says that nothing has been wrong since a moment between who asks for cancellations and a worker.
 func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration) bool {
 	t := c.s.workers[owner]
-	return t != nil && !t.superseded && !t.lifecycle.Gone() && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)
+	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)
 }
 
 // check judges an execution that has been canceling for as long as its worker may take.

@@ -46,7 +46,7 @@ func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
 // lost notes what has to be taken back now.
 func (c *ownReapingChecker) lost(e *history.Event) {
 	t := c.s.workers[e.Incarnation]
-	if t == nil || t.lifecycle.Gone() || !c.clear(e.Process, e.At) {
+	if t == nil || oracle.Gone(t.lifecycle) || !c.clear(e.Process, e.At) {
 		return
 	}
 	x, prompt := c.s.config.Executor, c.s.prompt()

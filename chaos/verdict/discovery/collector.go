@@ -10,6 +10,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -124,7 +125,7 @@ func (c *Collector) transition(e *history.Event) {
 		}
 	}
 	c.seen[c.fingerprint(e, on)] = struct{}{}
-	if e.To.Terminal() {
+	if oracle.Terminal(e.To) {
 		delete(c.last, e.Execution)
 	} else {
 		c.last[e.Execution] = previous{at: e.At, writer: e.Process}
