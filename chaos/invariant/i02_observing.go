@@ -51,7 +51,7 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 // forgotten says that the last observation may have been deleted by now, because it is as old as dead letters become: then
 // what still stands is recorded anew.
 func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
-	return c.s.database(e.At)-l.observedAt >= oracle.Kept(&c.s.config.MessageQueue.RabbitMQ.DeadLetter)-c.s.tolerance
+	return c.s.database(e.At)-l.observedAt >= oracle.DeadLettersKept(&c.s.config.MessageQueue.RabbitMQ)-c.s.tolerance
 }
 
 // outage judges that the prober recorded the begin or the end of an outage.

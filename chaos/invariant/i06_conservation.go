@@ -20,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{})}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{}), broken: make(map[string]int)}
 	}
 	return i
 }
@@ -45,6 +45,8 @@ type conservationChecker struct {
 	troubled  map[string]time.Duration
 	// lasting counts the faults that were announced for a process or a server and are not over.
 	lasting map[string]int
+	// broken counts those of them that can break connections.
+	broken map[string]int
 	// rounds counts how often a copy went back into its queue.
 	rounds map[copyOf]int
 	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
@@ -73,7 +75,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		delete(c.delivered, at)
 		c.s.judged(c.i)
 		// A link that is broken off again and again brings everything back each time, for as long as that lasts.
-		if c.lasting[e.Process]+c.lasting[fault.Broker] > 0 {
+		if c.broken[e.Process]+c.broken[fault.Broker] > 0 {
 			break
 		}
 		if c.rounds[at]++; c.rounds[at] > mostRounds {
@@ -119,21 +121,32 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
 		history.DatabaseDown, history.DatabaseUp:
-		for process := range strings.SplitSeq(e.Process, ",") {
-			c.troubled[process] = e.At
-			switch e.Kind {
-			case history.FaultBegan:
-				c.lasting[process]++
-			case history.FaultEnded:
-				c.lasting[process] = max(0, c.lasting[process]-1)
-			default:
-			}
-		}
+		c.trouble(e)
 	case history.Rejected:
 		c.settled(e, at)
 	case history.Expired:
 		c.expired[at] = struct{}{}
 	default:
+	}
+}
+
+// trouble notes a fault, or the end of one, at whatever it strikes.
+func (c *conservationChecker) trouble(e *history.Event) {
+	for process := range strings.SplitSeq(e.Process, ",") {
+		c.troubled[process] = e.At
+		counts := []map[string]int{c.lasting}
+		if ofLinks(e.Text) {
+			counts = append(counts, c.broken)
+		}
+		for _, n := range counts {
+			switch e.Kind {
+			case history.FaultBegan:
+				n[process]++
+			case history.FaultEnded:
+				n[process] = max(0, n[process]-1)
+			default:
+			}
+		}
 	}
 }
 

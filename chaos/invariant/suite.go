@@ -63,7 +63,7 @@ func All() []*Invariant {
 	return slices.DeleteFunc(list[:], func(i *Invariant) bool { return i == nil })
 }
 
-// all does not compile while Count is not the number of the last one. Numbers 20 to 24 are not given.
+// all does not compile while Count is not the number of the last one.
 func all() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),

@@ -255,11 +255,12 @@ const unsure = 4 * time.Second
 // Reap implements store.Executor.
 func (s *reaper) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 	marked, err := s.Store.Reap(ctx, rs)
+	now := s.p.Host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, ok := range marked {
 		if ok {
-			s.reaped[rs[i].Incarnation] = s.p.Host.Monotonic()
+			s.reaped[rs[i].Incarnation] = now
 		}
 	}
 	return marked, err

@@ -187,6 +187,10 @@ func TestTheCoreHasTheSameTimesAndLimits(t *testing.T) {
 		if q.WorkerQueueTTL() != oracle.QueueTTL(&q) {
 			t.Fatalf("%d ms: %v", q.WorkerQueueTTLMS, q.WorkerQueueTTL())
 		}
+		q.DeadLetter.TTLMS = rapid.Int64Range(1, 1e9).Draw(t, "kept")
+		if q.DeadLetter.Kept() != oracle.DeadLettersKept(&q) {
+			t.Fatalf("dead letters of %d ms: %v", q.DeadLetter.TTLMS, q.DeadLetter.Kept())
+		}
 		a := execution.Action{Ref: "a", Timeout: seconds(t, "timeout", 3), DispatchTimeout: seconds(t, "dispatch timeout", 3), MaxRetries: rapid.IntRange(0, 3).Draw(t, "retries")}
 		own := execution.Limits{
 			Timeout: seconds(t, "own timeout", 3), DispatchTimeout: seconds(t, "own dispatch timeout", 3),

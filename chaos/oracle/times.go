@@ -18,8 +18,11 @@ func QueueTTL(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond
 }
 
-// Kept is how long observations and dead letters are kept (`message_queue.rabbitmq.dead_letter.ttl_ms`).
-func Kept(d *config.DeadLetter) time.Duration { return time.Duration(d.TTLMS) * time.Millisecond }
+// DeadLettersKept is how long dead letters are kept, and with them what was observed
+// (`message_queue.rabbitmq.dead_letter.ttl_ms`).
+func DeadLettersKept(r *config.RabbitMQ) time.Duration {
+	return time.Duration(r.DeadLetter.TTLMS) * time.Millisecond
+}
 
 // DefaultRunTimeout is the run timeout of an action that names none ("Numbers that no key changes").
 const DefaultRunTimeout = 5 * time.Minute

@@ -14,11 +14,10 @@ import (
 )
 
 // What judging a history may need beside the length of its file: judgeMemory in all that Go's runtime holds, judgeLive of
-// it in what is still in use. The program itself
-// takes about 26 MB more.
+// it in what is still in use. The program itself takes about 29 MB more.
 const (
-	judgeMemory = 34 << 20
-	judgeLive   = 28 << 20
+	judgeMemory = 31 << 20
+	judgeLive   = 25 << 20
 )
 
 // errBudget says that a history needs more memory than it is granted.

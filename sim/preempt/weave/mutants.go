@@ -19,7 +19,7 @@ func Mutants() []Mutant {
 		// A row of the registry is removed by an index that another task has made stale.
 		unlocked("registry-removes-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
-	if len(r.entries) >= r.capacity {
+	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
 	for i := range r.entries {
