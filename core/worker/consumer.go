@@ -41,8 +41,10 @@ func (t *session) receive(d delivery) bool {
 		t.waste()
 		return true
 	}
-	if t.held.holds(d.Envelope.Dispatch.Key) {
-		d.consumer.Ack(d.Delivery)
+	if held, taken := t.held.double(d); held {
+		if !taken {
+			d.consumer.Ack(d.Delivery)
+		}
 		return true
 	}
 	t.mu.Lock()
@@ -139,7 +141,9 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			// Another worker's claims may be taken, as in a migration, so the dead letter handler shall act at once. What
 			// an earlier claim may have made this worker's is nobody else's: then it asks until it knows.
 			t.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
-			d.consumer.Reject(d.Delivery, false)
+			for _, d := range append([]delivery{d.delivery}, t.held.answer(e)...) {
+				d.consumer.Reject(d.Delivery, false)
+			}
 			return nil, false
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
@@ -152,9 +156,12 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 // settle acknowledges or rejects the message of a claim that was answered.
 func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bool) (claimed bool) {
 	row, key := &r.Row, d.Envelope.Dispatch.Key
+	all := append([]delivery{d.delivery}, t.held.answer(e)...)
 	ours := uncertain && row.Key() == key && row.Status == execution.Running && row.Incarnation == t.key.Incarnation
 	if r.Applied || ours {
-		d.consumer.Ack(d.Delivery)
+		for _, d := range all {
+			d.consumer.Ack(d.Delivery)
+		}
 		return true
 	}
 	t.held.refuse(e)
@@ -162,10 +169,14 @@ func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bo
 	case r.DeadlinePassed:
 		// Too late: the dead letter handler shall act at once.
 		t.tellFull(d.since)
-		d.consumer.Reject(d.Delivery, false)
+		for _, d := range all {
+			d.consumer.Reject(d.Delivery, false)
+		}
 	default:
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
-		d.consumer.Ack(d.Delivery)
+		for _, d := range all {
+			d.consumer.Ack(d.Delivery)
+		}
 		t.waste()
 	}
 	t.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),

@@ -64,3 +64,34 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// late is a database that says that a claim came too late; meanwhile happens while it is asked.
+type late struct {
+	store.Worker
+	meanwhile func()
+}
+
+// Claim implements store.Worker.
+func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	l.meanwhile()
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Scheduled}}, DeadlinePassed: true}}, nil
+}
+
+// Heartbeat implements store.Worker.
+func (*late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+	return store.BeatReply{}, store.ErrUnavailable
+}
+
+// What a worker claims it may know from its row, and the message comes while it claims: nobody else settles that one.
+func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
+	s := finishing(nil)
+	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
+	consumer := new(settling)
+	d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}}}
+	s.store = &late{meanwhile: func() { s.receive(delivery{consumer, d}) }}
+	e, _ := s.held.add(d.Envelope.Dispatch.Key)
+	s.claim(waiting{delivery: delivery{noMessage{}, d}, since: s.host.Monotonic()}, e)
+	if consumer.rejected != 1 || consumer.acked != 0 {
+		t.Errorf("%d rejected, %d acknowledged", consumer.rejected, consumer.acked)
+	}
+}

@@ -41,6 +41,10 @@ type entry struct {
 	fullUntil time.Duration
 	// refused says that the claim was refused: the entry takes a slot for a moment longer, and nothing runs in it.
 	refused bool
+	// answered says that the database has answered the claim. doubles are the deliveries of the same epoch that came
+	// before: what becomes of them is what becomes of the claim.
+	answered bool
+	doubles  []delivery
 	// alive says that an action is running, or being started.
 	alive bool
 	run   Run
@@ -66,6 +70,32 @@ func (r *registry) holds(key execution.Key) bool {
 		}
 	}
 	return false
+}
+
+// double takes a delivery of a key that is held and whose claim is not answered yet; it is settled with the claim. held is
+// whether the key is held at all, which makes the delivery a duplicate.
+func (r *registry) double(d delivery) (held, taken bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.entries {
+		if e.key == d.Envelope.Dispatch.Key {
+			if !e.answered {
+				e.doubles = append(e.doubles, d)
+			}
+			return true, !e.answered
+		}
+	}
+	return false, false
+}
+
+// answer notes that a claim is answered, and returns the deliveries that came meanwhile.
+func (r *registry) answer(e *entry) []delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.answered = true
+	doubles := e.doubles
+	e.doubles = nil
+	return doubles
 }
 
 // add holds a key if a slot is free and the registry is open; otherwise the entry is nil. double says that the key

@@ -66,7 +66,9 @@ func (t *session) admit() time.Duration {
 			return left
 		case left > 0:
 			// A second delivery of an epoch that has got its slot meanwhile.
-			d.consumer.Ack(d.Delivery)
+			if _, taken := t.held.double(d.delivery); !taken {
+				d.consumer.Ack(d.Delivery)
+			}
 		default:
 			key := d.Envelope.Dispatch.Key
 			t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
