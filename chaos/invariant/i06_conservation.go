@@ -20,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), broken: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int)}
 	}
 	return i
 }
@@ -130,6 +130,9 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 
 // trouble notes a fault, or the end of one, at whatever it strikes.
 func (c *conservationChecker) trouble(e *history.Event) {
+	if c.broken == nil {
+		c.broken = make(map[string]int)
+	}
 	for process := range strings.SplitSeq(e.Process, ",") {
 		c.troubled[process] = e.At
 		counts := []map[string]int{c.lasting}
