@@ -132,6 +132,9 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 
 // trouble notes a fault, or the end of one, at whatever it strikes.
 func (c *conservationChecker) trouble(e *history.Event) {
+	if c.broken == nil {
+		c.broken = make(map[string]int)
+	}
 	for process := range strings.SplitSeq(e.Process, ",") {
 		c.troubled[process] = e.At
 		counts := []map[string]int{c.lasting}
