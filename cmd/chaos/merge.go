@@ -95,7 +95,7 @@ func (a *app) mergeRuns(set shard.Set, f mergeFlags, begin time.Time) error {
 		return usage("%v", err)
 	}
 	h := set.Files[0].Header
-	varied := explore.OneInFour(h.Seeds)
+	varied := explore.Beside(h.Seeds)
 	if h.Asked["--varied"] == variedOnly {
 		varied = h.Seeds
 	}

@@ -78,7 +78,7 @@ func TestFourSharesMergeToTheBytesOfOneRun(t *testing.T) {
 	dir, folders := shared(t, args...)
 	merged := filepath.Join(t.TempDir(), "merged")
 	s := chaos(t, "merge", dir, "--out", merged)
-	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 60 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
+	s.wants(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
 	// The second share is run again, and all are given in another order; the third one twice.

@@ -55,7 +55,7 @@ func (a *app) runCommand() *cobra.Command {
 whole library when none is named. Each runs under every profile that it names,
 under seeds 1 to --seeds, or under the one seed of --seed.
 
-Beside every four seeds runs a varied one: the scenario with other sizes, settings
+Beside every fifteen seeds runs a varied one: the scenario with other sizes, settings
 and durations, and further faults, as the seed draws them. --varied runs only such
 ones, --varied=never none. In the live world nothing is varied.
 

@@ -27,7 +27,7 @@ func (f *runFlags) vary(targets []explore.Target, o *explore.Options) []explore.
 	case f.varied == variedNever || f.oneSeed:
 		return targets
 	}
-	o.Varied = explore.OneInFour(o.Seeds)
+	o.Varied = explore.Beside(o.Seeds)
 	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
 }
 

@@ -12,7 +12,7 @@ import (
 // A varied run is the same every time, says what was drawn, and is bounded; the plain seeds beside it stay what they are.
 func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 	plain := find(t, "ttl-race")[:1]
-	o := Options{First: 1, Seeds: 4, Varied: OneInFour(4)}
+	o := Options{First: 1, Seeds: 4, Varied: Beside(4)}
 	alone, err := Sweep(t.Context(), plain, Options{First: 1, Seeds: 4})
 	if err != nil {
 		t.Fatal(err)
