@@ -121,7 +121,7 @@ profile and seed: what failed once fails again.
 
 Exit codes: 0 pass, 1 fail, 2 bad usage or a bad scenario, 3 inconclusive,
 4 the harness hung, its environment did not come up, or its report was not written.`,
-		Example: `  bin/chaos run                              the whole library, 75 seeds each
+		Example: `  bin/chaos run                              the whole library, 60 seeds each
   bin/chaos run ttl-race --seed 7            one seed of one scenario
   bin/chaos replay ttl-race --seed 7         what happened in it, event by event
   bin/chaos mutants                          does the suite find what is planted?`,

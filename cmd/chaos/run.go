@@ -19,7 +19,7 @@ import (
 )
 
 // defaultSeeds is how many seeds a scenario gets when nobody says.
-const defaultSeeds = 75
+const defaultSeeds = 60
 
 // runFlags are the flags of run.
 type runFlags struct {
