@@ -171,7 +171,7 @@ func helpCommand() *cobra.Command {
 func flagError(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		what := map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative"}[invalid.GetFlag().Value.Type()]
+		what := map[string]string{"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative", "bool": "true, false or nothing"}[invalid.GetFlag().Value.Type()]
 		if what != "" {
 			return usage("%s: --%s %s: %s is needed", cmd.Name(), invalid.GetFlag().Name, invalid.GetValue(), what)
 		}

@@ -51,6 +51,11 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
 			if fromSource.on {
+				for _, name := range []string{"world", "scenario", "matrix", "shard", "report"} {
+					if cmd.Flags().Changed(name) {
+						return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
+					}
+				}
 				fromSource.seeds, fromSource.procs, fromSource.only = seeds, parallel, only
 				if !cmd.Flags().Changed("seeds") {
 					fromSource.seeds = sourceSeeds

@@ -133,7 +133,7 @@ func foreign(cmd *cobra.Command, world string, only scenario.World, flags ...str
 		if only == scenario.Live {
 			return usage("--%s is for the live world: add --world live", name)
 		}
-		return usage("--%s is for the simulated world: leave it out, or --world live", name)
+		return usage("--%s is for the simulated world: leave out --%[1]s or --world live", name)
 	}
 	return nil
 }
