@@ -28,9 +28,9 @@ type busy struct {
 	worker  execution.WorkerID
 	claimed int64
 	until   time.Duration
-	// beat is the last renewal, doubt the last refused claim that may have been under way then: the worker may have said
-	// that its slots were taken, by claims.
-	beat, doubt time.Duration
+	// beat is the last renewal, refused the last claim that was refused, and doubt when both may have been under way
+	// together: the worker may have said that its slots were taken, by claims.
+	beat, refused, doubt time.Duration
 }
 
 // refused is a claim that came too late. Its message has to die.
@@ -63,14 +63,20 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 				delete(c.of, n)
 			}
 		}
-		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1}
+		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1}
 	case history.HeartbeatRenewed:
 		if w := c.of[e.Incarnation]; w != nil {
 			w.beat = e.At
+			c.doubt(w, e.At)
 		}
 	case history.StaleWrite:
-		if l != nil && e.To == execution.Running && e.By == execution.Worker {
-			c.doubt(e, l)
+		if e.To == execution.Running && e.By == execution.Worker {
+			for n, w := range c.of { //detlint:ok changes those that match, in any order
+				if t := c.s.workers[n]; t != nil && t.process == e.Process {
+					w.refused = e.At
+					c.doubt(w, e.At)
+				}
+			}
 		}
 		if l != nil && e.To == execution.Running && e.By == execution.Worker && l.status == execution.Scheduled && l.epoch == e.Epoch && c.tooLate(l, e.At) {
 			c.refused(e, l)
@@ -95,10 +101,11 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 	}
 }
 
-// doubt notes a refused claim that was under way while the worker renewed its lease.
-func (c *lyingChecker) doubt(e *history.Event, l *life) {
-	if w := c.of[l.incarnation]; w != nil && e.At-w.beat < c.s.config.Worker.StatementTimeout {
-		w.doubt = e.At
+// doubt notes a refused claim that may have been under way while the worker renewed its lease: then the worker called a
+// slot taken that it had to give back. Whose row it is by now does not matter.
+func (c *lyingChecker) doubt(w *busy, now time.Duration) {
+	if w.refused >= 0 && w.beat >= 0 && max(now-w.beat, now-w.refused) < c.s.config.Worker.StatementTimeout {
+		w.doubt = now
 	}
 }
 
