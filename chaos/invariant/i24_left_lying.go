@@ -195,7 +195,7 @@ func (c *lyingChecker) look(now time.Duration) {
 }
 
 // takenBack judges whether the end of a dispatch should have counted: the dispatch reached the broker, its time was over
-// by every clock, and its worker stayed active, renewed its lease and had nothing to do all the while.
+// by every clock, and its worker stayed active, renewed its lease, could write, and had nothing to do all the while.
 func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
@@ -207,8 +207,10 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	}
 	idle := w.claimed == 0 && w.until < l.entered && w.doubt < l.entered
 	clocks := itsClock | databaseClock | standsStill
+	// While it can't write, its slots are taken by claims that nobody answers.
+	claims := clocks | toDatabase | databaseFails
 	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
-		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(clocks, t.process, 0, l.entered) {
+		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
 		return
 	}
 	c.s.judged(c.i)
