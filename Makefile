@@ -398,7 +398,7 @@ bench-sim:
 # need not reach every rare situation. hashes.txt is for other machines, whose processors and systems differ: a line for
 # each scenario and profile.
 DETERMINISM       := reports/out/determinism
-DETERMINISM_SEEDS := 3
+DETERMINISM_SEEDS := 2
 RACE_SEEDS        := 1
 DETERMINISM_RUN   := run --quiet --out $(DETERMINISM)/last
 
