@@ -14,6 +14,7 @@
 package simstore
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -40,6 +41,8 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.Law
+	// told is called in the caller's task with the outcome of each statement of a process; nil if nobody asks.
+	told func(ctx context.Context, err error)
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -187,6 +190,9 @@ func (db *Database) SetRollback(perMillion uint64, fault, code, message string) 
 // statement that may write is refused, also one that would find nothing to write. A server whose write-ahead log has
 // no room ends and can't start: that is Stop and Start.
 func (db *Database) SetFull(fault string) { db.full = fault }
+
+// OnAnswer has each statement of a process told to f, in the task that made it, with what it was answered.
+func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told = f }
 
 // SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
 // (SQLSTATE 53300), for the fault of that name; the empty name ends it. A process whose pool has a connection goes
