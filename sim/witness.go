@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"go/token"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -75,7 +76,7 @@ func (w *witness) answered(ctx context.Context, err error) {
 }
 
 // clients are the types whose exported methods are the calls of the core.
-var clients = []string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker)."}
+var clients = []string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker).", "sim.(*seenConsumer)."}
 
 // callName is the name of the call that the present task makes.
 func callName() string {
@@ -85,8 +86,9 @@ func callName() string {
 		f, more := frames.Next()
 		for _, client := range clients {
 			if _, name, found := strings.Cut(f.Function, client); found {
-				name, _, _ = strings.Cut(name, ".")
-				return name
+				if name, _, _ = strings.Cut(name, "."); token.IsExported(name) {
+					return name
+				}
 			}
 		}
 		if !more {

@@ -33,7 +33,11 @@ func (b *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
 	}
 	b.sessions = append(slices.DeleteFunc(b.sessions, broker.Session.Closed), s)
 	b.w.rules.Sessions(b.process, len(b.sessions))
-	return &seenSession{Session: s, b: b, consumers: make(map[string]int)}, nil
+	seen := &seenSession{Session: s, b: b, consumers: make(map[string]int)}
+	if t := b.w.sees(); t != nil {
+		seen.opener = t.ID()
+	}
+	return seen, nil
 }
 
 type seenSession struct {
@@ -41,20 +45,14 @@ type seenSession struct {
 	b *seenBroker
 	// consumers counts, for each queue, those that neither end has cancelled.
 	consumers map[string]int
-}
-
-// refused passes on what the broker answered. That a session has ended is not told by who worked on it, but by the client
-// that opens the next one.
-func (s *seenSession) refused(ctx context.Context, err error) {
-	if !errors.Is(err, broker.ErrClosed) {
-		s.b.w.answered(ctx, err)
-	}
+	// opener is the task that has opened the session.
+	opener uint64
 }
 
 // Declare implements broker.Session.
 func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)
-	s.refused(ctx, err)
+	s.b.w.answered(ctx, err)
 	return err
 }
 
@@ -62,7 +60,7 @@ func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	fate, err := s.Session.DeleteIdle(ctx, q)
 	if q.Expires == 0 {
-		s.refused(ctx, err)
+		s.b.w.answered(ctx, err)
 	}
 	return fate, err
 }
@@ -70,14 +68,17 @@ func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Qu
 // QueueState implements broker.Session.
 func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
 	state, err := s.Session.QueueState(ctx, queue)
-	s.refused(ctx, err)
+	s.b.w.answered(ctx, err)
 	return state, err
 }
 
-// Consume implements broker.Session.
+// Consume implements broker.Session. That a session has ended is not told by who would consume over it, but by the client
+// that opens the next one.
 func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	c, err := s.Session.Consume(ctx, queue, prefetch)
-	s.refused(ctx, err)
+	if !errors.Is(err, broker.ErrClosed) {
+		s.b.w.answered(ctx, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +102,14 @@ func (c *seenConsumer) ended() {
 	}
 }
 
-// Receive implements broker.Consumer.
+// Receive implements broker.Consumer. That the session has ended is for its opener to tell.
 func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
-	if errors.Is(err, broker.ErrCancelled) {
+	switch t := c.s.b.w.sees(); {
+	case errors.Is(err, broker.ErrCancelled):
 		c.ended()
+	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == c.s.opener:
+		c.s.b.w.answered(ctx, err)
 	}
 	return d, err
 }
