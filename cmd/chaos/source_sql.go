@@ -30,6 +30,7 @@ type sqlStage struct{ flags, env []string }
 //nolint:gochecknoglobals // a table
 var sqlStages = []sqlStage{
 	{flags: []string{"-test.run", "^TestContract$"}},
+	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}},
 	{flags: []string{"-test.run", "^TestSequences$"}, env: []string{"HANDOFF_CONFORMANCE_STEPS=3000"}},
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
@@ -39,7 +40,7 @@ var sqlStages = []sqlStage{
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
-	"Contract$", "Sequences$", "Migrations", "AMigration", "LawOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
+	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "LawOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
 	"AFullDisk", "AServerWithout", "ConnectionCut", "ReplyLost", "Unavailable", "DeadlineUnderWay", "HeartbeatTakesOneRoundTrip",
 	"ThePagesSQL", "EachQuery", "NoQuery", "QueryOf", "TheDepth", "Costs", "EveryMethodHasACost", "Plans", "RequestsOfTheAPI", "OneRowByHand",
 	"PairsFind", "LinearizableFinds",

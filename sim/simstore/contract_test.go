@@ -20,13 +20,15 @@ func model(t *testing.T, body func(s storetest.Subject)) {
 				}
 			}
 		}
-		body(storetest.Subject{Store: b.c, Advance: func(d time.Duration) {
-			if d > 0 {
-				b.sleep(d)
-			} else {
-				b.db.StepClock(d)
-			}
-		},
-			LeaveSlot: byHand(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: byHand((*Tx).TakeSlot)})
+		body(storetest.Subject{
+			Store: b.c, Advance: func(d time.Duration) {
+				if d > 0 {
+					b.sleep(d)
+				} else {
+					b.db.StepClock(d)
+				}
+			},
+			LeaveSlot: byHand(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: byHand((*Tx).TakeSlot),
+		})
 	})
 }
