@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source sure stress preempt
+.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -64,6 +64,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
 ##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=2
 ##                plain and SOURCE_VARIED=2 varied runs of every scenario and profile
+##   mutants-sql  60 mutants of the store's SQL, on a private PostgreSQL: into the same page
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   shards       the library at 40 seeds in four shares, merged: byte for byte what one run writes? also with a share repeated
@@ -234,6 +235,10 @@ SOURCE_SIZE   := --seeds $(SOURCE_SEEDS) --varied-seeds $(SOURCE_VARIED)
 
 mutants-source: chaos-binary
 	bin/chaos mutants --source $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+
+# The mutants of the store's SQL, into the same results and the same page.
+mutants-sql: chaos-binary servers
+	bin/chaos mutants --source --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.

@@ -108,7 +108,11 @@ func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error
 	survivors(&b, r.Sorted(), proved)
 	r.left(&b)
 	if r.SQL != nil {
-		r.SQL.statements(&b, proved)
+		var earlier *Results
+		if before != nil {
+			earlier = before.SQL
+		}
+		r.SQL.statements(&b, proved, earlier)
 		r.SQL.proofs(&b, equivalents)
 	}
 	return b.String(), nil
@@ -155,6 +159,9 @@ func (t tallies) units() string {
 	return fmt.Sprintf("%.1f %%", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants))
 }
 
+// statementsIn is how the IDs of mutants of SQL begin.
+const statementsIn = "core/store/postgres/"
+
 // check refuses proofs that can't be right: of a mutant that something kills, or of more than a tenth of
 // what was measured. Where the whole sample was measured, each has to be of one of its mutants.
 func (r *Results) check(equivalents []Equivalent) error {
@@ -162,12 +169,12 @@ func (r *Results) check(equivalents []Equivalent) error {
 	of := map[*Results]int{}
 	for _, e := range equivalents {
 		in := r
-		if r.SQL != nil && r.SQL.Results[e.ID] != nil {
-			in = r.SQL
+		if strings.HasPrefix(e.ID, statementsIn) {
+			in = cmp.Or(r.SQL, new(Results))
 		}
 		m := in.Results[e.ID]
 		switch {
-		case m == nil && len(r.Results) >= r.sample():
+		case m == nil && in.sample() > 0 && len(in.Results) >= in.sample():
 			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no mutant of the sample: remove the entry", e.ID))
 		case m == nil: // of a part that was not measured
 		case m.Killed():
@@ -221,7 +228,11 @@ func (r *Results) proofs(b *strings.Builder, equivalents []Equivalent) {
 			continue
 		}
 		if n++; n == 1 {
-			b.WriteString("\n## Equivalent\n\nNo test can tell these from the true core. Who read the code and wrote the proof is named in brackets.\n\n")
+			title := "Equivalent"
+			if strings.HasPrefix(e.ID, statementsIn) {
+				title = "Equivalent statements"
+			}
+			b.WriteString("\n## " + title + "\n\nNo test can tell these from the true core. Who read the code and wrote the proof is named in brackets.\n\n")
 		}
 		fmt.Fprintf(b, "- `%s`: %s (%s)\n", quoted(m.About), strings.Join(strings.Fields(e.Proof), " "), e.Reader)
 	}
@@ -230,18 +241,19 @@ func (r *Results) proofs(b *strings.Builder, equivalents []Equivalent) {
 func quoted(about string) string { return strings.ReplaceAll(about, "`", "'") }
 
 // statements is the part of the page on the mutants of SQL.
-func (r *Results) statements(b *strings.Builder, proved map[string]bool) {
-	var all Tally
-	operators := map[string]*Tally{}
-	list := r.Sorted()
-	for _, m := range list {
-		all.add(m, proved[m.ID])
-		tally(operators, m.Operator).add(m, proved[m.ID])
+func (r *Results) statements(b *strings.Builder, proved map[string]bool, before *Results) {
+	now, then := r.tallies(proved), new(Results).tallies(nil)
+	if before != nil {
+		then = before.tallies(nil)
 	}
+	all := now.all
 	fmt.Fprintf(b, sqlHead, all.Killed, all.Mutants, all.Raw(), all.Equivalent, all.Adjusted(), len(r.Refused))
-	r.table(b, operators, nil)
+	if before != nil {
+		fmt.Fprintf(b, "Before: %.1f %%, %d of %d.\n\n", then.all.Raw(), then.all.Killed, then.all.Mutants)
+	}
+	r.table(b, now.operators, then.operators)
 	b.WriteString("\nSurvivors:\n\n")
-	for _, m := range list {
+	for _, m := range r.Sorted() {
 		if !m.Killed() {
 			note := ""
 			if proved[m.ID] {
