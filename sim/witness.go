@@ -75,11 +75,10 @@ func (w *witness) answered(ctx context.Context, err error) {
 	}
 }
 
-// clients are the types whose exported methods are the calls of the core.
-var clients = []string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker).", "sim.(*seenConsumer)."}
-
-// callName is the name of the call that the present task makes.
+// callName is the name of the call that the present task makes: of an exported method of one of the types that the core
+// calls.
 func callName() string {
+	clients := [...]string{"sim/simstore.(*Client).", "sim.(*seenSession).", "sim.(*seenBroker).", "sim.(*seenConsumer)."}
 	var pcs [16]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(3, pcs[:])])
 	for {

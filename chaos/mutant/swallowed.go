@@ -121,7 +121,7 @@ type lavish struct {
 
 // WithTimeout implements host.Host.
 func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	ctx, _ := h.Host.WithTimeout(parent, d) //nolint:govet // that is the defect
+	ctx, _ := h.Host.WithTimeout(parent, d)
 	h.p.Acted("made a deadline that nobody ends before its time")
 	return ctx, func() {}
 }
