@@ -247,7 +247,7 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 	if m.sample == 60 {
 		m.whole = source.Draw(catalog.Candidates, source.Seed, true)
 	}
-	m.whole = slices.DeleteFunc(m.whole, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
+	m.whole = m.named(m.whole)
 	if len(m.whole) == 0 {
 		return usage("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
 	}
@@ -258,6 +258,11 @@ func (m *measurement) choose(catalog *source.Catalog) error {
 		})
 	}
 	return nil
+}
+
+// named are the mutants that --only asks for, or all.
+func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
+	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
 }
 
 // prepare builds the mutants, and runs the true core.
