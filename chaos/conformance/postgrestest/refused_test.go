@@ -25,7 +25,9 @@ func (r *refused) judge(err error) {
 	}
 }
 
-func (r *refused) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) { r.judge(d.Err) }
+func (r *refused) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	r.judge(d.Err)
+}
 
 func (r *refused) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
