@@ -39,9 +39,9 @@ const (
 type sourceOptions struct {
 	on, sql, unit, again, pageOnly bool
 	sample, procs                  int
-	size                 score.Size
-	file, into, before   string
-	keep, only           string
+	size                           score.Size
+	file, into, before             string
+	keep, only                     string
 	// report is the folder of a share, header what its file says of what was asked for.
 	report string
 	share  shard.Share
