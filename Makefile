@@ -228,7 +228,7 @@ night-merge-mutants: chaos-binary
 # The page is only written of all shares; nothing is run for it.
 night-merge-source: chaos-binary
 	bin/chaos merge reports/out/night/source-shares --out reports/out/night/merged-source
-	bin/chaos mutants --source --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --out reports/out/night/merged-source/source.json \
+	bin/chaos mutants --source --page-only --out reports/out/night/merged-source/source.json \
 		--before docs/score-before.json --table reports/out/night/merged-source/score.md
 
 # What share of small mistakes in the core's own source the library kills: the whole sample. Interrupted, it goes on with the

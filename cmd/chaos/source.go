@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -35,11 +37,11 @@ const (
 
 // sourceOptions are the flags of `mutants --source`.
 type sourceOptions struct {
-	on, sql, unit, again bool
-	sample, procs        int
-	size                 score.Size
-	file, into, before   string
-	keep, only           string
+	on, sql, unit, again, pageOnly bool
+	sample, procs                  int
+	size                           score.Size
+	file, into, before             string
+	keep, only                     string
 	// report is the folder of a share, header what its file says of what was asked for.
 	report string
 	share  shard.Share
@@ -56,6 +58,7 @@ func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.file, "out", filepath.Join("reports", "out", sourceFile), "--source: the results; an interrupted measurement goes on with this `FILE`")
 	cmd.Flags().StringVar(&o.keep, "keep", "", "--source: keep the build in this `FOLDER`; "+source.Variable+"=NUMBER FOLDER/chaos replay … then shows a mutant's run")
 	cmd.Flags().StringVar(&o.into, "table", "", "--source: write the page of the score to this `FILE`, such as docs/score.md")
+	cmd.Flags().BoolVar(&o.pageOnly, "page-only", false, "--source: run nothing: make the page of the results in --out, also of an earlier commit, with the proofs of this one")
 	cmd.Flags().StringVar(&o.before, "before", "", "--source: show on that page the earlier results of this `FILE`, such as docs/score-before.json, too")
 }
 
@@ -85,6 +88,8 @@ func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
 		return usage("--parallel %d: at least 1 is needed", o.procs)
 	case o.before != "" && o.into == "":
 		return usage("--before is for the page of the score: add --table FILE")
+	case o.pageOnly && (o.into == "" || o.again || o.unit || o.sql || o.report != ""):
+		return usage("--page-only runs nothing: give --table FILE, and leave out --again, --unit, --sql and --report")
 	case o.report != "" && cmd.Flags().Changed("out"):
 		return usage("--report FOLDER has the results in FOLDER/%s: leave out --out", sourceFile)
 	case o.sql && o.report != "":
@@ -107,7 +112,7 @@ func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
 
 // withoutSource refuses flags that only mean something with --source.
 func withoutSource(cmd *cobra.Command) error {
-	for _, name := range []string{"sql", "sample", "varied-seeds", "unit", "again", "out", "keep", "table", "before"} {
+	for _, name := range []string{"sql", "sample", "varied-seeds", "unit", "again", "out", "keep", "table", "page-only", "before"} {
 		if cmd.Flags().Changed(name) {
 			return usage("--%s is for mutants of the source: add --source", name)
 		}
@@ -117,6 +122,9 @@ func withoutSource(cmd *cobra.Command) error {
 
 // sourceMutants measures the harness on a sample of mutants of the core's source.
 func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
+	if o.pageOnly {
+		return a.sourcePage(o)
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -136,6 +144,17 @@ func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
 		return m.page()
 	}
 	return nil
+}
+
+// sourcePage makes the page of a measurement that is over. Proofs are written when its survivors are known, so that they are of
+// a later commit.
+func (a *app) sourcePage(o *sourceOptions) error {
+	results, there, err := score.Read(o.file)
+	if err != nil || !there {
+		return usage("--out %s: no results there to make a page of: %s", o.file, reason(cmp.Or(err, fs.ErrNotExist)))
+	}
+	fmt.Fprint(a.out, results.Summary())
+	return (&measurement{app: a, sourceOptions: o, results: results}).page()
 }
 
 // folder is where the build goes.
@@ -471,7 +490,7 @@ func (m *measurement) page() error {
 	if m.before != "" {
 		var there bool
 		if before, there, err = score.Read(m.before); err != nil || !there {
-			return usage("--before %s: no results there: %s", m.before, reason(err))
+			return usage("--before %s: no results there: %s", m.before, reason(cmp.Or(err, fs.ErrNotExist)))
 		}
 	}
 	page, err := m.results.Page(equivalents, before)

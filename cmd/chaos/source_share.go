@@ -80,7 +80,7 @@ func (a *app) mergeSource(set shard.Set, f mergeFlags) error {
 	if err := all.Write(path); err != nil {
 		return broken("the shares are merged, but not written: %v", err)
 	}
-	fmt.Fprintf(a.out, "results: %s; the page: bin/chaos mutants --source --out %[1]s --table FILE\n", path)
+	fmt.Fprintf(a.out, "results: %s; the page: bin/chaos mutants --source --page-only --out %[1]s --table FILE\n", path)
 	return nil
 }
 

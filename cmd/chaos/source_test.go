@@ -15,17 +15,19 @@ import (
 
 func TestWhatDoesNotGoWithSourceMutantsIsRefused(t *testing.T) {
 	for flags, want := range map[string]string{
-		"--source --sample 61":           "--sample 61: allowed are 300, and 60",
-		"--source --varied-seeds -1":     "--varied-seeds -1: 0 or more",
-		"--source --parallel 0":          "--parallel 0: at least 1",
-		"--source --before x":            "add --table FILE",
-		"--source --shard 1/2":           "--report is needed, the folder that chaos merge reads",
-		"--source --shard 3/2":           "the shares are counted from 1/2 to 2/2",
-		"--source --report x --out y":    "leave out --out",
-		"--source --sql --report x":      "statements are judged on one machine",
-		"--source --shard 1/2 --table x": "the page is made of all shares",
-		"--sample 60":                    "--sample is for mutants of the source: add --source",
-		"--varied-seeds 1":               "--varied-seeds is for mutants of the source: add --source",
+		"--source --sample 61":                              "--sample 61: allowed are 300, and 60",
+		"--source --varied-seeds -1":                        "--varied-seeds -1: 0 or more",
+		"--source --parallel 0":                             "--parallel 0: at least 1",
+		"--source --before x":                               "add --table FILE",
+		"--source --shard 1/2":                              "--report is needed, the folder that chaos merge reads",
+		"--source --shard 3/2":                              "the shares are counted from 1/2 to 2/2",
+		"--source --report x --out y":                       "leave out --out",
+		"--source --sql --report x":                         "statements are judged on one machine",
+		"--source --shard 1/2 --table x":                    "the page is made of all shares",
+		"--sample 60":                                       "--sample is for mutants of the source: add --source",
+		"--source --page-only":                              "--page-only runs nothing: give --table FILE",
+		"--source --page-only --table x --out nothing.json": "--out nothing.json: no results there",
+		"--varied-seeds 1":                                  "--varied-seeds is for mutants of the source: add --source",
 	} {
 		chaos(t, append([]string{"mutants"}, strings.Fields(flags)...)...).wants(t, 2, want)
 	}
@@ -78,6 +80,11 @@ func TestSharesOfSourceMutantsMergeToTheBytesOfOneRun(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(out, sourceFile)); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("merged to\n%s\nand one run wrote\n%s\n%v", got, want, err)
+	}
+	page := filepath.Join(t.TempDir(), "score.md")
+	chaos(t, "mutants", "--source", "--out", filepath.Join(out, sourceFile), "--page-only", "--table", page, "--before", filepath.Join(one, sourceFile)).wants(t, 0, "40.0 %")
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "| mutants | 5 of a sample of 5 |") || !strings.Contains(string(text), "| invariant 4 | 2 | 2 |") {
+		t.Errorf("the page of what was merged: %v\n%s", err, text)
 	}
 	chaos(t, "merge", first, "--out", out).wants(t, 2, "1 share is missing of 2")
 	chaos(t, "merge", first, "--partial", "--out", out).wants(t, 3, "1 of 3 mutants", "without share 2/2")
