@@ -58,6 +58,10 @@ func (c *awayChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		c.most = max(c.most, e.Limit)
+	case history.ProcessStarted:
+		// Another process of that name begins with pauses of its own.
+		c.anew(&c.database, c.statements, "database statements", e)
+		c.anew(&c.broker, c.connections, "connections to the broker", e)
 	case history.DatabaseDown:
 		c.begin(&c.database, c.statements, e.At)
 	case history.BrokerDown:
@@ -103,10 +107,27 @@ func (c *awayChecker) judge(a *away, read calls, what string, at time.Duration) 
 	took := at - a.since
 	read(func(process string, made uint64, bound func(time.Duration) int64) {
 		c.s.judged(c.i)
-		if n, most := int64(made-a.made[process]), bound(took); n > most {
-			c.s.violate(c.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
+		c.compare(process, made-a.made[process], what, took, bound)
+	})
+}
+
+// anew judges a process that another one of its name follows, and begins its window anew.
+func (c *awayChecker) anew(a *away, read calls, what string, e *history.Event) {
+	if !a.down || c.s.work == nil {
+		return
+	}
+	read(func(process string, made uint64, bound func(time.Duration) int64) {
+		if process == e.Process {
+			c.compare(process, made-a.made[process], what, e.At-a.since, bound)
+			a.made[process] = made
 		}
 	})
+}
+
+func (c *awayChecker) compare(process string, made uint64, what string, took time.Duration, bound func(time.Duration) int64) {
+	if n, most := int64(made), bound(took); n > most {
+		c.s.violate(c.i, 0, "%s made %d %s within %v while that server was away; the bound is %d", process, n, what, took, most)
+	}
 }
 
 func (c *awayChecker) statements(visit func(string, uint64, func(time.Duration) int64)) {

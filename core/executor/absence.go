@@ -42,7 +42,7 @@ func (a *absences) look(now time.Duration, f *roster) {
 			}
 		}
 	}
-	for n, p := range a.fitted { //detlint:ok each is noted by itself, the same in any order
+	for n, p := range a.fitted { //detlint:ok each is changed by itself
 		if p.gone == 0 && p.last != now {
 			a.fitted[n] = presence{p.last, now}
 		}

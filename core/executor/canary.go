@@ -34,6 +34,8 @@ type deadLetterPath struct {
 	mu     sync.Mutex
 	tested bool
 	broken error
+	// good is since when every test went well, if the last one did.
+	good time.Duration
 }
 
 func newDeadLetterPath(s *Service) *deadLetterPath {
@@ -113,7 +115,11 @@ func (p *deadLetterPath) test(ctx context.Context) error {
 
 // found notes how a test went.
 func (p *deadLetterPath) found(broken error) {
+	now := p.host.Monotonic()
 	p.mu.Lock()
+	if !p.tested || p.broken != nil {
+		p.good = now
+	}
 	p.tested, p.broken = true, broken
 	p.mu.Unlock()
 	value := int64(0)
@@ -121,6 +127,23 @@ func (p *deadLetterPath) found(broken error) {
 		value = 1
 	}
 	p.recorder.Set(telemetry.DeadLetterPathBroken, value, telemetry.Labels{})
+}
+
+// settled says that the path works now, and has for a while by all tests: what a queue kept for want of a route has come
+// round since, because the broker tries it again every three minutes.
+func (p *deadLetterPath) settled(ctx context.Context) bool {
+	p.mu.Lock()
+	good, since := p.tested && p.broken == nil, p.good
+	p.mu.Unlock()
+	if !good || p.host.Monotonic()-since < canaryInterval {
+		return false
+	}
+	// The last test may be minutes old, and what has broken the path since is told by the next one.
+	if err := p.test(ctx); err != nil {
+		p.suspect()
+		return false
+	}
+	return true
 }
 
 // DeadLetterPath says how the last test of the dead letter path went: nil if its message came round, or if dead

@@ -13,7 +13,9 @@ import (
 
 // idleQueues deletes the queues of workers that have been gone for the retention; without it they stay in the broker
 // for ever (defect D28). RabbitMQ's own x-expires is no answer: a queue that expires takes what is in it along, and
-// nothing of that is dead-lettered. Here a queue goes only when it is empty, so what was in it has died first.
+// nothing of that is dead-lettered. Here a queue goes only when it is empty, so what was in it has died first. A quorum
+// queue keeps dead letters that have no route, and tells nobody: none goes before the dead letter path has worked for
+// long enough that they have come round.
 //
 // It is harmless if the worker comes back at the same moment. Nothing is dispatched to a worker before it is active,
 // which it becomes after it has registered, declared its queues and begun to consume. If it registers before the look
@@ -37,7 +39,7 @@ func newIdleQueues(s *Service) *idleQueues {
 }
 
 // pass looks at a bounded number of workers. What can't be deleted yet is looked at again by the next pass.
-func (q *idleQueues) pass(context.Context) error {
+func (q *idleQueues) pass(ctx context.Context) error {
 	if !q.client.Ready() {
 		return nil
 	}
@@ -49,7 +51,7 @@ func (q *idleQueues) pass(context.Context) error {
 		return err
 	}
 	var failed error
-	looked := 0
+	looked, settled := 0, !q.config.MessageQueue.RabbitMQ.DeadLetter.Enabled
 	for i := range workers {
 		w := &workers[i]
 		if !w.Lifecycle.Gone() {
@@ -60,6 +62,9 @@ func (q *idleQueues) pass(context.Context) error {
 			continue
 		}
 		if looked++; looked > q.config.Executor.BatchSize {
+			break
+		}
+		if settled = settled || q.path.settled(ctx); !settled {
 			break
 		}
 		over, err := q.delete(w)

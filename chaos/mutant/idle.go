@@ -1,0 +1,76 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+func init() { register(keptLettersDeleted) }
+
+// tidy deletes the queues of workers that got nothing for the retention, as soon as they look empty.
+type tidy struct {
+	broker.Session
+	p Process
+	*gifts
+}
+
+// gifts is when each worker got something last; all sessions of a process share it.
+type gifts struct {
+	mu    sync.Mutex
+	given map[execution.WorkerID]time.Duration
+}
+
+// Publish implements broker.Session.
+func (s *tidy) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	now := s.p.Host.Monotonic()
+	s.mu.Lock()
+	for i := range ms {
+		if d := ms[i].Envelope.Dispatch; d != nil {
+			s.given[d.Worker] = now
+		}
+	}
+	s.mu.Unlock()
+	return s.Session.Publish(ctx, ms)
+}
+
+// QueueState implements broker.Session.
+func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	var idle []execution.WorkerID
+	now := s.p.Host.Monotonic()
+	s.mu.Lock()
+	for worker, at := range s.given { //detlint:ok they are sorted below
+		if now-at >= s.p.Config.Executor.QueueRetention {
+			idle = append(idle, worker)
+			delete(s.given, worker)
+		}
+	}
+	s.mu.Unlock()
+	slices.Sort(idle)
+	for _, worker := range idle {
+		for _, q := range broker.WorkerQueues(s.p.Config.MessageQueue.RabbitMQ, worker) {
+			if fate, err := s.Session.DeleteIdle(ctx, q); err == nil && fate == broker.QueueDeleted {
+				s.p.Acted("deleted a queue without a look at whether dead letters come round")
+			}
+		}
+	}
+	return s.Session.QueueState(ctx, queue)
+}
+
+func keptLettersDeleted() *Mutant {
+	return &Mutant{
+		Name: "kept-letters-deleted", Source: "D28", Expected: 6, Scenario: "queue-keeps-its-dead",
+		About: "an executor deletes an idle queue that looks empty, and with it the dead letters that the queue keeps for want of a route",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Executor() {
+				return b
+			}
+			shared := &gifts{given: make(map[execution.WorkerID]time.Duration)}
+			return &sessions{b, func(s broker.Session) broker.Session { return &tidy{s, p, shared} }}
+		},
+	}
+}
