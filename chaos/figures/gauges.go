@@ -38,9 +38,7 @@ func (w *Watch) set(f telemetry.Figure, v int64) {
 		}
 		w.queue = nil
 	default:
-		if w.sample.known {
-			w.sample.told = w.sample.told || sampled[f]
-		}
+		w.sample.told = w.sample.told || sampled[f]
 	}
 }
 
@@ -69,10 +67,15 @@ func (w *Watch) shows(f telemetry.Figure, want int64, labels ...string) {
 	}
 }
 
-// judgeSample compares what is shown with what the database answered last, if nothing can have kept the process from it.
+// judgeSample compares what is shown with what the database answered last. It is called when the sampler asks again: only
+// then must all of it have been shown.
 func (w *Watch) judgeSample() {
 	s := &w.sample
-	if !s.surveyed || !s.known || !s.told && (s.failed || s.asking > 0) {
+	switch {
+	case s.told && !s.known:
+		w.violate("figures are set, and the database has not answered with a survey and then the workers")
+		return
+	case !s.known:
 		return
 	}
 	var by [execution.Statuses]store.Waiting
@@ -92,7 +95,6 @@ func (w *Watch) judgeSample() {
 	}
 	w.judgeWorkers(s.workers)
 	w.judgeConditions(s.workers)
-	*s = sample{}
 }
 
 // judgeWorkers compares what is shown of the workers' leases, heartbeats and loads.
@@ -185,7 +187,7 @@ func (w *Watch) judgeFreshness() {
 	x := &w.j.config.Executor
 	// A call of the database or the broker that gets no answer ends with its timeout; a clock may drift.
 	within := 2*x.FiguresInterval + 4*x.StatementTimeout
-	if !w.samples || w.fresh < 0 {
+	if !w.samples || w.ending || w.fresh < 0 {
 		return
 	}
 	w.j.judged++

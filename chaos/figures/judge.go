@@ -99,7 +99,6 @@ func (j *Judge) End() (wrong string, judged uint64) {
 	for _, name := range slices.Sorted(maps.Keys(j.processes)) {
 		p := j.processes[name]
 		if p.current != nil {
-			p.current.judgeSample()
 			p.current.judgeFreshness()
 		}
 		j.judgeCounters(p)
@@ -143,11 +142,12 @@ func (j *Judge) Observe(e *history.Event) {
 		p := j.process(e.Process)
 		p.crashed, p.current = true, nil
 	case history.ProcessStopped:
-		if p := j.process(e.Process); p.current != nil {
-			p.current.judgeSample()
-			p.current = nil
+		j.process(e.Process).current = nil
+	case history.ProcessStopping:
+		if w := j.process(e.Process).current; w != nil {
+			w.ending = true
 		}
-	case history.ProcessStopping, history.ProcessPaused, history.ProcessFrozen:
+	case history.ProcessPaused, history.ProcessFrozen:
 		if w := j.process(e.Process).current; w != nil {
 			w.fresh = -1
 		}

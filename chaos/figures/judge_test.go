@@ -89,6 +89,7 @@ func (f *fixture) answers(executions, load int) {
 
 func (f *fixture) expect(t *testing.T, what, want string) {
 	t.Helper()
+	_, _ = f.store.Survey(context.Background())
 	wrong, judged := f.End()
 	if judged == 0 || want == "" && wrong != "" || !strings.Contains(wrong, want) {
 		t.Errorf("%s: %q after %d comparisons, want %q", what, wrong, judged, want)

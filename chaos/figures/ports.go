@@ -20,7 +20,9 @@ type Watch struct {
 	// samples says that it is an executor, which samples its gauges. fresh is when it last asked for them, or was hindered
 	// last; negative while nothing can be expected.
 	samples bool
-	fresh   time.Duration
+	// ending says that it was asked to stop.
+	ending bool
+	fresh  time.Duration
 	// gauges are the values that are shown.
 	gauges map[series]int64
 	sample sample
@@ -36,15 +38,12 @@ type Watch struct {
 
 // sample is what the sampler was answered, since it last asked.
 type sample struct {
-	survey   store.Survey
-	surveyed bool
-	// workers is the last answer before the first figure was set. known says that there is one. Other parts of the process
-	// ask for workers, too. asking counts the questions without an answer, and failed says that one got none.
-	workers       []store.WorkerRow
-	known, failed bool
-	asking        int
-	// told says that the first figure of the sample was set.
-	told bool
+	// asked is the context in which it asked. Other parts of the process ask for workers, too.
+	asked   context.Context
+	survey  store.Survey
+	workers []store.WorkerRow
+	// known says that there are answers, told that a figure was set since it asked.
+	known, told bool
 }
 
 // Health is what an executor says of itself to whoever asks whether it is ready.
@@ -118,34 +117,23 @@ func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
 	return answer, err
 }
 
-// Survey implements store.Executor. Only the sampler asks for it, and for the workers behind it.
+// Survey implements store.Executor. Only the sampler asks for it, and then for the workers, in the same context.
 func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
 	s.w.judgeSample()
 	s.w.judgeFreshness()
 	s.w.judgeHealth()
-	s.w.sample, s.w.fresh = sample{}, s.w.j.now()
+	s.w.sample, s.w.fresh = sample{asked: ctx}, s.w.j.now()
 	survey, err := s.Store.Survey(ctx)
-	s.w.sample.survey, s.w.sample.surveyed = survey, err == nil
+	s.w.sample.survey = survey
 	return survey, err
 }
 
 // Workers implements store.Executor.
 func (s *asking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	now := &s.w.sample
-	asked := now.surveyed && !now.told
-	if asked {
-		now.asking++
-	}
 	rows, err := s.Store.Workers(ctx)
-	switch {
-	case !asked || !now.surveyed:
-		return rows, err
-	case err != nil:
-		now.failed = true
-	case !now.told:
+	if now := &s.w.sample; err == nil && now.asked == ctx {
 		now.workers, now.known = slices.Clone(rows), true
 	}
-	now.asking--
 	return rows, err
 }
 

@@ -44,7 +44,7 @@ func (t *teller) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 
 func swappedGauges() *Mutant {
 	return &Mutant{
-		Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
+		Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
 		About: "the load of a worker is reported as the depth of its queue, and the depth as the load",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
@@ -67,7 +67,7 @@ func swappedGauges() *Mutant {
 
 func uncountedLosses() *Mutant {
 	return &Mutant{
-		Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die",
+		Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die", Unread: true,
 		About: "a worker that is marked lost is not counted",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
@@ -82,7 +82,7 @@ func uncountedLosses() *Mutant {
 
 func namelessDeaths() *Mutant {
 	return &Mutant{
-		Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood",
+		Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
 		About: "a dispatch that died is counted without the worker in whose queue it died",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
@@ -98,7 +98,7 @@ func namelessDeaths() *Mutant {
 
 func leftoverCounts() *Mutant {
 	return &Mutant{
-		Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload",
+		Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload", Unread: true,
 		About: "a status in which no execution is any more keeps its last count",
 		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
 			last := make(map[telemetry.Labels]int64)
@@ -120,7 +120,7 @@ func leftoverCounts() *Mutant {
 
 func seldomSampled() *Mutant {
 	return &Mutant{
-		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
+		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
 		About:  "an executor asks for its figures four times less often than it is told to",
 		Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
 	}

@@ -51,6 +51,8 @@ type Mutant struct {
 	Scenario string
 	// Varied says that it shows only in varied runs of that scenario: no scenario sets up what it needs.
 	Varied bool
+	// Unread says that it shows in no alert: only the simulated world compares figures with what has happened.
+	Unread bool
 
 	// Config changes the configuration that executors and workers get; the invariants keep judging by
 	// the scenario's.
@@ -127,6 +129,8 @@ func (m *Mutant) Lacks() string {
 	switch {
 	case m.Varied:
 		return "it shows only in varied runs, which real daemons have none of"
+	case m.Unread:
+		return "it shows in no alert, and only the simulated world compares figures with what has happened"
 	case m.Statements != nil:
 		return "it is a statement that lacks its guard, and only the model of the database runs one"
 	case m.Machine != nil:
