@@ -76,9 +76,13 @@ func (s *stage) moments(m *meetings, trials []*trial) {
 		if _, unseen := alone[a.Method]; !a.effective && !unseen || !m.timed(a.Method) {
 			continue
 		}
-		s.restore()
-		s.exec(moved, s.now)
 		c.gate.arm(0)
+		// The first time its statements are prepared, in transactions of their own.
+		for range 2 {
+			s.ends(s.begin(c, a.Write))
+			s.restore()
+			s.exec(moved, s.now)
+		}
 		tx := s.lockAll()
 		var began, over time.Time
 		s.scan("select clock_timestamp()", nil, &began)
@@ -143,6 +147,7 @@ func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 	// wait makes a call wait until a moment has passed, and says when that was.
 	wait := func(what string, until time.Time, call func()) (over time.Time) {
 		t.Helper()
+		call() // whose statements are prepared now
 		tx := b.lockAll()
 		done := make(chan struct{})
 		go func() { defer close(done); call() }()
@@ -209,8 +214,12 @@ func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 		var now time.Time
 		b.scan("select clock_timestamp()", nil, &now)
 		due := now.Add(50 * time.Millisecond)
-		n := 0
-		wait(c.what, due, func() { n, err = c.call(due.Sub(c.since)); fail(err) })
+		n, age := 0, time.Hour
+		wait(c.what, due, func() {
+			n, err = c.call(age)
+			fail(err)
+			age = due.Sub(c.since)
+		})
 		if n != 1 {
 			t.Errorf("%s: what came due while the call waited was passed over", c.what)
 		}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"handoff/core/config"
@@ -9,8 +10,93 @@ import (
 	"handoff/core/store"
 )
 
+// goneOwner is a case for each status: whether work is found does not depend on what others hold, with smaller
+// incarnations or greater ones, or none.
+func goneOwner(status execution.Status) Case {
+	return Case{"work of a gone owner is found wherever it stands among owners: " + status.String(), func(b *fixture) {
+		leave := func(name string) execution.ID {
+			w := b.active(name)
+			key := b.scheduled(w)
+			if status != execution.Scheduled {
+				b.claim(w, key)
+			}
+			if status == execution.Canceling {
+				b.cancel(key.ID)
+			}
+			return key.ID
+		}
+		first := leave("first")
+		holds := b.active("holds")
+		b.scheduled(holds)
+		b.cancel(b.running(holds).ID)
+		b.running(holds)
+		b.Advance(time.Second)
+		last := leave("last")
+		b.Advance(Lease + time.Minute)
+		b.active("first")
+		b.active("last")
+		b.expect("found", list(b.find(store.Finding{Cause: store.OwnerGone, Limit: 10})...), list(first, last))
+	}}
+}
+
 func recoveryCases() []Case {
 	return []Case{
+		goneOwner(execution.Scheduled), goneOwner(execution.Running), goneOwner(execution.Canceling),
+		{"what needs attention is found by each cause, the oldest first, as many as are wanted, without those that are not", func(b *fixture) {
+			w, gone := b.active("w"), b.active("gone")
+			two := func(make func() execution.ID) (ids []execution.ID) {
+				for range 2 {
+					ids = append(ids, make())
+					b.Advance(time.Second)
+				}
+				return ids
+			}
+			ended := func() execution.ID {
+				key := b.running(w)
+				b.finish(w, store.Finish{Key: key, To: execution.Completed})
+				return key.ID
+			}
+			unsettled := two(func() execution.ID {
+				key := b.running(w)
+				b.child(key.ID, "")
+				b.finish(w, store.Finish{Key: key, To: execution.Completed})
+				b.orchestrate(key.ID, 0, noRetry)
+				return key.ID
+			})
+			unorchestrated := two(ended)
+			canceling := two(func() execution.ID {
+				key := b.running(w)
+				b.cancel(key.ID)
+				return key.ID
+			})
+			running := two(func() execution.ID { return b.running(w).ID })
+			scheduled := two(func() execution.ID { return b.scheduled(w).ID })
+			lost := two(func() execution.ID { return b.running(gone).ID })
+			b.create("shell.echo", 2)
+			expired := two(func() execution.ID { return b.claimed("executor").ID })
+			b.Advance(Lease + time.Minute)
+			b.active("gone")
+			for _, c := range []struct {
+				cause store.ReclaimCause
+				want  []execution.ID
+			}{
+				{store.Unclaimed, scheduled},
+				{store.Unpublished, scheduled},
+				{store.UnpublishedLate, scheduled},
+				{store.OwnerGone, lost},
+				{store.Overrun, slices.Concat(canceling, running, lost)},
+				{store.ClaimExpired, expired},
+				{store.Unorchestrated, unorchestrated},
+				{store.Unanswered, canceling},
+				{store.Unsettled, unsettled},
+			} {
+				what := fmt.Sprint(c.cause)
+				b.expect(what, list(b.find(store.Finding{Cause: c.cause, Limit: 10})...), list(c.want...))
+				b.expect(what+", one", list(b.find(store.Finding{Cause: c.cause, Limit: 1})...), list(c.want[0]))
+				skip := []execution.ID{c.want[0], 1 << 40}
+				b.expect(what+", but for the first", list(b.find(store.Finding{Cause: c.cause, Limit: 10, Skip: skip})...), list(c.want[1:]...))
+			}
+		}},
 		{"unclaimed work is found and taken back from its age on", func(b *fixture) {
 			w := b.active("w")
 			key := b.scheduled(w)
