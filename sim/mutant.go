@@ -13,6 +13,9 @@ import (
 // into them.
 func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
 	ports.Store, ports.Recorder = db, w.recorder(p.Name)
+	if !p.Worker {
+		ports.Store = w.looking(p.Name, db)
+	}
 	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}

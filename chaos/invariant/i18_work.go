@@ -5,6 +5,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
+	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
@@ -86,6 +87,10 @@ type workChecker struct {
 	events     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
+
+	// lookers are the executors whose looks are judged; see i18_passes.go. nextOverdue is when they are judged next.
+	lookers     []*Looker
+	nextOverdue time.Duration
 }
 
 // Work tells how many statements each process has made since the start. Only the simulated world implements it.
@@ -113,7 +118,12 @@ func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 func (c *workChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	c.count(e)
+	c.overdue(e.At)
 	switch e.Kind {
+	case history.Delivered:
+		if e.Queue == broker.QueueRequested {
+			c.hinted(e)
+		}
 	case history.FaultBegan:
 		c.faults++
 		c.struck = true
