@@ -92,7 +92,7 @@ type Looker struct {
 	kinds   [looks]looked
 	told    map[execution.Incarnation]bool
 	// reasons are what the scheduler may look for before its period is over.
-	reasons []reason
+	reasons  []reason
 	stumbled bool
 	// passes is when the pass of the last claim began at the earliest, next the same of the next one, 0 if it has not begun.
 	passes, next time.Duration
@@ -123,7 +123,8 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 		if w, ok := c.(*workChecker); ok {
 			k := &Looker{c: w, process: process, since: at, told: make(map[execution.Incarnation]bool)}
 			for i := range k.kinds {
-				k.kinds[i].began, k.kinds[i].answered, k.kinds[i].timed = at, at, at
+				// Its start, which hinders it, comes before what it does.
+				k.kinds[i].began, k.kinds[i].answered, k.kinds[i].timed = at, at+1, at
 			}
 			w.lookers = slices.DeleteFunc(w.lookers, func(o *Looker) bool { return o.process == process })
 			w.lookers = append(w.lookers, k)
