@@ -25,6 +25,9 @@ func (w *world) looking(process string, s store.Store) store.Store {
 	return s
 }
 
+// Unjudged implements mutant.Unjudged.
+func (s *looking) Unjudged() store.Store { return s.Store }
+
 // causes are the looks that Find makes.
 var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant table, never written
 	store.Unsettled: invariant.LookSettle, store.OwnerGone: invariant.LookOwners, store.ClaimExpired: invariant.LookClaims,
@@ -134,8 +137,8 @@ func (s *looking) Park(ctx context.Context, executor string, ps []store.Park) ([
 	outcomes, err := s.Store.Park(ctx, executor, ps)
 	s.judge(err)
 	for i := range outcomes {
-		if outcomes[i].Applied {
-			s.k.Remembers(s.w.k.Now(), ps[i].Delay)
+		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
+			s.k.Parks(s.w.k.Now(), ps[i].Delay)
 		}
 	}
 	return outcomes, err
@@ -215,12 +218,12 @@ func (s *looking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 // ObserveWorkers implements store.Executor.
 func (s *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	for i := range ws {
-		s.k.Tells(ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
+		s.k.Tells(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
 	}
 	changed, err := s.Store.ObserveWorkers(ctx, ws)
 	for i := range ws {
 		if err == nil {
-			s.k.Told(ws[i].Incarnation, ws[i].Ready)
+			s.k.Told(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
 		}
 	}
 	return changed, err

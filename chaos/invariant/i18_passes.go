@@ -90,7 +90,9 @@ type Looker struct {
 	process string
 	since   time.Duration
 	kinds   [looks]looked
-	told    map[execution.Incarnation]bool
+	told    map[execution.Incarnation]toldOf
+	// parked are the moments at which the scheduler has to look again at what it gave back.
+	parked []time.Duration
 	// reasons are what the scheduler may look for before its period is over.
 	reasons  []reason
 	stumbled bool
@@ -121,7 +123,7 @@ type reason struct{ from, to time.Duration }
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
-			k := &Looker{c: w, process: process, since: at, told: make(map[execution.Incarnation]bool)}
+			k := &Looker{c: w, process: process, since: at, told: make(map[execution.Incarnation]toldOf)}
 			for i := range k.kinds {
 				// Its start, which hinders it, comes before what it does.
 				k.kinds[i].began, k.kinds[i].answered, k.kinds[i].timed = at, at+1, at
@@ -156,6 +158,33 @@ func (k *Looker) slack(at time.Duration) time.Duration {
 	return s.prompt()
 }
 
+// Parks notes that the scheduler has given a row back for a while.
+func (k *Looker) Parks(at, delay time.Duration) {
+	k.Remembers(at, delay)
+	k.parked = append(k.parked, at+delay)
+}
+
+// parkGrain is how far apart the moments are at which rows that were given back are looked at again, and parkCalls how long
+// the calls before the look may take while nothing is wrong.
+const (
+	parkGrain = 500 * time.Millisecond
+	parkCalls = 200 * time.Millisecond
+)
+
+// putOff judges whether what was given back is looked at again in time.
+func (k *Looker) putOff(at time.Duration) {
+	s := k.c.s
+	for _, due := range k.parked {
+		from := s.recovered(due)
+		if at-due <= parkGrain+parkCalls || k.stumbled || !s.roads.byName[k.process].clear(from) || !s.roads.clear(from) {
+			continue
+		}
+		s.judged(k.c.i)
+		s.violate(k.c.i, 0, "%s gave a row back that was due again at %v, and looked for it %v later; it may take %v, and the calls before it %v", k.process, due, at-due, parkGrain, parkCalls)
+	}
+	k.parked = slices.DeleteFunc(k.parked, func(due time.Duration) bool { return due <= at })
+}
+
 // Lost notes that the executor has marked a worker lost.
 func (k *Looker) Lost() { k.lost++ }
 
@@ -172,6 +201,9 @@ func (k *Looker) Settled(at time.Duration, left, more bool) {
 func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	s, t := k.c.s, &k.kinds[l]
 	s.judged(k.c.i)
+	if l == LookSchedule {
+		k.putOff(at)
+	}
 	if l == LookSchedule && (k.stumbled || t.failed) {
 		for i := range k.reasons {
 			k.reasons[i].to = max(k.reasons[i].to, at+s.prompt())
@@ -297,11 +329,11 @@ func (k *Looker) GoesOn(at time.Duration) {
 }
 
 // Tells judges what a prober that only observes is about to tell of a worker.
-func (k *Looker) Tells(incarnation execution.Incarnation, ready bool, reason string) {
+func (k *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
 	s := k.c.s
 	s.judged(k.c.i)
-	if told, known := k.told[incarnation]; known && told == ready {
-		s.violate(k.c.i, 0, "%s told the database twice that the health endpoint of incarnation %d answers: %v", k.process, incarnation, ready)
+	if told, known := k.told[incarnation]; known && told.ready == ready && at-told.at < 3*s.config.Executor.HealthCheckInterval/2+probeTimeout {
+		s.violate(k.c.i, 0, "%s told the database in two rounds that the health endpoint of incarnation %d answers: %v", k.process, incarnation, ready)
 	}
 	if ready && reason != "" {
 		s.violate(k.c.i, 0, "%s told the database that the health endpoint of incarnation %d answers that it is ready, although the probe failed: %s", k.process, incarnation, reason)
@@ -309,7 +341,15 @@ func (k *Looker) Tells(incarnation execution.Incarnation, ready bool, reason str
 }
 
 // Told notes that the database knows it.
-func (k *Looker) Told(incarnation execution.Incarnation, ready bool) { k.told[incarnation] = ready }
+func (k *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
+	k.told[incarnation] = toldOf{ready, at}
+}
+
+// toldOf is what a prober has told of a worker, and when.
+type toldOf struct {
+	ready bool
+	at    time.Duration
+}
 
 // overdue judges whether looks have come in time.
 func (c *workChecker) overdue(now time.Duration) {
@@ -322,6 +362,7 @@ func (c *workChecker) overdue(now time.Duration) {
 		for l := range looks {
 			c.late(k, l, now, prompt)
 		}
+		c.untested(k.process, now)
 	}
 }
 

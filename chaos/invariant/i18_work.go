@@ -20,7 +20,7 @@ func work() *Invariant {
 	i.make = func(s *Suite) checker {
 		return &workChecker{
 			i: i, roster: newRoster(s), budgets: make(map[execution.ID]*budget), executors: make(map[string]bool),
-			statements: make(map[string]uint64), runtimes: 1,
+			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries), handled: make(map[execution.ID]bool),
 		}
 	}
 	return i
@@ -91,6 +91,13 @@ type workChecker struct {
 	// lookers are the executors whose looks are judged; see i18_passes.go. nextOverdue is when they are judged next.
 	lookers     []*Looker
 	nextOverdue time.Duration
+
+	// What i18_tests.go judges: the tests of the dead letter path by executor, when something came that nobody could read,
+	// and whose end was handled a moment ago, the earliest first.
+	tests   map[string]*canaries
+	unread  trouble
+	handled map[execution.ID]bool
+	recent  []watched
 }
 
 // Work tells how many statements each process has made since the start. Only the simulated world implements it.
@@ -139,7 +146,18 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
 		c.changed()
+	case history.ProcessStarted:
+		delete(c.tests, e.Process)
+	case history.DeadLetterStored:
+		c.unread.strike(e.At)
+	case history.StaleWrite:
+		c.refused(e, l)
+	case history.Orchestrated:
+		c.handles(e)
 	case history.Published:
+		if isCanary(e) {
+			c.canary(e)
+		}
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
 			c.published(e, l)
 		}
