@@ -39,7 +39,7 @@ const (
 	LookKeys
 	LookSlots
 
-	looks
+	lookKinds
 )
 
 func (l Look) String() string {
@@ -89,14 +89,15 @@ type Looker struct {
 	c       *workChecker
 	process string
 	since   time.Duration
-	kinds   [looks]looked
+	kinds   [lookKinds]looked
 	told    map[execution.Incarnation]toldOf
 	// parked are the moments at which the scheduler has to look again at what it gave back.
 	parked []time.Duration
 	// reasons are what the scheduler may look for before its period is over.
 	reasons  []reason
 	stumbled bool
-	// passes is when the pass of the last claim began at the earliest, next the same of the next one, 0 if it has not begun.
+	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
+	// 0 if it has not begun.
 	passes, next time.Duration
 	// settled is a reason to look for children.
 	settled bool
@@ -233,8 +234,11 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	if !t.again || timed {
 		t.left, t.batches = nil, 0
 	}
+	if l == LookSchedule && !t.again {
+		k.passes = max(k.next, k.passes)
+	}
 	if l == LookSchedule {
-		k.passes, k.next = max(k.next, k.passes), 0
+		k.next = 0
 	}
 	t.began, t.answered, t.any, t.again, t.due, t.failed = at, at, true, false, false, true
 }
@@ -255,7 +259,7 @@ func (l Look) kept(c *config.Config) time.Duration {
 func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
-		// A pass acts on everything that came before it. A pass begins with a look at the workers.
+		// A row of passes without a pause acts on everything that came before it. It begins with a look at the workers.
 		late := k.passes
 		k.reasons = slices.DeleteFunc(k.reasons, func(r reason) bool { return r.to < late })
 		best := -1
@@ -359,7 +363,7 @@ func (c *workChecker) overdue(now time.Duration) {
 	prompt := c.s.prompt()
 	c.nextOverdue = now + prompt
 	for _, k := range c.lookers {
-		for l := range looks {
+		for l := range lookKinds {
 			c.late(k, l, now, prompt)
 		}
 		c.untested(k.process, now)
