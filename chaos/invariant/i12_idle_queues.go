@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/broker"
 	"handoff/core/execution"
 )
@@ -61,7 +62,7 @@ func (c *idleQueues) observe(e *history.Event) {
 		}
 	case history.WorkerLifecycle:
 		if o := c.of(e.Worker); o.newest == e.Incarnation {
-			o.gone = e.Lifecycle.Gone()
+			o.gone = oracle.Gone(e.Lifecycle)
 		}
 	default:
 	}
@@ -76,6 +77,9 @@ func (c *idleQueues) look(now time.Duration) {
 	if !ok {
 		return
 	}
+	// An executor takes a batch of workers each time.
+	within := idleSweep * time.Duration(1+len(c.owners)/max(1, c.s.config.Executor.BatchSize))
+	within += drift(within) + idleTick + 2*c.s.prompt()
 	for _, o := range c.owners {
 		due := o.beat + c.s.config.Executor.QueueRetention
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
@@ -85,7 +89,7 @@ func (c *idleQueues) look(now time.Duration) {
 			case o.idle[n] == 0:
 				o.idle[n] = now
 			// Its age is judged by the database's clock.
-			case now-o.idle[n] > idleSweep+drift(idleSweep)+idleTick+2*c.s.prompt() && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
+			case now-o.idle[n] > within && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
 				c.s.judged(c.i)
 				c.s.violate(c.i, 0, "queue %s still exists at %v, empty and without a consumer since %v; its worker was heard of last at %v, and its queues are kept for %v",
 					queue, now, o.idle[n], o.beat, c.s.config.Executor.QueueRetention)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/config"
 	"handoff/core/execution"
 )
@@ -247,9 +248,9 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 func (l Look) kept(c *config.Config) time.Duration {
 	switch l {
 	case LookDeadLetters, LookObservations:
-		return c.MessageQueue.RabbitMQ.DeadLetter.Kept()
+		return oracle.DeadLettersKept(&c.MessageQueue.RabbitMQ)
 	case LookKeys:
-		return execution.KeyLifetime
+		return oracle.KeyLifetime
 	default:
 		return 0
 	}
@@ -276,7 +277,9 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	case LookSettle:
 		was := k.settled
 		k.settled = false
-		return was || k.kinds[l].due
+		// Where calls fail, chains are settled one by one, and what is left is known to the executor alone.
+		from := k.c.s.recovered(k.kinds[l].began)
+		return was || k.kinds[l].due || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
 	case LookOwners:
 		was := k.lost > 0
 		k.lost = max(0, k.lost-1)
