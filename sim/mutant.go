@@ -20,6 +20,9 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 			ports.Broker = watch.Broker(ports.Broker)
 		}
 	}
+	if !p.Worker && !p.Client {
+		ports.Store = w.looking(p.Name, ports.Store)
+	}
 	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}

@@ -166,6 +166,9 @@ func (w *world) Statements(visit func(process string, worker bool, made uint64))
 	}
 }
 
+// Idle implements invariant.Queues.
+func (w *world) Idle(queue string) bool { return w.broker.QueueIdle(queue) }
+
 // Connections implements invariant.Connections.
 func (w *world) Connections(visit func(process string, worker bool, made uint64)) {
 	for _, p := range w.processes {

@@ -18,7 +18,7 @@ func detection() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
-		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready)}
+		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready), idle: idleQueues{i: i, s: s}}
 	}
 	return i
 }
@@ -36,6 +36,7 @@ type detectionChecker struct {
 	ready unready
 	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
 	broken int
+	idle   idleQueues
 }
 
 // ofLinks says that a kind of fault can keep a reply from a worker for longer than it waits.
@@ -58,6 +59,7 @@ type askedToEnd struct {
 
 func (c *detectionChecker) observe(e *history.Event, _ *life) {
 	c.look(e.At)
+	c.idle.observe(e)
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {

@@ -5,6 +5,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
+	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
@@ -13,13 +14,13 @@ import (
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work",
-		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, and no process spins without time moving.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {
 		return &workChecker{
 			i: i, roster: newRoster(s), budgets: make(map[execution.ID]*budget), executors: make(map[string]bool),
-			statements: make(map[string]uint64), runtimes: 1,
+			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries), handled: make(map[execution.ID]bool),
 		}
 	}
 	return i
@@ -86,6 +87,17 @@ type workChecker struct {
 	events     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
+
+	// lookers are the executors whose looks are judged; see i18_passes.go. nextOverdue is when they are judged next.
+	lookers     []*Looker
+	nextOverdue time.Duration
+
+	// What i18_tests.go judges: the tests of the dead letter path by executor, when something came that nobody could read,
+	// and whose end was handled a moment ago, the earliest first.
+	tests   map[string]*canaries
+	unread  trouble
+	handled map[execution.ID]bool
+	recent  []watched
 }
 
 // Work tells how many statements each process has made since the start. Only the simulated world implements it.
@@ -113,7 +125,12 @@ func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 func (c *workChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	c.count(e)
+	c.overdue(e.At)
 	switch e.Kind {
+	case history.Delivered:
+		if e.Queue == broker.QueueRequested {
+			c.hinted(e)
+		}
 	case history.FaultBegan:
 		c.faults++
 		c.struck = true
@@ -129,7 +146,18 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
 		c.changed()
+	case history.ProcessStarted:
+		delete(c.tests, e.Process)
+	case history.DeadLetterStored:
+		c.unread.strike(e.At)
+	case history.StaleWrite:
+		c.refused(e, l)
+	case history.Orchestrated:
+		c.handles(e)
 	case history.Published:
+		if isCanary(e) {
+			c.canary(e)
+		}
 		if l != nil && l.status == execution.Scheduled && e.Epoch == l.epoch {
 			c.published(e, l)
 		}

@@ -123,7 +123,7 @@ func TestTakeBacksWaitLongerEachTime(t *testing.T) {
 	story := func(wait time.Duration, counted int64) []history.Event {
 		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
 			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
-			e.Due, e.Count = at+wait, count
+			e.Due, e.Count, e.Reason = at+wait, count, execution.Transient
 			return e
 		}
 		return []history.Event{

@@ -204,6 +204,12 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
+// QueueIdle says that a queue exists, is empty and has no consumer.
+func (b *Broker) QueueIdle(name string) bool {
+	q := b.queue(name)
+	return q != nil && q.length() == 0 && len(q.consumers) == 0
+}
+
 // DeleteIdle implements broker.Session: a look, and then a deletion on conditions that only a classic queue knows.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {

@@ -1,0 +1,99 @@
+package invariant
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+// Queues tells of the queues of the broker. A [Work] may implement it; only the simulated world does.
+type Queues interface {
+	// Idle says that a queue exists, is empty and has no consumer.
+	Idle(queue string) bool
+}
+
+// idleTick is how often the queues of workers that are gone are looked at, and idleSweep how often executors do so.
+const (
+	idleTick  = 15 * time.Second
+	idleSweep = time.Minute
+)
+
+// idleQueues demands, as a part of invariant 12, that queues of workers that have been gone for the retention are deleted
+// once nobody uses them and they are empty (defect D28).
+type idleQueues struct {
+	i    *Invariant
+	s    *Suite
+	next time.Duration
+	// owners are the workers that have registered, by number.
+	owners []*owner
+}
+
+// owner is a worker with its queues.
+type owner struct {
+	worker execution.WorkerID
+	newest execution.Incarnation
+	gone   bool
+	beat   time.Duration
+	// idle is since when each of its queues is idle, 0 for one that is not.
+	idle [2]time.Duration
+}
+
+func (c *idleQueues) of(worker execution.WorkerID) *owner {
+	at, known := slices.BinarySearchFunc(c.owners, worker, func(o *owner, w execution.WorkerID) int { return cmp.Compare(o.worker, w) })
+	if !known {
+		c.owners = slices.Insert(c.owners, at, &owner{worker: worker})
+	}
+	return c.owners[at]
+}
+
+func (c *idleQueues) observe(e *history.Event) {
+	switch e.Kind {
+	case history.WorkerRegistered:
+		o := c.of(e.Worker)
+		*o = owner{worker: e.Worker, newest: e.Incarnation, beat: e.At}
+	case history.HeartbeatRenewed:
+		if o := c.of(e.Worker); o.newest == e.Incarnation {
+			o.beat = e.At
+		}
+	case history.WorkerLifecycle:
+		if o := c.of(e.Worker); o.newest == e.Incarnation {
+			o.gone = oracle.Gone(e.Lifecycle)
+		}
+	default:
+	}
+	if e.At >= c.next {
+		c.next = e.At + idleTick
+		c.look(e.At)
+	}
+}
+
+func (c *idleQueues) look(now time.Duration) {
+	queues, ok := c.s.work.(Queues)
+	if !ok {
+		return
+	}
+	// An executor takes a batch of workers each time.
+	within := idleSweep * time.Duration(1+len(c.owners)/max(1, c.s.config.Executor.BatchSize))
+	within += drift(within) + idleTick + 2*c.s.prompt()
+	for _, o := range c.owners {
+		due := o.beat + c.s.config.Executor.QueueRetention
+		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
+			switch {
+			case !o.gone || now < due || !queues.Idle(queue):
+				o.idle[n] = 0
+			case o.idle[n] == 0:
+				o.idle[n] = now
+			// Its age is judged by the database's clock.
+			case now-o.idle[n] > within && c.s.skew == 0 && c.s.stepped == 0 && c.s.roads.attended(c.s.recovered(o.idle[n])):
+				c.s.judged(c.i)
+				c.s.violate(c.i, 0, "queue %s still exists at %v, empty and without a consumer since %v; its worker was heard of last at %v, and its queues are kept for %v",
+					queue, now, o.idle[n], o.beat, c.s.config.Executor.QueueRetention)
+			}
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package invariant
+
+import (
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing.T) {
+	c := config.Default(config.Hardened)
+	interval, batch := c.Executor.ReconcileInterval, c.Executor.BatchSize
+	row := []Found{{Key: execution.Key{ID: 1, Epoch: 1}, Status: execution.Running}}
+	for _, test := range []struct {
+		name   string
+		looks  func(s *Suite, k *Looker)
+		broken bool
+	}{
+		{"once a period", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookEnds, batch, 0)
+			k.Answered(time.Second, LookEnds, false, false, nil)
+			k.Asks(time.Second+interval, LookEnds, batch, 0)
+		}, false},
+		{"again for nothing", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookEnds, batch, 0)
+			k.Answered(time.Second, LookEnds, false, false, nil)
+			k.Asks(time.Second+interval/2, LookEnds, batch, 0)
+		}, true},
+		{"at once after a full batch", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookEnds, batch, 0)
+			k.Answered(time.Second, LookEnds, true, true, row)
+			k.Asks(time.Second, LookEnds, batch, 0)
+		}, false},
+		{"the same row twice in one pass", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookEnds, batch, 0)
+			k.Answered(time.Second, LookEnds, true, true, row)
+			k.Asks(time.Second, LookEnds, batch, 0)
+			k.Answered(time.Second, LookEnds, false, false, row)
+		}, true},
+		{"not after a full batch", func(s *Suite, k *Looker) {
+			k.Asks(time.Minute, LookEnds, batch, 0)
+			k.Answered(time.Minute, LookEnds, true, true, row)
+			s.Observe(&history.Event{At: time.Minute + interval - time.Second, Kind: history.Quiescent})
+		}, true},
+		{"never", func(s *Suite, _ *Looker) {
+			s.Observe(&history.Event{At: 10 * time.Minute, Kind: history.Quiescent})
+		}, true},
+		{"for a hint", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookSchedule, batch, 0)
+			k.Answered(time.Second, LookSchedule, false, false, nil)
+			k.Woken(2*time.Second, 0)
+			k.Asks(2*time.Second, LookSchedule, batch, 0)
+		}, false},
+		{"twice for a hint", func(_ *Suite, k *Looker) {
+			k.Asks(time.Second, LookSchedule, batch, 0)
+			k.Answered(time.Second, LookSchedule, false, false, nil)
+			k.Woken(2*time.Second, 0)
+			k.Asks(2*time.Second, LookSchedule, batch, 0)
+			k.Answered(2*time.Second, LookSchedule, false, false, nil)
+			k.Asks(2*time.Second, LookSchedule, batch, 0)
+		}, true},
+		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
+		{"what is to be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
+		{"what is old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
+		{"a probe that failed told as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
+	} {
+		s := New(c, []int{18})
+		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
+		test.looks(s, s.Looks("e", 0))
+		if got := len(s.Findings()) > 0; got != test.broken {
+			t.Errorf("%s: broken %v, want %v: %v", test.name, got, test.broken, s.Findings())
+		}
+	}
+}
+
+func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
+	for reason, ok := range map[execution.Reason]bool{execution.Transient: true, execution.WorkerUnavailable: true, execution.Connection: false, execution.QueueTimeout: false} {
+		if got := takesBackFor(execution.Reconciler, reason); got != ok {
+			t.Errorf("the reconciler takes back because of %v: %v, want %v", reason, got, ok)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+// This file judges, as a part of invariant 18, how often executors test the dead letter path, and that they write nothing of
+// which they know that it is refused.
+
+// canaryPeriod is how often an executor tests the dead letter path, and canaryTakes how long one test may take.
+const (
+	canaryPeriod = 5 * time.Minute
+	canaryTakes  = 10 * time.Second
+)
+
+// canaries are the tests of one executor.
+type canaries struct {
+	// began is when the last test began, latest when its last message was sent.
+	began, latest time.Duration
+}
+
+// canary judges the tests of the dead letter path: one at the start, and one each period. Where messages came that nobody
+// can read, or something has been wrong, it may be tested sooner.
+func (c *workChecker) canary(e *history.Event) {
+	p := c.s.roads.byName[e.Process]
+	if p == nil || p.worker {
+		return
+	}
+	last := c.tests[e.Process]
+	if last != nil && e.At-last.latest <= canaryTakes {
+		last.latest = e.At
+		return
+	}
+	c.tests[e.Process] = &canaries{began: e.At, latest: e.At}
+	if last == nil || !c.undisturbed(last.began) || !p.clear(last.began) || c.unread.since(last.began-canaryPeriod) {
+		return
+	}
+	c.s.judged(c.i)
+	if took := e.At - last.began; took < canaryPeriod-drift(canaryPeriod) {
+		c.s.violate(c.i, 0, "%s tested the dead letter path at %v and again %v later, although nothing was wrong meanwhile; it does so every %v", e.Process, last.began, took, canaryPeriod)
+	}
+}
+
+// untested judges whether an executor tests the dead letter path at all.
+func (c *workChecker) untested(process string, now time.Duration) {
+	last, within := c.tests[process], canaryPeriod+drift(canaryPeriod)+canaryTakes+2*c.s.prompt()
+	p := c.s.roads.byName[process]
+	if last == nil || now-last.began <= within || !c.undisturbed(last.began) || !p.clear(last.began) {
+		return
+	}
+	c.s.judged(c.i)
+	c.s.violate(c.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
+}
+
+// undisturbed says that nothing has struck anybody since a while before a moment: what a fault leaves behind in the broker
+// may hinder a test long after it.
+func (c *workChecker) undisturbed(from time.Duration) bool {
+	from = c.s.recovered(from)
+	return c.faults == 0 && (c.faultOver == 0 || c.faultOver < from) && c.s.roads.clear(from)
+}
+
+// refused judges a write of an executor that matched no row. Who has just read a row may be overtaken, and that takes no
+// longer than a few calls.
+func (c *workChecker) refused(e *history.Event, l *life) {
+	switch e.By {
+	case execution.DeadLetterHandler, execution.TimeoutMonitor, execution.Reconciler, execution.Scheduler:
+	default:
+		return
+	}
+	from := e.At - 2*c.s.prompt()
+	if p := c.s.roads.byName[e.Process]; !p.clear(c.s.recovered(from)) || !c.s.roads.clear(c.s.recovered(from)) {
+		return
+	}
+	c.s.judged(c.i)
+	over := false
+	since := from
+	switch {
+	case l != nil:
+		since = l.entered
+		over = since < from
+	default:
+		over = !c.handled[e.Execution]
+	}
+	if over {
+		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: the execution is otherwise since %v, and who has read it knows that", e.Process, e.Epoch, e.Execution, e.By, since)
+	}
+}
+
+// handles remembers for a moment whose end was handled.
+func (c *workChecker) handles(e *history.Event) {
+	c.handled[e.Execution] = true
+	c.recent = append(c.recent, watched{at: e.At + 2*c.s.prompt(), id: e.Execution})
+	for len(c.recent) > 0 && c.recent[0].at < e.At {
+		delete(c.handled, c.recent[0].id)
+		c.recent = c.recent[1:]
+	}
+}
+
+// isCanary says that a message tests the dead letter path.
+func isCanary(e *history.Event) bool { return broker.Type(e.Type) == broker.DeadLetterCanary }

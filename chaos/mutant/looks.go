@@ -1,0 +1,326 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants executors that look for work too often, too seldom, or again at what they have seen.
+
+func init() {
+	register(
+		looksAgainForNothing, observationsNeverPurged, foundAgainAndAgain, firstBatchOnly, outageToldTwice, moreThanABatch,
+		inUseForgotten, nobodysReason, writesAnyway, canaryEachMinute, looksLate,
+	)
+}
+
+// looker is a store of an executor that looks for work in another way.
+type looker struct {
+	store.Store
+	p Process
+	// again makes a second claim after each that gave something.
+	again bool
+	// unbounded claims twice a batch of each pool.
+	unbounded bool
+	// unpurged never purges observations.
+	unpurged bool
+	// forgetful looks again at what a pass has left.
+	forgetful bool
+	// repeating tells of each worker at each round.
+	repeating bool
+}
+
+func looking(l looker) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
+		if p.Worker || p.Client {
+			return c
+		}
+		own := l
+		own.Store, own.p = c, p
+		return &own
+	}
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *looker) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if s.unbounded {
+		for i := range c.Pools {
+			if c.Pools[i] == s.p.Config.Executor.BatchSize {
+				s.p.Acted("asked for two batches at once")
+				c.Pools[i] *= 2
+			}
+		}
+	}
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err == nil && s.again && len(rows) > 0 && len(rows) < s.p.Config.Executor.BatchSize {
+		more, err := s.Store.ClaimForScheduling(ctx, store.SchedulingClaim{Executor: c.Executor, Expiry: c.Expiry})
+		if err == nil {
+			s.p.Acted("looked again for what is due")
+			rows = append(rows, more...)
+		}
+	}
+	return rows, err
+}
+
+// Find implements store.Store.
+func (s *looker) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	if s.forgetful && len(f.Skip) > 0 {
+		s.p.Acted("looked again at what it had left", f.Skip...)
+		f.Skip = nil
+	}
+	return s.Store.Find(ctx, f)
+}
+
+// PurgeObservations implements store.Store.
+func (s *looker) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if s.unpurged {
+		s.p.Acted("did not purge observations")
+		return 0, nil
+	}
+	return s.Store.PurgeObservations(ctx, age, limit)
+}
+
+// ObserveWorkers implements store.Store.
+func (s *looker) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	changed, err := s.Store.ObserveWorkers(ctx, ws)
+	if s.repeating && err == nil {
+		s.p.Acted("told the database again what it knows")
+		_, err = s.Store.ObserveWorkers(ctx, ws)
+	}
+	return changed, err
+}
+
+func looksAgainForNothing() *Mutant {
+	return &Mutant{
+		Name: "looks-again-for-nothing", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+		About: "a scheduler claims once more after each claim that gave less than it asked for",
+		Store: looking(looker{again: true}),
+	}
+}
+
+func observationsNeverPurged() *Mutant {
+	return &Mutant{
+		Name: "observations-never-purged", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
+		About: "nobody deletes observations that are older than they are kept",
+		Store: looking(looker{unpurged: true}),
+	}
+}
+
+func foundAgainAndAgain() *Mutant {
+	return &Mutant{
+		Name: "found-again-and-again", Source: "D22", Expected: 18, Scenario: "observed-beyond-a-batch",
+		About: "a pass that has left a batch of rows finds them again and again, and none of those behind them",
+		Store: looking(looker{forgetful: true}),
+	}
+}
+
+func outageToldTwice() *Mutant {
+	return &Mutant{
+		Name: "outage-told-twice", Source: "D28", Expected: 18, Scenario: "observed-beyond-a-batch",
+		About: "a prober that only observes tells the database again what it has told it",
+		Store: looking(looker{repeating: true}),
+	}
+}
+
+func moreThanABatch() *Mutant {
+	return &Mutant{
+		Name: "more-than-a-batch", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+		About: "a scheduler claims more than a batch in one statement",
+		Store: looking(looker{unbounded: true}),
+	}
+}
+
+// firstBatch is a store whose scheduler hands on one batch of those that nobody can take, and leaves the others.
+type firstBatch struct {
+	store.Store
+	p Process
+	// until is when it looks again.
+	until time.Duration
+}
+
+// ClaimForScheduling implements store.Store.
+func (s *firstBatch) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	if now := s.p.Host.Monotonic(); now < s.until {
+		s.p.Acted("left what nobody can take to a later poll")
+		return nil, nil
+	}
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err == nil && len(rows) >= c.Others {
+		s.until = s.p.Host.Monotonic() + s.p.Config.Executor.ReconcileInterval
+	}
+	return rows, err
+}
+
+func firstBatchOnly() *Mutant {
+	return &Mutant{
+		Name: "first-batch-only", Source: "D22", Expected: 18, Scenario: "backlog-beyond-a-batch",
+		About: "a scheduler that has claimed a whole batch leaves the next one to its next poll",
+		Store: func(p Process, c store.Store) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &firstBatch{Store: c, p: p}
+		},
+	}
+}
+
+// deleting is a session whose deletions of queues that are in use are not repeated.
+type deleting struct {
+	broker.Session
+	p Process
+}
+
+// DeleteIdle implements broker.Session.
+func (s *deleting) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := s.Session.DeleteIdle(ctx, q)
+	if err == nil && fate == broker.QueueInUse {
+		s.p.Acted("took a queue that is in use for one that is deleted")
+		fate = broker.QueueDeleted
+	}
+	return fate, err
+}
+
+func inUseForgotten() *Mutant {
+	return &Mutant{
+		Name: "queue-in-use-forgotten", Source: "D28", Expected: 12, Scenario: "queues-in-use-of-the-gone",
+		About: "an executor that finds a queue of a worker long gone in use never looks at it again",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker || p.Client {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &deleting{Session: s, p: p} }}
+		},
+	}
+}
+
+// otherwise is a store whose take-backs are made in another way.
+type otherwise struct {
+	store.Store
+	p Process
+	// reason replaces the reconciler's.
+	reason bool
+	// anyway also takes back at each look what it took back before.
+	anyway bool
+	taken  []store.Reclaim
+}
+
+// Reclaim implements store.Store.
+func (s *otherwise) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	if s.reason {
+		for i := range rs {
+			if rs[i].By == execution.Reconciler && rs[i].Reason == execution.Transient && rs[i].Cause == store.UnpublishedLate {
+				s.p.Acted("took a dispatch back for a reason that only actions give", rs[i].Key.ID)
+				rs[i].Reason = execution.Connection
+			}
+		}
+	}
+	outcomes, err := s.Store.Reclaim(ctx, rs)
+	if s.anyway && err == nil {
+		s.taken = append(s.taken[:0], rs...)
+	}
+	return outcomes, err
+}
+
+// PurgeDeadLetters implements store.Store.
+func (s *otherwise) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	if s.anyway && len(s.taken) > 0 {
+		s.p.Acted("took back again what it had taken back", s.taken[0].Key.ID)
+		_, _ = s.Store.Reclaim(ctx, s.taken)
+	}
+	return s.Store.PurgeDeadLetters(ctx, age, limit)
+}
+
+func nobodysReason() *Mutant {
+	return &Mutant{
+		Name: "reason-of-an-action", Source: "D19", Expected: 8, Scenario: "unpublished-dispatches",
+		About: "a reconciler takes a dispatch that was never sent back because of a lost connection, which only an action can say",
+		Store: func(p Process, c store.Store) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &otherwise{Store: c, p: p, reason: true}
+		},
+	}
+}
+
+func writesAnyway() *Mutant {
+	return &Mutant{
+		Name: "writes-what-is-refused", Source: "D20", Expected: 18, Scenario: "message-expires-in-queue",
+		About: "an executor takes back again each minute what it has taken back before, and is refused",
+		Store: func(p Process, c store.Store) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &otherwise{Store: c, p: p, anyway: true}
+		},
+	}
+}
+
+// busybody is a broker that also tests the dead letter path by itself.
+type busybody struct {
+	broker.Broker
+	p     Process
+	begun bool
+}
+
+// Connect implements broker.Broker.
+func (b *busybody) Connect(ctx context.Context) (broker.Session, error) {
+	if !b.begun {
+		b.begun = true
+		b.p.Host.Go("another canary", func() {
+			for b.p.Host.Sleep(context.Background(), 2*time.Minute) == nil {
+				if s, err := b.Broker.Connect(context.Background()); err == nil {
+					b.p.Acted("tested the dead letter path again")
+					_ = broker.Canary(context.Background(), b.p.Host, s, b.p.Config.MessageQueue.RabbitMQ)
+					s.Close()
+				}
+			}
+		})
+	}
+	return b.Broker.Connect(ctx)
+}
+
+func canaryEachMinute() *Mutant {
+	return &Mutant{
+		Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "queues-in-use-of-the-gone",
+		About: "an executor tests a dead letter path that works every two minutes",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if p.Worker || p.Client {
+				return b
+			}
+			return &busybody{Broker: b, p: p}
+		},
+	}
+}
+
+// tardy is a store whose claims come late.
+type tardy struct {
+	store.Store
+	p Process
+}
+
+// ClaimForScheduling implements store.Store.
+func (s tardy) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	s.p.Acted("looked late")
+	if err := s.p.Host.Sleep(ctx, 750*time.Millisecond); err != nil {
+		return nil, err
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func looksLate() *Mutant {
+	return &Mutant{
+		Name: "looks-late", Source: "D22", Expected: 18, Scenario: "seldom-woken",
+		About: "a scheduler looks three quarters of a second later for what it gave back than it knows it to be due",
+		Store: func(p Process, c store.Store) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return tardy{c, p}
+		},
+	}
+}

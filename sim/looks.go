@@ -1,0 +1,269 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"handoff/chaos/invariant"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// looking is an executor's client of the database that tells the suite of the statements by which the executor looks for
+// work. It stands below a planted mutant, so what the mutant makes of the statements is judged, too.
+type looking struct {
+	store.Store
+	w *world
+	k *invariant.Looker
+}
+
+// looking wraps the client of an executor that has just started.
+func (w *world) looking(process string, s store.Store) store.Store {
+	if k := w.judges.Suite.Looks(process, w.k.Now()); k != nil {
+		return &looking{s, w, k}
+	}
+	return s
+}
+
+// Unjudged implements mutant.Unjudged.
+func (s *looking) Unjudged() store.Store { return s.Store }
+
+// causes are the looks that Find makes.
+var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant table, never written
+	store.Unsettled: invariant.LookSettle, store.OwnerGone: invariant.LookOwners, store.ClaimExpired: invariant.LookClaims,
+	store.UnpublishedLate: invariant.LookUnpublishedLate, store.Unpublished: invariant.LookUnpublished, store.Unorchestrated: invariant.LookEnds,
+	store.Unanswered: invariant.LookCancels, store.Unclaimed: invariant.LookUnclaimed, store.Overrun: invariant.LookOverrun,
+}
+
+// ClaimForScheduling implements store.Executor.
+func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	most := c.Others
+	for _, p := range c.Pools {
+		most = max(most, p)
+	}
+	for i := range c.Demands {
+		most = max(most, c.Demands[i].Limit)
+	}
+	s.k.Asks(s.w.k.Now(), invariant.LookSchedule, most, 0)
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err != nil {
+		s.k.Failed(s.w.k.Now(), invariant.LookSchedule)
+		return rows, err
+	}
+	full, others := exhausted(&c, rows)
+	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || others, others, nil)
+	return rows, nil
+}
+
+// exhausted says whether a claim gave as many rows of a lane, of a worker or of a pool as it asked for, and as many of the
+// lanes that it did not name.
+func exhausted(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
+	type lane struct {
+		runtime string
+		pinned  execution.WorkerID
+	}
+	lanes, pinned := make(map[lane]int), make(map[execution.WorkerID]int)
+	rest := 0
+	pools := make([]int, len(c.Pools))
+	for i := range rows {
+		l := lane{rows[i].Action.Runtime, rows[i].Pinned}
+		known := false
+		for _, d := range c.Demands {
+			if known = d.Runtime == l.runtime && d.Pinned == l.pinned; known {
+				if d.Pool >= 0 && d.Pool < len(pools) {
+					pools[d.Pool]++
+				}
+				break
+			}
+		}
+		if !known {
+			rest++
+			continue
+		}
+		lanes[l]++
+		if l.pinned != 0 {
+			pinned[l.pinned]++
+		}
+	}
+	for _, d := range c.Demands {
+		got := lanes[lane{d.Runtime, d.Pinned}]
+		if got > 0 && (got >= d.Limit || d.Pinned != 0 && pinned[d.Pinned] >= d.Limit) {
+			named = true
+		}
+	}
+	for i, got := range pools {
+		named = named || got > 0 && got >= c.Pools[i]
+	}
+	return named, rest >= c.Others
+}
+
+// Dispatch implements store.Executor.
+func (s *looking) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := s.Store.Dispatch(ctx, executor, ds)
+	s.judge(err)
+	for i := range results {
+		if err == nil && results[i].Applied {
+			s.k.GoesOn(s.w.k.Now())
+		}
+	}
+	return results, err
+}
+
+// judge notes whether a statement failed that may be of the scheduler's pass.
+func (s *looking) judge(err error) {
+	if err != nil {
+		s.k.Stumbled()
+	}
+}
+
+// Workers implements store.Executor.
+func (s *looking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	began := s.w.k.Now()
+	workers, err := s.Store.Workers(ctx)
+	s.judge(err)
+	s.k.Began(began)
+	return workers, err
+}
+
+// MarkPublished implements store.Executor.
+func (s *looking) MarkPublished(ctx context.Context, keys []execution.Key) error {
+	err := s.Store.MarkPublished(ctx, keys)
+	s.judge(err)
+	return err
+}
+
+// Park implements store.Executor.
+func (s *looking) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Park(ctx, executor, ps)
+	s.judge(err)
+	for i := range outcomes {
+		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
+			s.k.Parks(s.w.k.Now(), ps[i].Delay)
+		}
+	}
+	return outcomes, err
+}
+
+// Find implements store.Executor.
+func (s *looking) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	l, known := causes[f.Cause]
+	if !known {
+		return s.Store.Find(ctx, f)
+	}
+	s.k.Asks(s.w.k.Now(), l, f.Limit, 0)
+	rows, err := s.Store.Find(ctx, f)
+	if err != nil {
+		s.k.Failed(s.w.k.Now(), l)
+		return rows, err
+	}
+	found := make([]invariant.Found, len(rows))
+	for i := range rows {
+		found[i] = invariant.Found{Key: rows[i].Key(), Status: rows[i].Status}
+	}
+	full := len(rows) >= f.Limit
+	s.k.Answered(s.w.k.Now(), l, full, full, found)
+	return rows, nil
+}
+
+// Reclaim implements store.Executor.
+func (s *looking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Reclaim(ctx, rs)
+	s.judge(err)
+	for i := range outcomes {
+		if outcomes[i].Applied && outcomes[i].Row.Status == execution.Requested {
+			s.k.Woken(s.w.k.Now(), rs[i].Delay)
+		}
+	}
+	return outcomes, err
+}
+
+// Orchestrate implements store.Executor.
+func (s *looking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	done, err := s.Store.Orchestrate(ctx, os)
+	woken := false
+	for i := range done {
+		if done[i].Applied && !woken {
+			woken = true
+			s.k.Woken(s.w.k.Now(), 0)
+		}
+		// The scheduler is told of each retry by itself.
+		if done[i].Applied && done[i].Retry != 0 && os[i].Retry != nil {
+			s.k.Woken(s.w.k.Now(), os[i].Retry.Delay)
+		}
+	}
+	return done, err
+}
+
+// SettleChildren implements store.Executor.
+func (s *looking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	settled, err := s.Store.SettleChildren(ctx, chains, most)
+	left, more := err != nil, false
+	for i := range settled {
+		left = left || settled[i].More
+		more = more || err == nil && settled[i].More && len(settled[i].Started)+len(settled[i].Skipped) > 0
+	}
+	s.k.Settled(s.w.k.Now(), left, more)
+	return settled, err
+}
+
+// Reap implements store.Executor.
+func (s *looking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	marked, err := s.Store.Reap(ctx, rs)
+	if err == nil {
+		s.k.Lost()
+	}
+	return marked, err
+}
+
+// ObserveWorkers implements store.Executor.
+func (s *looking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	for i := range ws {
+		s.k.Tells(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready, ws[i].Reason)
+	}
+	changed, err := s.Store.ObserveWorkers(ctx, ws)
+	for i := range ws {
+		if err == nil {
+			s.k.Told(s.w.k.Now(), ws[i].Incarnation, ws[i].Ready)
+		}
+	}
+	return changed, err
+}
+
+// purge makes a look whose answer is how many rows it handled.
+func (s *looking) purge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
+	s.k.Asks(s.w.k.Now(), l, limit, age)
+	n, err := do()
+	if err != nil {
+		s.k.Failed(s.w.k.Now(), l)
+		return n, err
+	}
+	s.k.Answered(s.w.k.Now(), l, n >= limit, n >= limit, nil)
+	return n, nil
+}
+
+// PurgeDeadLetters implements store.Executor.
+func (s *looking) PurgeDeadLetters(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return s.purge(invariant.LookDeadLetters, age, limit, func() (int, error) { return s.Store.PurgeDeadLetters(ctx, age, limit) })
+}
+
+// PurgeObservations implements store.Executor.
+func (s *looking) PurgeObservations(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return s.purge(invariant.LookObservations, age, limit, func() (int, error) { return s.Store.PurgeObservations(ctx, age, limit) })
+}
+
+// ForgetKeys implements store.Executor.
+func (s *looking) ForgetKeys(ctx context.Context, age time.Duration, limit int) (int, error) {
+	return s.purge(invariant.LookKeys, age, limit, func() (int, error) { return s.Store.ForgetKeys(ctx, age, limit) })
+}
+
+// FreeSlots implements store.Executor.
+func (s *looking) FreeSlots(ctx context.Context, limit int) (freed []execution.ID, err error) {
+	_, err = s.purge(invariant.LookSlots, 0, limit, func() (int, error) {
+		freed, err = s.Store.FreeSlots(ctx, limit)
+		return len(freed), err
+	})
+	if len(freed) > 0 {
+		s.k.Woken(s.w.k.Now(), 0)
+	}
+	return freed, err
+}
