@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Exchange, Queue and Binding are "Exchanges, queues, bindings" of docs/queues.md. All are durable.
+// Exchange is an exchange of "Exchanges, queues, bindings" in docs/queues.md. All that stands there is durable.
 type Exchange struct{ Name, Kind string }
 
 // Queue is a queue with its arguments; 0 and empty for those that it does not have.

@@ -129,14 +129,23 @@ func (a *asker) settings() {
 			bounds[a.number(0, len(bounds)-1)](&c, a.number(-1, 1))
 		}
 		a.Asked++
-		right := oracle.Unlawful(&c)
-		var named []string
-		for _, p := range a.core.Validate(c) {
+		refused := oracle.Unlawful(&c)
+		var right, named []string
+		for _, r := range refused {
+			right = append(right, r.Key)
+		}
+		problems := a.core.Validate(c)
+		for _, p := range problems {
 			named = append(named, p.Key)
 		}
 		if !slices.Equal(sorted(named), sorted(right)) {
 			a.wrong(contract, "may the configuration %s be run: the contract refuses %v, the core %v", unlike(&c), right, named)
 			continue
+		}
+		for _, r := range refused {
+			if !slices.ContainsFunc(problems, func(p config.Problem) bool { return p.Key == r.Key && tells(p.Why, r.Tells) }) {
+				a.wrong(contract, "what is wrong with %s in %s: the contract says that the problem tells %v, the core says %v", r.Key, unlike(&c), r.Tells, problems)
+			}
 		}
 		if !slices.IsSortedFunc(named, func(a, b string) int { return slices.Index(sections, section(a)) - slices.Index(sections, section(b)) }) {
 			a.wrong(contract, "the refused keys of %s come in the order of the sections: the core tells of %v", unlike(&c), named)
@@ -163,7 +172,11 @@ func (a *asker) starts() {
 		flags = append(flags, config.Flag{Name: "--" + s.key, Path: s.key, Value: fmt.Sprint(s.inForce)})
 	}
 	a.Asked++
-	right, errs := oracle.Unlawful(&c), a.core.Started(flags)
+	var right []string
+	for _, r := range oracle.Unlawful(&c) {
+		right = append(right, r.Key)
+	}
+	errs := a.core.Started(flags)
 	if (len(right) > 0) != (len(errs) > 0) {
 		a.wrong(contract, "does a daemon start with %s: the contract refuses %v, the daemon says %v", unlike(&c), right, errs)
 		return
@@ -184,6 +197,11 @@ func started(settings []config.Flag) (errs []error) {
 		errs = append(errs, fmt.Errorf("%s: %s", p.File, p.Text()))
 	}
 	return errs
+}
+
+// tells says that a text has all values in it, in their order or not.
+func tells(text string, values []any) bool {
+	return !slices.ContainsFunc(values, func(v any) bool { return !strings.Contains(text, fmt.Sprint(v)) })
 }
 
 // sections are those of the configuration in their order.
