@@ -11,14 +11,22 @@ import (
 	"handoff/core/store"
 )
 
-// clock is a host that has a monotonic clock and nothing else.
+// clock is a host that has clocks and nothing else. Its wall clock is set at every look, so that nothing can be measured by
+// it.
 type clock struct {
 	host.Host
-	now time.Duration
+	now  time.Duration
+	sets int
 }
 
 // Monotonic implements host.Host.
 func (c *clock) Monotonic() time.Duration { return c.now }
+
+// Now implements host.Host.
+func (c *clock) Now() time.Time {
+	c.sets++
+	return time.Unix(1_000_000_000-int64(c.sets)*3600, 0)
+}
 
 // leases asks whether an execution may still wait for a worker whose lease only the database calls over: for a lease after
 // this executor saw the worker beat.
@@ -61,6 +69,15 @@ func (a *asker) owners() {
 	}
 	row := &execution.Execution{Status: pick(a, execution.Running, execution.Canceling, execution.Running, execution.Scheduled), Worker: 3, Incarnation: 7}
 	claimed := oracle.Claimed(row.Status)
+	if a.oneIn(4) {
+		// This executor has not looked yet: it watches from now on.
+		asked := c.now
+		expect(a, over(row), !claimed, ownership, "may what is %v at an incarnation be taken by an executor that knows nothing of it", row.Status)
+		c.now += a.edge(lease)
+		expect(a, over(row), !claimed || c.now-asked >= lease, ownership,
+			"may what is %v at an incarnation be taken by an executor that was first asked %v ago, at a lease of %v", row.Status, c.now-asked, lease)
+		return
+	}
 	saw := a.oneIn(2)
 	if saw {
 		survey(worker(7))

@@ -103,9 +103,19 @@ type Answers struct {
 func Ask(core *Core, draw Draw) Answers {
 	a := &asker{core: core, draw: draw}
 	for _, about := range a.subjects() {
-		about.ask()
+		a.about(about)
 	}
 	return a.Answers
+}
+
+// about asks questions of one kind. A panic is an answer, too.
+func (a *asker) about(s subject) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			a.wrong("chaos/policies", "the core panics when it is asked about %s: %v", s.name, failure)
+		}
+	}()
+	s.ask()
 }
 
 // Subjects are the names of the kinds of questions, in the order in which they are asked.

@@ -212,7 +212,9 @@ func (a *asker) size() {
 		a.wrong(choosing, "how many a pass of at most %d takes for %v: %s", most, f, why)
 		return
 	}
-	a.filled(demands, pools, right, rightPools)
+	for range 4 {
+		a.filled(demands, pools, right, rightPools)
+	}
 }
 
 // filled asks whether a claim that gave a few executions of each lane has left some.
