@@ -73,9 +73,9 @@ func init() {
 		}},
 		wrong{"absence-by-avoidance", "D10", "what avoids another worker counts as another need, whose grace begins anew", func(c *policies.Core) {
 			right := c.Absences
-			c.Absences = func(patience time.Duration) (func(time.Duration, executor.Asked), func(*execution.Execution) time.Duration) {
+			c.Absences = func(patience time.Duration) (func(time.Duration, executor.Asked), func(*execution.Execution) (least, most time.Duration)) {
 				look, of := right(patience)
-				return look, func(row *execution.Execution) time.Duration {
+				return look, func(row *execution.Execution) (least, most time.Duration) {
 					other := *row
 					other.Pinned = row.Avoid
 					return of(&other)

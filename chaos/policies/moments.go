@@ -100,36 +100,40 @@ func (a *asker) owners() {
 		"may what is %v at an incarnation be taken that was superseded %v ago, at a lease of %v (its own registration was seen: %v)", row.Status, c.now-known, lease, saw)
 }
 
-// absences asks for how long nobody has fitted what an execution needs.
+// absences asks for how long nobody has fitted what an execution needs: at least since the first pass that found nobody, at
+// most since the last one that found somebody. After a pause that is longer than the executor's patience nobody knows.
 func (a *asker) absences() {
 	patience := a.seconds(5, 20)
 	look, of := a.core.Absences(patience)
 	c := oracle.Defaults(config.Hardened)
-	row := &execution.Execution{
-		Action: execution.Action{Runtime: pick(a, "shell", "python")}, Pinned: pick[execution.WorkerID](a, 0, 0, 3, 4),
-		Avoid: pick[execution.WorkerID](a, 0, 3, 4),
-	}
-	other := &execution.Execution{Action: row.Action, Pinned: 5}
-	now, since, known := a.seconds(1, 50), time.Duration(0), false
-	last := now
-	for range a.number(2, 6) {
+	row := &execution.Execution{Action: execution.Action{Runtime: pick(a, "shell", "shell", "python")}, Pinned: pick[execution.WorkerID](a, 0, 0, 3, 4)}
+	now := a.seconds(1, 50)
+	var began, last, fitted, gone time.Duration
+	for n := range a.number(2, 6) {
+		if n == 0 || now-last > patience {
+			began, fitted = now, 0
+		}
 		workers := []store.WorkerRow{{
 			WorkerKey: store.WorkerKey{ID: 3, Incarnation: 7}, Lifecycle: execution.Active, Runtimes: []string{"shell"}, Capacity: 1, Load: a.number(0, 1), ConsumerAlive: !a.oneIn(3),
 		}}
 		look(now, a.core.Roster(workers, c, nil, a.draw))
-		fits := workers[0].ConsumerAlive && row.Action.Runtime == "shell" && (row.Pinned == 0 || row.Pinned == 3)
-		if known = known && !fits && now-last <= patience; !known {
-			since = now
+		if workers[0].ConsumerAlive && row.Action.Runtime == "shell" && row.Pinned != 4 {
+			fitted, gone = now, 0
+		} else {
+			if fitted > 0 && gone == 0 {
+				gone = now
+			}
+			rightLeast, rightMost := now-began, time.Duration(0)
+			if fitted > 0 {
+				rightLeast, rightMost = now-gone, now-fitted
+			}
+			// Whoever needs the same and avoids another worker has waited as long.
+			row.Avoid = pick[execution.WorkerID](a, 0, 3, 4)
+			least, most := of(row)
+			expect(a, least, rightLeast, choosing, "for how long, at least, has nobody fitted %+v, at a patience of %v", request(row), patience)
+			expect(a, most, rightMost, choosing, "for how long, at most, has nobody fitted %+v, at a patience of %v", request(row), patience)
 		}
-		if last = now; !fits {
-			known = true
-			expect(a, of(row), now-since, choosing, "for how long has nobody fitted %+v, at a patience of %v", request(row), patience)
-		}
-		if a.oneIn(2) {
-			of(other)
-		}
-		// Whoever needs the same and avoids another worker has waited as long.
-		row.Avoid = pick[execution.WorkerID](a, 0, 3, 4)
+		last = now
 		now += pick(a, a.edge(patience), time.Second)
 	}
 }

@@ -46,7 +46,7 @@ type Core struct {
 	Roster   func(workers []store.WorkerRow, c config.Config, failed map[execution.Incarnation]int, draw func(uint64) uint64) executor.Asked
 	Filled   func([]store.Demand, []int, []execution.Execution) (full bool, others int)
 	Outage   func(c config.Config, now time.Duration) (answer func(time.Duration), recent func(now, d time.Duration) bool)
-	Absences func(patience time.Duration) (look func(time.Duration, executor.Asked), of func(*execution.Execution) time.Duration)
+	Absences func(patience time.Duration) (look func(time.Duration, executor.Asked), of func(*execution.Execution) (least, most time.Duration))
 	Leases   func(lease time.Duration) (look func(time.Duration, []store.WorkerRow), expected func(time.Duration, []store.WorkerRow, *execution.Execution) bool)
 	Owners   func(h host.Host, lease time.Duration) (survey func([]store.WorkerRow), reaped func(execution.Incarnation), over func(*execution.Execution) bool)
 	Brake    func(config.Config) (admit func(now time.Duration, over []store.Reap, alive int) []store.Reap)

@@ -43,8 +43,8 @@ func AskFilled(demands []store.Demand, pools []int, rows []execution.Execution) 
 }
 
 // AskAbsences hands out the memory of what no worker has fitted: look is told of a pass, of says for how long nobody has
-// fitted a row that the pass has found nobody for.
-func AskAbsences(patience time.Duration) (look func(now time.Duration, a Asked), of func(row *execution.Execution) time.Duration) {
+// fitted a row that the pass has found nobody for: at least, and at most, 0 if nobody was seen.
+func AskAbsences(patience time.Duration) (look func(now time.Duration, a Asked), of func(row *execution.Execution) (least, most time.Duration)) {
 	a := &absences{patience: patience}
 	return func(now time.Duration, asked Asked) { a.look(now, asked.roster) }, a.of
 }
