@@ -17,6 +17,6 @@ func (w *world) ask() {
 			report("answers otherwise than the core does", 0)
 		}
 	}
-	a := policies.Ask(core, policies.Lots(w.options.Seed, w.scenario.Name+" "+string(w.profile)))
+	a := policies.AskBeside(core, policies.Lots(w.options.Seed, w.scenario.Name+" "+string(w.profile)))
 	w.emit(history.Event{Kind: history.PoliciesAsked, Count: int64(a.Asked), Text: strings.Join(a.Wrong, "\n")}) //nolint:gosec // there are a few thousand
 }

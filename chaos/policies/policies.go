@@ -100,10 +100,17 @@ type Answers struct {
 }
 
 // Ask asks the core each kind of question with inputs that draw makes.
-func Ask(core *Core, draw Draw) Answers {
+func Ask(core *Core, draw Draw) Answers { return ask(core, draw, 1) }
+
+// AskBeside asks what a run can afford: all about the tables, and of the policies one kind in six.
+func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, 6) }
+
+func ask(core *Core, draw Draw, oneIn int) Answers {
 	a := &asker{core: core, draw: draw}
-	for _, about := range a.subjects() {
-		a.about(about)
+	for n, about := range a.subjects() {
+		if n < tables || a.oneIn(oneIn) {
+			a.about(about)
+		}
 	}
 	return a.Answers
 }
@@ -132,6 +139,9 @@ type asker struct {
 	core *Core
 	draw Draw
 }
+
+// tables are how many subjects are tables, which are asked for as a whole; they come first.
+const tables = 4
 
 type subject struct {
 	name string

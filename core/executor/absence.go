@@ -42,7 +42,7 @@ func (a *absences) look(now time.Duration, f *roster) {
 			}
 		}
 	}
-	for n, p := range a.fitted {
+	for n, p := range a.fitted { //detlint:ok each is judged by itself
 		if p.gone == 0 && p.last != now {
 			a.fitted[n] = presence{p.last, now}
 		}
