@@ -162,7 +162,7 @@ type wrong struct {
 func answering(list ...wrong) (mutants []func() *Mutant) {
 	for _, w := range list {
 		mutants = append(mutants, func() *Mutant {
-			return &Mutant{Name: w.name, Source: w.source, About: w.about, Expected: 29, Scenario: "crash-after-heartbeat", Answers: w.plant}
+			return &Mutant{Name: w.name, Source: w.source, About: w.about, Expected: 31, Scenario: "crash-after-heartbeat", Answers: w.plant}
 		})
 	}
 	return mutants

@@ -4,7 +4,7 @@
 //
 // A run reaches a bound exactly once in a thousand times, if ever: that a worker has been full for exactly a quarter of the
 // dispatch timeout, say. So each simulated run draws a few questions at the edges, and asks them beside the run: it costs no
-// virtual time, changes nothing, and takes well under one percent of the run's. Invariant 29 is violated where an answer is
+// virtual time, changes nothing, and takes well under one percent of the run's. Invariant 31 is violated where an answer is
 // not the contract's. The same questions stand as a property in chaos/conformance/policytest.
 //
 // Whoever asks may call the core. What is right comes from chaos/oracle alone, which is written from the pages that each

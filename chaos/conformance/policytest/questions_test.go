@@ -9,7 +9,7 @@ import (
 )
 
 // Whatever is drawn, the core answers each question about its tables and policies as the contract does. Every simulated run
-// asks the same questions (invariant 29); here rapid draws, and shrinks what it finds.
+// asks the same questions (invariant 31); here rapid draws, and shrinks what it finds.
 func TestTheCoreAnswersEachQuestionAsTheContract(t *testing.T) {
 	core := policies.InForce()
 	rapid.Check(t, func(t *rapid.T) {

@@ -6,11 +6,11 @@ import (
 	"handoff/chaos/history"
 )
 
-// contractInForce is invariant 29: a run meets a bound exactly by chance, if ever, so the core is asked beside it
+// contractInForce is invariant 31: a run meets a bound exactly by chance, if ever, so the core is asked beside it
 // (chaos/policies).
 func contractInForce() *Invariant {
 	i := &Invariant{
-		Number: 29, Name: "the contract in force",
+		Number: 31, Name: "the contract in force",
 		Statement: "Defaults, tables, bounds and pure policies are those of the contract.",
 		Needs:     []history.Kind{history.PoliciesAsked},
 	}
