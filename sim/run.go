@@ -106,6 +106,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	if o.Watch != nil {
 		defer o.Watch(w.k)()
 	}
+	w.ask()
 	w.build()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.result(w.k.Run(rest.Over, run.Horizon(w.scenario, w.config)))

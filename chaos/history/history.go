@@ -133,6 +133,10 @@ const (
 	// asked an action to end. Never hashed, like the two above, so that hashes stay what they were; only the simulated
 	// machine tells it.
 	EndAsked
+	// PoliciesAsked: Count (how many questions), Text (the answers that are not the contract's, a line each): the core was
+	// asked beside the run for its tables and policies (chaos/policies). Never hashed: it is no event of the run. Only the
+	// simulated world asks.
+	PoliciesAsked
 
 	kinds
 )
@@ -141,8 +145,10 @@ const (
 const Kinds = int(kinds)
 
 // ForReaders says that events of the kind are not hashed, and that nothing waits for them. They stand in records for those
-// who read them; by EndAsked an invariant also judges.
-func (k Kind) ForReaders() bool { return k == Logged || k == MutantActed || k == EndAsked }
+// who read them; by EndAsked and PoliciesAsked invariants also judge.
+func (k Kind) ForReaders() bool {
+	return k == Logged || k == MutantActed || k == EndAsked || k == PoliciesAsked
+}
 
 // Event is one thing that happened. Fields that a kind does not name are zero.
 type Event struct {

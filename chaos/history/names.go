@@ -57,6 +57,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	Quiescent:        "quiescent",
 	MutantActed:      "mutant_acted",
 	EndAsked:         "end_asked",
+	PoliciesAsked:    "policies_asked",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

@@ -18,8 +18,8 @@
 // one. Where it only passes a call through it says nothing, so that a reader of a run sees when the
 // defect made a difference. Apply itself says that a configuration or a topology was changed.
 //
-// A mutant that makes statements without a guard has the hook Statements instead of Store, and one
-// that changes the machine has the hook Machine; [Mutant.Lacks] derives from these hooks that no real
+// A mutant that makes statements without a guard has the hook Statements instead of Store, one that
+// changes the machine has the hook Machine, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these hooks that no real
 // daemon can have it. Nothing else has to be told of a mutant: lists, hunts and reports read [All].
 package mutant
 
@@ -30,6 +30,7 @@ import (
 	"strconv"
 	"time"
 
+	"handoff/chaos/policies"
 	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
@@ -73,6 +74,8 @@ type Mutant struct {
 	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
 	// Machine changes the machine on which a worker's actions run.
 	Machine func(p Process, m Machine)
+	// Answers changes what the core answers to who asks it for its tables and policies beside a run.
+	Answers func(*policies.Core)
 }
 
 // Database is a process's client of a database that also makes statements without a guard, as the
@@ -135,6 +138,8 @@ func (m *Mutant) Lacks() string {
 		return "it is a statement that lacks its guard, and only the model of the database runs one"
 	case m.Machine != nil:
 		return "it changes the machine on which actions run"
+	case m.Answers != nil:
+		return "it changes what the core answers beside a run, and daemons are asked nothing beside theirs"
 	}
 	return ""
 }

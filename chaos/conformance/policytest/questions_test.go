@@ -1,0 +1,21 @@
+package policytest
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"handoff/chaos/policies"
+)
+
+// Whatever is drawn, the core answers each question about its tables and policies as the contract does. Every simulated run
+// asks the same questions (invariant 31); here rapid draws, and shrinks what it finds.
+func TestTheCoreAnswersEachQuestionAsTheContract(t *testing.T) {
+	core := policies.InForce()
+	rapid.Check(t, func(t *rapid.T) {
+		a := policies.Ask(core, func(n uint64) uint64 { return rapid.Uint64Range(0, n-1).Draw(t, "lot") })
+		if len(a.Wrong) > 0 {
+			t.Fatalf("%s", a.Wrong[0])
+		}
+	})
+}

@@ -1,0 +1,36 @@
+package invariant
+
+import (
+	"strings"
+
+	"handoff/chaos/history"
+)
+
+// contractInForce is invariant 31: a run meets a bound exactly by chance, if ever, so the core is asked beside it
+// (chaos/policies).
+func contractInForce() *Invariant {
+	i := &Invariant{
+		Number: 31, Name: "the contract in force",
+		Statement: "Defaults, tables, bounds and pure policies are those of the contract.",
+		Needs:     []history.Kind{history.PoliciesAsked},
+	}
+	i.make = func(s *Suite) checker { return &contractChecker{i: i, s: s} }
+	return i
+}
+
+type contractChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+func (c *contractChecker) observe(e *history.Event, _ *life) {
+	if e.Kind != history.PoliciesAsked {
+		return
+	}
+	c.s.occasions[c.i.Number-1] += uint64(e.Count) //nolint:gosec // a count
+	if first, _, _ := strings.Cut(e.Text, "\n"); first != "" {
+		c.s.violate(c.i, 0, "%s", first)
+	}
+}
+
+func (c *contractChecker) end(bool) {}

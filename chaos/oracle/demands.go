@@ -1,0 +1,116 @@
+package oracle
+
+import (
+	"slices"
+
+	"handoff/core/execution"
+)
+
+// Lane is what executions that wait have in common: the runtime, and the worker that they are pinned to, 0 for none.
+type Lane struct {
+	Runtime string
+	Pinned  execution.WorkerID
+}
+
+// Demand is how many executions of a lane a pass may take: as many as its workers have room for.
+type Demand struct {
+	Lane
+	Most int
+	// Pool is the set of workers of which the lane's are part, by the index of its first worker.
+	Pool int
+}
+
+// Demands is what a pass may take of what waits ("How many a pass takes", docs/executor.md), most at a time: for each
+// runtime that somebody fits, and for each worker what is pinned to it; and by the first of its workers, how many each pool
+// may take altogether. Workers with a runtime in common are one pool.
+func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
+	pool := p.pools(fleet)
+	pools = make(map[int]int)
+	unpinned := make(map[string]int)
+	for i := range fleet {
+		w := &fleet[i]
+		room := 0
+		for _, runtime := range w.Runtimes {
+			if !p.Fits(w, Request{Runtime: runtime}) {
+				continue
+			}
+			free := max(0, p.Limit(fleet, w, Request{Runtime: runtime})-w.Load)
+			own := max(0, p.Limit(fleet, w, Request{Runtime: runtime, Pinned: w.ID})-w.Load)
+			at, known := unpinned[runtime]
+			if !known {
+				at = len(demands)
+				unpinned[runtime] = at
+				demands = append(demands, Demand{Lane{runtime, 0}, 0, pool[i]})
+			}
+			demands[at].Most += free
+			demands = append(demands, Demand{Lane{runtime, w.ID}, own, pool[i]})
+			room = max(room, free, own)
+		}
+		if pool[i] >= 0 {
+			pools[pool[i]] += room
+		}
+	}
+	for i := range demands {
+		demands[i].Most = min(most, demands[i].Most)
+	}
+	for first, room := range pools { //detlint:ok each is bounded by itself
+		pools[first] = min(most, room)
+	}
+	return demands, pools
+}
+
+// pools says of each worker which is the first one of its pool, -1 for one that fits nothing.
+func (p Placement) pools(fleet []Worker) []int {
+	pool := make([]int, len(fleet))
+	share := func(a, b *Worker) bool {
+		return slices.ContainsFunc(a.Runtimes, func(r string) bool {
+			return p.Fits(a, Request{Runtime: r}) && p.Fits(b, Request{Runtime: r})
+		})
+	}
+	for i := range pool {
+		if pool[i] = i; !slices.ContainsFunc(fleet[i].Runtimes, func(r string) bool { return p.Fits(&fleet[i], Request{Runtime: r}) }) {
+			pool[i] = -1
+		}
+	}
+	for changed := true; changed; {
+		changed = false
+		for i := range fleet {
+			for j := range fleet {
+				if pool[i] >= 0 && pool[j] >= 0 && pool[i] < pool[j] && share(&fleet[i], &fleet[j]) {
+					pool[j], changed = pool[i], true
+				}
+			}
+		}
+	}
+	return pool
+}
+
+// More says that more may wait than a pass was given: of a lane, of what is pinned to one worker, or of a pool as many came
+// as were asked for. taken are the lanes of what came. Others counts what came of lanes that nobody asked for.
+func More(demands []Demand, pools map[int]int, taken []Lane) (more bool, others int) {
+	lanes, ofWorker, ofPool := make(map[Lane]int), make(map[execution.WorkerID]int), make(map[int]int)
+	for _, lane := range taken {
+		at := slices.IndexFunc(demands, func(d Demand) bool { return d.Lane == lane })
+		if at < 0 {
+			others++
+			continue
+		}
+		lanes[lane]++
+		ofPool[demands[at].Pool]++
+		if lane.Pinned != 0 {
+			ofWorker[lane.Pinned]++
+		}
+	}
+	for i := range demands {
+		d := &demands[i]
+		got := lanes[d.Lane]
+		if got == 0 {
+			continue
+		}
+		if d.Pinned != 0 {
+			got = ofWorker[d.Pinned]
+		}
+		more = more || got >= d.Most || ofPool[d.Pool] >= pools[d.Pool]
+	}
+	return more, others
+}

@@ -1,0 +1,72 @@
+package oracle
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// StatusName is what a status is called in the database, in messages and in the API (docs/ownership.md, "The transition
+// table"). None is called none.
+func StatusName(s execution.Status) string { return statusNames[s] }
+
+var statusNames = [execution.Statuses]string{ //detlint:ok a constant table, never written
+	execution.None: "none", execution.Requested: "requested", execution.Scheduling: "scheduling", execution.Scheduled: "scheduled",
+	execution.Running: "running", execution.Canceling: "canceling", execution.Completed: "completed", execution.Failed: "failed",
+	execution.Cancelled: "cancelled", execution.Timeout: "timeout", execution.Abandoned: "abandoned",
+}
+
+// PartName is what a part that writes statuses is called, in audits and in failed_by (docs/ownership.md, "Writer").
+func PartName(p execution.Part) string { return partNames[p] }
+
+var partNames = [execution.Parts]string{ //detlint:ok a constant table, never written
+	execution.NoPart: "nobody", execution.API: "api", execution.Scheduler: "scheduler", execution.TimeoutMonitor: "execution_timeout_monitor",
+	execution.DeadLetterHandler: "dead_letter_handler", execution.Reconciler: "reconciler", execution.RetryManager: "retry_manager",
+	execution.ExecutionManager: "execution_manager", execution.Worker: "worker",
+}
+
+// ReasonNames are the failure reasons in their order (docs/quickref-retries-and-health.md, "Failure reasons"); the first
+// one, which is empty, stands for none.
+func ReasonNames() []string {
+	return []string{
+		execution.NoReason: "", execution.WorkerUnavailable: "worker_unavailable", execution.NoWorkers: "no_workers",
+		execution.QueueTimeout: "queue_timeout", execution.DispatchTimeout: "dispatch_timeout", execution.Unroutable: "unroutable",
+		execution.WorkerLost: "worker_lost", execution.WorkerShutdown: "worker_shutdown", execution.HeartbeatStale: "heartbeat_stale",
+		execution.RunTimeout: "run_timeout", execution.Transient: "transient", execution.Connection: "connection",
+		execution.Validation: "validation", execution.Permission: "permission", execution.ActionNotFound: "action_not_found",
+		execution.InvalidParameters: "invalid_parameters", execution.Rejected: "rejected", execution.CancelRequested: "cancelled",
+		execution.ParentFailed: "parent_failed", execution.Unknown: "unknown",
+	}
+}
+
+// OwnLimits are the limits that a request has set, of those that count for its execution, by the names of what it has set
+// (docs/contract.md, "HTTP API": timeout_seconds, dispatch_timeout_seconds, max_retries).
+func OwnLimits(set []string, a execution.Action) (own execution.Limits) {
+	for _, name := range set {
+		switch name {
+		case "timeout_seconds":
+			own.Timeout = a.Timeout
+		case "dispatch_timeout_seconds":
+			own.DispatchTimeout = a.DispatchTimeout
+		case "max_retries":
+			own.MaxRetries, own.OwnRetries = a.MaxRetries, true
+		}
+	}
+	return own
+}
+
+// NotReady is after how many probes in a row that were not answered with "ready" a worker is chosen later
+// (docs/quickref-retries-and-health.md, "Health of a worker").
+const NotReady = 3
+
+// Probed is the state of a worker that has failed so many probes in a row: what is healthy otherwise is degraded.
+func (t *Thresholds) Probed(h execution.Health, failed int) execution.Health {
+	if t.health.Enabled && h == execution.Healthy && failed >= NotReady {
+		return execution.Degraded
+	}
+	return h
+}
+
+// Silence is for how long the database may be silent to an executor without having been away: everything asks within a
+// heartbeat and a reconcile interval (docs/executor.md, "When the database is away").
+func Silence(heartbeat, reconcile time.Duration) time.Duration { return heartbeat + reconcile }

@@ -1,0 +1,69 @@
+package oracle
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// Exchange is an exchange of "Exchanges, queues, bindings" in docs/queues.md. All that stands there is durable.
+type Exchange struct{ Name, Kind string }
+
+// Queue is a queue with its arguments; 0 and empty for those that it does not have.
+type Queue struct {
+	Name, Type         string
+	TTL                time.Duration
+	DeadLetterExchange string
+}
+
+// Binding is how messages of a key come to a queue.
+type Binding struct{ Exchange, Key, Queue string }
+
+// Topology is what a process declares.
+type Topology struct {
+	Exchanges []Exchange
+	Queues    []Queue
+	Bindings  []Binding
+}
+
+// executions is the exchange of everything that is no dead letter.
+const executions = "attune.executions"
+
+// ExecutorTopology is what each executor declares.
+func ExecutorTopology(r *config.RabbitMQ) (t Topology) {
+	t.Exchanges = []Exchange{{executions, "topic"}}
+	for _, hint := range []string{"requested", "status_changed", "completed"} {
+		queue := "attune.executor." + hint
+		t.Queues = append(t.Queues, Queue{Name: queue, Type: r.QueueType})
+		t.Bindings = append(t.Bindings, Binding{executions, "execution." + hint, queue})
+	}
+	return t.deadLetters(r)
+}
+
+// WorkerTopology is what a worker declares.
+func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
+	t.Exchanges = []Exchange{{executions, "topic"}}
+	work, cancels := fmt.Sprintf("worker.%d.executions", id), fmt.Sprintf("worker.%d.cancels", id)
+	t.Queues = []Queue{{Name: work, Type: r.QueueType}, {Name: cancels, Type: r.QueueType, TTL: time.Minute}}
+	if r.DeadLetter.Enabled {
+		t.Queues[0].TTL, t.Queues[0].DeadLetterExchange = QueueTTL(r), r.DeadLetter.Exchange
+	}
+	t.Bindings = []Binding{
+		{executions, fmt.Sprintf("execution.dispatch.worker.%d", id), work},
+		{executions, fmt.Sprintf("execution.cancel.worker.%d", id), cancels},
+	}
+	return t.deadLetters(r)
+}
+
+// deadLetters adds the dead letter path, which both sides declare.
+func (t Topology) deadLetters(r *config.RabbitMQ) Topology {
+	if r.DeadLetter.Enabled {
+		queue := r.DeadLetter.Exchange + ".queue"
+		t.Exchanges = append(t.Exchanges, Exchange{r.DeadLetter.Exchange, "topic"})
+		t.Queues = append(t.Queues, Queue{Name: queue, Type: r.QueueType})
+		t.Bindings = append(t.Bindings, Binding{r.DeadLetter.Exchange, "#", queue})
+	}
+	return t
+}

@@ -1,0 +1,227 @@
+package policies
+
+import (
+	"fmt"
+	"time"
+
+	"handoff/chaos/oracle"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// clock is a host that has clocks and nothing else. Its wall clock is set at every look, so that nothing can be measured by
+// it.
+type clock struct {
+	host.Host
+	now  time.Duration
+	sets int
+}
+
+// Monotonic implements host.Host.
+func (c *clock) Monotonic() time.Duration { return c.now }
+
+// Now implements host.Host.
+func (c *clock) Now() time.Time {
+	c.sets++
+	return time.Unix(1_000_000_000-int64(c.sets)*3600, 0)
+}
+
+// leases asks whether an execution may still wait for a worker whose lease only the database calls over: for a lease after
+// this executor saw the worker beat.
+func (a *asker) leases() {
+	lease := a.seconds(3, 30)
+	look, expected := a.core.Leases(lease)
+	w := store.WorkerRow{
+		WorkerKey: store.WorkerKey{ID: 3, Incarnation: 7}, Lifecycle: execution.Active, Runtimes: []string{"shell"}, ConsumerAlive: !a.oneIn(8),
+		Beat: 5, Cordoned: a.oneIn(8), LeaseOverFor: pick(a, time.Second, time.Nanosecond, 0),
+	}
+	row := execution.Execution{Action: execution.Action{Runtime: pick(a, "shell", "shell", "shell", "python")}, Pinned: pick[execution.WorkerID](a, 0, 0, 3, 4)}
+	at := a.seconds(1, 100)
+	look(at, []store.WorkerRow{w})
+	seenAt := at
+	if a.oneIn(2) {
+		at += a.seconds(1, 2)
+		if w.Beat++; a.oneIn(2) {
+			w.Beat, w.Incarnation = w.Beat-1, 8
+		}
+		seenAt = at
+		look(at, []store.WorkerRow{w})
+	}
+	now := seenAt + a.edge(lease)
+	if a.oneIn(3) {
+		now = seenAt + a.edge(lease/2)
+	}
+	look(now, []store.WorkerRow{w})
+	right := now-seenAt < lease && w.LeaseOverFor > 0 && w.ConsumerAlive && !w.Cordoned && row.Action.Runtime == "shell" && row.Pinned != 4
+	expect(a, expected(now, []store.WorkerRow{w}, &row), right, ownership,
+		"two clocks: does an execution with %+v wait for a worker (consumes %v, cordoned %v, lease over for %v by the database) whose last beat this executor saw %v ago, at a lease of %v",
+		request(&row), w.ConsumerAlive, w.Cordoned, w.LeaseOverFor, now-seenAt, lease)
+}
+
+// owners asks from when on what ran at a superseded incarnation may be taken: a lease after this executor knew of it.
+func (a *asker) owners() {
+	lease, c := a.seconds(3, 30), &clock{now: a.seconds(1, 100)}
+	survey, reaped, over := a.core.Owners(c, lease)
+	worker := func(incarnation execution.Incarnation) []store.WorkerRow {
+		return []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: incarnation}, Lifecycle: execution.Active}}
+	}
+	row := &execution.Execution{Status: pick(a, execution.Running, execution.Canceling, execution.Running, execution.Scheduled), Worker: 3, Incarnation: 7}
+	claimed := oracle.Claimed(row.Status)
+	if a.oneIn(4) {
+		// This executor has not looked yet: it watches from now on.
+		asked := c.now
+		expect(a, over(row), !claimed, ownership, "may what is %v at an incarnation be taken by an executor that knows nothing of it", row.Status)
+		c.now += a.edge(lease)
+		expect(a, over(row), !claimed || c.now-asked >= lease, ownership,
+			"may what is %v at an incarnation be taken by an executor that was first asked %v ago, at a lease of %v", row.Status, c.now-asked, lease)
+		return
+	}
+	saw := a.oneIn(2)
+	if saw {
+		survey(worker(7))
+		expect(a, over(row), !claimed, ownership, "may what is %v at the worker's present incarnation be taken", row.Status)
+		c.now += a.seconds(1, 60)
+	}
+	survey(worker(8))
+	known := c.now
+	if a.oneIn(2) {
+		expect(a, over(row), !claimed, ownership, "may what is %v at an incarnation be taken at the moment at which it is superseded", row.Status)
+	}
+	if lost := a.oneIn(4); lost {
+		reaped(7)
+		expect(a, over(row), true, ownership, "may what is %v at an incarnation be taken that this executor has declared lost", row.Status)
+		return
+	}
+	c.now = known + a.edge(lease)
+	survey(worker(8))
+	expect(a, over(row), !claimed || c.now-known >= lease, ownership,
+		"may what is %v at an incarnation be taken that was superseded %v ago, at a lease of %v (its own registration was seen: %v)", row.Status, c.now-known, lease, saw)
+}
+
+// absences asks for how long nobody has fitted what an execution needs: at least since the first pass that found nobody, at
+// most since the last one that found somebody. After a pause that is longer than the executor's patience nobody knows.
+func (a *asker) absences() {
+	patience := a.seconds(5, 20)
+	look, of := a.core.Absences(patience)
+	c := oracle.Defaults(config.Hardened)
+	row := &execution.Execution{Action: execution.Action{Runtime: pick(a, "shell", "shell", "python")}, Pinned: pick[execution.WorkerID](a, 0, 0, 3, 4)}
+	now := a.seconds(1, 50)
+	var began, last, fitted, gone time.Duration
+	for n := range a.number(2, 6) {
+		if n == 0 || now-last > patience {
+			began, fitted = now, 0
+		}
+		workers := []store.WorkerRow{{
+			WorkerKey: store.WorkerKey{ID: 3, Incarnation: 7}, Lifecycle: execution.Active, Runtimes: []string{"shell"}, Capacity: 1, Load: a.number(0, 1), ConsumerAlive: !a.oneIn(3),
+		}}
+		look(now, a.core.Roster(workers, c, nil, a.draw))
+		if workers[0].ConsumerAlive && row.Action.Runtime == "shell" && row.Pinned != 4 {
+			fitted, gone = now, 0
+		} else {
+			if fitted > 0 && gone == 0 {
+				gone = now
+			}
+			rightLeast, rightMost := now-began, time.Duration(0)
+			if fitted > 0 {
+				rightLeast, rightMost = now-gone, now-fitted
+			}
+			// Whoever needs the same and avoids another worker has waited as long.
+			row.Avoid = pick[execution.WorkerID](a, 0, 3, 4)
+			least, most := of(row)
+			expect(a, least, rightLeast, choosing, "for how long, at least, has nobody fitted %+v, at a patience of %v", request(row), patience)
+			expect(a, most, rightMost, choosing, "for how long, at most, has nobody fitted %+v, at a patience of %v", request(row), patience)
+		}
+		last = now
+		now += pick(a, a.edge(patience), time.Second)
+	}
+}
+
+// outages asks how long nobody is judged by what the database says after it was silent.
+func (a *asker) outages() {
+	c := oracle.Defaults(pick(a, config.Hardened, config.Documented))
+	c.Worker.HeartbeatInterval, c.Executor.ReconcileInterval = a.seconds(1, 20), a.seconds(1, 20)
+	silence := oracle.Silence(c.Worker.HeartbeatInterval, c.Executor.ReconcileInterval)
+	now := a.seconds(0, 100)
+	answer, recent := a.core.Outage(c, now)
+	answer(now)
+	over, answered := now, now // a start is the end of an outage
+	for range a.number(1, 4) {
+		now = answered + pick(a, a.edge(silence), time.Second)
+		if a.oneIn(3) {
+			now = max(answered, a.edge(over+oracle.Lease(&c.Worker)))
+		}
+		d := oracle.Lease(&c.Worker)
+		expect(a, recent(now, d), now-over < d || now-answered > silence, choosing,
+			"is the database away, or was it within %v, if it last came back %v ago and last answered %v ago, where silence is %v", d, now-over, now-answered, silence)
+		if now-answered > silence {
+			over = now
+		}
+		answered = now
+		answer(now)
+	}
+}
+
+// brake asks how many of those whose lease is over may be declared lost, and when.
+func (a *asker) brake() {
+	c := oracle.Defaults(config.Hardened)
+	x := &c.Executor
+	x.BrakeMinWorkers, x.BrakeFraction = a.number(1, 6), float64(pick(a, 29, 50, 57, 90, a.number(1, 100)))/100
+	brakes := oracle.NewBrakes(x)
+	alive := a.near(x.BrakeMinWorkers)
+	if a.oneIn(2) {
+		alive = a.number(1, 40)
+	}
+	over := min(alive, a.near(int(x.BrakeFraction*float64(alive)+0.5)))
+	holds := brakes.Hold(alive, over)
+	expect(a, a.core.Brakes(*x, alive, over), holds, ownership, "does the brake hold with %d of %d workers over, at a fraction of %v and at least %d", over, alive, x.BrakeFraction, x.BrakeMinWorkers)
+	reaps := make([]store.Reap, over)
+	for i := range reaps {
+		reaps[i].ID = execution.WorkerID(i + 1)
+	}
+	admit, now := a.core.Brake(c), a.seconds(1, 100)
+	admitted := func(at time.Duration, right int, when string) {
+		expect(a, len(admit(at, reaps, alive)), right, ownership, "how many of %d workers that are over, of %d alive, may be declared lost %s, at a fraction of %v and at least %d", over, alive, when, x.BrakeFraction, x.BrakeMinWorkers)
+	}
+	if !holds {
+		admitted(now, over, "at once")
+		return
+	}
+	held := oracle.HeldFor(&c.Worker)
+	admitted(now, 0, "at once")
+	admitted(now+held-time.Nanosecond, 0, fmt.Sprintf("just before %v are over", held))
+	admitted(now+held, 1, fmt.Sprintf("after %v", held))
+}
+
+// right asks until when a worker may run what it has claimed: its lease, less the margin, from the start of its last renewal
+// that succeeded. A renewal that is told late moves nothing back, and none helps whoever has fenced itself.
+func (a *asker) right() {
+	w := oracle.Defaults(config.Hardened).Worker
+	w.HeartbeatInterval, w.HeartbeatStalenessMultiplier, w.KillGrace = a.seconds(5, 20), a.number(3, 6), a.seconds(0, 60)
+	w.FenceMargin = w.KillGrace + a.seconds(3, 5)
+	granted := a.seconds(0, 30)
+	c := &clock{now: granted}
+	renew, deadline, fence := a.core.Lease(c, w, granted)
+	last := granted
+	length := oracle.Lease(&w) - w.FenceMargin
+	if length <= 0 {
+		return
+	}
+	for range a.number(1, 4) {
+		sent := last + a.seconds(0, 20) - time.Second
+		c.now = max(c.now, min(sent+time.Second, last+length-time.Nanosecond))
+		if sent > c.now || sent < 0 {
+			continue
+		}
+		expect(a, renew(sent), true, working, "does a heartbeat count that was sent at %v, if nothing was fenced", sent)
+		last = max(last, sent)
+		fenced, killed := deadline()
+		expect(a, fenced, last+length, working, "when a worker fences itself whose last renewal was sent at %v, with %+v", last, w)
+		expect(a, killed, last+length+w.KillGrace, working, "when what is left is killed of a worker whose last renewal was sent at %v, with %+v", last, w)
+	}
+	c.now = a.edge(last + length)
+	over := c.now >= last+length
+	expect(a, fence(), over, working, "is the right over at %v of a worker whose last renewal was sent at %v, with %+v", c.now, last, w)
+	expect(a, renew(c.now), !over, working, "does a heartbeat count for a worker that has fenced itself (%v)", over)
+}

@@ -1,0 +1,221 @@
+// Package policies asks the core's tables and pure policies questions that no run may happen to ask, and compares the
+// answers with the contract's: which defaults are in force, who may write which status, how long a backoff is, who gets the
+// next execution, when a lease is over, which settings may be started with, what a worker declares at the broker.
+//
+// A run reaches a bound exactly once in a thousand times, if ever: that a worker has been full for exactly a quarter of the
+// dispatch timeout, say. So each simulated run draws a few questions at the edges, and asks them beside the run: it costs no
+// virtual time, changes nothing, and takes well under one percent of the run's. Invariant 31 is violated where an answer is
+// not the contract's. The same questions stand as a property in chaos/conformance/policytest.
+//
+// Whoever asks may call the core. What is right comes from chaos/oracle alone, which is written from the pages that each
+// message names.
+package policies
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/executor"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/worker"
+)
+
+// Core is what is asked. A planted mutant replaces one of the answers.
+type Core struct {
+	Default  func(config.Profile) config.Config
+	Validate func(config.Config) []config.Problem
+	// Started says what a daemon with these settings on its command line answers to its start.
+	Started func(settings []config.Flag) []error
+
+	May         func(by execution.Part, from, to execution.Status) bool
+	Legal       func(from, to execution.Status) bool
+	Claimed     func(execution.Status) bool
+	Terminal    func(execution.Status) bool
+	Retriable   func(execution.Reason) bool
+	ParseStatus func(string) (execution.Status, error)
+	ParseReason func(string) (execution.Reason, error)
+	LimitsNamed func([]string, execution.Action) execution.Limits
+
+	Backoff  func(r config.Retry, n int, draw func(uint64) uint64) time.Duration
+	Brakes   func(x config.Executor, alive, over int) bool
+	Roster   func(workers []store.WorkerRow, c config.Config, failed map[execution.Incarnation]int, draw func(uint64) uint64) executor.Asked
+	Filled   func([]store.Demand, []int, []execution.Execution) (full bool, others int)
+	Outage   func(c config.Config, now time.Duration) (answer func(time.Duration), recent func(now, d time.Duration) bool)
+	Absences func(patience time.Duration) (look func(time.Duration, executor.Asked), of func(*execution.Execution) (least, most time.Duration))
+	Leases   func(lease time.Duration) (look func(time.Duration, []store.WorkerRow), expected func(time.Duration, []store.WorkerRow, *execution.Execution) bool)
+	Owners   func(h host.Host, lease time.Duration) (survey func([]store.WorkerRow), reaped func(execution.Incarnation), over func(*execution.Execution) bool)
+	Brake    func(config.Config) (admit func(now time.Duration, over []store.Reap, alive int) []store.Reap)
+	Lease    func(h host.Host, c config.Worker, granted time.Duration) (renew func(time.Duration) bool, deadline func() (fence, kill time.Duration), fence func() bool)
+
+	Executors func(config.RabbitMQ) broker.Topology
+	Workers   func(config.RabbitMQ, execution.WorkerID) broker.Topology
+	Bounded   func(store.DeadLetter) store.DeadLetter
+}
+
+// InForce is the core that this program was built with.
+func InForce() *Core {
+	table := execution.NewTransitionTable()
+	return &Core{
+		Default: config.Default, Validate: config.Config.Validate, Started: started,
+		May: table.May, Legal: table.Legal, Claimed: execution.Status.Claimed, Terminal: execution.Status.Terminal, Retriable: execution.Reason.Retriable,
+		ParseStatus: execution.ParseStatus, ParseReason: execution.ParseReason, LimitsNamed: execution.LimitsNamed,
+		Backoff: config.Retry.Backoff, Brakes: config.Executor.Brakes, Roster: executor.AskRoster, Filled: executor.AskFilled,
+		Outage: executor.AskOutage, Absences: executor.AskAbsences, Leases: executor.AskLeaseWatch, Owners: executor.AskOwnerWatch,
+		Brake: executor.AskBrake, Lease: worker.AskLease,
+		Executors: broker.ExecutorTopology, Workers: broker.WorkerTopology, Bounded: store.DeadLetter.Bounded,
+	}
+}
+
+// Draw draws a number below n.
+type Draw func(n uint64) uint64
+
+// Lots is a Draw that begins anew with each seed and each label, so that what it draws depends on nothing else.
+func Lots(seed uint64, label string) Draw {
+	state := seed * 0x9e3779b97f4a7c15
+	for i := range len(label) {
+		state = (state ^ uint64(label[i])) * 0x100000001b3
+	}
+	return func(n uint64) uint64 {
+		// SplitMix64.
+		state += 0x9e3779b97f4a7c15
+		z := state
+		z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+		z = (z ^ z>>27) * 0x94d049bb133111eb
+		high, _ := bits.Mul64(z^z>>31, n)
+		return high
+	}
+}
+
+// Answers are what came of asking.
+type Answers struct {
+	// Asked is how many questions there were.
+	Asked uint64
+	// Wrong are the answers that are not the contract's, each with the question, both answers and the page.
+	Wrong []string
+}
+
+// Ask asks the core each kind of question with inputs that draw makes.
+func Ask(core *Core, draw Draw) Answers { return ask(core, draw, 1) }
+
+// AskBeside asks what a run can afford: all about the tables, and of the policies one kind in six.
+func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, 6) }
+
+func ask(core *Core, draw Draw, oneIn int) Answers {
+	a := &asker{core: core, draw: draw}
+	for n, about := range a.subjects() {
+		if n < tables || a.oneIn(oneIn) {
+			a.about(about)
+		}
+	}
+	return a.Answers
+}
+
+// about asks questions of one kind. A panic is an answer, too.
+func (a *asker) about(s subject) {
+	defer func() {
+		if failure := recover(); failure != nil {
+			a.wrong("chaos/policies", "the core panics when it is asked about %s: %v", s.name, failure)
+		}
+	}()
+	s.ask()
+}
+
+// Subjects are the names of the kinds of questions, in the order in which they are asked.
+func Subjects() (names []string) {
+	for _, s := range new(asker).subjects() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// asker asks one core.
+type asker struct {
+	Answers
+	core *Core
+	draw Draw
+}
+
+// tables are how many subjects are tables, which are asked for as a whole; they come first.
+const tables = 4
+
+type subject struct {
+	name string
+	ask  func()
+}
+
+func (a *asker) subjects() []subject {
+	return []subject{
+		{"defaults", a.defaults},
+		{"transitions", a.transitions},
+		{"names", a.names},
+		{"sets", a.sets},
+		{"limits of a request", a.limits},
+		{"backoff", a.backoff},
+		{"health", a.health},
+		{"choice of a worker", a.choice},
+		{"size of a pass", a.size},
+		{"leases that only the database calls over", a.often(a.leases)},
+		{"superseded owners", a.often(a.owners)},
+		{"absence of workers", a.often(a.absences)},
+		{"outages", a.often(a.outages)},
+		{"brake", a.often(a.brake)},
+		{"a worker's right", a.often(a.right)},
+		{"topology", a.topology},
+		{"dead letters", a.deadLetters},
+		{"settings", a.settings},
+		{"a start", a.starts},
+	}
+}
+
+// expect counts a question, and tells what was answered where that is not what is right. page says where the contract
+// says so.
+func expect[T comparable](a *asker, answer, right T, page, question string, args ...any) bool {
+	a.Asked++
+	if answer == right {
+		return true
+	}
+	a.wrong(page, "%s: the contract says %v, the core says %v", fmt.Sprintf(question, args...), right, answer)
+	return false
+}
+
+// wrong tells of an answer, the first few of them: one mistake is often seen in many.
+func (a *asker) wrong(page, text string, args ...any) {
+	if len(a.Wrong) < 5 {
+		a.Wrong = append(a.Wrong, fmt.Sprintf(text, args...)+"; see "+page)
+	}
+}
+
+// number draws a number from least to most.
+func (a *asker) number(least, most int) int { return least + int(a.draw(uint64(most-least+1))) }
+
+// seconds draws whole seconds from least to most.
+func (a *asker) seconds(least, most int) time.Duration {
+	return time.Duration(a.number(least, most)) * time.Second
+}
+
+// edge is a moment just before a bound, at it or just behind it.
+func (a *asker) edge(bound time.Duration) time.Duration {
+	return bound + time.Duration(a.number(-1, 1))*time.Nanosecond
+}
+
+// near is a number one below a bound, at it or one above it, and not negative.
+func (a *asker) near(bound int) int { return max(0, bound+a.number(-1, 1)) }
+
+// often asks a cheap question with several inputs.
+func (a *asker) often(ask func()) func() {
+	return func() {
+		for range 4 {
+			ask()
+		}
+	}
+}
+
+// oneIn is true once in n times.
+func (a *asker) oneIn(n int) bool { return a.number(1, n) == 1 }
+
+func pick[T any](a *asker, of ...T) T { return of[a.number(0, len(of)-1)] }
