@@ -133,6 +133,13 @@ const (
 	// asked an action to end. Never hashed, like the two above, so that hashes stay what they were; only the simulated
 	// machine tells it.
 	EndAsked
+	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name): the answer to a worker's
+	// statement said that its incarnation is over, and the worker has it. Never hashed; only the simulated database tells it.
+	ToldGone
+	// Hinted: Process, Message, Type, Execution, Epoch, From, To, Worker (whose queue a cancellation goes to), Key (the
+	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
+	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
+	Hinted
 
 	kinds
 )
@@ -141,8 +148,10 @@ const (
 const Kinds = int(kinds)
 
 // ForReaders says that events of the kind are not hashed, and that nothing waits for them. They stand in records for those
-// who read them; by EndAsked an invariant also judges.
-func (k Kind) ForReaders() bool { return k == Logged || k == MutantActed || k == EndAsked }
+// who read them; by the last three invariants also judge.
+func (k Kind) ForReaders() bool {
+	return k == Logged || k == MutantActed || k == EndAsked || k == ToldGone || k == Hinted
+}
 
 // Event is one thing that happened. Fields that a kind does not name are zero.
 type Event struct {

@@ -57,6 +57,8 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	Quiescent:        "quiescent",
 	MutantActed:      "mutant_acted",
 	EndAsked:         "end_asked",
+	ToldGone:         "told_gone",
+	Hinted:           "hinted",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.
