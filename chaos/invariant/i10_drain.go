@@ -63,5 +63,6 @@ func (c *gracefulChecker) leaves(e *history.Event) {
 	delete(c.asked, t.process)
 	if _, known := c.stopping[t.process]; !known {
 		c.stopping[t.process] = e.At
+		c.stops(t.process, e.At)
 	}
 }
