@@ -53,7 +53,7 @@ FUZZTIME := 2s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants mutants-source sure stress preempt
+.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -62,11 +62,14 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
-##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=3
+##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=2
+##                plain and SOURCE_VARIED=2 varied runs of every scenario and profile
+##   mutants-sql  60 mutants of the store's SQL, on a private PostgreSQL: into the same page
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   shards       the library at 40 seeds in four shares, merged: byte for byte what one run writes? also with a share repeated
-##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge and night-merge-mutants are the rest
+##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge, night-merge-mutants and
+##                night-merge-source are the rest
 ##                (docs/deploy)
 
 ##   sure         do predictions hold? What twice the seeds show, for every eleventh scenario: SURE_SEEDS (docs/sure.md)
@@ -160,7 +163,7 @@ mutated:
 mutants: chaos-binary
 	bin/chaos mutants
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
-	bin/chaos mutants --source --sample 60 --seeds $(SOURCE_SEEDS) --again --out reports/out/mutants/source.json
+	bin/chaos mutants --source --sample 60 $(SOURCE_SIZE) --unit --again --out reports/out/mutants/source.json
 	MUTANTS_FULL=yes go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
 
 # What no simulated run comes to can be wrong without anything showing it. Reasons stand in .tools/reached/reasons.yaml. The
@@ -180,6 +183,8 @@ reached:
 SHARDS      := reports/out/shards
 SHARD_SEEDS := 40
 SHARD_RUN   := bin/chaos run --quiet --seeds $(SHARD_SEEDS)
+# A few mutants of the source, in two shares and in one run.
+SHARD_SOURCE := mutants --source --unit --seeds 1 --varied-seeds 1 --only core/executor/children.go
 
 shards: chaos-binary
 	@rm -rf $(SHARDS) && mkdir -p $(SHARDS)
@@ -190,17 +195,24 @@ shards: chaos-binary
 	$(SHARD_RUN) --shard 2/4 --out $(SHARDS)/again > $(SHARDS)/again.txt
 	bin/chaos merge $(SHARDS)/again $(SHARDS)/4 $(SHARDS)/2 $(SHARDS)/3 $(SHARDS)/1 $(SHARDS)/3/shard.jsonl --out $(SHARDS)/merged-again > $(SHARDS)/merged-again.txt || [ $$? -eq 3 ]
 	diff -r --exclude=timing.json $(SHARDS)/one $(SHARDS)/merged-again
+	bin/chaos $(SHARD_SOURCE) --report $(SHARDS)/source-one
+	@for i in 1 2; do bin/chaos $(SHARD_SOURCE) --shard $$i/2 --report $(SHARDS)/source/$$i || exit 1; done
+	bin/chaos merge $(SHARDS)/source --out $(SHARDS)/source-merged
+	cmp $(SHARDS)/source-one/source.json $(SHARDS)/source-merged/source.json
 	@echo "shards: four shares of the library at $(SHARD_SEEDS) seeds merge to what one run writes, byte for byte: $(SHARDS)/merged"
 
 # A night over many machines (docs/deploy). This is how large it is: a million runs and a few, 4,500 seeds of each scenario
-# and profile. Each machine does night-run and night-mutants with a SHARD of its own; the shares are then brought to one.
+# and profile; all planted mutants, and NIGHT_MUTANTS of the core's own source. Each machine does night-run and night-mutants
+# with a SHARD of its own; the shares are then brought to one.
 NIGHT_SEEDS := 4500
-SHARD       := 1/1
+NIGHT_MUTANTS := 300
+SHARD := 1/1
 
 night-run: chaos-binary
 	bin/chaos run --seeds $(NIGHT_SEEDS) --shard $(SHARD) --out reports/out/night/share
 
 night-mutants: chaos-binary
+	bin/chaos mutants --source --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --unit --shard $(SHARD) --report reports/out/night/source
 	bin/chaos mutants --shard $(SHARD) --report reports/out/night/mutants
 
 night-merge: chaos-binary
@@ -209,12 +221,24 @@ night-merge: chaos-binary
 night-merge-mutants: chaos-binary
 	bin/chaos merge reports/out/night/mutant-shares --partial --out reports/out/night/merged-mutants
 
-# What share of small mistakes in the core's own source the library kills: the whole sample, for a night. Interrupted, it
-# goes on with the next call. `make mutants` runs the first fifth, in about 20 minutes of one processor.
-SOURCE_SEEDS := 3
+# The page is only written of all shares; nothing is run for it.
+night-merge-source: chaos-binary
+	bin/chaos merge reports/out/night/source-shares --out reports/out/night/merged-source
+	bin/chaos mutants --source --sample $(NIGHT_MUTANTS) $(SOURCE_SIZE) --out reports/out/night/merged-source/source.json \
+		--before docs/score-before.json --table reports/out/night/merged-source/score.md
+
+# What share of small mistakes in the core's own source the library kills: the whole sample. Interrupted, it goes on with the
+# next call. A mutant that survives takes fifteen seconds of one processor. `make mutants` runs the first fifth, in ten minutes.
+SOURCE_SEEDS  := 2
+SOURCE_VARIED := 2
+SOURCE_SIZE   := --seeds $(SOURCE_SEEDS) --varied-seeds $(SOURCE_VARIED)
 
 mutants-source: chaos-binary
-	bin/chaos mutants --source --seeds $(SOURCE_SEEDS) --unit --table docs/score.md --out reports/out/source.json
+	bin/chaos mutants --source $(SOURCE_SIZE) --unit --before docs/score-before.json --table docs/score.md --out reports/out/source.json
+
+# The mutants of the store's SQL, into the same results and the same page.
+mutants-sql: chaos-binary servers
+	bin/chaos mutants --source --sql --before docs/score-before.json --table docs/score.md --out reports/out/source.json
 
 # The store's model against PostgreSQL. The ordinary tests take a sample; this runs 100,000 random commands, and every
 # pair of writes at every lock and between their statements.

@@ -13,6 +13,13 @@ import (
 // into them.
 func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
 	ports.Store, ports.Recorder = db, w.recorder(p.Name)
+	if w.figures != nil {
+		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
+		ports.Store, ports.Recorder = watch.Store(ports.Store), watch.Recorder(ports.Recorder)
+		if ports.Broker != nil {
+			ports.Broker = watch.Broker(ports.Broker)
+		}
+	}
 	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}

@@ -140,6 +140,9 @@ func (w *world) result(why kernel.Stop) *Result {
 		o.Mutant = w.mutant.Name
 	}
 	w.ended(why, &o)
+	if w.figures != nil {
+		w.judges.Suite.Reported(w.figures.End())
+	}
 	return &Result{
 		Run: w.judges.Verdict(o), FaultIntervals: w.injector.FaultIntervals(w.k.Now()), Points: w.k.Points(), CrashFired: w.k.CrashFired(),
 		PauseFired: w.paused, Interrupted: why == kernel.StopInterrupted, Events: w.judges.Events(), world: w,

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"handoff/chaos/figures"
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
@@ -52,8 +53,10 @@ type world struct {
 	behaviour map[string]simhost.Behaviour // of actions, by their ref
 	injector  *run.Injector
 	// alarm names the fault that has raised the broker's alarm last.
-	alarm    string
-	alerts   *run.Alerts // nil when the scenario expects none
+	alarm  string
+	alerts *run.Alerts // nil when the scenario expects none
+	// figures judges what processes report; nil when nobody listens.
+	figures  *figures.Judge
 	workload *run.Workload
 	// paused says that Options.PauseAt was reached.
 	paused bool
@@ -97,6 +100,10 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	})
 	// A run waits for its alerts up to its horizon: virtual time costs nothing.
 	w.alerts = run.NewAlerts(s.Expect(p).Alerts, run.AlertsOptions{Clock: clock{w.k}, Every: telemetry.SampleInterval, Emit: w.emit})
+	if w.alerts.Evaluator() != nil {
+		w.figures = figures.New(w.config, w.k.Now)
+		w.history = append(w.history, w.figures)
+	}
 	return w
 }
 
@@ -284,12 +291,14 @@ func (p *process) runExecutor() {
 	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
 		Config: &c, Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat), Host: h,
 	})
-	executor.New(executor.Options{
+	service := executor.New(executor.Options{
 		Name: p.name, Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Executors,
 		Store:  metered.Executor(ports.Store, ports.Recorder),
 		Broker: ports.Broker,
 		Prober: &prober{w, p.current, h},
-	}).Run(ctx)
+	})
+	w.figures.Ask(p.name, service)
+	service.Run(ctx)
 }
 
 func (p *process) runWorker() {

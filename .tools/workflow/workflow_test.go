@@ -267,7 +267,7 @@ func TestTheSharesOfAMatrixAreMerged(t *testing.T) {
 			brought[strings.TrimSuffix(s.with["pattern"], "-*")] = true
 		}
 	}
-	if len(kept) != 2 || !maps.Equal(kept, brought) {
+	if len(kept) != 3 || !maps.Equal(kept, brought) {
 		t.Errorf("kept are %v, brought together %v", kept, brought)
 	}
 	for _, j := range jobs {

@@ -27,6 +27,8 @@ type candidate struct {
 	consuming bool
 	unhealthy bool
 	load      int
+	// claims is how much it has begun to run.
+	claims int
 	// waiting is how many dispatches it has not claimed.
 	waiting int
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -45,9 +46,38 @@ func (c *placementChecker) always(w *candidate, now time.Duration, is execution.
 		if until < old {
 			continue
 		}
-		if c.thresholds.Health(c.evidence(s, max(s.from, old))) != is || c.thresholds.Health(c.evidence(s, until)) != is {
+		as := func(e oracle.Evidence) bool { return c.thresholds.Health(e) == is }
+		if !c.surely(w, s, max(s.from, old), as) || !c.surely(w, s, until, as) {
 			return false
 		}
 	}
 	return true
+}
+
+// surely says that something holds for a worker however much it ran.
+func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
+	for _, e := range c.evidence(w, s, at) {
+		if !holds(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// evidence is what a snapshot says of a worker's failures at a moment. A worker says how much it ran only while it has
+// failures of its own. Otherwise that is anything up to what it claimed, and of its unclaimed dispatches the least and the
+// most make the smallest shares, and the fewest runs with which shares count the largest one.
+func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
+	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
+	for _, left := range s.expired {
+		if at-left <= c.s.config.Health.Window {
+			e.Unclaimed++
+		}
+	}
+	if s.failed+s.consecutive > 0 || e.Unclaimed == 0 {
+		return []oracle.Evidence{e}
+	}
+	least, few, most := e, e, e
+	least.Total, few.Total, most.Total = 0, min(w.claims, max(0, c.s.config.Health.MinSamples-e.Unclaimed)), w.claims
+	return []oracle.Evidence{least, few, most}
 }

@@ -108,7 +108,7 @@ func (c *placementChecker) learn(w *candidate, s snapshot) {
 // waits at it.
 func (c *placementChecker) assess(w *candidate, at time.Duration) {
 	s, h := w.known(), c.s.config.Health
-	w.unhealthy = c.unhealthy(&s, at) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
+	w.unhealthy = slices.ContainsFunc(c.evidence(w, &s, at), c.thresholds.Failing) || h.Enabled && w.waiting >= h.QueueDepthUnhealthy
 	w.settle(at, c.cordoned[w.worker])
 }
 
@@ -142,6 +142,9 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 // outcome notes what a transition says of the worker that had the row.
 func (c *placementChecker) outcome(w *candidate, e *history.Event, l *life) {
 	w.released(e)
+	if e.To == execution.Running {
+		w.claims++
+	}
 	if e.From == execution.Scheduled {
 		c.assess(w, e.At)
 	}
@@ -193,7 +196,7 @@ func (c *placementChecker) quarantined(w *candidate, now time.Duration, l *life)
 		if n+1 < len(w.snapshots) {
 			until = w.snapshots[n+1].from
 		}
-		if until >= now-c.memory && (!c.surelyUnhealthy(s, until) || c.halfOpen(w, s, until)) {
+		if until >= now-c.memory && (!c.surely(w, s, until, c.thresholds.Failing) || c.halfOpen(w, s, until)) {
 			return false
 		}
 	}
@@ -213,32 +216,6 @@ func (c *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 		last = max(last, s.expired[n-1])
 	}
 	return w.load == 0 && now-last >= c.s.config.Executor.HealthCheckInterval-clockTolerance
-}
-
-// surelyUnhealthy is unhealthy without the cases in which the history does not tell how much a worker ran: it reports that
-// only with failures of its own. Its unclaimed dispatches alone say nothing about a share then.
-func (c *placementChecker) surelyUnhealthy(s *snapshot, now time.Duration) bool {
-	e := c.evidence(s, now)
-	if s.failed+s.consecutive == 0 {
-		return c.s.config.Health.Enabled && e.Unclaimed >= c.s.config.Health.UnhealthyThreshold
-	}
-	return c.thresholds.Failing(e)
-}
-
-// unhealthy judges a snapshot by the thresholds of the contract.
-func (c *placementChecker) unhealthy(s *snapshot, now time.Duration) bool {
-	return c.thresholds.Failing(c.evidence(s, now))
-}
-
-// evidence is what a snapshot says of a worker's failures at a moment.
-func (c *placementChecker) evidence(s *snapshot, now time.Duration) oracle.Evidence {
-	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
-	for _, at := range s.expired {
-		if now-at <= c.s.config.Health.Window {
-			e.Unclaimed++
-		}
-	}
-	return e
 }
 
 // refused judges a failure for want of workers: whoever looked must have seen nobody who fits.

@@ -14,7 +14,7 @@ const AlertsNumber = 15
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
-		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent.",
+		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures that they read are what the database, the broker and the history say.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}
 	i.make = func(s *Suite) checker {
@@ -31,6 +31,17 @@ type Alerts struct {
 // Any says that something is expected of an alert.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
+// Reported adds what the simulated world found of the figures that processes report: the first that is wrong, empty for
+// none, and how many comparisons were made. Only there is it known what each process was answered.
+func (s *Suite) Reported(wrong string, compared uint64) {
+	for _, c := range s.checkers {
+		if a, ok := c.(*alertChecker); ok {
+			s.occasions[a.i.Number-1] += compared
+			a.wrong = wrong
+		}
+	}
+}
+
 // ExpectAlerts says which alerts have to fire and resolve in the run. Without it, and where no event tells
 // of an alert, nothing is judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
@@ -40,6 +51,8 @@ type alertChecker struct {
 	s *Suite
 	// fired and firing are by name.
 	fired, firing map[string]bool
+	// wrong is the first figure that was wrong.
+	wrong string
 }
 
 func (c *alertChecker) observe(e *history.Event, _ *life) {
@@ -57,6 +70,9 @@ func (c *alertChecker) observe(e *history.Event, _ *life) {
 }
 
 func (c *alertChecker) end(bool) {
+	if c.wrong != "" {
+		defer c.s.violate(c.i, 0, "a figure is wrong: %s", c.wrong)
+	}
 	for _, name := range c.s.alerts.Never {
 		if !c.fired[name] {
 			c.s.judged(c.i)

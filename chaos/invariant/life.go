@@ -215,6 +215,12 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.latest, s.stepped = max(s.latest, s.database(e.At)), e.At
 		s.skew += e.Due
 		s.fleet.skew = s.skew
+		for _, l := range s.lives { //detlint:ok each is judged by itself
+			// It is due when the database's clock says so: a step forward brings that nearer, one back puts it off.
+			if l.waits > e.At {
+				l.waits = max(e.At, l.waits-e.Due)
+			}
+		}
 		s.setBack = max(s.setBack, e.At+s.latest-s.database(e.At))
 	case history.Dropped:
 		if l != nil && e.Epoch == l.epoch {

@@ -3,12 +3,14 @@ package mutant
 import (
 	"context"
 	"sync"
+	"time"
 
+	"handoff/core/broker"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
 
-func init() { register(firstRefusalStays) }
+func init() { register(firstRefusalStays, sessionUnwatched) }
 
 // opened is a store that is opened once: how its first statement ends decides about all that come.
 type opened struct {
@@ -70,6 +72,71 @@ func firstRefusalStays() *Mutant {
 				return c
 			}
 			return &opened{Store: c, p: p}
+		},
+	}
+}
+
+// unwatched is a session whose end nobody hears of before somebody wants to publish over it, unless something is
+// received over it. The next one comes after a pause.
+type unwatched struct {
+	broker.Session
+	p Process
+
+	mu     sync.Mutex
+	wanted bool
+}
+
+// Publish implements broker.Session.
+func (s *unwatched) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	if s.Session.Closed() {
+		s.want()
+	}
+	return s.Session.Publish(ctx, ms)
+}
+
+// Consume implements broker.Session.
+func (s *unwatched) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	s.want()
+	return s.Session.Consume(ctx, queue, prefetch)
+}
+
+func (s *unwatched) want() {
+	s.mu.Lock()
+	s.wanted = true
+	s.mu.Unlock()
+}
+
+// Closed implements broker.Session: who asks wants to use it.
+func (s *unwatched) Closed() bool {
+	closed := s.Session.Closed()
+	if closed {
+		s.want()
+	}
+	return closed
+}
+
+// Wait implements broker.Session.
+func (s *unwatched) Wait(ctx context.Context) error {
+	for err := s.Session.Wait(ctx); ; err = s.p.Host.Sleep(ctx, 10*time.Millisecond) {
+		s.mu.Lock()
+		wanted := s.wanted
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		if wanted {
+			return s.p.Host.Sleep(ctx, s.p.Config.MessageQueue.RabbitMQ.ReconnectMin/2)
+		}
+		s.p.Acted("did not notice that its connection to the broker had ended")
+	}
+}
+
+func sessionUnwatched() *Mutant {
+	return &Mutant{
+		Name: "session-unwatched", Source: "D32", Expected: 26, Scenario: "quiet-then-busy",
+		About: "a process that only publishes learns that its connection has ended when it wants to publish, and connects again after its pause: the hints of that time are lost",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &unwatched{Session: s, p: p} }}
 		},
 	}
 }

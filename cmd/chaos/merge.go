@@ -85,6 +85,8 @@ func (a *app) merge(ctx context.Context, args []string, f mergeFlags) error {
 		return a.mergeRuns(set, f, begin)
 	case mutantShares:
 		return a.mergeMutants(set, f)
+	case sourceShares:
+		return a.mergeSource(set, f)
 	}
 	return usage("%s: shares of %q are nothing that this program puts together", set.Files[0].Path, reports.Printable(h.Kind, ""))
 }

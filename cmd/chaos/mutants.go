@@ -43,6 +43,8 @@ one scenario kills are printed.
 With --source the mutants are not the planted ones: operators make them of the
 core's own source, a sample is drawn, and the score is the share that the library
 kills (docs/score.md). It needs the source and Go, and builds all of them at once.
+Each gets --seeds plain runs of every scenario and profile, 2 unless it is given, and
+--varied-seeds varied ones beside them. --shard and --report divide it, too.
 To see what one of them does: --keep FOLDER --only ID, and then with the number that
 is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 		Args: noArgs,
@@ -51,19 +53,14 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 				return usage("--seeds %d: at least 1 seed is needed", seeds)
 			}
 			if fromSource.on {
-				for _, name := range []string{"world", "scenario", "matrix", "shard", "report"} {
-					if cmd.Flags().Changed(name) {
-						return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
-					}
-				}
-				fromSource.seeds, fromSource.procs, fromSource.only = seeds, parallel, only
-				if !cmd.Flags().Changed("seeds") {
-					fromSource.seeds = sourceSeeds
-				}
-				if !cmd.Flags().Changed("parallel") {
-					fromSource.procs = 0
+				fromSource.size.Seeds, fromSource.procs, fromSource.only, fromSource.report = seeds, parallel, only, report
+				if err := fromSource.asked(cmd, part); err != nil {
+					return err
 				}
 				return a.sourceMutants(cmd.Context(), &fromSource)
+			}
+			if err := withoutSource(cmd); err != nil {
+				return err
 			}
 			if err := foreign(cmd, world, scenario.Live, "parallel"); err != nil {
 				return err
@@ -98,7 +95,7 @@ is printed: HANDOFF_SOURCE_MUTANT=17 FOLDER/chaos replay ttl-race --seed 1`,
 	cmd.Flags().StringVar(&matrix, "matrix", "", "write which scenario kills which mutant to this `FILE`; 10 seeds each unless --seeds says otherwise")
 	cmd.Flags().IntVar(&seeds, "seeds", mutantSeeds, "give up on a scenario and profile after this many seeds")
 	cmd.Flags().StringVar(&part, "shard", "", shareUsage)
-	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant")
+	cmd.Flags().StringVar(&report, "report", "", "write mutants.json into this `FOLDER`: what became of each mutant; --source: source.json")
 	cmd.Flags().StringVar(&world, "world", string(scenario.Sim), "sim, or live: into real daemons, each in its own scenario")
 	cmd.Flags().IntVar(&parallel, "parallel", 1, "live: how many runs go on at a time; --source: how many mutants, all processors unless it is given")
 	fromSource.flags(cmd)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,40 +20,103 @@ import (
 
 	"handoff/chaos/mutant/source"
 	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/shard"
+	"handoff/reports"
+	"handoff/scenarios"
 	"handoff/sim/explore"
 )
 
-// sourceSeeds is how many seeds of each scenario and profile a source mutant gets by default: a fifth of
-// the sample then takes about twenty minutes of one processor.
-const sourceSeeds = 3
+// How many seeds of each scenario and profile a source mutant gets by default, plain and varied. One that
+// survives takes about fifteen seconds of one processor; more seeds find little (docs/score.md).
+const (
+	sourceSeeds       = 2
+	sourceVariedSeeds = 2
+)
 
 // sourceOptions are the flags of `mutants --source`.
 type sourceOptions struct {
 	on, sql, unit, again bool
-	sample, seeds, procs int
-	file, into           string
+	sample, procs        int
+	size                 score.Size
+	file, into, before   string
 	keep, only           string
+	// report is the folder of a share, header what its file says of what was asked for.
+	report string
+	share  shard.Share
+	header func() (shard.Header, error)
 }
 
 func (o *sourceOptions) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.on, "source", false, "make mutants of the core's own source instead, and measure what share of a sample is killed")
 	cmd.Flags().BoolVar(&o.sql, "sql", false, "--source: mutants of the store's SQL, judged by the contract of the stores on a private PostgreSQL")
 	cmd.Flags().IntVar(&o.sample, "sample", 300, "--source: 300, or 60 for the first fifth of each operator's quota")
-	cmd.Flags().BoolVar(&o.unit, "unit", false, "--source: run survivors against the unit tests of their package, too; that counts for nothing")
+	cmd.Flags().IntVar(&o.size.Varied, "varied-seeds", sourceVariedSeeds, "--source: varied runs of each scenario and profile, beside those of --seeds")
+	cmd.Flags().BoolVar(&o.unit, "unit", false, "--source: run survivors against the unit tests of their package, too; the raw score does not count that")
 	cmd.Flags().BoolVar(&o.again, "again", false, "--source: forget the results in --out")
-	cmd.Flags().StringVar(&o.file, "out", "reports/out/source.json", "--source: the results; an interrupted measurement goes on with this `FILE`")
+	cmd.Flags().StringVar(&o.file, "out", filepath.Join("reports", "out", sourceFile), "--source: the results; an interrupted measurement goes on with this `FILE`")
 	cmd.Flags().StringVar(&o.keep, "keep", "", "--source: keep the build in this `FOLDER`; "+source.Variable+"=NUMBER FOLDER/chaos replay … then shows a mutant's run")
 	cmd.Flags().StringVar(&o.into, "table", "", "--source: write the page of the score to this `FILE`, such as docs/score.md")
+	cmd.Flags().StringVar(&o.before, "before", "", "--source: show on that page the earlier results of this `FILE`, such as docs/score-before.json, too")
+}
+
+// asked fills in what the flags of all hunts say, and refuses what does not go with --source.
+func (o *sourceOptions) asked(cmd *cobra.Command, part string) error {
+	for _, name := range []string{"world", "scenario", "matrix"} {
+		if cmd.Flags().Changed(name) {
+			return usage("--%s is for planted mutants: leave out --%[1]s or --source", name)
+		}
+	}
+	if !cmd.Flags().Changed("seeds") {
+		o.size.Seeds = sourceSeeds
+	}
+	if !cmd.Flags().Changed("parallel") {
+		o.procs = runtime.NumCPU()
+	}
+	var err error
+	if o.share, err = share(part); err != nil {
+		return err
+	}
+	switch {
+	case o.sample != 60 && o.sample != 300:
+		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
+	case o.size.Varied < 0:
+		return usage("--varied-seeds %d: 0 or more are needed", o.size.Varied)
+	case o.procs < 1:
+		return usage("--parallel %d: at least 1 is needed", o.procs)
+	case o.before != "" && o.into == "":
+		return usage("--before is for the page of the score: add --table FILE")
+	case o.report != "" && cmd.Flags().Changed("out"):
+		return usage("--report FOLDER has the results in FOLDER/%s: leave out --out", sourceFile)
+	case o.sql && o.report != "":
+		return usage("--report with --sql: statements are judged on one machine; leave out --report")
+	case o.into != "" && !o.share.Whole():
+		return usage("--table with --shard: the page is made of all shares; give it after chaos merge (docs/shards.md)")
+	}
+	if o.report != "" {
+		o.file = filepath.Join(o.report, sourceFile)
+		if err := (&runFlags{out: o.report}).prepare(); err != nil {
+			return err
+		}
+	}
+	o.header = func() (shard.Header, error) {
+		library, err := scenarios.Library()
+		return shareHeader(cmd, o.share, 0, explore.Targets(library)), err
+	}
+	return shareOfMutants(o.share, o.report, "")
+}
+
+// withoutSource refuses flags that only mean something with --source.
+func withoutSource(cmd *cobra.Command) error {
+	for _, name := range []string{"sql", "sample", "varied-seeds", "unit", "again", "out", "keep", "table", "before"} {
+		if cmd.Flags().Changed(name) {
+			return usage("--%s is for mutants of the source: add --source", name)
+		}
+	}
+	return nil
 }
 
 // sourceMutants measures the harness on a sample of mutants of the core's source.
 func (a *app) sourceMutants(ctx context.Context, o *sourceOptions) error {
-	if o.sample != 60 && o.sample != 300 {
-		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
-	}
-	if o.procs < 1 {
-		o.procs = runtime.NumCPU()
-	}
 	root, err := moduleRoot()
 	if err != nil {
 		return err
@@ -96,14 +160,22 @@ func (m *measurement) measure(ctx context.Context) error {
 	if m.sql {
 		return m.measureSQL(ctx)
 	}
-	if err := m.prepare(ctx, catalog); err != nil {
+	if err := m.choose(catalog); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(m.order, m.undone) || m.keep != "" {
+		if err := m.prepare(ctx, catalog); err != nil {
+			return err
+		}
 	}
 	if err := m.all(ctx, m.order, m.one); err != nil {
 		return err
 	}
 	fmt.Fprint(m.app.out, m.results.Summary())
-	return nil
+	if m.cpu > 0 {
+		fmt.Fprintf(m.err, "%.0f s of processor time\n", m.cpu)
+	}
+	return m.writeShare()
 }
 
 // measurement is a sample under way.
@@ -112,15 +184,16 @@ type measurement struct {
 	*sourceOptions
 	root, work, bin string
 	overlay, truth  string
-	// order are the mutants in the order in which they run, numbers the numbers that the build knows them
-	// by.
-	order   []*source.Candidate
-	numbers map[*source.Candidate]int
+	// full is the sample of 300, by number: the build knows the first as 1. order are those of it that run,
+	// in this order; whole is what order is a share of.
+	full, order, whole []*source.Candidate
+	numbers            map[*source.Candidate]int
+	tests              unitBinaries
 
 	mu      sync.Mutex
 	results *score.Results
 	done    int
-	units   map[string]string
+	cpu     float64
 }
 
 // moduleRoot is the folder of the sources that are mutated.
@@ -144,11 +217,15 @@ func (m *measurement) open() (*source.Catalog, error) {
 		return nil, broken("%v", err)
 	}
 	m.results = newResults(catalog, revision(m.root), false)
+	m.results.Size = m.size
 	before, ok, err := score.Read(m.file)
 	switch {
 	case err != nil:
 		return nil, broken("%v", err)
 	case ok && !m.again:
+		if m.sql {
+			m.results.Size = before.Size // no runs judge statements
+		}
 		if err := m.results.Merge(before); err != nil {
 			return nil, usage("%s: %v; --again forgets them, --out FILE writes to another file", m.file, err)
 		}
@@ -159,22 +236,39 @@ func (m *measurement) open() (*source.Catalog, error) {
 	return catalog, nil
 }
 
-// prepare draws the sample, builds it, and runs the true core.
-func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err error) {
-	full := source.Draw(catalog.Candidates, source.Seed, false)
+// choose draws the sample, and of it what was asked for.
+func (m *measurement) choose(catalog *source.Catalog) error {
+	m.full = source.Draw(catalog.Candidates, source.Seed, false)
 	m.numbers = map[*source.Candidate]int{}
-	for i, c := range full {
+	for i, c := range m.full {
 		m.numbers[c] = i + 1
 	}
-	m.order = source.Spread(full)
+	m.whole = source.Spread(m.full)
 	if m.sample == 60 {
-		m.order = source.Draw(catalog.Candidates, source.Seed, true)
+		m.whole = source.Draw(catalog.Candidates, source.Seed, true)
 	}
-	if m.order = m.named(m.order); len(m.order) == 0 {
+	m.whole = m.named(m.whole)
+	if len(m.whole) == 0 {
 		return usage("--only %q: the ID of no mutant of the sample contains this; the IDs are in %s", m.only, m.file)
 	}
-	fmt.Fprintf(m.err, "building %d mutants\n", len(full))
-	if m.overlay, err = catalog.Overlay(m.work, full); err != nil {
+	m.order = shard.Part(m.share, m.whole)
+	if !m.share.Whole() {
+		maps.DeleteFunc(m.results.Results, func(id string, _ *score.Result) bool {
+			return !slices.ContainsFunc(m.order, func(c *source.Candidate) bool { return c.ID == id })
+		})
+	}
+	return nil
+}
+
+// named are the mutants that --only asks for, or all.
+func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
+	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
+}
+
+// prepare builds the mutants, and runs the true core.
+func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err error) {
+	fmt.Fprintf(m.err, "building %d mutants\n", len(m.full))
+	if m.overlay, err = catalog.Overlay(m.work, m.full); err != nil {
 		return broken("%v", err)
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-overlay", m.overlay, "-o", m.bin, "./cmd/chaos")
@@ -182,13 +276,30 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken("building the mutants: %v\n%s", err, out)
 	}
-	fmt.Fprintf(m.err, "running the true core: seeds 1 to %d of the library\n", m.seeds)
+	fmt.Fprintf(m.err, "running the true core: %s of the library\n", m.size)
 	m.truth = filepath.Join(m.work, "truth.json")
-	run := exec.CommandContext(ctx, m.bin, "source-run", "--seeds", fmt.Sprint(m.seeds), "--out", m.truth)
-	if out, err := run.CombinedOutput(); err != nil {
+	if out, err := m.sourceRun(ctx, "--out", m.truth).CombinedOutput(); err != nil {
 		return broken("running the true core: %v\n%s", err, out)
 	}
+	truth, err := readTruth(m.truth)
+	if err != nil {
+		return err
+	}
+	unjudged := truth.Unjudged()
+	if len(m.results.Results) > 0 && !slices.Equal(unjudged, m.results.Unjudged) {
+		return broken("%s: its true core failed %d varied runs, and this one fails %d, or others: its runs are not deterministic; --again forgets the results", m.file, len(m.results.Unjudged), len(unjudged))
+	}
+	m.results.Unjudged = unjudged
+	for _, run := range unjudged {
+		fmt.Fprintf(m.err, "left out, because the true core fails it: %s\n", run)
+	}
 	return nil
+}
+
+// sourceRun is the process of one core, true or not.
+func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
+	all := append([]string{"source-run", "--seeds", fmt.Sprint(m.size.Seeds), "--varied-seeds", fmt.Sprint(m.size.Varied)}, args...)
+	return exec.CommandContext(ctx, m.bin, all...) //nolint:gosec // the program that was built for this
 }
 
 // revision is the commit that the harness and the core are built from, with "-dirty" after it if files
@@ -209,11 +320,6 @@ func revision(root string) string {
 		commit += "-dirty"
 	}
 	return commit
-}
-
-// named are the mutants that --only asks for, or all.
-func (m *measurement) named(order []*source.Candidate) []*source.Candidate {
-	return slices.DeleteFunc(order, func(c *source.Candidate) bool { return !strings.Contains(c.ID, m.only) })
 }
 
 func newResults(c *source.Catalog, commit string, sql bool) *score.Results {
@@ -264,7 +370,16 @@ func (m *measurement) all(ctx context.Context, order []*source.Candidate, one fu
 			return err
 		}
 	}
+	if ctx.Err() != nil {
+		return broken("interrupted after %d of %d mutants: the same command goes on", m.done, len(order))
+	}
 	return nil
+}
+
+// undone says that a mutant has to run, or its unit tests.
+func (m *measurement) undone(c *source.Candidate) bool {
+	r := m.results.Results[c.ID]
+	return r == nil || m.unit && !r.Killed() && r.Unit == ""
 }
 
 // one brings one mutant up to date: its runs, and the unit tests if they are wanted.
@@ -273,44 +388,46 @@ func (m *measurement) one(ctx context.Context, c *source.Candidate) error {
 	old := m.results.Results[c.ID]
 	m.mu.Unlock()
 	r := old
-	if old == nil || !old.Killed() && old.Seeds < m.seeds {
-		fresh, err := m.judge(ctx, c, old)
+	if old == nil {
+		fresh, err := m.judge(ctx, c)
 		if err != nil {
 			return err
 		}
 		r = fresh
 	}
 	if m.unit && !r.Killed() && r.Unit == "" {
-		unit, err := m.unitTests(ctx, c)
-		if err != nil {
+		with := *r
+		if err := m.unitTests(ctx, c, &with); err != nil {
 			return err
 		}
-		with := *r
-		with.Unit = unit
 		r = &with
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.results.Results[c.ID] = r
 	m.done++
 	if r == old {
 		return nil
 	}
-	fmt.Fprintf(m.err, "%d of %d: number %d: %s: %s\n", m.done, len(m.order), m.numbers[c], r.Killer(), c)
+	m.results.Results[c.ID] = r
+	m.cpu += r.CPU
+	by := r.Killer()
+	if r.Unit == score.UnitKilled {
+		by += ", a unit test kills it"
+	}
+	fmt.Fprintf(m.err, "%d of %d: number %d: %s: %s\n", m.done, len(m.order), m.numbers[c], by, c)
 	return m.results.Write(m.file)
 }
 
-// judge runs the library with one mutant, from where it stopped before.
-func (m *measurement) judge(ctx context.Context, c *source.Candidate, old *score.Result) (*score.Result, error) {
-	from := 1
-	if old != nil && m.seeds < sweepSeeds {
-		from = old.Seeds + 1
-	}
+// judge runs the library with one mutant.
+func (m *measurement) judge(ctx context.Context, c *source.Candidate) (*score.Result, error) {
 	// The process itself ends a run that hangs; this is for one that hangs outside of any run.
-	limit, cancel := context.WithTimeout(ctx, 10*time.Minute+time.Duration(m.seeds)*2*time.Minute)
+	limit, cancel := context.WithTimeout(ctx, 10*time.Minute+time.Duration(m.size.Seeds+m.size.Varied)*2*time.Minute)
 	defer cancel()
 	out := filepath.Join(m.work, fmt.Sprintf("result%d.json", m.numbers[c]))
-	cmd := exec.CommandContext(limit, m.bin, "source-run", "--from", fmt.Sprint(from), "--seeds", fmt.Sprint(m.seeds), "--truth", m.truth, "--out", out)
+	if err := os.Remove(out); err != nil && !os.IsNotExist(err) { // of an earlier run with the same --keep
+		return nil, broken("removing an old result: %v", err)
+	}
+	cmd := m.sourceRun(limit, "--truth", m.truth, "--out", out)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]), "GOMAXPROCS=1")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -323,73 +440,45 @@ func (m *measurement) judge(ctx context.Context, c *source.Candidate, old *score
 	if unread == nil {
 		unread = json.Unmarshal(text, r)
 	}
-	switch {
+	switch first := firstLine(stderr.String()); {
 	case limit.Err() != nil:
 		*r = score.Result{By: score.Hang, Reached: true}
-	case unread != nil:
-		*r = score.Result{By: score.Crash, Reached: true, Message: fmt.Sprintf("%v: %s", err, firstLine(stderr.String()))}
+	case unread == nil:
+	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, "chaos: "):
+		// It did not end by itself, or could not be run: that says nothing of the mutant.
+		return nil, broken("running %s: %v: %s", c.ID, err, first)
+	default:
+		*r = score.Result{By: score.Crash, Reached: true, Message: fmt.Sprintf("%v: %s", err, first)}
 	}
-	if old != nil && from > 1 {
-		r.Reached = r.Reached || old.Reached
-		r.Runs += old.Runs
-		r.CPU = old.CPU
-		r.Unit = old.Unit
-	}
-	r.ID, r.Package, r.Operator, r.About = c.ID, c.Package, c.Operator, c.String()
-	r.CPU += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	r.ID, r.Package, r.Operator, r.About = c.ID, c.Package, c.Operator, reports.Printable(c.String(), "")
+	r.Message = reports.Printable(r.Message, "")
+	r.CPU = processorTime(cmd)
 	return r, nil
 }
 
-// sweepSeeds is from where on a lost situation counts, so that all seeds have to be in one sweep.
-const sweepSeeds = 50
-
-// unitTests runs the tests of a mutant's package with the mutant, and says what they did with it.
-func (m *measurement) unitTests(ctx context.Context, c *source.Candidate) (string, error) {
-	bin, err := m.unitBinary(ctx, c.Package)
-	if err != nil {
-		return "", err
-	}
-	limit, cancel := context.WithTimeout(ctx, 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(limit, bin, "-test.short", "-test.failfast")
-	cmd.Dir = filepath.Join(m.root, c.Package)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]), "GOMAXPROCS=1")
-	if err := cmd.Run(); err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return "killed", nil
-	}
-	return "survived", nil
-}
-
-// unitBinary builds the tests of a package once.
-func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.units[dir] != "" {
-		return m.units[dir], nil
-	}
-	bin := filepath.Join(m.work, filepath.Base(dir)+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay, "-o", bin, "./"+dir)
-	cmd.Dir = m.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", broken("building the tests of %s with the mutants: %v\n%s", dir, err, out)
-	}
-	if m.units == nil {
-		m.units = map[string]string{}
-	}
-	m.units[dir] = bin
-	return bin, nil
+// processorTime is what a process that has ended took, in seconds.
+func processorTime(cmd *exec.Cmd) float64 {
+	return (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 }
 
 // page writes the score where people read it.
 func (m *measurement) page() error {
 	equivalents, err := source.Equivalents()
-	if err == nil {
-		err = os.WriteFile(m.into, []byte(m.results.Page(equivalents)), 0o600)
-	}
 	if err != nil {
+		return broken("%v", err)
+	}
+	var before *score.Results
+	if m.before != "" {
+		var there bool
+		if before, there, err = score.Read(m.before); err != nil || !there {
+			return usage("--before %s: no results there: %s", m.before, reason(err))
+		}
+	}
+	page, err := m.results.Page(equivalents, before)
+	if err != nil {
+		return broken("%s is not written: %v", m.into, err)
+	}
+	if err := os.WriteFile(m.into, []byte(page), 0o600); err != nil {
 		return broken("writing the score to %s: %v", m.into, err)
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"handoff/chaos/mutant"
 	"handoff/chaos/mutant/source/score"
 	"handoff/chaos/scenario"
+	"handoff/chaos/verdict"
 	"handoff/scenarios"
 	"handoff/sim/explore"
 )
@@ -28,8 +30,8 @@ const (
 // sourceRun is what the process of one source mutant is told: a build with the mutants' overlay is
 // started by `mutants --source`, with the mutant's number in its environment.
 type sourceRun struct {
-	from, seeds int
-	truth, out  string
+	size       score.Size
+	truth, out string
 }
 
 // sourceRunCommand is the other side of `mutants --source`, and no command for people.
@@ -40,8 +42,8 @@ func (a *app) sourceRunCommand() *cobra.Command {
 		Short: "Run the library with the source mutant that the environment names",
 		RunE:  func(*cobra.Command, []string) error { return o.run() },
 	}
-	cmd.Flags().IntVar(&o.from, "from", 1, "the first seed")
-	cmd.Flags().IntVar(&o.seeds, "seeds", 1, "the last seed")
+	cmd.Flags().IntVar(&o.size.Seeds, "seeds", 1, "plain seeds of every scenario and profile")
+	cmd.Flags().IntVar(&o.size.Varied, "varied-seeds", 0, "varied ones")
 	cmd.Flags().StringVar(&o.truth, "truth", "", "the true core's runs; without it this is the true core, and writes them to --out")
 	cmd.Flags().StringVar(&o.out, "out", "", "where the result goes")
 	return cmd
@@ -54,12 +56,8 @@ func (o *sourceRun) run() error {
 	}
 	var truth *score.Truth
 	if o.truth != "" {
-		text, err := os.ReadFile(o.truth)
-		if err == nil {
-			err = json.Unmarshal(text, &truth)
-		}
-		if err != nil {
-			return broken("reading the true core's runs from %s: %v", o.truth, err)
+		if truth, err = readTruth(o.truth); err != nil {
+			return err
 		}
 	}
 	var once sync.Once
@@ -71,22 +69,43 @@ func (o *sourceRun) run() error {
 			if o.truth != "" {
 				failed = o.write(r)
 			}
-			if leave {
+			switch {
+			case leave && o.truth == "":
+				fmt.Fprintf(os.Stderr, "chaos: %v\n", notTrue(r))
+				os.Exit(verdict.ExitBroken)
+			case leave:
 				os.Exit(0)
 			}
 		})
 	}
 	go watchMemory(func() { report(&score.Result{By: score.Memory, Reached: true}, true) })
-	own := explore.SourceMutant(explore.Targets(eventful(library)), o.from, o.seeds, truth, sourcePatience, func(r *score.Result) {
+	own := explore.SourceMutant(explore.Targets(eventful(library)), o.size, truth, sourcePatience, func(r *score.Result) {
 		report(r, r.By == score.Hang)
 	})
 	if o.truth != "" {
 		return failed
 	}
 	if result.Killed() {
-		return broken("the true core does not pass: %s in %s, seed %d: %s", result.By, result.Target, result.Seed, result.Message)
+		return notTrue(result)
 	}
 	return o.write(own)
+}
+
+// notTrue says that there is nothing to compare mutants with.
+func notTrue(r *score.Result) error {
+	return broken("the true core does not pass: %s in %s, seed %d: %s", r.By, r.Target, r.Seed, r.Message)
+}
+
+// readTruth reads what the true core does.
+func readTruth(path string) (truth *score.Truth, err error) {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &truth)
+	}
+	if err != nil {
+		return nil, broken("reading the true core's runs from %s: %v", path, err)
+	}
+	return truth, nil
 }
 
 // eventful has the scenarios first that most planted mutants call their own: much happens in them, so they

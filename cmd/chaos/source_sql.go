@@ -12,16 +12,50 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"handoff/chaos/mutant/source"
 	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/servers"
 )
 
 // contractTests is the package whose tests judge the mutants of SQL.
 const contractTests = "chaos/conformance/postgrestest"
 
+// sqlStage is some of those tests. A mutant goes from one stage to the next until one fails.
+type sqlStage struct{ flags, env []string }
+
+// sqlStages has the tests first that kill the most for the least time.
+//
+//nolint:gochecknoglobals // a table
+var sqlStages = []sqlStage{
+	{flags: []string{"-test.run", "^TestContract$"}},
+	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}},
+	{flags: []string{"-test.run", "^TestSequences$"}, env: []string{"HANDOFF_CONFORMANCE_STEPS=3000"}},
+	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
+}
+
+// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about the statements of
+// the store: the schema, the server's faults, the queries of the pages, what a statement costs, and controls.
+//
+//nolint:gochecknoglobals // a table
+var aboutOtherThings = []string{
+	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "LawOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
+	"AFullDisk", "AServerWithout", "ConnectionCut", "ReplyLost", "Unavailable", "DeadlineUnderWay", "HeartbeatTakesOneRoundTrip",
+	"ThePagesSQL", "EachQuery", "NoQuery", "QueryOf", "TheDepth", "Costs", "EveryMethodHasACost", "Plans", "RequestsOfTheAPI", "OneRowByHand",
+	"PairsFind", "LinearizableFinds",
+}
+
 // notTaken is in the output of a test whose statement PostgreSQL could not prepare: class 42, syntax
 // errors and what does not fit the schema.
 var notTaken = regexp.MustCompile(`SQLSTATE 42[0-9A-Z]{3}`) //nolint:gochecknoglobals // a constant expression
+
+// contracts judges mutants of SQL.
+type contracts struct {
+	*measurement
+	// free are the servers that nobody uses just now.
+	free chan string
+}
 
 // measureSQL runs the contract of the stores with each mutant of SQL.
 func (m *measurement) measureSQL(ctx context.Context) error {
@@ -47,14 +81,20 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 	if _, err := m.unitBinary(ctx, contractTests); err != nil {
 		return err
 	}
-	if r, out, err := m.contract(ctx, nil); err != nil || r.Killed() {
+	j := &contracts{measurement: m}
+	down, err := j.startServers(ctx)
+	if err != nil {
+		return err
+	}
+	defer down()
+	if r, out, err := j.contract(ctx, nil); err != nil || r.Killed() {
 		return broken("the true statements do not keep the contract: %v\n%s", err, out)
 	}
 	for {
 		refused := len(of.Refused)
-		m.order = source.Spread(source.Draw(catalog.Candidates, source.Seed, m.sample == 60, of.Refused...))
+		m.order = m.named(source.Spread(source.Draw(catalog.Candidates, source.Seed, m.sample == 60, of.Refused...)))
 		m.done = 0
-		if err := m.all(ctx, m.order, m.oneStatement); err != nil {
+		if err := m.all(ctx, m.order, j.oneStatement); err != nil {
 			return err
 		}
 		if len(of.Refused) == refused || ctx.Err() != nil {
@@ -66,7 +106,7 @@ func (m *measurement) measureSQL(ctx context.Context) error {
 }
 
 // oneStatement judges one candidate, unless it has been.
-func (m *measurement) oneStatement(ctx context.Context, c *source.Candidate) error {
+func (m *contracts) oneStatement(ctx context.Context, c *source.Candidate) error {
 	of := m.results.SQL
 	m.mu.Lock()
 	known := of.Results[c.ID] != nil
@@ -88,36 +128,91 @@ func (m *measurement) oneStatement(ctx context.Context, c *source.Candidate) err
 	case r.Killed() && notTaken.MatchString(out):
 		at, _ := slices.BinarySearch(of.Refused, c.ID)
 		of.Refused = slices.Insert(of.Refused, at, c.ID)
-		fmt.Fprintf(m.err, "%d of %d: not taken by PostgreSQL: %s\n", m.done, len(m.order), c)
+		fmt.Fprintf(m.err, "%d of %d: number %d: not taken by PostgreSQL: %s\n", m.done, len(m.order), m.numbers[c], c)
 	default:
 		of.Results[c.ID] = r
-		fmt.Fprintf(m.err, "%d of %d: %s: %s\n", m.done, len(m.order), r.Killer(), c)
+		fmt.Fprintf(m.err, "%d of %d: number %d: %s: %s\n", m.done, len(m.order), m.numbers[c], strings.TrimSpace(r.Killer()+" "+r.Message), c)
 	}
 	return m.results.Write(m.file)
 }
 
+// startServers starts a server for each mutant that is judged at a time; every test makes databases of its own
+// there. Two at once on one server would see each other: a snapshot's horizon is that of all databases.
+// They need no durability.
+func (m *contracts) startServers(ctx context.Context) (down func(), err error) {
+	m.free = make(chan string, m.procs)
+	var sets []*servers.Set
+	down = func() {
+		for _, s := range sets {
+			if err := s.Down(); err != nil {
+				fmt.Fprintf(m.err, "ending a server: %v\n", err)
+			}
+		}
+	}
+	for range m.procs {
+		s, err := servers.Up(ctx, servers.Options{Postgres: true, PrivateOnly: true})
+		if err == nil {
+			sets = append(sets, s)
+			err = withoutSync(ctx, s.Postgres.URL)
+		}
+		if err != nil {
+			down()
+			return nil, broken("starting PostgreSQL for the contract: %v", err)
+		}
+		m.free <- s.Postgres.URL
+	}
+	return down, nil
+}
+
+func withoutSync(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{"alter system set fsync = off", "alter system set full_page_writes = off", "select pg_reload_conf()"} {
+		if _, err = conn.Exec(ctx, statement); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, conn.Close(ctx))
+}
+
 // contract runs the contract with a mutant, or nil for the true statements, up to the first failure.
-func (m *measurement) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
+func (m *contracts) contract(ctx context.Context, c *source.Candidate) (*score.Result, string, error) {
+	server := <-m.free
+	defer func() { m.free <- server }()
+	r := &score.Result{Reached: true}
+	env := append(os.Environ(), servers.AddressPostgres+"="+server)
+	if c != nil {
+		r.ID, r.Package, r.Operator, r.About = c.ID, c.Package, c.Operator, c.String()
+		env = append(env, fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]))
+	}
+	for _, stage := range sqlStages {
+		out, err := m.stage(ctx, stage, env, r)
+		if err != nil || r.Killed() {
+			return r, out, err
+		}
+	}
+	return r, "", nil
+}
+
+// stage runs some of the tests, and notes what they took and whether one failed.
+func (m *contracts) stage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	//nolint:gosec // the program that was built for this
-	cmd := exec.CommandContext(limit, filepath.Join(m.work, filepath.Base(contractTests)+".test"), "-test.run", "^TestContract$", "-test.failfast", "-test.v")
+	cmd := exec.CommandContext(limit, filepath.Join(m.work, filepath.Base(contractTests)+".test"), append([]string{"-test.failfast", "-test.v"}, stage.flags...)...)
 	cmd.Dir = filepath.Join(m.root, contractTests)
-	// A test that is interrupted stops its server; one that is killed can't.
+	// A test that is interrupted drops its database; one that is killed can't.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
-	r := &score.Result{Reached: true}
-	cmd.Env = os.Environ()
-	if c != nil {
-		r.ID, r.Package, r.Operator, r.About = c.ID, c.Package, c.Operator, c.String()
-		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", source.Variable, m.numbers[c]))
-	}
+	cmd.Env = slices.Concat(env, stage.env)
 	text, err := cmd.CombinedOutput()
 	out := string(text)
 	if ctx.Err() != nil {
-		return nil, out, ctx.Err()
+		return out, ctx.Err()
 	}
-	r.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+	r.CPU += (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
 	var exit *exec.ExitError
 	switch {
 	case limit.Err() != nil:
@@ -125,11 +220,11 @@ func (m *measurement) contract(ctx context.Context, c *source.Candidate) (*score
 	case errors.As(err, &exit):
 		r.By, r.Message = score.Contract, firstFailure(out)
 	case err != nil:
-		return nil, out, broken("running the contract: %v", err)
-	case strings.Contains(out, "--- SKIP"):
-		return nil, out, broken("the contract was not run: it needs PostgreSQL\n%s", out)
+		return out, broken("running the contract: %v", err)
+	case strings.Contains(out, "not run: "):
+		return out, broken("the contract was not run: it needs PostgreSQL\n%s", out)
 	}
-	return r, out, nil
+	return out, nil
 }
 
 // firstFailure is the name of the case that failed.

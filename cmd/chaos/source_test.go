@@ -1,9 +1,86 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 
-func TestASampleThatIsNoneIsRefused(t *testing.T) {
-	chaos(t, "mutants", "--source", "--sample", "61").wants(t, 2, "--sample 61: allowed are 300, and 60")
+	"handoff/chaos/mutant/source"
+	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/shard"
+	"handoff/sim/explore"
+)
+
+func TestWhatDoesNotGoWithSourceMutantsIsRefused(t *testing.T) {
+	for flags, want := range map[string]string{
+		"--source --sample 61":           "--sample 61: allowed are 300, and 60",
+		"--source --varied-seeds -1":     "--varied-seeds -1: 0 or more",
+		"--source --parallel 0":          "--parallel 0: at least 1",
+		"--source --before x":            "add --table FILE",
+		"--source --shard 1/2":           "--report is needed, the folder that chaos merge reads",
+		"--source --shard 3/2":           "the shares are counted from 1/2 to 2/2",
+		"--source --report x --out y":    "leave out --out",
+		"--source --sql --report x":      "statements are judged on one machine",
+		"--source --shard 1/2 --table x": "the page is made of all shares",
+		"--sample 60":                    "--sample is for mutants of the source: add --source",
+		"--varied-seeds 1":               "--varied-seeds is for mutants of the source: add --source",
+	} {
+		chaos(t, append([]string{"mutants"}, strings.Fields(flags)...)...).wants(t, 2, want)
+	}
+}
+
+// measured are the results of some mutants, or of a share of them, as a measurement leaves them.
+func measured(t *testing.T, text string) string {
+	t.Helper()
+	part, err := share(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &measurement{
+		sourceOptions: &sourceOptions{share: part, report: t.TempDir(), header: func() (shard.Header, error) {
+			return shard.Header{Share: part, Commit: explore.Commit(), Asked: map[string]string{}}, nil
+		}},
+		results: &score.Results{
+			Seed: "seed", Core: "core", Commit: "commit", Size: score.Size{Seeds: 2, Varied: 1}, Unjudged: []string{"calm (hardened, varied), seed 1"},
+			Quotas: []score.Quota{{Operator: "guards", Quota: 5}}, LeftOut: map[string]int{"an init function": 2}, Results: map[string]*score.Result{},
+		},
+	}
+	for i := range 5 {
+		m.whole = append(m.whole, &source.Candidate{ID: string(rune('e' - i)), Package: "core/worker", Operator: "guards"})
+	}
+	m.order = shard.Part(part, m.whole)
+	for i, c := range m.order {
+		r := &score.Result{ID: c.ID, Package: c.Package, Operator: c.Operator, About: "about " + c.ID, Reached: true, Runs: 7, CPU: float64(i)}
+		if c.ID < "c" {
+			r.By, r.Target, r.Seed, r.Message = "invariant 4", "calm (hardened)", 2, "“x” was lost"
+		}
+		m.results.Results[c.ID] = r
+	}
+	if err := m.results.Write(filepath.Join(m.report, sourceFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.writeShare(); err != nil {
+		t.Fatal(err)
+	}
+	return m.report
+}
+
+// make shards does it with mutants that are built and run.
+func TestSharesOfSourceMutantsMergeToTheBytesOfOneRun(t *testing.T) {
+	one, first, second := measured(t, ""), measured(t, "1/2"), measured(t, "2/2")
+	out := filepath.Join(t.TempDir(), "merged")
+	chaos(t, "merge", second, first, filepath.Join(second, shard.FileName), "--out", out).wants(t, 0, "2 of 5 mutants of the core's source killed: 40.0 %")
+	want, err := os.ReadFile(filepath.Join(one, sourceFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(out, sourceFile)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("merged to\n%s\nand one run wrote\n%s\n%v", got, want, err)
+	}
+	chaos(t, "merge", first, "--out", out).wants(t, 2, "1 share is missing of 2")
+	chaos(t, "merge", first, "--partial", "--out", out).wants(t, 3, "1 of 3 mutants", "without share 2/2")
 }
 
 func TestWhatBrokeAProgramIsItsFirstLine(t *testing.T) {

@@ -59,6 +59,9 @@ type Session interface {
 	Blocked() bool
 	// Closed says that the session has ended.
 	Closed() bool
+	// Wait returns nil as soon as the session has ended, by whomever, or the context's error when that ends first. A
+	// session that nobody uses ends too: then its heartbeats tell.
+	Wait(ctx context.Context) error
 	// Close ends the session. What was received and not settled goes back to its queues.
 	Close()
 }

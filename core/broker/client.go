@@ -14,14 +14,15 @@ import (
 
 // Client keeps one session open for a process: it connects, declares the topology, and does both
 // again for ever, with backoff and jitter, whenever the session ends (defect D32: a consumer whose
-// connection died in silence is a deaf worker that looks healthy).
+// connection died in silence is a deaf worker that looks healthy). It watches its session also while
+// nobody uses it: who publishes seldom finds a session that works, and no hint is lost to one that
+// ended long ago.
 type Client struct {
 	host     host.Host
 	broker   Broker
 	topology Topology
 	min, max time.Duration
 	log      *slog.Logger
-	broken   host.Signal
 
 	mu      sync.Mutex
 	session Session
@@ -31,7 +32,7 @@ type Client struct {
 
 // NewClient returns a client that is not connected; Run connects it.
 func NewClient(h host.Host, b Broker, t Topology, c config.RabbitMQ, log *slog.Logger) *Client {
-	return &Client{host: h, broker: b, topology: t, min: c.ReconnectMin, max: c.ReconnectMax, log: log, broken: h.NewSignal()}
+	return &Client{host: h, broker: b, topology: t, min: c.ReconnectMin, max: c.ReconnectMax, log: log}
 }
 
 // Run keeps the client connected until ctx ends, then closes the session.
@@ -48,16 +49,17 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		began := c.host.Monotonic()
 		c.publishSession(s)
-		for !s.Closed() {
-			if _, err := c.broken.Wait(ctx, host.Forever); err != nil {
-				break
-			}
-		}
+		err = s.Wait(ctx)
 		c.publishSession(nil)
 		s.Close()
+		if err != nil {
+			break
+		}
+		// After a session that has lasted there is nothing to wait for: if the broker is away, the next attempt fails.
 		// A broker that takes connections and drops them at once is not asked in a hot loop.
 		if c.host.Monotonic()-began > c.max {
 			backoff.Reset()
+			continue
 		}
 		if backoff.Wait(ctx) != nil {
 			break
@@ -107,7 +109,6 @@ func (c *Client) Session(ctx context.Context) (Session, error) {
 		if open {
 			return s, nil
 		}
-		c.broken.Set()
 		if _, err := arrived.Wait(ctx, host.Forever); err != nil {
 			c.mu.Lock()
 			c.waiting = slices.DeleteFunc(c.waiting, func(s host.Signal) bool { return s == arrived })
@@ -139,18 +140,13 @@ func (c *Client) ConnectedFor() time.Duration {
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	s := c.open()
 	if s == nil {
-		c.broken.Set()
 		out := make([]Outcome, len(ms))
 		for i := range out {
 			out[i] = NotSent
 		}
 		return out
 	}
-	out := s.Publish(ctx, ms)
-	if s.Closed() {
-		c.broken.Set()
-	}
-	return out
+	return s.Publish(ctx, ms)
 }
 
 // DeleteIdle deletes an idle queue over the open session. Without one it is ErrUnavailable.
@@ -215,7 +211,6 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 				// The queue may have been deleted: a new session declares it again.
 				s.Close()
 			}
-			c.broken.Set()
 			if backoff.Wait(ctx) != nil {
 				return
 			}
@@ -228,7 +223,6 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 		if !again {
 			return
 		}
-		c.broken.Set()
 	}
 }
 

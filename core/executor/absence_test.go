@@ -16,22 +16,26 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	somebody := &roster{workers: []store.WorkerRow{{
 		WorkerKey: store.WorkerKey{ID: 3, Incarnation: 1}, Lifecycle: execution.Active, ConsumerAlive: true, Runtimes: []string{"shell"},
 	}}}
-	step := func(at time.Duration, f *roster, row *execution.Execution, want time.Duration) {
+	step := func(at time.Duration, f *roster, row *execution.Execution, least, most time.Duration) {
 		t.Helper()
 		a.look(at*time.Second, f)
 		if row == nil {
 			return
 		}
-		if got := a.of(row); got != want*time.Second {
-			t.Errorf("at %d s nobody has come for %v, want %d s", at, got, want)
+		if l, m := a.of(row); l != least*time.Second || m != most*time.Second {
+			t.Errorf("at %d s nobody has come for %v to %v, want %d s to %d s", at, l, m, least, most)
 		}
 	}
-	step(100, nobody, &shell, 0)
-	step(110, nobody, nil, 0)
-	step(125, nobody, &shell, 25)
-	step(125, nobody, &pinned, 0)
-	step(140, somebody, &pinned, 15)
-	step(150, nobody, &shell, 0)
-	step(150, nobody, &pinned, 25)
-	step(171, nobody, &pinned, 0)
+	step(100, nobody, &shell, 0, 0)
+	step(110, nobody, nil, 0, 0)
+	step(125, nobody, &shell, 25, 0)
+	step(125, nobody, &pinned, 25, 0)
+	step(140, somebody, &pinned, 40, 0)
+	step(150, nobody, &shell, 0, 10)
+	step(150, nobody, &pinned, 50, 0)
+	step(160, nobody, &shell, 10, 20)
+	step(165, somebody, nil, 0, 0)
+	step(166, nobody, &shell, 0, 1)
+	step(187, nobody, &shell, 0, 0)
+	step(187, nobody, &pinned, 0, 0)
 }

@@ -173,12 +173,12 @@ func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
-	p.Patience = s.absent.patience
-	p.Watched = s.absent.of(row)
+	p.Patience = c.ReconcileInterval + c.StatementTimeout
+	p.Watched, p.Seen = s.absent.of(row)
 	p.Result = execution.Result{
 		Error: textNoWorkers, Message: f.explain(row), FailedBy: execution.Scheduler,
 	}
-	s.warnOfAbsence(row, s.absent.looked-p.Watched, p.Result.Message)
+	s.warnOfAbsence(row, s.absent.since(row), p.Result.Message)
 	return p
 }
 

@@ -253,10 +253,12 @@ type Park struct {
 	// due for longer than Patience before anybody looked starts its grace anew: while nobody looked,
 	// nobody knows whether a worker fitted. So does one whose claim expired. Watched is for how long the
 	// caller knows that none did, though it did not look at this row, which may have waited for a
-	// concurrency slot: the new grace has begun so long ago, but not before the old one.
+	// concurrency slot: the new grace has begun so long ago, but not before the old one. Seen is how long ago
+	// the caller saw one that fitted, 0 if it has seen none: no grace has begun before that.
 	Grace    time.Duration
 	Patience time.Duration
 	Watched  time.Duration
+	Seen     time.Duration
 	Result   execution.Result
 }
 

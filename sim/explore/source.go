@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,26 +15,34 @@ import (
 // whose run is longer spins or works without end.
 const sourceSteps = 3_000_000
 
-// SourceMutant runs the targets with the core that this process was built with, seed by seed up to seeds,
-// until something fails, and says in out by what. The true core's runs tell whether the mutant makes a
-// difference at all; with truth nil this is the true core, whose runs are returned and have to pass.
+// SourceMutant runs the targets with the core that this process was built with, plain and varied, until
+// something fails, and says in out by what: all plain runs of seed 1, all varied ones of seed 1, then seed
+// 2. The true core's runs tell whether the mutant makes a difference at all; with truth nil this is the
+// true core, whose runs are returned and whose plain ones have to pass. A varied run that the true core
+// fails is left out: it judges no mutant.
 //
 // What broke is reported by done, once and from any goroutine: a run that takes longer than patience in
 // real time can't be stopped, only left behind. That includes the end of the run, when every task that is
 // still there has to leave.
-func SourceMutant(targets []Target, from, seeds int, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
-	s := &sourced{targets: targets, truth: truth, own: &score.Truth{Seeds: seeds, Targets: map[string]*score.Lines{}}}
+func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
+	o := Options{Seeds: size.Seeds, Varied: size.Varied}
+	s := &sourced{targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
+	s.own = &score.Truth{Size: size, Targets: map[string]*score.Lines{}}
 	hangs := func(t Target, seed uint64) {
 		done(&score.Result{
 			By: score.Hang, Target: t.String(), Seed: seed, Reached: true, Message: fmt.Sprintf("the run did not end within %v of real time", patience),
 		})
 	}
-	for _, t := range targets {
-		s.sweeps = append(s.sweeps, newScenario(t, 0, Options{Seeds: seeds}))
+	for _, t := range s.targets {
+		s.sweeps = append(s.sweeps, newScenario(t, 0, o))
 		s.own.Targets[t.String()] = &score.Lines{}
 	}
-	for seed := uint64(from); seed <= uint64(seeds); seed++ {
-		for i, t := range targets {
+	for round := range max(size.Seeds, size.Varied) {
+		for i, t := range s.targets {
+			seed := uint64(round) + 1 //nolint:gosec // counted from 0
+			if round >= t.seeds(o) || truth != nil && slices.Contains(truth.Targets[t.String()].Fails, seed) {
+				continue
+			}
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
 			failed := s.run(i, seed)
 			if limit.Stop() && failed {
@@ -41,9 +50,8 @@ func SourceMutant(targets []Target, from, seeds int, truth *score.Truth, patienc
 				return s.own
 			}
 		}
-		s.out.Seeds = int(seed) //nolint:gosec // there are few
 	}
-	s.lost(from)
+	s.lost()
 	done(&s.out)
 	return s.own
 }
@@ -60,7 +68,11 @@ type sourced struct {
 // run runs one seed of a target, and says that it kills the mutant.
 func (s *sourced) run(i int, seed uint64) bool {
 	t := s.targets[i]
-	r := once(t, sim.Options{Seed: seed, MaxSteps: sourceSteps})
+	o := sim.Options{Seed: seed}
+	if !t.Varied { // a varied run is broken off much earlier
+		o.MaxSteps = sourceSteps
+	}
+	r := once(t, o)
 	s.out.Runs++
 	s.sweeps[i].Add(&r.Run)
 	hash := fmt.Sprintf("%016x", r.Hash)
@@ -70,7 +82,11 @@ func (s *sourced) run(i int, seed uint64) bool {
 		s.out.Reached = true
 	}
 	by, message := failure(&r.Run)
-	if by == "" {
+	switch {
+	case by == "":
+		return false
+	case s.truth == nil && t.Varied:
+		lines.Fails = append(lines.Fails, seed)
 		return false
 	}
 	s.out.By, s.out.Message, s.out.Target, s.out.Seed, s.out.Reached = by, message, t.String(), seed, true
@@ -95,13 +111,17 @@ func failure(r *verdict.Run) (by, message string) {
 }
 
 // lost asks, at the size of a sweep, for what the true core reaches and the mutant does not: situations,
-// faults that make a difference, work that completes before and after the faults.
-func (s *sourced) lost(from int) {
+// faults that make a difference, work that completes before and after the faults. A varied scenario
+// promises none of these.
+func (s *sourced) lost() {
 	for i, t := range s.targets {
+		if t.Varied {
+			continue
+		}
 		s.sweeps[i].Judge()
 		name := t.String()
 		s.own.Targets[name].Passes = s.sweeps[i].Verdict == verdict.Pass
-		if s.truth == nil || from > 1 || s.own.Seeds < verdict.SweepSeeds || s.out.Killed() {
+		if s.truth == nil || s.own.Size.Seeds < verdict.SweepSeeds || s.out.Killed() {
 			continue
 		}
 		if s.truth.Targets[name].Passes && !s.own.Targets[name].Passes {

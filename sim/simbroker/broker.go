@@ -201,9 +201,7 @@ func (b *Broker) DeleteQueue(name string) bool {
 func (b *Broker) removeQueue(q *queue, fault string) {
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
-		unbound := e.unbound
-		e.unbind(q)
-		e.unbound = unbound || e.unbound && fault != ""
+		e.unbind(q, fault)
 	}
 	q.delete(fault)
 }
@@ -271,7 +269,7 @@ func (b *Broker) Unbind(name string) (restore func()) {
 				lost = append(lost, broker.Binding{Exchange: e.name, Pattern: r.pattern, Queue: name})
 			}
 		}
-		e.unbind(q)
+		e.unbind(q, FaultUnbound)
 	}
 	return func() {
 		for _, binding := range lost {

@@ -39,6 +39,7 @@ type session struct {
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
+	watchers  []kernel.Wait
 	sent      uint64 // publishes
 	lastHeard time.Duration
 	blocked   bool
@@ -86,6 +87,24 @@ func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 // Closed implements broker.Session.
 func (s *session) Closed() bool { return s.closed }
 
+// Wait implements broker.Session.
+func (s *session) Wait(ctx context.Context) error {
+	k := s.b.k
+	k.CheckAlive()
+	k.Point()
+	if s.closed {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	w := k.NewWait()
+	s.watchers = append(s.watchers, w)
+	err := w.Await(ctx)
+	s.watchers = slices.DeleteFunc(s.watchers, func(other kernel.Wait) bool { return other == w })
+	return err
+}
+
 // Blocked implements broker.Session.
 func (s *session) Blocked() bool { return s.blocked && !s.closed }
 
@@ -125,7 +144,10 @@ func (s *session) over() {
 		}
 		sub.wake()
 	}
-	s.requests, s.batches, s.subs = nil, nil, nil
+	for _, w := range s.watchers {
+		w.Done()
+	}
+	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
 // ask makes one request of the broker: do runs there and its error comes back.

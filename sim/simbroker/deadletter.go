@@ -49,7 +49,7 @@ func (q *queue) deadLetter(m *message) bool {
 			return false
 		}
 		fault := ""
-		if e := b.exchange(q.decl.DeadLetterExchange); e != nil && e.unbound {
+		if e := b.exchange(q.decl.DeadLetterExchange); e != nil && e.unbound(m.key) {
 			fault = FaultUnbound
 		}
 		b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)

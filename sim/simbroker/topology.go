@@ -19,9 +19,12 @@ type exchange struct {
 	bindings []route
 	// routes are the queues of the keys that were asked for since the bindings changed last.
 	routes map[string][]*queue
-	// unbound says that a fault took bindings away, and that none has come since.
-	unbound bool
+	// lost are the bindings that a fault took away and that nobody has made again.
+	lost []lostBinding
 }
+
+// lostBinding is a binding that is gone.
+type lostBinding struct{ pattern, queue string }
 
 type route struct {
 	pattern string
@@ -95,7 +98,7 @@ func (b *Broker) bind(binding broker.Binding) error {
 		return fmt.Errorf("bind to %s: queue %s %w", binding.Exchange, binding.Queue, errNotFound)
 	}
 	r := route{pattern: binding.Pattern, queue: q}
-	e.unbound = false
+	e.lost = slices.DeleteFunc(e.lost, func(l lostBinding) bool { return l == lostBinding{r.pattern, binding.Queue} })
 	if !slices.Contains(e.bindings, r) {
 		e.bindings = append(e.bindings, r)
 		clear(e.routes)
@@ -103,12 +106,23 @@ func (b *Broker) bind(binding broker.Binding) error {
 	return nil
 }
 
-// unbind takes away whatever binds a queue: a fault does that.
-func (e *exchange) unbind(q *queue) {
-	had := len(e.bindings)
-	e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool { return r.queue == q })
-	e.unbound = e.unbound || len(e.bindings) < had
+// unbind takes away whatever binds a queue, because of a fault or because somebody asked for it.
+func (e *exchange) unbind(q *queue, fault string) {
+	if fault == "" {
+		e.lost = slices.DeleteFunc(e.lost, func(l lostBinding) bool { return l.queue == q.decl.Name })
+	}
+	e.bindings = slices.DeleteFunc(e.bindings, func(r route) bool {
+		if r.queue == q && fault != "" {
+			e.lost = append(e.lost, lostBinding{r.pattern, q.decl.Name})
+		}
+		return r.queue == q
+	})
 	clear(e.routes)
+}
+
+// unbound says that a fault took a binding away by which a key would be routed.
+func (e *exchange) unbound(key string) bool {
+	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matches(l.pattern, key) })
 }
 
 // route returns the queues that a message goes to, each once; false when there is no such exchange.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/conformance/storetest"
+	"handoff/core/execution"
 )
 
 // The model keeps the contract that PostgreSQL keeps.
@@ -12,12 +13,22 @@ func TestContract(t *testing.T) { storetest.Run(t, model) }
 
 func model(t *testing.T, body func(s storetest.Subject)) {
 	within(t, func(b *fixture) {
-		body(storetest.Subject{Store: b.c, Advance: func(d time.Duration) {
-			if d > 0 {
-				b.sleep(d)
-			} else {
-				b.db.StepClock(d)
+		byHand := func(edit func(tx *Tx, id execution.ID)) func(id execution.ID) {
+			return func(id execution.ID) {
+				if err := b.db.Detached().Step(t.Context(), func(tx *Tx) { edit(tx, id) }); err != nil {
+					t.Error(err)
+				}
 			}
-		}})
+		}
+		body(storetest.Subject{
+			Store: b.c, Advance: func(d time.Duration) {
+				if d > 0 {
+					b.sleep(d)
+				} else {
+					b.db.StepClock(d)
+				}
+			},
+			LeaveSlot: byHand(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: byHand((*Tx).TakeSlot),
+		})
 	})
 }

@@ -181,9 +181,17 @@ func (s *step) park(executor string, p *store.Park) store.Outcome {
 		since = time.Time{}
 	case since.IsZero():
 		since = s.now
-	case p.Patience > 0 && r.SchedulingAt.Sub(r.due) > p.Patience:
-		if known := s.after(-p.Watched); known.After(since) {
-			since = known
+	default:
+		later := func(ago time.Duration) {
+			if known := s.after(-ago); known.After(since) {
+				since = known
+			}
+		}
+		if p.Patience > 0 && r.SchedulingAt.Sub(r.due) > p.Patience {
+			later(p.Watched)
+		}
+		if p.Seen > 0 {
+			later(p.Seen)
 		}
 	}
 	if p.Unschedulable && s.old(since, p.Grace) {

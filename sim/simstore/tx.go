@@ -71,6 +71,13 @@ func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.I
 	return next
 }
 
+// TakeSlot gives a concurrency slot of its action to a row that has none.
+func (tx *Tx) TakeSlot(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil && r.slot == 0 && tx.s.db.slots[r.Action.Ref] != nil {
+		tx.s.takeSlot(r)
+	}
+}
+
 // SettleChildren starts or skips the children of a row's chain by how that row has ended, whether or not the
 // chain goes on.
 func (tx *Tx) SettleChildren(id execution.ID) {

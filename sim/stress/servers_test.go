@@ -228,6 +228,12 @@ func (x *session) Closed() bool {
 	return x.inner.Closed()
 }
 
+// Wait implements broker.Session.
+func (x *session) Wait(ctx context.Context) error {
+	_, err := ask(ctx, x.s, x.r, "Wait for the end", func(ctx context.Context) (struct{}, error) { return struct{}{}, x.inner.Wait(ctx) })
+	return err
+}
+
 // Close implements broker.Session.
 func (x *session) Close() { x.s.with(x.inner.Close) }
 

@@ -27,6 +27,21 @@ func faultCases() []Case {
 			b.expect("what is left", ids(left), upTo(1, 5))
 			b.expect("redelivered", flags(left), "rrr--")
 		}},
+		{Name: "a session tells of its end, also if nobody uses it", needs: needsCut, body: func(b *fixture) {
+			s, other := b.session(), b.session()
+			waits := func(s broker.Session, within time.Duration) (err error) {
+				b.Within(within, func(ctx context.Context) { err = s.Wait(ctx) })
+				return err
+			}
+			b.refused("waiting for the end of a session that is open", waits(s, b.Quiet), context.DeadlineExceeded)
+			b.Cut(s, 0)
+			b.must(waits(s, patience))
+			b.expect("the session is closed", s.Closed(), true)
+			b.must(waits(s, patience))
+			b.refused("waiting for the end of another", waits(other, b.Quiet), context.DeadlineExceeded)
+			other.Close()
+			b.must(waits(other, patience))
+		}},
 		{Name: "rule 34 a silent session is given up by both ends, and not before three heartbeats are over", needs: needsSilence, body: silence},
 		{Name: "rule 35 an alarm holds publishers and not consumers", Alone: true, needs: needsAlarm, body: alarm},
 	}

@@ -48,11 +48,13 @@ type meetings struct {
 	met                         map[string]int
 	deadlocks                   map[string]int
 	differences                 int
+	// moments counts the situations in which the moments that a method writes were looked at.
+	moments map[string]int
 }
 
 func newMeetings(all bool) *meetings {
 	return &meetings{
-		all: all, met: make(map[string]int), deadlocks: make(map[string]int),
+		all: all, met: make(map[string]int), deadlocks: make(map[string]int), moments: make(map[string]int),
 		differs: func(t *testing.T, where, how string) {
 			t.Helper()
 			t.Errorf("%s: no order of the two explains\n%s", where, how)
@@ -88,7 +90,11 @@ func TestPairs(t *testing.T) {
 			}
 			t.Run(situation.Name, func(t *testing.T) {
 				t.Parallel()
-				newStage(t, situation, nil).meet(m)
+				s := newStage(t, situation, nil)
+				trials := s.meet(m)
+				s.inOrder(m, trials)
+				s.passBy(trials)
+				s.moments(m, trials)
 			})
 		}
 	})
@@ -139,8 +145,8 @@ func (s *stage) trials(methods []string) (all []*trial) {
 }
 
 // meet makes the calls meet, two at a time, either of them first.
-func (s *stage) meet(m *meetings) {
-	trials := s.trials(m.methods)
+func (s *stage) meet(m *meetings) (trials []*trial) {
+	trials = s.trials(m.methods)
 	m.count(func() { m.situations++ })
 	for _, a := range trials {
 		for _, b := range trials {
@@ -158,6 +164,54 @@ func (s *stage) meet(m *meetings) {
 			if len(common) > 0 && !idle && !(m.once && m.differences > 0) {
 				s.together(m, a, b, common)
 			}
+		}
+	}
+	return trials
+}
+
+// inOrder lets each method that locks several executions wait for the last of them, while a call that locks them, too,
+// waits behind it. A call that locks them in another order waits for that other one, in the end, and it for the call.
+func (s *stage) inOrder(m *meetings, trials []*trial) {
+	executions := func(w *trial) (all []lock) {
+		for _, l := range w.locks {
+			if strings.HasPrefix(string(l), "execution where") {
+				all = append(all, l)
+			}
+		}
+		return all
+	}
+	done := make(map[string]bool)
+	for _, a := range trials {
+		mine := executions(a)
+		if len(mine) < 2 || a.Passes || done[a.Method] {
+			continue
+		}
+		for _, b := range trials {
+			if theirs := executions(b); len(theirs) > 1 && slices.Equal(mine, theirs) && b.Method != a.Method && !b.Passes {
+				done[a.Method] = true
+				s.interleave(m, a, b, s.modelStage.Orders(s.model, a.model, b.model), stop{lock: mine[len(mine)-1]})
+				break
+			}
+		}
+	}
+}
+
+// passBy holds each row that a call would lock which passes by what others have locked: it does not wait.
+func (s *stage) passBy(trials []*trial) {
+	for _, a := range trials {
+		if !a.Passes || !a.effective {
+			continue
+		}
+		for _, l := range a.locks {
+			s.restore()
+			s.one.gate.arm(0)
+			tx := s.hold(l)
+			u := s.begin(s.one, a.Write)
+			if s.stops(u, false) {
+				s.Errorf("%v waits for %v: it has to pass by what others have locked", a, l)
+			}
+			s.must(tx.Rollback(s.ctx))
+			s.ends(u)
 		}
 	}
 }
@@ -196,8 +250,13 @@ func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	for _, at := range stops {
 		h := fnv.New32a()
 		fmt.Fprint(h, s.Name(), a, b, at)
-		if m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] {
+		// Whoever judges what it has not locked is found by the second place: the other has changed it by then.
+		behind := "behind " + b.Method
+		if m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] || at.lock != "" && b.effective && !s.met[behind] {
 			s.met[a.Method] = true
+			if at.lock != "" && b.effective {
+				s.met[behind] = true
+			}
 			s.interleave(m, a, b, orders, at)
 		}
 	}

@@ -63,8 +63,18 @@ func (b *fixture) subject() storetest.Subject {
 			b.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
 			return letters, refused
 		},
-		Audit: b.audit,
+		Audit: b.audit, LeaveSlot: b.leaveSlot, TakeSlot: b.takeSlot,
 	}
+}
+
+func (b *fixture) leaveSlot(id execution.ID) {
+	b.exec("update execution set orchestrated_at = ended where id = $1", int64(id))
+}
+
+func (b *fixture) takeSlot(id execution.ID) {
+	b.exec(`update concurrency_slot set execution = $1, taken_at = $2 where (action, number) =
+		(select s.action, min(s.number) from concurrency_slot s join execution e on e.action = s.action where e.id = $1 and s.execution is null group by s.action)`,
+		int64(id), b.now)
 }
 
 // audit reads the audit table.
@@ -98,15 +108,26 @@ func (b *fixture) audit(after int) (changes []storetest.Change) {
 }
 
 // model runs a body on the model of the simulated world, without its network.
-func model(_ *testing.T, body func(storetest.Subject)) {
-	k := kernel.New(kernel.Options{})
+func model(t *testing.T, body func(storetest.Subject)) {
+	k := kernel.New(kernel.Options{Start: beginning})
 	defer k.Close()
 	var seen changes
 	db := simstore.New(k, simnet.New(k), &seen)
 	body(storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
 		Kept: db.Kept, Audit: func(after int) []storetest.Change { return seen[after:] },
+		LeaveSlot: byHand(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
+		TakeSlot:  byHand(t, db, (*simstore.Tx).TakeSlot),
 	})
+}
+
+// byHand is an edit of the model's database past all of its methods.
+func byHand(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
+	return func(id execution.ID) {
+		if err := db.Detached().Step(t.Context(), func(tx *simstore.Tx) { edit(tx, id) }); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // changes are what the model's history says about statuses.

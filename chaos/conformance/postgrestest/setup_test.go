@@ -33,11 +33,14 @@ type fixture struct {
 	emptied int
 }
 
+// beginning is when every test begins, by the database's clock.
+var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
 const lease = 90 * time.Second
 
 func setup(t *testing.T) *fixture {
 	t.Helper()
-	b := &fixture{T: t, ctx: t.Context(), url: servers.Database(t).URL, now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)}
+	b := &fixture{T: t, ctx: t.Context(), url: servers.Database(t).URL, now: beginning}
 	b.Store = b.open(postgres.Options{Migrate: true, Now: b.clock})
 	conn, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)

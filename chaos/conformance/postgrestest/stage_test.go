@@ -64,15 +64,11 @@ func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql stri
 	k := kernel.New(kernel.Options{Start: b.now})
 	t.Cleanup(k.Close)
 	db := simstore.New(k, simnet.New(k), history.Tee{})
-	real := storetest.Subject{Store: b.Store, Advance: b.sleep, LeaveSlot: func(id execution.ID) {
-		b.exec("update execution set orchestrated_at = ended where id = $1", int64(id))
-	}}
+	real := storetest.Subject{Store: b.Store, Advance: b.sleep, LeaveSlot: b.leaveSlot}
 	s.Stage = situation.Prepare(t, real)
 	s.modelStage = situation.Prepare(t, storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
-		LeaveSlot: func(id execution.ID) {
-			b.must(db.Detached().Step(b.ctx, func(tx *simstore.Tx) { tx.HandleKeepingSlot(id, nil) }))
-		},
+		LeaveSlot: byHand(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
 	})
 	s.model = state(db)
 	if got, want := s.Shown(b.Store), s.modelStage.Shown(s.model.Clone().Store); got != want {

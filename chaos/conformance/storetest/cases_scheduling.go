@@ -296,6 +296,27 @@ func schedulingCases() []Case {
 			b.Advance(5 * time.Second)
 			b.expect("30 s after what was watched began", park(35*time.Second), execution.Failed)
 		}},
+		{"no grace begins before somebody saw a worker that fitted", func(b *fixture) {
+			b.create("node.run", 1)
+			park := func(seen time.Duration) execution.Status {
+				rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
+				b.must(err)
+				out, err := b.Store.Park(b.ctx, "e", []store.Park{{
+					Key: rows[0].Key(), Delay: 5 * time.Second, Unschedulable: true, Grace: 30 * time.Second, Patience: time.Hour, Watched: time.Hour, Seen: seen,
+				}})
+				b.must(err)
+				return out[0].Row.Status
+			}
+			b.expect("the first time", park(20*time.Second), execution.Requested)
+			b.Advance(30*time.Second - tick)
+			b.expect("almost 30 s later", park(time.Hour), execution.Requested)
+			b.Advance(20 * time.Second)
+			b.expect("10 s after one fitted", park(10*time.Second), execution.Requested)
+			b.Advance(20*time.Second - tick)
+			b.expect("almost 30 s after that", park(0), execution.Requested)
+			b.Advance(5 * time.Second)
+			b.expect("35 s after that", park(35*time.Second), execution.Failed)
+		}},
 		{"parking what another executor holds is refused", func(b *fixture) {
 			b.create("shell.echo", 1)
 			row := b.claimed("e")

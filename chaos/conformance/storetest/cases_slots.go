@@ -143,6 +143,43 @@ func slotCases() []Case {
 			late := b.create("shell.echo", 2)
 			b.expect("under a new limit", list(b.claimAll()...), list(late[0]))
 		}},
+		{"of the slots of an action only those that were left behind are freed, so many at a time", func(b *fixture) {
+			b.limited(4)
+			w := b.active("w")
+			var keys []execution.Key
+			for range 4 {
+				keys = append(keys, b.running(w))
+			}
+			next := b.create("shell.echo", 3)
+			for _, key := range keys[1:3] {
+				b.finish(w, store.Finish{Key: key, To: execution.Completed})
+				b.LeaveSlot(key.ID)
+			}
+			b.Advance(time.Minute)
+			b.Advance(tick)
+			b.expect("before", list(b.claimAll()...), list())
+			free := func() string {
+				freed, err := b.Store.FreeSlots(b.ctx, 1)
+				b.must(err)
+				return list(freed...)
+			}
+			b.expect("freed first", free(), list(keys[1].ID))
+			b.expect("freed then", free(), list(keys[2].ID))
+			b.expect("freed at last", free(), list())
+			b.expect("claimed", list(b.claimAll()...), list(next[0], next[1]))
+		}},
+		{"a slot that a requested row has is freed", func(b *fixture) {
+			b.limited(2)
+			ids := b.create("shell.echo", 2)
+			b.TakeSlot(ids[1])
+			b.expect("the first", list(b.claimAll()...), list(ids[0]))
+			b.Advance(time.Minute)
+			b.Advance(tick)
+			freed, err := b.Store.FreeSlots(b.ctx, 10)
+			b.must(err)
+			b.expect("freed", list(freed...), list(ids[1]))
+			b.expect("the other", list(b.claimAll()...), list(ids[1]))
+		}},
 		{"an idempotent look finds no slot to free", func(b *fixture) {
 			b.limited(2)
 			b.running(b.active("w"))

@@ -113,14 +113,15 @@ func (p *player) park(c command) {
 		}
 		ps = append(ps, store.Park{
 			Key: key, Delay: delay(it.a, i), Unschedulable: it.b%3 != 0, Grace: pick(it.worker, 30*time.Second, 0, 5*time.Second),
-			Patience: pick(it.b, 0, 10*time.Second, time.Second), Watched: pick(it.a, 0, 20*time.Second, 1500*time.Nanosecond, -time.Second), Result: result(it.worker),
+			Patience: pick(it.b, 0, 10*time.Second, time.Second), Watched: pick(it.a, 0, 20*time.Second, 1500*time.Nanosecond, -time.Second),
+			Seen: pick(it.a+it.b, 0, 2*time.Second, 10*time.Second, 1500*time.Nanosecond, -time.Second), Result: result(it.worker),
 		})
 	}
 	outcomes, err := p.Store.Park(p.ctx, p.as(c, executor), ps)
 	p.saw("Park: %s", failed(err))
 	for i, o := range outcomes {
-		p.saw("  %s after %v unschedulable %v grace %v patience %v watched %v: %s", p.key(ps[i].Key), ps[i].Delay, ps[i].Unschedulable, ps[i].Grace, ps[i].Patience,
-			ps[i].Watched, p.outcome(o))
+		p.saw("  %s after %v unschedulable %v grace %v patience %v watched %v seen %v: %s", p.key(ps[i].Key), ps[i].Delay, ps[i].Unschedulable, ps[i].Grace, ps[i].Patience,
+			ps[i].Watched, ps[i].Seen, p.outcome(o))
 	}
 }
 

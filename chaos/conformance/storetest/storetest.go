@@ -27,9 +27,9 @@ type Subject struct {
 	// after so many. A function that is nil is something that this subject can't tell or do.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
-	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, as only a manual edit of the
-	// database does.
-	LeaveSlot func(id execution.ID)
+	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot gives a slot to a row
+	// that is requested, as only a manual edit of the database does.
+	LeaveSlot, TakeSlot func(id execution.ID)
 }
 
 // WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body

@@ -108,6 +108,16 @@ func (s *session) Closed() bool {
 	return true
 }
 
+// Wait implements broker.Session.
+func (s *session) Wait(ctx context.Context) error {
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Blocked implements broker.Session. RabbitMQ tells it to a connection that publishes, at its first
 // publish during the alarm, so that an idle session does not know of one.
 func (s *session) Blocked() bool { return s.blocked.Load() && !s.Closed() }

@@ -370,8 +370,8 @@ freed as (
 
 var park = text(`
 with asked as materialized (
-    select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[], $10::interval[])
-        with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, n)
+    select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[], $10::interval[], $11::interval[])
+        with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, ask_seen, n)
 ),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
@@ -379,12 +379,14 @@ locked as materialized (
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 graced as materialized (
     -- A row that was due for longer than the patience before anybody looked starts its grace anew, as far back as
-    -- the caller knows that no worker fitted.
+    -- the caller knows that no worker fitted. No grace begins before the caller saw one that did: greatest passes
+    -- over null.
     select l.*, c.now,
            case when l.unschedulable_since is null then c.now
-                when l.ask_patience > interval '0' and l.scheduling_at - l.due_at > l.ask_patience
-                then greatest(l.unschedulable_since, c.now - l.ask_watched)
-                else l.unschedulable_since end as first
+                else greatest(l.unschedulable_since,
+                     case when l.ask_patience > interval '0' and l.scheduling_at - l.due_at > l.ask_patience
+                          then c.now - l.ask_watched end,
+                     case when l.ask_seen > interval '0' then c.now - l.ask_seen end) end as first
       from locked l cross join clock c
 ),
 judged as materialized (
@@ -418,17 +420,17 @@ func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]o
 		row: func(p *store.Park) any { return p.Key.ID },
 		run: func(ctx context.Context, ps []store.Park, results []outcome) error {
 			var ids, epochs []int64
-			var delays, graces, patiences, watched []time.Duration
+			var delays, graces, patiences, watched, seen []time.Duration
 			var unschedulable []bool
 			var texts []*string
 			for i := range ps {
 				p := &ps[i]
 				ids, epochs = append(ids, int64(p.Key.ID)), append(epochs, int64(p.Key.Epoch))
 				delays, graces, patiences = append(delays, p.Delay), append(graces, p.Grace), append(patiences, p.Patience)
-				watched = append(watched, p.Watched)
+				watched, seen = append(watched, p.Watched), append(seen, p.Seen)
 				unschedulable, texts = append(unschedulable, p.Unschedulable), append(texts, encodeResult(&p.Result))
 			}
-			return s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched)
+			return s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
 		},
 	}.all(ctx, ps)
 }

@@ -2,6 +2,7 @@ package score
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,16 +47,22 @@ func (t *Tally) add(r *Result, equivalent bool) {
 
 // Summary is the score in a few lines.
 func (r *Results) Summary() string {
-	var all Tally
-	killers := map[string]int{}
-	for _, m := range r.Results {
-		all.add(m, false)
-		killers[m.Killer()]++
-	}
+	t := r.tallies(nil)
+	all := t.all
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d mutants of the core's source killed: %.1f %%\n", all.Killed, all.Mutants, all.Raw())
-	for _, name := range sortedKillers(killers) {
-		fmt.Fprintf(&b, "%5d  %s\n", killers[name], name)
+	fmt.Fprintf(&b, "%d of %d mutants of the core's source killed: %.1f %%", all.Killed, all.Mutants, all.Raw())
+	if r.Size != (Size{}) {
+		fmt.Fprintf(&b, ", by %s of every scenario and profile", r.Size)
+	}
+	b.WriteString("\n")
+	if len(r.Unjudged) > 0 {
+		fmt.Fprintf(&b, "%d varied runs left out: the true core fails them\n", len(r.Unjudged))
+	}
+	for _, name := range sortedKillers(t.killers) {
+		fmt.Fprintf(&b, "%5d  %s\n", t.killers[name], name)
+	}
+	if t.asked > 0 {
+		fmt.Fprintf(&b, "with the unit tests of the mutants' own packages: %s\n", t.units())
 	}
 	return b.String()
 }
@@ -67,66 +74,192 @@ func sortedKillers(counts map[string]int) []string {
 		if _, err := fmt.Sscanf(name, "invariant %d", &n); err == nil {
 			return n
 		}
-		return 1000 + slices.Index([]string{Expectation, Panic, GaveUp, Hang, Memory, Crash, Start, Situation, Contract, "survived", "not reached"}, name)
+		return 1000 + slices.Index([]string{Expectation, Panic, GaveUp, Hang, Memory, Crash, Start, Situation, Contract, unitTest, "survived", "not reached"}, name)
 	}
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
-// Page is docs/score.md.
-func (r *Results) Page(equivalents []Equivalent) string {
+// Page is docs/score.md. before are the results of an earlier harness to be shown beside these, or nil. It
+// refuses proofs that can't be right: see check.
+func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error) {
+	if err := r.check(equivalents); err != nil {
+		return "", err
+	}
 	proved := map[string]bool{}
 	for _, e := range equivalents {
 		proved[e.ID] = true
 	}
-	var all Tally
-	operators, packages := map[string]*Tally{}, map[string]*Tally{}
-	killers, seeds := map[string]int{}, map[int]int{}
-	units := 0
-	list := r.Sorted()
-	for _, m := range list {
-		for _, t := range []*Tally{&all, tally(operators, m.Operator), tally(packages, m.Package)} {
-			t.add(m, proved[m.ID])
-		}
-		killers[m.Killer()]++
-		if !m.Killed() {
-			seeds[m.Seeds]++
-		}
-		if m.Unit == "killed" {
-			units++
-		}
+	now, then := r.tallies(proved), new(Results).tallies(nil)
+	if before != nil {
+		then = before.tallies(nil)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, head, all.Mutants, r.sample(), all.Raw(), all.Adjusted(), all.Killed, all.Equivalent, r.Seed, short(r.Commit), short(r.Core), seedsText(seeds))
-	r.quotas(&b, operators)
-	section(&b, "By package", "package", packages)
-	b.WriteString("\n## By killer\n\n| killer | mutants |\n|---|---:|\n")
-	for _, name := range sortedKillers(killers) {
-		fmt.Fprintf(&b, "| %s | %d |\n", name, killers[name])
+	fmt.Fprintf(&b, head, now.all.Mutants, r.sample(), now.all.Raw(), now.all.Adjusted(), now.units(), now.all.Killed, now.all.Equivalent,
+		r.Size, len(r.Unjudged), r.Seed, short(r.Commit), short(r.Core))
+	if before != nil {
+		both, earlier, later := before.common(r)
+		fmt.Fprintf(&b, beforeHead, short(before.Commit), before.Size, then.all.Raw(), then.all.Killed, then.all.Mutants, both, percent(earlier, both), percent(later, both))
 	}
-	fmt.Fprintf(&b, "\nOf the survivors, the unit tests of their package kill %d. That counts for nothing here.\n", units)
-	survivors(&b, list, proved)
+	b.WriteString("## By operator\n\n")
+	r.table(&b, now.operators, then.operators)
+	section(&b, "By package", "package", now.packages, then.packages)
+	killers(&b, now.killers, then.killers)
+	r.proofs(&b, equivalents)
+	survivors(&b, r.Sorted(), proved)
 	r.left(&b)
 	if r.SQL != nil {
-		r.SQL.statements(&b, proved)
+		var earlier *Results
+		if before != nil {
+			earlier = before.SQL
+		}
+		r.SQL.statements(&b, proved, earlier)
+		r.SQL.proofs(&b, equivalents)
 	}
-	return b.String()
+	return b.String(), nil
 }
 
-// statements is the part of the page on the mutants of SQL.
-func (r *Results) statements(b *strings.Builder, proved map[string]bool) {
-	var all Tally
-	operators := map[string]*Tally{}
-	list := r.Sorted()
-	for _, m := range list {
-		all.add(m, proved[m.ID])
-		tally(operators, m.Operator).add(m, proved[m.ID])
+// tallies are counts of one sample.
+type tallies struct {
+	all                 Tally
+	operators, packages map[string]*Tally
+	killers             map[string]int
+	// asked is how many survivors were run against unit tests.
+	asked int
+}
+
+// unitTest is the row of the table by killer for what the simulator leaves alive and a unit test kills.
+const unitTest = "unit test of its own package"
+
+func (r *Results) tallies(proved map[string]bool) tallies {
+	t := tallies{operators: map[string]*Tally{}, packages: map[string]*Tally{}, killers: map[string]int{}}
+	for _, m := range r.Results {
+		for _, tally := range []*Tally{&t.all, tally(t.operators, m.Operator), tally(t.packages, m.Package)} {
+			tally.add(m, proved[m.ID])
+		}
+		if m.Unit != "" && !m.Killed() {
+			t.asked++
+		}
+		if m.Unit == UnitKilled && !m.Killed() {
+			t.killers[unitTest]++
+		} else {
+			t.killers[m.Killer()]++
+		}
 	}
+	return t
+}
+
+// units is the share that the simulator or a unit test kills, and for how many nobody asked a unit test.
+func (t tallies) units() string {
+	switch left := t.all.Mutants - t.all.Killed - t.asked; {
+	case t.asked == 0 && left > 0:
+		return "not measured"
+	case left > 0:
+		return fmt.Sprintf("%.1f %%, and %d were not asked", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants), left)
+	}
+	return fmt.Sprintf("%.1f %%", percent(t.all.Killed+t.killers[unitTest], t.all.Mutants))
+}
+
+// statementsIn is how the IDs of mutants of SQL begin.
+const statementsIn = "core/store/postgres/"
+
+// check refuses proofs that can't be right: of a mutant that something kills, or of more than a tenth of
+// what was measured. Where the whole sample was measured, each has to be of one of its mutants.
+func (r *Results) check(equivalents []Equivalent) error {
+	var errs []error
+	of := map[*Results]int{}
+	for _, e := range equivalents {
+		in := r
+		if strings.HasPrefix(e.ID, statementsIn) {
+			in = cmp.Or(r.SQL, new(Results))
+		}
+		m := in.Results[e.ID]
+		switch {
+		case m == nil && in.sample() > 0 && len(in.Results) >= in.sample():
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no mutant of the sample: remove the entry", e.ID))
+		case m == nil: // of a part that was not measured
+		case m.Killed():
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: %s killed it in %s, seed %d (%s): remove the entry", e.ID, m.By, m.Target, m.Seed, m.Message))
+		case m.Unit == UnitKilled:
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: a unit test of %s killed it: remove the entry", e.ID, m.Package))
+		default:
+			of[in]++
+		}
+	}
+	for _, in := range []*Results{r, r.SQL} {
+		if in != nil && 10*of[in] > len(in.Results) {
+			errs = append(errs, fmt.Errorf("equivalents.yaml: %d of %d mutants are said to be equivalent, and at most a tenth may be", of[in], len(in.Results)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// common counts the mutants that an earlier sample shares with a later one, and how many were killed in
+// each. Where the core has changed, a place that has the same ID may be another mutant.
+func (r *Results) common(later *Results) (both, killedBefore, killedLater int) {
+	for id, m := range r.Results {
+		other := later.Results[id]
+		if other == nil || withoutLine(m.About) != withoutLine(other.About) {
+			continue
+		}
+		both++
+		if m.Killed() {
+			killedBefore++
+		}
+		if other.Killed() {
+			killedLater++
+		}
+	}
+	return both, killedBefore, killedLater
+}
+
+// withoutLine leaves the line of the source out of a mutant's description, because lines move.
+func withoutLine(about string) string {
+	place, what, _ := strings.Cut(about, " ")
+	file, _, _ := strings.Cut(place, ":")
+	return file + " " + what
+}
+
+// proofs lists every proof that counts.
+func (r *Results) proofs(b *strings.Builder, equivalents []Equivalent) {
+	n := 0
+	for _, e := range equivalents {
+		m := r.Results[e.ID]
+		if m == nil {
+			continue
+		}
+		if n++; n == 1 {
+			title := "Equivalent"
+			if strings.HasPrefix(e.ID, statementsIn) {
+				title = "Equivalent statements"
+			}
+			b.WriteString("\n## " + title + "\n\nNo test can tell these from the true core. Who read the code and wrote the proof is named in brackets.\n\n")
+		}
+		fmt.Fprintf(b, "- `%s`: %s (%s)\n", quoted(m.About), strings.Join(strings.Fields(e.Proof), " "), e.Reader)
+	}
+}
+
+func quoted(about string) string { return strings.ReplaceAll(about, "`", "'") }
+
+// statements is the part of the page on the mutants of SQL.
+func (r *Results) statements(b *strings.Builder, proved map[string]bool, before *Results) {
+	now, then := r.tallies(proved), new(Results).tallies(nil)
+	if before != nil {
+		then = before.tallies(nil)
+	}
+	all := now.all
 	fmt.Fprintf(b, sqlHead, all.Killed, all.Mutants, all.Raw(), all.Equivalent, all.Adjusted(), len(r.Refused))
-	r.table(b, operators)
+	if before != nil {
+		fmt.Fprintf(b, "Before: %.1f %%, %d of %d.\n\n", then.all.Raw(), then.all.Killed, then.all.Mutants)
+	}
+	r.table(b, now.operators, then.operators)
 	b.WriteString("\nSurvivors:\n\n")
-	for _, m := range list {
+	for _, m := range r.Sorted() {
 		if !m.Killed() {
-			fmt.Fprintf(b, "- `%s`\n", strings.ReplaceAll(m.About, "`", "'"))
+			note := ""
+			if proved[m.ID] {
+				note = " (equivalent)"
+			}
+			fmt.Fprintf(b, "- `%s`%s\n", quoted(m.About), note)
 		}
 	}
 }
@@ -152,14 +285,23 @@ the rules that the score measures, and that commit's hash is the seed of the dra
 | | |
 |---|---|
 | mutants | %d of a sample of %d |
-| raw score | **%.1f %%** |
+| raw score: killed by the simulator alone | **%.1f %%** |
 | adjusted score, without equivalents | **%.1f %%** |
+| beside it: with the unit tests of the mutant's own package | %s |
 | killed | %d |
-| equivalent, each with a proof in chaos/mutant/source/equivalents.yaml | %d |
+| equivalent, each with a proof below | %d |
+| runs of every scenario and profile | %s |
+| varied runs that the true core fails, which judge nothing | %d |
 | seed of the draw | %s |
 | harness | %s |
 | digest of the mutated source | %s |
-| seeds of every scenario and profile that survivors survived | %s |
+
+make chaos gives every scenario and profile more seeds than this, and so kills no fewer.
+
+`
+
+const beforeHead = `Before is the harness of commit %s, with %s: **%.1f %%**, %d of %d. The core has changed since, and the
+sample with it: of the %d mutants that both samples have, %.1f %% were killed then, and %.1f %% are now.
 
 `
 
@@ -173,14 +315,6 @@ func (r *Results) sample() int {
 
 func short(hash string) string { return hash[:min(len(hash), 12)] }
 
-func seedsText(seeds map[int]int) string {
-	var parts []string
-	for _, n := range slices.Sorted(maps.Keys(seeds)) {
-		parts = append(parts, fmt.Sprintf("%d (%d mutants)", n, seeds[n]))
-	}
-	return strings.Join(parts, ", ")
-}
-
 func tally(of map[string]*Tally, name string) *Tally {
 	if of[name] == nil {
 		of[name] = new(Tally)
@@ -188,25 +322,47 @@ func tally(of map[string]*Tally, name string) *Tally {
 	return of[name]
 }
 
-func (r *Results) quotas(b *strings.Builder, operators map[string]*Tally) {
-	b.WriteString("## By operator\n\n")
-	r.table(b, operators)
-}
-
-func (r *Results) table(b *strings.Builder, operators map[string]*Tally) {
-	b.WriteString("| operator | candidates | quota | run | killed | raw | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|\n")
+// table has a row for each operator. Without results from before the column stays empty.
+func (r *Results) table(b *strings.Builder, operators, before map[string]*Tally) {
+	b.WriteString("| operator | candidates | quota | run | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, q := range r.Quotas {
 		t := tally(operators, q.Operator)
-		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %.0f %% | %d | %.0f %% |\n", q.Operator, q.Candidates, q.Quota, t.Mutants, t.Killed, t.Raw(), t.Equivalent, t.Adjusted())
+		fmt.Fprintf(b, "| %s | %d | %d | %d | %d | %.0f %% | %s | %d | %.0f %% |\n",
+			q.Operator, q.Candidates, q.Quota, t.Mutants, t.Killed, t.Raw(), earlier(before[q.Operator]), t.Equivalent, t.Adjusted())
 	}
 }
 
-func section(b *strings.Builder, title, column string, of map[string]*Tally) {
-	fmt.Fprintf(b, "\n## %s\n\n| %s | mutants | killed | raw | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|\n", title, column)
+func section(b *strings.Builder, title, column string, of, before map[string]*Tally) {
+	fmt.Fprintf(b, "\n## %s\n\n| %s | mutants | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|\n", title, column)
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		t := of[name]
-		fmt.Fprintf(b, "| %s | %d | %d | %.0f %% | %d | %.0f %% |\n", name, t.Mutants, t.Killed, t.Raw(), t.Equivalent, t.Adjusted())
+		fmt.Fprintf(b, "| %s | %d | %d | %.0f %% | %s | %d | %.0f %% |\n", name, t.Mutants, t.Killed, t.Raw(), earlier(before[name]), t.Equivalent, t.Adjusted())
 	}
+}
+
+// earlier is a raw score from before, or nothing.
+func earlier(t *Tally) string {
+	if t == nil || t.Mutants == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", t.Raw())
+}
+
+// killers is the table by killer. Each mutant is in one row.
+func killers(b *strings.Builder, now, then map[string]int) {
+	b.WriteString("\n## By killer\n\n| killer | mutants | before |\n|---|---:|---:|\n")
+	all := maps.Clone(now)
+	for name := range then {
+		all[name] += 0
+	}
+	for _, name := range sortedKillers(all) {
+		before := ""
+		if len(then) > 0 {
+			before = fmt.Sprint(then[name])
+		}
+		fmt.Fprintf(b, "| %s | %d | %s |\n", name, now[name], before)
+	}
+	b.WriteString("\nA unit test is asked about what the simulator leaves alive. The raw score does not count it.\n")
 }
 
 // survivors lists what is not seen, for those who write rules.
@@ -225,10 +381,10 @@ func survivors(b *strings.Builder, list []*Result, proved map[string]bool) {
 			note := ""
 			if proved[m.ID] {
 				note = " (equivalent)"
-			} else if m.Unit == "killed" {
+			} else if m.Unit == UnitKilled {
 				note = " (a unit test kills it)"
 			}
-			fmt.Fprintf(b, "- `%s`%s\n", strings.ReplaceAll(m.About, "`", "'"), note)
+			fmt.Fprintf(b, "- `%s`%s\n", quoted(m.About), note)
 		}
 	}
 }
@@ -243,4 +399,10 @@ func (r *Results) left(b *strings.Builder) {
 		n += q.Untyped
 	}
 	fmt.Fprintf(b, "- a place where the mutant would not compile: %d\n", n)
+	if len(r.Unjudged) > 0 {
+		b.WriteString("\nThe true core fails these varied runs, so they judge no mutant:\n\n")
+	}
+	for _, run := range r.Unjudged {
+		fmt.Fprintf(b, "- %s\n", run)
+	}
 }

@@ -39,8 +39,6 @@ type Result struct {
 	Operator string `json:"operator"`
 	// About describes the mutant in a line.
 	About string `json:"about"`
-	// Seeds is how many seeds of every scenario it survived, or up to which it came.
-	Seeds int `json:"seeds"`
 	// By is what killed it, empty for a survivor.
 	By string `json:"by,omitempty"`
 	// Target is the scenario and profile that killed it, Seed the seed, and Message what was said.
@@ -49,13 +47,20 @@ type Result struct {
 	Message string `json:"message,omitempty"`
 	// Reached says that the history of some run differs from the true core's.
 	Reached bool `json:"reached"`
-	// Runs and CPU, in seconds, are what it took.
-	Runs int     `json:"runs"`
-	CPU  float64 `json:"cpu"`
-	// Unit is what the unit tests of its package say: "killed", "survived", or empty if they were not
-	// asked. It counts for nothing.
+	// Runs is how many it took.
+	Runs int `json:"runs"`
+	// Unit is what the unit tests of its package say: UnitKilled, UnitSurvived, or empty if they were not
+	// asked. The raw score does not count it.
 	Unit string `json:"unit,omitempty"`
+	// CPU is what it took, in seconds. It differs from machine to machine, so it is not kept.
+	CPU float64 `json:"-"`
 }
+
+// What unit tests say of a mutant that the simulator leaves alive.
+const (
+	UnitKilled   = "killed"
+	UnitSurvived = "survived"
+)
 
 // Killed says that something killed the mutant.
 func (r *Result) Killed() bool { return r.By != "" }
@@ -81,13 +86,28 @@ type Quota struct {
 	Untyped int `json:"untyped"`
 }
 
+// Size is how many runs judge a mutant: these seeds of every scenario and profile. The more there are,
+// the more is killed, so that measurements of different size can't be mixed.
+type Size struct {
+	// Seeds are plain ones, Varied those of varied runs beside them (package vary).
+	Seeds  int `json:"seeds"`
+	Varied int `json:"varied"`
+}
+
+// String is the size as people read it.
+func (s Size) String() string { return fmt.Sprintf("%d plain and %d varied seeds", s.Seeds, s.Varied) }
+
 // Results are those of one sample on one core, judged by one harness.
 type Results struct {
 	// Seed is the seed of the draw; Core a digest of the mutated source; Commit the revision of the
-	// harness. Results can be merged if these are equal.
+	// harness; Size is how many runs judge. Results can be merged if these are equal. The size of
+	// statements' results is zero: a contract judges them.
 	Seed   string `json:"seed"`
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
+	Size   Size   `json:"size,omitzero"`
+	// Unjudged are the varied runs that the true core fails. They judge no mutant.
+	Unjudged []string `json:"unjudged,omitempty"`
 	// Quotas are the operators, in order, and LeftOut the functions that no mutant is made of.
 	Quotas  []Quota        `json:"quotas"`
 	LeftOut map[string]int `json:"left_out"`
@@ -130,11 +150,21 @@ func (r *Results) Write(path string) error {
 }
 
 // Merge adds the results of another part of the sample. A mutant that is in both keeps the kill of the
-// smaller seed, or else the larger number of seeds that it survived.
+// smaller seed, and what unit tests said of it.
 func (r *Results) Merge(other *Results) error {
 	if r.Seed != other.Seed || r.Core != other.Core || r.Commit != other.Commit {
 		return fmt.Errorf("results of seed %.12s, core %.12s, harness %.12s can't be merged with those of seed %.12s, core %.12s, harness %.12s; measure again with one build",
 			r.Seed, r.Core, r.Commit, other.Seed, other.Core, other.Commit)
+	}
+	if r.Size != other.Size && len(other.Results) > 0 {
+		return fmt.Errorf("results of %s can't be merged with those of %s: the score would be of neither", r.Size, other.Size)
+	}
+	switch {
+	case len(other.Results) == 0:
+	case len(r.Results) == 0:
+		r.Unjudged = other.Unjudged
+	case !slices.Equal(r.Unjudged, other.Unjudged):
+		return fmt.Errorf("the true core fails %d varied runs in one part and %d in the other, or others: its runs are not deterministic", len(r.Unjudged), len(other.Unjudged))
 	}
 	switch {
 	case r.SQL == nil:
@@ -165,7 +195,18 @@ func better(a, b *Result) bool {
 	if a.Killed() {
 		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Target, b.Target), cmp.Compare(a.By, b.By)) < 0
 	}
-	return a.Seeds > b.Seeds || a.Seeds == b.Seeds && a.Reached && !b.Reached
+	return cmp.Or(compare(a.Reached, b.Reached), cmp.Compare(a.Unit, b.Unit)) > 0
+}
+
+// compare orders false before true.
+func compare(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // Sorted are the results in the order of operators and IDs.
@@ -181,8 +222,8 @@ func (r *Results) Sorted() []*Result {
 
 // Truth is what the true core does with the same scenarios and seeds.
 type Truth struct {
-	Seeds int
-	// Targets are by name, such as "ttl-race (hardened)".
+	Size Size
+	// Targets are by name, such as "ttl-race (hardened)" and "ttl-race (hardened, varied)".
 	Targets map[string]*Lines
 }
 
@@ -190,6 +231,20 @@ type Truth struct {
 type Lines struct {
 	// Hashes are the histories' hashes, from seed 1 on, in hexadecimal digits.
 	Hashes []string
+	// Fails are the seeds of varied runs that the true core fails: nothing that a mutant does there says
+	// anything of the mutant.
+	Fails []uint64
 	// Passes says that a sweep of all seeds passes.
 	Passes bool
+}
+
+// Unjudged names the varied runs that the true core fails, in order.
+func (t *Truth) Unjudged() []string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(t.Targets)) {
+		for _, seed := range t.Targets[name].Fails {
+			all = append(all, fmt.Sprintf("%s, seed %d", name, seed))
+		}
+	}
+	return all
 }

@@ -8,7 +8,7 @@ import (
 
 func results(list ...*Result) *Results {
 	r := &Results{
-		Seed: "seed", Core: "core", Commit: "commit", Results: map[string]*Result{}, LeftOut: map[string]int{"an init function": 2},
+		Seed: "seed", Core: "core", Commit: "commit", Size: Size{2, 1}, Results: map[string]*Result{}, LeftOut: map[string]int{"an init function": 2},
 		Quotas: []Quota{{Operator: "guards", Quota: 3, Candidates: 70, Untyped: 4}, {Operator: "order", Quota: 2, Candidates: 9}},
 	}
 	for _, m := range list {
@@ -19,36 +19,131 @@ func results(list ...*Result) *Results {
 
 func sample() *Results {
 	return results(
-		&Result{ID: "a", Package: "core/worker", Operator: "guards", About: "a is negated", By: "invariant 12", Seeds: 1, Seed: 2, Reached: true},
+		&Result{ID: "a", Package: "core/worker", Operator: "guards", About: "a is negated", By: "invariant 12", Seed: 2, Reached: true},
 		&Result{ID: "b", Package: "core/worker", Operator: "guards", About: "b is negated", By: "invariant 4", Seed: 1, Reached: true},
-		&Result{ID: "c", Package: "core/executor", Operator: "guards", About: "c is negated", Seeds: 3, Reached: true, Unit: "killed"},
-		&Result{ID: "d", Package: "core/executor", Operator: "order", About: "d before c", Seeds: 3},
+		&Result{ID: "c", Package: "core/executor", Operator: "guards", About: "c is negated", Reached: true, Unit: "killed"},
+		&Result{ID: "d", Package: "core/executor", Operator: "order", About: "d before c", Unit: UnitSurvived},
 	)
 }
 
 func TestWhatIsNotReachedCountsAsSurvivor(t *testing.T) {
 	summary := sample().Summary()
-	want := "2 of 4 mutants of the core's source killed: 50.0 %\n    1  invariant 4\n    1  invariant 12\n    1  survived\n    1  not reached\n"
+	want := "2 of 4 mutants of the core's source killed: 50.0 %, by 2 plain and 1 varied seeds of every scenario and profile\n" +
+		"    1  invariant 4\n    1  invariant 12\n    1  unit test of its own package\n    1  not reached\nwith the unit tests of the mutants' own packages: 75.0 %\n"
 	if summary != want {
 		t.Errorf("%q; want %q", summary, want)
 	}
 }
 
-func TestThePageHasRawAndAdjustedScore(t *testing.T) {
-	page := sample().Page([]Equivalent{{ID: "d"}, {ID: "a"}})
-	for _, want := range []string{
-		"| raw score | **50.0 %** |",
-		"| adjusted score, without equivalents | **66.7 %** |", // a is killed, so no proof takes it out
-		"| guards | 70 | 3 | 3 | 2 | 67 % | 0 | 67 % |",
-		"| order | 9 | 2 | 1 | 0 | 0 % | 1 | 0 % |",
-		"- `c is negated` (a unit test kills it)",
-		"- `d before c` (equivalent)",
-		"- an init function: 2",
-		"- a place where the mutant would not compile: 4",
-	} {
+// page is the page of results whose proofs are taken.
+func page(t *testing.T, r *Results, equivalents []Equivalent, before *Results) string {
+	t.Helper()
+	text, err := r.Page(equivalents, before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// has checks that a page has these lines.
+func has(t *testing.T, page string, lines ...string) {
+	t.Helper()
+	for _, want := range lines {
 		if !strings.Contains(page, want+"\n") {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
+	}
+}
+
+// many is a sample of which one mutant in ten is left alive.
+func many() *Results {
+	r := results()
+	for i := range 10 {
+		id := string(rune('p' + i))
+		r.Results[id] = &Result{ID: id, Package: "core/worker", Operator: "guards", About: "core/worker/x.go:7 f: " + id, By: "invariant 2", Reached: true}
+	}
+	r.Results["p"].By = ""
+	return r
+}
+
+func TestThePageHasRawAndAdjustedScore(t *testing.T) {
+	r := many()
+	text := page(t, r, []Equivalent{{ID: "p", Reader: "a second reader", Proof: "Both branches\nreturn nil."}}, nil)
+	has(t, text,
+		"| raw score: killed by the simulator alone | **90.0 %** |",
+		"| adjusted score, without equivalents | **100.0 %** |",
+		"| beside it: with the unit tests of the mutant's own package | not measured |",
+		"| runs of every scenario and profile | 2 plain and 1 varied seeds |",
+		"| guards | 70 | 3 | 10 | 9 | 90 % |  | 1 | 100 % |",
+		"- `core/worker/x.go:7 f: p`: Both branches return nil. (a second reader)",
+		"- `core/worker/x.go:7 f: p` (equivalent)",
+		"- an init function: 2",
+		"- a place where the mutant would not compile: 4",
+	)
+}
+
+func TestUnitTestsAreCountedBesideTheRawScore(t *testing.T) {
+	has(t, page(t, sample(), nil, nil),
+		"| raw score: killed by the simulator alone | **50.0 %** |",
+		"| beside it: with the unit tests of the mutant's own package | 75.0 % |",
+		"| unit test of its own package | 1 |  |",
+		"- `c is negated` (a unit test kills it)",
+	)
+}
+
+func TestThePageHasTheScoreFromBefore(t *testing.T) {
+	before, now := many(), many()
+	before.Size, before.Commit = Size{1, 0}, "earlier"
+	before.Results["q"].By, before.Results["r"].By, before.Results["s"].By = "", "", Hang
+	before.Results["q"].About = "core/worker/x.go:9 f: q"       // it has moved
+	before.Results["r"].About = "core/worker/x.go:7 f: another" // another place has this ID by now
+	has(t, page(t, now, nil, before),
+		"Before is the harness of commit earlier, with 1 plain and 0 varied seeds: **70.0 %**, 7 of 10. The core has changed since, and the",
+		"sample with it: of the 9 mutants that both samples have, 77.8 % were killed then, and 88.9 % are now.",
+		"| guards | 70 | 3 | 10 | 9 | 90 % | 70 % | 0 | 90 % |",
+		"| core/worker | 10 | 9 | 90 % | 70 % | 0 | 90 % |",
+		"| invariant 2 | 9 | 6 |",
+		"| hang | 0 | 1 |",
+	)
+}
+
+func TestProofsThatCanNotBeRightAreRefused(t *testing.T) {
+	of := func(ids ...string) (list []Equivalent) {
+		for _, id := range ids {
+			list = append(list, Equivalent{ID: id, Reader: "a second reader", Proof: "p"})
+		}
+		return list
+	}
+	two, unit, part := many(), many(), many()
+	two.Results["q"].By = ""
+	unit.Results["p"].Unit = UnitKilled
+	part.Quotas[0].Quota = 300
+	for _, tt := range []struct {
+		r    *Results
+		list []Equivalent
+		want string
+	}{
+		{many(), of("p"), ""},
+		{many(), of("p", "q"), "q is no equivalent: invariant 2 killed it"},
+		{unit, of("p"), "p is no equivalent: a unit test of core/worker killed it"},
+		{two, of("p", "q"), "2 of 10 mutants are said to be equivalent, and at most a tenth may be"},
+		{many(), of("elsewhere"), "elsewhere is no mutant of the sample"},
+		{part, of("elsewhere"), ""},
+		{many(), of("core/store/postgres/claim.go:Claim:order:1"), ""}, // no statements were measured
+	} {
+		_, err := tt.r.Page(tt.list, nil)
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%v; want %q", err, tt.want)
+		}
+	}
+}
+
+func TestTheVariedRunsThatJudgeNothingAreListed(t *testing.T) {
+	r := sample()
+	r.Unjudged = []string{"ttl-race (hardened, varied), seed 1"}
+	has(t, page(t, r, nil, nil), "| varied runs that the true core fails, which judge nothing | 1 |", "- ttl-race (hardened, varied), seed 1")
+	if summary := r.Summary(); !strings.Contains(summary, "\n1 varied runs left out: the true core fails them\n") {
+		t.Error(summary)
 	}
 }
 
@@ -56,10 +151,12 @@ func TestStatementsHaveATableOfTheirOwn(t *testing.T) {
 	r := sample()
 	r.SQL = results(&Result{ID: "s", Operator: "order", About: "skip locked left out", Reached: true}, &Result{ID: "t", Operator: "order", By: Contract})
 	r.SQL.Refused = []string{"u"}
-	page := r.Page(nil)
-	for _, want := range []string{"1 of 2 are killed, **50.0 %**", "1 candidates were no mutants", "- `skip locked left out`", "| raw score | **50.0 %** |"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
+	before := sample()
+	before.SQL = results(&Result{ID: "s", Operator: "order"})
+	text := page(t, r, nil, before)
+	for _, want := range []string{"Before: 0.0 %, 0 of 1.", "| order | 9 | 2 | 2 | 1 | 50 % | 0 % | 0 | 50 % |", "1 of 2 are killed, **50.0 %**", "1 candidates were no mutants", "- `skip locked left out`", "alone | **50.0 %** |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
 }
@@ -81,9 +178,9 @@ func TestResultsGoOnWhereTheyStopped(t *testing.T) {
 func TestMergingHasNoOrder(t *testing.T) {
 	parts := func() (one, two *Results) {
 		return results(
-				&Result{ID: "killed in one", Seeds: 9}, &Result{ID: "earlier in two", By: "panic", Seed: 7}, &Result{ID: "longer in two", Seeds: 1}, &Result{ID: "only in one"},
+				&Result{ID: "killed in two"}, &Result{ID: "earlier in two", By: "panic", Seed: 7}, &Result{ID: "asked in two"}, &Result{ID: "only in one"},
 			), results(
-				&Result{ID: "killed in one", By: "invariant 1", Seed: 3}, &Result{ID: "earlier in two", By: "invariant 2", Seed: 2}, &Result{ID: "longer in two", Seeds: 5}, &Result{ID: "only in two"},
+				&Result{ID: "killed in two", By: "invariant 1", Seed: 3}, &Result{ID: "earlier in two", By: "invariant 2", Seed: 2}, &Result{ID: "asked in two", Unit: UnitSurvived}, &Result{ID: "only in two"},
 			)
 	}
 	merged := func(r, other *Results) string {
@@ -101,10 +198,10 @@ func TestMergingHasNoOrder(t *testing.T) {
 		if m := again.Results["earlier in two"]; m.By != "invariant 2" {
 			t.Errorf("kept the later kill: %+v", m)
 		}
-		if again.Results["longer in two"].Seeds != 5 || !again.Results["killed in one"].Killed() || len(again.Results) != 5 {
+		if again.Results["asked in two"].Unit == "" || !again.Results["killed in two"].Killed() || len(again.Results) != 5 {
 			t.Errorf("merged to %+v", again.Results)
 		}
-		return again.Page(nil)
+		return page(t, again, nil, nil)
 	}
 	one, two := parts()
 	first := merged(one, two)
@@ -122,6 +219,25 @@ func TestResultsOfAnotherBuildAreRefused(t *testing.T) {
 	other := sample()
 	other.Core = "another"
 	if err := sample().Merge(other); err == nil || !strings.Contains(err.Error(), "measure again") {
+		t.Errorf("merged with %v", err)
+	}
+}
+
+func TestMeasurementsOfDifferentSizeAreNotMixed(t *testing.T) {
+	other := sample()
+	other.Size.Varied++
+	if err := sample().Merge(other); err == nil || !strings.Contains(err.Error(), "2 plain and 1 varied seeds can't be merged with those of 2 plain and 2 varied") {
+		t.Errorf("merged with %v", err)
+	}
+}
+
+func TestWhatTheTrueCoreFailsIsTheSameInAllParts(t *testing.T) {
+	fresh, one, other := results(), sample(), sample()
+	one.Unjudged = []string{"a"}
+	if err := fresh.Merge(one); err != nil || len(fresh.Unjudged) != 1 {
+		t.Errorf("a fresh one: %v, %v", err, fresh.Unjudged)
+	}
+	if err := one.Merge(other); err == nil || !strings.Contains(err.Error(), "not deterministic") {
 		t.Errorf("merged with %v", err)
 	}
 }

@@ -1,0 +1,119 @@
+package figures
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"handoff/core/execution"
+	"handoff/core/telemetry"
+)
+
+// The counters that are judged, and how many of their labels the history knows. Of the others nobody but the process knows
+// what they count, as with the passes of a loop.
+var known = map[telemetry.Figure]int{
+	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
+	telemetry.WorkerDowntime: 0,
+	telemetry.Dispatches:     1, telemetry.Canaries: 0, telemetry.DeadLettered: 3, telemetry.DeadLetters: 1, telemetry.DeadLetterSeconds: 0,
+}
+
+// malformed is the outcome of a message that nobody can read.
+const malformed = "malformed"
+
+// count notes what a process counts, under the labels that the history knows.
+func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
+	labels, judged := known[f]
+	if !judged {
+		return
+	}
+	if f == telemetry.DeadLetters && l[1] == malformed {
+		// Each is settled by the same hand, whatever queue it came from.
+		l, labels = telemetry.Labels{"", malformed}, len(l)
+	}
+	if f == telemetry.DeadLetters && l[1] == "unhandled" {
+		p.unhandled += n
+	}
+	for i := labels; i < len(l); i++ {
+		l[i] = ""
+	}
+	p.counted[series{f, l}] += n
+}
+
+// doubtful says that a process may have made steps without having learned of them that change what a counter counts.
+func (p *process) doubtful(of series) bool {
+	for _, step := range steps(of) {
+		if p.open[step] > 0 {
+			return true
+		}
+	}
+	return p.crashed && len(steps(of)) == 0
+}
+
+// givenUp says that a figure is about dead letters, some of which the process has given up: those it counts before it
+// settles them, and not always once.
+func (p *process) givenUp(f telemetry.Figure) bool {
+	return p.unhandled > 0 && (f == telemetry.DeadLetters || f == telemetry.DeadLettered || f == telemetry.DeadLetterSeconds)
+}
+
+// steps are the calls of the database that may make what a counter counts.
+func steps(of series) []string {
+	from, to, by := of.labels[0], of.labels[1], of.labels[2]
+	switch of.figure {
+	case telemetry.Retries:
+		return []string{"orchestrate"}
+	case telemetry.RetriesEnded:
+		return []string{"reclaim", "park", "cancel", "finish", "heartbeat", "orchestrate", "settle children"}
+	case telemetry.Assignments:
+		return []string{"dispatch"}
+	case telemetry.LeasesExpired, telemetry.WorkerDowntime:
+		return []string{"reap"}
+	case telemetry.Transitions:
+	default:
+		return nil
+	}
+	is := func(text string, part execution.Part) bool { return text == part.String() }
+	switch {
+	case is(by, execution.API):
+		return []string{"create", "cancel"}
+	case is(by, execution.ExecutionManager):
+		return []string{"create", "orchestrate", "settle children"}
+	case is(by, execution.RetryManager):
+		return []string{"orchestrate"}
+	case to == execution.Scheduling.String():
+		return []string{"claim for scheduling"}
+	case to == execution.Scheduled.String():
+		return []string{"dispatch"}
+	case from == execution.Scheduling.String() && is(by, execution.Scheduler):
+		return []string{"park"}
+	case !is(by, execution.Worker):
+		return []string{"reclaim"}
+	case to == execution.Running.String():
+		return []string{"claim"}
+	case to == execution.Requested.String():
+		return []string{"release"}
+	}
+	return []string{"finish", "heartbeat"}
+}
+
+// judgeCounters compares what a process has counted with what the history says that it did.
+func (j *Judge) judgeCounters(p *process) {
+	all := maps.Clone(p.happened)
+	maps.Copy(all, p.counted)
+	for _, of := range slices.SortedFunc(maps.Keys(all), compare) {
+		counted, happened := p.counted[of], p.happened[of]
+		if counted < happened && p.doubtful(of) || p.givenUp(of.figure) {
+			continue
+		}
+		j.judged++
+		if counted != happened {
+			j.violate("%s has counted %d of %s, and by the history there were %d", p.name, counted, j.text(of), happened)
+		}
+	}
+}
+
+func compare(a, b series) int {
+	if a.figure != b.figure {
+		return int(a.figure) - int(b.figure)
+	}
+	return slices.CompareFunc(a.labels[:], b.labels[:], strings.Compare)
+}

@@ -1,0 +1,212 @@
+package figures
+
+import (
+	"strconv"
+	"time"
+
+	"handoff/chaos/oracle"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// set notes that a gauge is set.
+func (w *Watch) set(f telemetry.Figure, v int64) {
+	switch f {
+	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
+		w.j.judged++
+		if v != 0 && v != 1 {
+			w.violate("%s is %d, and says yes or no", w.j.table[f].Name, v)
+		}
+	case telemetry.DeadLetterQueueMessages:
+		w.j.judged++
+		switch {
+		case w.queue == nil:
+			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+		case v != int64(w.queue.Ready):
+			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
+		}
+	case telemetry.DeadLetterQueueConsumers:
+		w.j.judged++
+		want := int64(0)
+		if w.queue != nil {
+			want = int64(w.queue.Consumers)
+		}
+		if v != want {
+			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, want)
+		}
+		w.queue = nil
+	default:
+		if w.sample.known {
+			w.sample.told = w.sample.told || sampled[f]
+		}
+	}
+}
+
+// sampled are the gauges that the database answers.
+var sampled = map[telemetry.Figure]bool{
+	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
+	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
+	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
+}
+
+// violate notes what is wrong with what the process shows.
+func (w *Watch) violate(format string, args ...any) {
+	w.j.violate("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
+}
+
+// shows judges one gauge of the last sample.
+func (w *Watch) shows(f telemetry.Figure, want int64, labels ...string) {
+	var l telemetry.Labels
+	copy(l[:], labels)
+	of := series{f, l}
+	w.j.judged++
+	if got, set := w.gauges[of]; !set {
+		w.violate("%s is not set, and the database said %d", w.j.text(of), want)
+	} else if got != want {
+		w.violate("%s is %d, and the database said %d", w.j.text(of), got, want)
+	}
+}
+
+// judgeSample compares what is shown with what the database answered last, if nothing can have kept the process from it.
+func (w *Watch) judgeSample() {
+	s := &w.sample
+	if !s.surveyed || !s.known || !s.told && (s.failed || s.asking > 0) {
+		return
+	}
+	var by [execution.Statuses]store.Waiting
+	for _, waiting := range s.survey.Waiting {
+		by[waiting.Status] = waiting
+	}
+	for status := execution.Requested; int(status) < len(by); status++ {
+		if !oracle.Terminal(status) {
+			w.shows(telemetry.Executions, int64(by[status].Count), status.String())
+			w.shows(telemetry.OldestExecution, int64(by[status].Oldest), status.String())
+		}
+	}
+	w.shows(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
+	w.shows(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
+	for _, in := range s.survey.Slots {
+		w.shows(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
+	}
+	w.judgeWorkers(s.workers)
+	w.judgeConditions(s.workers)
+	*s = sample{}
+}
+
+// judgeWorkers compares what is shown of the workers' leases, heartbeats and loads.
+func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
+	var overdue time.Duration
+	var beats [execution.Lost + 1]time.Duration
+	alive, load, queued := int64(0), int64(0), int64(0)
+	for i := range workers {
+		row := &workers[i]
+		label := strconv.FormatInt(int64(row.ID), 10)
+		if oracle.Gone(row.Lifecycle) {
+			if w.shown[row.ID] {
+				w.shows(telemetry.WorkerLoad, 0, label)
+				w.shows(telemetry.QueueDepth, 0, label)
+			}
+			continue
+		}
+		w.shown[row.ID] = true
+		w.shows(telemetry.WorkerLoad, int64(row.Load), label)
+		w.shows(telemetry.QueueDepth, int64(row.Queued), label)
+		overdue, beats[row.Lifecycle] = max(overdue, row.LeaseOverFor), max(beats[row.Lifecycle], row.SinceBeat)
+		alive, load, queued = alive+1, load+int64(row.Load), queued+int64(row.Queued)
+	}
+	w.shows(telemetry.LeaseOverdue, int64(overdue))
+	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
+		if !oracle.Gone(lifecycle) {
+			w.shows(telemetry.HeartbeatAge, int64(beats[lifecycle]), lifecycle.String())
+		}
+	}
+	w.shows(telemetry.WorkerLoadMean, load/max(1, alive))
+	w.shows(telemetry.QueueDepthMean, queued/max(1, alive))
+}
+
+// judgeConditions compares how many workers are shown in each condition. Who is well by what it reports may be degraded
+// where probes find nobody, and only the process knows what its probes found.
+func (w *Watch) judgeConditions(workers []store.WorkerRow) {
+	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
+	type condition struct {
+		lifecycle execution.Lifecycle
+		name      string
+	}
+	counts := make(map[condition][execution.Unhealthy + 1]int64)
+	for i := range workers {
+		row := &workers[i]
+		name, health := "live", execution.Unhealthy
+		switch {
+		case row.LeaseOverFor > 0:
+			name = "stale"
+		case !row.ConsumerAlive:
+			name = "deaf"
+		default:
+			health = w.j.health(row)
+		}
+		of := condition{row.Lifecycle, name}
+		n := counts[of]
+		n[health]++
+		counts[of] = n
+	}
+	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
+		for _, name := range []string{"live", "stale", "deaf"} {
+			n := counts[condition{lifecycle, name}]
+			of := []string{lifecycle.String(), name}
+			w.shows(telemetry.Workers, n[execution.Unhealthy], append(of, execution.Unhealthy.String())...)
+			if probed {
+				healthy := w.gauges[series{telemetry.Workers, telemetry.Labels{of[0], name, execution.Healthy.String()}}]
+				if n[execution.Healthy] > healthy && healthy >= 0 {
+					n[execution.Degraded] += n[execution.Healthy] - healthy
+					n[execution.Healthy] = healthy
+				}
+			}
+			w.shows(telemetry.Workers, n[execution.Healthy], append(of, execution.Healthy.String())...)
+			w.shows(telemetry.Workers, n[execution.Degraded], append(of, execution.Degraded.String())...)
+		}
+	}
+}
+
+// health is what a worker's evidence makes of it.
+func (j *Judge) health(row *store.WorkerRow) execution.Health {
+	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
+	for _, ago := range row.Expired {
+		if ago <= j.config.Health.Window {
+			e.Unclaimed++
+		}
+	}
+	return j.thresholds.Health(e)
+}
+
+// judgeFreshness demands that an executor samples its gauges as often as it is to. One that stands still can't.
+func (w *Watch) judgeFreshness() {
+	x := &w.j.config.Executor
+	// A call of the database or the broker that gets no answer ends with its timeout; a clock may drift.
+	within := 2*x.FiguresInterval + 4*x.StatementTimeout
+	if !w.samples || w.fresh < 0 {
+		return
+	}
+	w.j.judged++
+	if gap := w.j.now() - w.fresh; gap > within {
+		w.violate("it has not asked for its figures for %v, and is to ask every %v", gap, x.FiguresInterval)
+	}
+}
+
+// judgeHealth compares what an executor answers with what it shows, and with the session that it has.
+func (w *Watch) judgeHealth() {
+	if w.health == nil {
+		return
+	}
+	broken := w.health.DeadLetterPath() != nil
+	shown, tested := w.gauges[series{telemetry.DeadLetterPathBroken, telemetry.Labels{}}]
+	want := w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && (!tested || shown == 1)
+	w.j.judged += 2
+	if broken != want {
+		w.violate("asked for its dead letter path it says broken: %t, and by what it shows it is %t", broken, want)
+	}
+	if w.health.Connected() && (w.session == nil || w.session.Closed() || w.session.Blocked()) {
+		w.violate("it says that it is connected, and has no session that takes a publish")
+	}
+}

@@ -1,0 +1,160 @@
+// Package figures judges what executors and workers report of themselves: every gauge is what the database or the broker
+// answered when it was asked, and every counter is what the history says has happened.
+//
+// A [Judge] stands between the world and the core. It hands the core a store, a broker and a recorder that note what was
+// asked, what was answered and what was reported, and it hears the history. The truth comes from the world: the answers of
+// its database and its broker, and its events. Nothing of the core computes it.
+//
+// What can't be known is left out, by process and by kind of step: a step whose outcome its process has not learned may
+// have been made and not been counted. A counter never says more than has happened, whatever is not known.
+package figures
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/telemetry"
+)
+
+// Judge judges the figures of all processes of a run. Like the run it is for one task at a time.
+type Judge struct {
+	config     config.Config
+	thresholds *oracle.Thresholds
+	now        func() time.Duration
+	table      []telemetry.Info
+	processes  map[string]*process
+	// actions are those of all executions, retries why those that are retries were made.
+	actions map[execution.ID]string
+	retries map[execution.ID]execution.Reason
+	wrong   string
+	judged  uint64
+}
+
+// series is a figure with its labels.
+type series struct {
+	figure telemetry.Figure
+	labels telemetry.Labels
+}
+
+// process is a process by name, across its restarts.
+type process struct {
+	name string
+	// counted is what it has counted, happened what it should have. A figure with several labels whose last ones can't
+	// be known has them empty in both.
+	counted, happened map[series]int64
+	// open are the steps, by kind, of which the process does not know what they did, and those that are under way.
+	open map[string]int
+	// crashed says that it was killed at least once: what it was about to count is lost.
+	crashed bool
+	// unhandled is how many dead letters it has given up.
+	unhandled int64
+	current   *Watch
+}
+
+// New returns a judge that has seen nothing. now is the run's clock, for what is said.
+func New(c config.Config, now func() time.Duration) *Judge {
+	return &Judge{
+		config: c, thresholds: oracle.NewThresholds(&c.Health), now: now, table: telemetry.Table(), processes: make(map[string]*process),
+		actions: make(map[execution.ID]string), retries: make(map[execution.ID]execution.Reason),
+	}
+}
+
+func (j *Judge) process(name string) *process {
+	p := j.processes[name]
+	if p == nil {
+		p = &process{name: name, counted: make(map[series]int64), happened: make(map[series]int64), open: make(map[string]int)}
+		j.processes[name] = p
+	}
+	return p
+}
+
+// violate notes the first figure that was wrong.
+func (j *Judge) violate(format string, args ...any) {
+	if j.wrong == "" {
+		j.wrong = fmt.Sprintf(format, args...)
+	}
+}
+
+// text is a series as Prometheus would show it.
+func (j *Judge) text(of series) string {
+	info := j.table[of.figure]
+	text := ""
+	for i, label := range info.Labels {
+		if text += ", "; of.labels[i] == "" {
+			continue
+		}
+		text += label + "=" + of.labels[i]
+	}
+	return info.Name + "{" + text[min(2, len(text)):] + "}"
+}
+
+// End judges what is left to judge, and says what was wrong first, empty for nothing, and how many comparisons were made.
+func (j *Judge) End() (wrong string, judged uint64) {
+	for _, name := range slices.Sorted(maps.Keys(j.processes)) {
+		p := j.processes[name]
+		if p.current != nil {
+			p.current.judgeSample()
+			p.current.judgeFreshness()
+		}
+		j.judgeCounters(p)
+	}
+	return j.wrong, j.judged
+}
+
+// happens notes something that a process has to count.
+func (j *Judge) happens(process string, f telemetry.Figure, labels ...string) {
+	var l telemetry.Labels
+	copy(l[:], labels)
+	j.process(process).happened[series{f, l}]++
+}
+
+// Observe implements history.Sink.
+func (j *Judge) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Created:
+		j.actions[e.Execution] = e.Action
+		if e.Count > 0 {
+			j.retries[e.Execution] = e.Reason
+		}
+		j.happens(e.Process, telemetry.Transitions, "none", execution.Requested.String(), e.By.String(), e.Reason.String())
+		if e.By == execution.RetryManager {
+			j.happens(e.Process, telemetry.Retries, e.Reason.String())
+		}
+	case history.Transition:
+		j.happens(e.Process, telemetry.Transitions, e.From.String(), e.To.String(), e.By.String(), e.Reason.String())
+		if e.From == execution.Scheduling && e.To == execution.Scheduled {
+			j.happens(e.Process, telemetry.Assignments)
+		}
+		if reason, retry := j.retries[e.Execution]; retry && oracle.Terminal(e.To) && e.Reason != execution.ParentFailed {
+			j.happens(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
+		}
+	case history.WorkerLifecycle:
+		if p := j.processes[e.Process]; e.Lifecycle == execution.Lost && p != nil && p.current != nil && p.current.samples {
+			j.happens(e.Process, telemetry.LeasesExpired)
+			j.happens(e.Process, telemetry.WorkerDowntime)
+		}
+	case history.ProcessCrashed:
+		p := j.process(e.Process)
+		p.crashed, p.current = true, nil
+	case history.ProcessStopped:
+		if p := j.process(e.Process); p.current != nil {
+			p.current.judgeSample()
+			p.current = nil
+		}
+	case history.ProcessStopping, history.ProcessPaused, history.ProcessFrozen:
+		if w := j.process(e.Process).current; w != nil {
+			w.fresh = -1
+		}
+	case history.ProcessResumed, history.ProcessThawed:
+		if w := j.process(e.Process).current; w != nil {
+			w.fresh = e.At
+		}
+	default:
+	}
+}

@@ -1,0 +1,316 @@
+package figures
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// Watch stands between one process, from its start to its end, and the world.
+type Watch struct {
+	j *Judge
+	p *process
+	// samples says that it is an executor, which samples its gauges. fresh is when it last asked for them, or was hindered
+	// last; negative while nothing can be expected.
+	samples bool
+	fresh   time.Duration
+	// gauges are the values that are shown.
+	gauges map[series]int64
+	sample sample
+	// shown are the workers whose own gauges must have been set.
+	shown map[execution.WorkerID]bool
+	// health is what the process answers to whoever asks whether it is ready; nil if nobody can ask it.
+	health Health
+	// session is the one on which the process works, nil before the first.
+	session broker.Session
+	// queue is the last answer about the dead letter queue that has not been reported yet, nil for none.
+	queue *broker.QueueState
+}
+
+// sample is what the sampler was answered, since it last asked.
+type sample struct {
+	survey   store.Survey
+	surveyed bool
+	// workers is the last answer before the first figure was set. known says that there is one. Other parts of the process
+	// ask for workers, too. asking counts the questions without an answer, and failed says that one got none.
+	workers       []store.WorkerRow
+	known, failed bool
+	asking        int
+	// told says that the first figure of the sample was set.
+	told bool
+}
+
+// Health is what an executor says of itself to whoever asks whether it is ready.
+type Health interface {
+	// DeadLetterPath is what is wrong with the dead letter path, nil for nothing.
+	DeadLetterPath() error
+	// Connected says that a publish would be taken now.
+	Connected() bool
+}
+
+// Ask has the answers of an executor judged, too, whenever it samples. A nil judge asks nobody.
+func (j *Judge) Ask(process string, h Health) {
+	if j != nil {
+		j.process(process).current.health = h
+	}
+}
+
+// Process watches a process that starts. samples says that it is an executor.
+func (j *Judge) Process(name string, samples bool) *Watch {
+	p := j.process(name)
+	p.current = &Watch{j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool)}
+	return p.current
+}
+
+// Recorder notes what the process reports, and passes it on.
+func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorder{inner, w} }
+
+type recorder struct {
+	telemetry.Recorder
+	w *Watch
+}
+
+// Add implements telemetry.Recorder.
+func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	r.w.p.count(f, n, l)
+	r.Recorder.Add(f, n, l)
+}
+
+// Observe implements telemetry.Recorder.
+func (r *recorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	r.w.p.count(f, 1, l)
+	if d < 0 {
+		r.w.violate("%s has measured %v", r.w.j.text(series{f, l}), d)
+	}
+	r.Recorder.Observe(f, d, l)
+}
+
+// Set implements telemetry.Recorder.
+func (r *recorder) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	r.w.gauges[series{f, l}] = v
+	r.w.set(f, v)
+	r.Recorder.Set(f, v, l)
+}
+
+// Store notes what the process asks the database, and what it learns.
+func (w *Watch) Store(inner store.Store) store.Store { return &asking{inner, w} }
+
+type asking struct {
+	store.Store
+	w *Watch
+}
+
+// step makes a step, and notes that it is open until the process knows what it did.
+func step[T any](s *asking, kind string, call func() (T, error)) (T, error) {
+	open := s.w.p.open
+	open[kind]++
+	answer, err := call()
+	if !errors.Is(err, store.ErrUnknownOutcome) {
+		open[kind]--
+	}
+	return answer, err
+}
+
+// Survey implements store.Executor. Only the sampler asks for it, and for the workers behind it.
+func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
+	s.w.judgeSample()
+	s.w.judgeFreshness()
+	s.w.judgeHealth()
+	s.w.sample, s.w.fresh = sample{}, s.w.j.now()
+	survey, err := s.Store.Survey(ctx)
+	s.w.sample.survey, s.w.sample.surveyed = survey, err == nil
+	return survey, err
+}
+
+// Workers implements store.Executor.
+func (s *asking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	now := &s.w.sample
+	asked := now.surveyed && !now.told
+	if asked {
+		now.asking++
+	}
+	rows, err := s.Store.Workers(ctx)
+	switch {
+	case !asked || !now.surveyed:
+		return rows, err
+	case err != nil:
+		now.failed = true
+	case !now.told:
+		now.workers, now.known = slices.Clone(rows), true
+	}
+	now.asking--
+	return rows, err
+}
+
+func (s *asking) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	return step(s, "create", func() ([]store.Created, error) { return s.Store.Create(ctx, items) })
+}
+
+func (s *asking) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	return step(s, "cancel", func() ([]store.Cancellation, error) { return s.Store.Cancel(ctx, ids, actor) })
+}
+
+func (s *asking) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	return step(s, "claim for scheduling", func() ([]execution.Execution, error) { return s.Store.ClaimForScheduling(ctx, c) })
+}
+
+func (s *asking) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	return step(s, "dispatch", func() ([]store.DispatchResult, error) { return s.Store.Dispatch(ctx, by, ds) })
+}
+
+func (s *asking) Park(ctx context.Context, by string, ps []store.Park) ([]store.Outcome, error) {
+	return step(s, "park", func() ([]store.Outcome, error) { return s.Store.Park(ctx, by, ps) })
+}
+
+func (s *asking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	return step(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
+}
+
+func (s *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
+	return step(s, "reap", func() ([]bool, error) { return s.Store.Reap(ctx, rs) })
+}
+
+func (s *asking) Orchestrate(ctx context.Context, os []store.Orchestration) ([]store.Orchestrated, error) {
+	return step(s, "orchestrate", func() ([]store.Orchestrated, error) { return s.Store.Orchestrate(ctx, os) })
+}
+
+func (s *asking) SettleChildren(ctx context.Context, chains []execution.ID, most int) ([]store.Settled, error) {
+	return step(s, "settle children", func() ([]store.Settled, error) { return s.Store.SettleChildren(ctx, chains, most) })
+}
+
+func (s *asking) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	return step(s, "heartbeat", func() (store.BeatReply, error) { return s.Store.Heartbeat(ctx, b) })
+}
+
+func (s *asking) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	return step(s, "claim", func() ([]store.ClaimResult, error) { return s.Store.Claim(ctx, w, cs) })
+}
+
+func (s *asking) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	return step(s, "finish", func() ([]store.Outcome, error) { return s.Store.Finish(ctx, w, fs) })
+}
+
+func (s *asking) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
+	return step(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
+}
+
+// Broker notes what became of dispatches, what the dead letter queue looked like, and which dead letters were settled.
+func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &connecting{inner, w} }
+
+type connecting struct {
+	broker.Broker
+	w *Watch
+}
+
+// Connect implements broker.Broker.
+func (b *connecting) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &session{Session: s, w: b.w}, nil
+}
+
+type session struct {
+	broker.Session
+	w *Watch
+	// declared says that a topology was declared on it, looked that somebody looked at a queue before.
+	declared, looked bool
+}
+
+// Publish implements broker.Session.
+func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i, o := range outcomes {
+		if ms[i].Envelope.Type != broker.ExecutionScheduled {
+			continue
+		}
+		name := ""
+		switch o {
+		case broker.Confirmed:
+			name = "confirmed"
+		case broker.Returned:
+			name = "returned"
+		case broker.Nacked:
+			name = "refused"
+		default:
+			continue
+		}
+		s.w.j.happens(s.w.p.name, telemetry.Dispatches, name)
+	}
+	return outcomes
+}
+
+// Declare implements broker.Session.
+func (s *session) Declare(ctx context.Context, t broker.Topology) error {
+	s.declared = true
+	// Only the canary's session looks at the queue before it declares anything.
+	if !s.looked {
+		s.w.session = s.Session
+	}
+	return s.Session.Declare(ctx, t)
+}
+
+// QueueState implements broker.Session. The test of the dead letter path looks at the same queue, before it declares
+// anything on a session of its own; nothing is reported of that.
+func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	s.looked = s.looked || !s.declared
+	state, err := s.Session.QueueState(ctx, queue)
+	if err == nil && !s.looked && queue == s.w.deadLetters() {
+		s.w.queue = &state
+	}
+	return state, err
+}
+
+// Consume implements broker.Session.
+func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &consumer{c, s.w, queue == s.w.deadLetters()}, nil
+}
+
+// deadLetters is the name of the dead letter queue.
+func (w *Watch) deadLetters() string {
+	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
+}
+
+// consumer is one of any queue; dead says that it is the one of dead letters.
+type consumer struct {
+	broker.Consumer
+	w    *Watch
+	dead bool
+}
+
+// Ack implements broker.Consumer. What is acknowledged has been handled and counted.
+func (c *consumer) Ack(d broker.Delivery) {
+	c.Consumer.Ack(d)
+	j, name := c.w.j, c.w.p.name
+	switch {
+	case d.Malformed != nil:
+		j.happens(name, telemetry.DeadLetters, "", malformed)
+		return
+	case !c.dead:
+		return
+	case d.Envelope.Type == broker.DeadLetterCanary:
+		j.happens(name, telemetry.Canaries)
+		return
+	}
+	reason, queue := broker.DeathUnknown.String(), ""
+	if len(d.Deaths) > 0 {
+		reason, queue = d.Deaths[0].Reason.String(), d.Deaths[0].Queue
+	}
+	j.happens(name, telemetry.DeadLetters, reason)
+	j.happens(name, telemetry.DeadLetterSeconds)
+	if of := d.Envelope.Dispatch; of != nil && d.Envelope.Type == broker.ExecutionScheduled && broker.IsWorkerQueue(queue) && j.actions[of.Key.ID] != "" {
+		j.happens(name, telemetry.DeadLettered, reason, j.actions[of.Key.ID], strconv.FormatInt(int64(of.Worker), 10))
+	}
+}

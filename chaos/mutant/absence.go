@@ -1,0 +1,35 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/store"
+)
+
+func init() { register(graceRunsOn) }
+
+// oblivious knows nothing of the workers that came and went between two looks at a row.
+type oblivious struct {
+	store.Store
+	p Process
+}
+
+// Park implements store.Store.
+func (s *oblivious) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
+	for i := range ps {
+		k := &ps[i]
+		if k.Unschedulable && k.Seen > 0 && k.Seen < k.Grace {
+			s.p.Acted("let the grace for a worker run on although one was there", k.Key.ID)
+		}
+		k.Seen, k.Patience = 0, 0
+	}
+	return s.Store.Park(ctx, executor, ps)
+}
+
+func graceRunsOn() *Mutant {
+	return &Mutant{
+		Name: "grace-runs-on", Source: "D45", Expected: 9, Scenario: "comes-and-goes",
+		About: "what no worker fits keeps the grace that began before one came and went: only what somebody has looked at meanwhile begins a new one",
+		Store: func(p Process, c store.Store) store.Store { return &oblivious{c, p} },
+	}
+}

@@ -1,0 +1,127 @@
+package mutant
+
+import (
+	"handoff/core/config"
+	"handoff/core/telemetry"
+)
+
+// This file plants figures that are reported, and are not what has happened. No alert reads them, or none is near.
+
+func init() {
+	register(swappedGauges, uncountedLosses, namelessDeaths, leftoverCounts, seldomSampled)
+}
+
+// teller changes what is reported, with its labels.
+type teller struct {
+	telemetry.Recorder
+	set func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool)
+	add func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)
+}
+
+// Set implements telemetry.Recorder.
+func (t *teller) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+	if t.set != nil {
+		shown, report := t.set(f, v, l)
+		if !report {
+			return
+		}
+		f = shown
+	}
+	t.Recorder.Set(f, v, l)
+}
+
+// Add implements telemetry.Recorder.
+func (t *teller) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+	if t.add != nil {
+		shown, report := t.add(f, l)
+		if !report {
+			return
+		}
+		l = shown
+	}
+	t.Recorder.Add(f, n, l)
+}
+
+func swappedGauges() *Mutant {
+	return &Mutant{
+		Name: "swapped-gauges", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers",
+		About: "the load of a worker is reported as the depth of its queue, and the depth as the load",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
+				switch f {
+				case telemetry.WorkerLoad:
+					f = telemetry.QueueDepth
+				case telemetry.QueueDepth:
+					f = telemetry.WorkerLoad
+				default:
+					return f, true
+				}
+				if v > 0 {
+					p.Acted("reported a worker's load and its queue as each other")
+				}
+				return f, true
+			}}
+		},
+	}
+}
+
+func uncountedLosses() *Mutant {
+	return &Mutant{
+		Name: "uncounted-losses", Source: "D34", Expected: 15, Scenario: "half-the-workers-die",
+		About: "a worker that is marked lost is not counted",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				if f == telemetry.LeasesExpired {
+					p.Acted("did not count a worker that was lost")
+				}
+				return l, f != telemetry.LeasesExpired
+			}}
+		},
+	}
+}
+
+func namelessDeaths() *Mutant {
+	return &Mutant{
+		Name: "nameless-deaths", Source: "D19", Expected: 15, Scenario: "dead-letter-flood",
+		About: "a dispatch that died is counted without the worker in whose queue it died",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+				if f == telemetry.DeadLettered {
+					p.Acted("counted a dead dispatch for no worker")
+					l[2] = "0"
+				}
+				return l, true
+			}}
+		},
+	}
+}
+
+func leftoverCounts() *Mutant {
+	return &Mutant{
+		Name: "leftover-counts", Source: "D59", Expected: 15, Scenario: "overload",
+		About: "a status in which no execution is any more keeps its last count",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			last := make(map[telemetry.Labels]int64)
+			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, l telemetry.Labels) (telemetry.Figure, bool) {
+				if f != telemetry.Executions {
+					return f, true
+				}
+				before := last[l]
+				if v > 0 || before == 0 {
+					last[l] = v
+					return f, true
+				}
+				p.Acted("kept the count of a status that is empty")
+				return f, false
+			}}
+		},
+	}
+}
+
+func seldomSampled() *Mutant {
+	return &Mutant{
+		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs",
+		About:  "an executor asks for its figures four times less often than it is told to",
+		Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+
+	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/shard"
+	"handoff/chaos/verdict"
+	"handoff/reports"
+)
+
+const (
+	// sourceShares is the kind of a share of a measurement on source mutants.
+	sourceShares = "source mutants"
+	// sourceFile is what the results are called in the folder of a report.
+	sourceFile = "source.json"
+)
+
+// sourceItem is a line of a share: the IDs of all mutants in their order with what all results have in
+// common, or what became of one mutant.
+type sourceItem struct {
+	Order  []string       `json:"order,omitempty"`
+	Head   *score.Results `json:"head,omitempty"`
+	Result *score.Result  `json:"result,omitempty"`
+}
+
+// writeShare writes the share beside its results, if this is one.
+func (m *measurement) writeShare() error {
+	if m.share.Whole() {
+		return nil
+	}
+	header, err := m.header()
+	if err != nil {
+		return broken("%v", err)
+	}
+	header.Kind = sourceShares
+	head := *m.results
+	head.Results = nil
+	first := sourceItem{Head: &head}
+	for _, c := range m.whole {
+		first.Order = append(first.Order, c.ID)
+	}
+	items := []any{first}
+	for _, c := range m.order {
+		items = append(items, sourceItem{Result: m.results.Results[c.ID]})
+	}
+	err = reports.WriteFile(filepath.Join(m.report, shard.FileName), func(w io.Writer) error { return shard.Write(w, header, items, m.cpu) })
+	if err != nil {
+		return broken("the mutants are judged, but the share is not written: %v", err)
+	}
+	return nil
+}
+
+// mergeSource puts the shares of a measurement together, and writes the results that one machine would
+// have written.
+func (a *app) mergeSource(set shard.Set, f mergeFlags) error {
+	var all *score.Results
+	for _, file := range set.Files {
+		part, err := readSourceShare(file)
+		if err != nil {
+			return usage("%v", err)
+		}
+		if all == nil {
+			all = part
+			continue
+		}
+		if err := all.Merge(part); err != nil {
+			return usage("%s: %v", file.Path, err)
+		}
+	}
+	fmt.Fprint(a.out, all.Summary())
+	if missing := set.Absent(); missing != "" {
+		fmt.Fprintf(a.out, "Not everything was merged: without share %s this proves less than was asked for.\n", missing)
+		a.code = verdict.ExitInconclusive
+	}
+	path := filepath.Join(f.out, sourceFile)
+	if err := all.Write(path); err != nil {
+		return broken("the shares are merged, but not written: %v", err)
+	}
+	fmt.Fprintf(a.out, "results: %s; the page: bin/chaos mutants --source --out %[1]s --table FILE\n", path)
+	return nil
+}
+
+// readSourceShare reads the results of one share. What people are shown of it has to be printable.
+func readSourceShare(file shard.File) (*score.Results, error) {
+	var order []string
+	var part *score.Results
+	_, err := shard.Each(file.Path, func(r *shard.Reader, item sourceItem) error {
+		m := item.Result
+		switch {
+		case item.Head != nil && part == nil:
+			part, order = item.Head, item.Order
+			part.Results = map[string]*score.Result{}
+			return nil
+		case m == nil || part == nil:
+			return r.Refuse(1, "a line is what became of one mutant, after a first line that says what all have in common")
+		}
+		if i := slices.Index(order, m.ID); i < 0 || !file.Header.Share.Has(i) {
+			return r.Refuse(1, "result: the mutant %q is not in share %s", reports.Printable(m.ID, ""), file.Header.Share)
+		}
+		for _, text := range []string{m.ID, m.Package, m.Operator, m.About, m.By, m.Target, m.Message, m.Unit} {
+			if text != reports.Printable(text, "") {
+				return r.Refuse(1, "result: %s has letters that can't be shown", reports.Printable(m.ID, ""))
+			}
+		}
+		part.Results[m.ID] = m
+		return nil
+	})
+	if err == nil && part == nil {
+		err = fmt.Errorf("%s has no results, not even what they have in common: run the share again", file.Path)
+	}
+	return part, err
+}

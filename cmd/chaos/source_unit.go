@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/chaos/mutant/source"
+	"handoff/chaos/mutant/source/score"
+	"handoff/core/host/without"
+)
+
+const (
+	// unitPatience is how long the short tests of a package may take with a mutant; they take a second.
+	unitPatience = 60 * time.Second
+	// goldenTests compare with what was written down of the true core: to differ is no mistake.
+	goldenTests = "^TestHistories$"
+)
+
+// unitBinaries are the packages' tests, built with all mutants, each once.
+type unitBinaries struct {
+	mu sync.Mutex
+	by map[string]func() (string, error)
+}
+
+// unitTests runs the tests of a mutant's package with the mutant, and notes what they did with it.
+func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *score.Result) error {
+	bin, err := m.checkedUnitBinary(ctx, c.Package)
+	if err != nil {
+		return err
+	}
+	failed, _, cpu, err := m.runUnitTests(ctx, bin, c.Package, m.numbers[c])
+	if err != nil {
+		return err
+	}
+	r.CPU += cpu
+	if r.Unit = score.UnitSurvived; failed {
+		r.Unit = score.UnitKilled
+	}
+	return nil
+}
+
+// checkedUnitBinary is the tests of a package, which pass with the true core.
+func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string, error) {
+	m.tests.mu.Lock()
+	if m.tests.by == nil {
+		m.tests.by = map[string]func() (string, error){}
+	}
+	if m.tests.by[dir] == nil {
+		m.tests.by[dir] = sync.OnceValues(func() (string, error) {
+			bin, err := m.unitBinary(ctx, dir)
+			if err != nil {
+				return "", err
+			}
+			failed, out, _, err := m.runUnitTests(ctx, bin, dir, 0)
+			if err == nil && failed {
+				err = broken("the unit tests of %s fail without any mutant:\n%s", dir, out)
+			}
+			return bin, err
+		})
+	}
+	get := m.tests.by[dir]
+	m.tests.mu.Unlock()
+	return get()
+}
+
+// runUnitTests runs a package's short tests up to the first failure. What needs servers or anything else
+// beside the package is left out.
+func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number int) (failed bool, out string, cpu float64, err error) {
+	limit, cancel := context.WithTimeout(ctx, unitPatience+15*time.Second)
+	defer cancel()
+	//nolint:gosec // the program that was built for this
+	cmd := exec.CommandContext(limit, bin, "-test.short", "-test.failfast", "-test.skip", goldenTests, "-test.timeout", unitPatience.String())
+	cmd.Dir = filepath.Join(m.root, dir)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", source.Variable, number), without.Variable+"="+strings.Join(without.Known(), ","))
+	cmd.WaitDelay = 5 * time.Second
+	text, err := cmd.CombinedOutput()
+	switch {
+	case ctx.Err() != nil:
+		return false, "", 0, ctx.Err()
+	case cmd.ProcessState == nil || limit.Err() == nil && cmd.ProcessState.ExitCode() < 0:
+		return false, "", 0, broken("running the unit tests of %s: %v\n%s", dir, err, bytes.TrimSpace(text))
+	}
+	return err != nil, string(text), processorTime(cmd), nil
+}
+
+// unitBinary builds the tests of a package.
+func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error) {
+	bin := filepath.Join(m.work, filepath.Base(dir)+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay, "-o", bin, "./"+dir)
+	cmd.Dir = m.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", broken("building the tests of %s with the mutants: %v\n%s", dir, err, out)
+	}
+	return bin, nil
+}
