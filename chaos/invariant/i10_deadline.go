@@ -19,7 +19,7 @@ type stoppable struct {
 	epoch execution.Epoch
 }
 
-// stopDeadline is a process that was asked to stop, and when all of its actions have to be asked to end.
+// stopDeadline is a process that was asked to stop, and when all of its actions have to have ended.
 type stopDeadline struct {
 	process string
 	since   time.Duration
@@ -34,7 +34,7 @@ func (c *gracefulChecker) stops(process string, at time.Duration) {
 		return
 	}
 	if !slices.ContainsFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process }) {
-		c.deadlines = append(c.deadlines, stopDeadline{process: process, since: at, at: at + c.s.config.Worker.ShutdownTimeout + c.s.prompt()})
+		c.deadlines = append(c.deadlines, stopDeadline{process: process, since: at, at: at + c.s.config.Worker.ShutdownTimeout + c.s.config.Worker.KillGrace + c.s.prompt()})
 	}
 }
 
@@ -46,13 +46,13 @@ func (c *gracefulChecker) actions(e *history.Event) {
 	switch e.Kind {
 	case history.ActionStarted:
 		c.running[e.Process] = append(c.running[e.Process], stoppable{e.Execution, e.Epoch})
-	case history.ActionEnded, history.EndAsked:
+	case history.ActionEnded:
 		c.running[e.Process] = slices.DeleteFunc(c.running[e.Process], func(a stoppable) bool { return a.id == e.Execution && a.epoch == e.Epoch })
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
 		delete(c.running, e.Process)
 		c.stopsNoMore(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// What stands still asks nobody; its machine ends its actions by the fence.
+		// What stands still ends nothing; its machine ends its actions by the fence.
 		c.stopsNoMore(e.Process)
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.Reason == execution.WorkerShutdown && e.By == execution.Worker {
@@ -66,7 +66,7 @@ func (c *gracefulChecker) stopsNoMore(process string) {
 	c.deadlines = slices.DeleteFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process })
 }
 
-// due judges the processes whose actions have to be asked to end by now.
+// due judges the processes whose actions have to have ended by now.
 func (c *gracefulChecker) due(now time.Duration) {
 	const held = toDatabase | toBroker | brokerFails | databaseFails
 	for i := 0; i < len(c.deadlines); i++ {
@@ -82,8 +82,8 @@ func (c *gracefulChecker) due(now time.Duration) {
 		if !c.s.ledger.struck(itsClock, d.process, 0, d.since) {
 			c.s.judged(c.i)
 			if left := c.running[d.process]; len(left) > 0 {
-				c.s.violate(c.i, left[0].id, "%s was asked to stop at %v, and at %v it has not asked execution %d, epoch %d, to end, which still runs; its shutdown timeout is %v",
-					d.process, d.since, now, left[0].id, left[0].epoch, c.s.config.Worker.ShutdownTimeout)
+				c.s.violate(c.i, left[0].id, "%s was asked to stop at %v, and at %v its action of execution %d, epoch %d, still runs; its shutdown timeout is %v, its kill grace %v",
+					d.process, d.since, now, left[0].id, left[0].epoch, c.s.config.Worker.ShutdownTimeout, c.s.config.Worker.KillGrace)
 			}
 		}
 		c.deadlines = slices.Delete(c.deadlines, i, i+1)

@@ -14,7 +14,7 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it runs may finish within the shutdown timeout and is asked to end then, what it ran is finished or handed back, and its process is gone in time.",
+		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it runs may finish within the shutdown timeout and is ended then, what it ran is finished or handed back, and its process is gone in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
@@ -31,8 +31,8 @@ type gracefulChecker struct {
 	s *Suite
 	// held counts what each incarnation runs.
 	held map[execution.Incarnation]int
-	// running are the actions of each process that it has not asked to end, deadlines the processes that stop and have to
-	// have asked all of theirs by then; see i10_deadline.go.
+	// running are the actions of each process, deadlines the processes that stop, and when all of theirs have to have ended;
+	// see i10_deadline.go.
 	running   map[string][]stoppable
 	deadlines []stopDeadline
 	// disturbed is the last moment at which a fault other than a stop could excuse a worker, and
