@@ -12,7 +12,7 @@ import (
 // plant completes the ports of a process by its client of the database and its recorder, and plants the run's mutant
 // into them.
 func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports) mutant.Ports {
-	ports.Store, ports.Recorder = db, w.recorder(p.Name)
+	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
 	if w.figures != nil {
 		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
 		ports.Store, ports.Recorder = watch.Store(ports.Store), watch.Recorder(ports.Recorder)

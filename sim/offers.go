@@ -291,6 +291,12 @@ func (w *world) FailWrites(x *fault.Injection, perMillion uint64, with fault.Wri
 	return func() { w.db.SetRollback(0, "", "", "") }, nil
 }
 
+// FailReads implements fault.DatabaseReadFailures.
+func (w *world) FailReads(x *fault.Injection, perMillion uint64) (func(), error) {
+	w.db.SetReadErrors(perMillion, x.Name)
+	return func() { w.db.SetReadErrors(0, "") }, nil
+}
+
 // FillDatabase implements fault.DatabaseFull.
 func (w *world) FillDatabase(x *fault.Injection) (func(), error) {
 	w.db.SetFull(x.Name)

@@ -47,6 +47,7 @@ type world struct {
 	history history.Tee
 	judges  *run.Judges
 	log     *slog.Logger
+	witness *witness // nil when nobody judges what it sees
 	event   history.Event
 
 	processes []*process                   // in a fixed order: executors, workers, then twins as they come
@@ -88,10 +89,14 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
 	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{})
-	w.log = slog.New(slog.DiscardHandler)
+	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
+	if w.witness != nil {
+		w.db.OnAnswer(w.witness.answered)
+	}
+	w.log = w.witness.log(slog.DiscardHandler)
 	if o.Record != nil {
 		w.history = append(w.history, o.Record)
-		w.log = slog.New(&logHandler{w: w})
+		w.log = w.witness.log(&logHandler{w: w})
 	}
 	w.injector = run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
@@ -289,7 +294,7 @@ func (p *process) runExecutor() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
-		Config: &c, Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat), Host: h,
+		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
 	})
 	service := executor.New(executor.Options{
 		Name: p.name, Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Executors,
@@ -299,6 +304,7 @@ func (p *process) runExecutor() {
 	})
 	w.figures.Ask(p.name, service)
 	service.Run(ctx)
+	w.witness.ended()
 }
 
 func (p *process) runWorker() {
@@ -306,7 +312,7 @@ func (p *process) runWorker() {
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	ports := w.plant(mutant.Process{Name: p.name, Worker: true}, w.db.Client(p.current), mutant.Ports{
-		Config: &c, Broker: w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat), Host: h, Machine: p.machine,
+		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
 	// A superseded worker exits, and says so in its log.
@@ -317,4 +323,5 @@ func (p *process) runWorker() {
 		Broker: &deafened{ports.Broker, p, h},
 		Runner: p.machine.Runner(p.current),
 	}).Run(ctx)
+	w.witness.ended()
 }

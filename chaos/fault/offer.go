@@ -27,6 +27,7 @@ type Simulated interface {
 	DatabaseReadOnly
 	DatabaseSlow
 	DatabaseFailures
+	DatabaseReadFailures
 	DatabaseFull
 	DatabaseConnections
 	Clocks
@@ -84,6 +85,7 @@ func parts() []part {
 		{"DatabaseReadOnly", reflect.TypeFor[DatabaseReadOnly](), "it can't make its database refuse writes"},
 		{"DatabaseSlow", reflect.TypeFor[DatabaseSlow](), "it can't slow its database down"},
 		{"DatabaseFailures", reflect.TypeFor[DatabaseFailures](), "it can't make writes of its database fail"},
+		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},

@@ -62,8 +62,8 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 		"broker: sleep":         `1:9: unknown fault of the broker "sleep"; allowed: alarm, kill, restart`,
 		"database: slow":        "1:11: slow says more than its name: write database: {slow: [100ms, 3s]}, for: 30s",
 		"database: {kill: 3s}":  "1:12: kill takes no value: write database: kill, for: 5s",
-		"database: {slow: 3s, serialization_failures: 1%}": "1:11: database must say exactly one thing; allowed: errors, slow, serialization_failures",
-		"database: {}":         "1:11: database must say exactly one thing; allowed: errors, slow, serialization_failures",
+		"database: {slow: 3s, serialization_failures: 1%}": "1:11: database must say exactly one thing; allowed: errors, read_errors, slow, serialization_failures",
+		"database: {}":         "1:11: database must say exactly one thing; allowed: errors, read_errors, slow, serialization_failures",
 		"messages: drop":       "1:11: messages must be a mapping (key: value), is the string",
 		"messages: {rate: 3%}": "1:11: messages must say exactly one thing; allowed: corrupt, delay, drop, duplicate, reorder",
 		// The keys of a kind.

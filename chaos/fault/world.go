@@ -207,6 +207,12 @@ type DatabaseFailures interface {
 // WriteFailure is the error that a database answers instead of writing, as its SQLSTATE and its message.
 type WriteFailure struct{ Code, Message string }
 
+// DatabaseReadFailures is a database that refuses a share of the statements that only read, with an error that passes
+// (53200, out of memory).
+type DatabaseReadFailures interface {
+	FailReads(x *Injection, perMillion uint64) (end func(), err error)
+}
+
 // DatabaseFull is a database whose disk is full: writes fail with 53100 and reads go on.
 type DatabaseFull interface {
 	FillDatabase(x *Injection) (end func(), err error)

@@ -55,7 +55,7 @@ type Finding struct {
 }
 
 // Count is the number of invariants; they are numbered from 1 without gaps.
-const Count = 28
+const Count = 30
 
 // All lists every invariant that is implemented, by number.
 func All() []*Invariant {
@@ -69,7 +69,7 @@ func all() [Count]*Invariant {
 		legalTransitions(), ownership(), fencing(), singleRun(), nothingLost(), messageConservation(),
 		orchestrationOnce(), boundedRetries(), placement(), gracefulStop(), concurrency(), detection(), ownResult(), drained(),
 		alerting(), acceptedOnce(), earned(), work(), ownLimits(), started(), inService(), capacity(), awayServers(), leftLying(),
-		handedOn(), wakes(), cancelledAtOnce(), ownReaping(),
+		handedOn(), wakes(), cancelledAtOnce(), ownReaping(), told(), givenBack(),
 	}
 }
 

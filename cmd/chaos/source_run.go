@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,8 @@ import (
 const (
 	// sourceMemory is far above what one run needs; a mutant that needs more collects without end.
 	sourceMemory = 1 << 30
+	// sourceGarbage is how much garbage there may be, in percent of what is alive.
+	sourceGarbage = 1600
 	// sourcePatience is how long a run may take, in real time, on a busy machine; most take 20 ms.
 	sourcePatience = 2 * time.Minute
 )
@@ -50,6 +53,9 @@ func (a *app) sourceRunCommand() *cobra.Command {
 }
 
 func (o *sourceRun) run() error {
+	// The collector is a tenth of a run's time, and one run holds little: it may wait, up to half of what is allowed.
+	debug.SetGCPercent(sourceGarbage)
+	debug.SetMemoryLimit(sourceMemory / 2)
 	library, err := scenarios.Library()
 	if err != nil {
 		return o.write(&score.Result{By: score.Start, Reached: true, Message: err.Error()})

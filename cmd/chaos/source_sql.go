@@ -30,8 +30,9 @@ type sqlStage struct{ flags, env []string }
 //nolint:gochecknoglobals // a table
 var sqlStages = []sqlStage{
 	{flags: []string{"-test.run", "^TestContract$"}},
-	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}},
+	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}, env: []string{"HANDOFF_CONFORMANCE_PAIRS=alone"}},
 	{flags: []string{"-test.run", "^TestSequences$"}, env: []string{"HANDOFF_CONFORMANCE_STEPS=3000"}},
+	{flags: []string{"-test.run", "^TestPairs$"}},
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
 

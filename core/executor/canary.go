@@ -63,6 +63,7 @@ func (p *deadLetterPath) run(ctx context.Context) {
 		case errors.Is(err, broker.ErrClosed) || errors.Is(err, broker.ErrUnavailable):
 			// A session that ended says nothing about the path, and the client says so in the log; unless it is the
 			// test that ends it each time.
+			p.limited.LogAttrs(ctx, slog.LevelInfo, "the session of a test of the dead letter path has ended, testing it again", slog.Any("error", err))
 			if ended++; p.client.ConnectedFor() < p.host.Monotonic()-began {
 				ended = 0
 			}

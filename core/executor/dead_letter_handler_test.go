@@ -162,3 +162,11 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 		}
 	}
 }
+
+func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
+	for death, want := range map[broker.DeathReason]string{broker.DeathMaxLength: textQueueFull, broker.DeathDeliveryLimit: textDeliveryLimit} {
+		if reason, text, counts := causeOfDeath(death); reason != execution.WorkerUnavailable || text != want || counts {
+			t.Errorf("%v is read as %v, %q, and counts: %t", death, reason, text, counts)
+		}
+	}
+}

@@ -30,6 +30,7 @@ func newSampler(s *Service) *sampler {
 
 func (s *sampler) run(ctx context.Context) {
 	loop := s.loop("figures")
+	s.meetBroker(ctx)
 	for {
 		if err := loop.Pass(func() error { return errors.Join(s.sample(), s.sampleQueue()) }); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read, the last ones stand", slog.Any("error", err))
@@ -39,6 +40,14 @@ func (s *sampler) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// meetBroker waits for the first session of the broker, for as long as a statement may take: a pass that comes before it
+// would count as failed at every start.
+func (s *sampler) meetBroker(ctx context.Context) {
+	within, cancel := s.host.WithTimeout(ctx, s.config.Executor.StatementTimeout)
+	defer cancel()
+	_, _ = s.client.Session(within)
 }
 
 // sampleQueue sets what the broker says of the dead letter queue. One that does not exist is one that nobody consumes.

@@ -92,8 +92,9 @@ func (s *Service) probeWorkers(context.Context) error {
 	}
 	for i := range probed {
 		if was, is := before[i] >= unreachableAfter, s.probes.unreachable(probed[i].Incarnation); was != is {
-			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed",
-				slog.String("worker", probed[i].Name), slog.String("url", probed[i].HealthURL), slog.Bool("reachable", !is), slog.Any("error", errs[i]))
+			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed", append([]slog.Attr{
+				slog.String("worker", probed[i].Name), slog.String("url", probed[i].HealthURL), slog.Bool("reachable", !is),
+			}, whyUnreachable(errs[i])...)...)
 		}
 	}
 	return nil
@@ -137,10 +138,19 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 		}
 		row := &probed[of[n]]
 		s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{store.PartProber, would})
-		s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed, observe only",
-			slog.String("worker", row.Name), slog.String("url", row.HealthURL), slog.Bool("reachable", w.Ready), slog.Bool("would_avoid", !w.Ready), slog.String("error", w.Reason))
+		s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed, observe only", append([]slog.Attr{
+			slog.String("worker", row.Name), slog.String("url", row.HealthURL), slog.Bool("reachable", w.Ready), slog.Bool("would_avoid", !w.Ready),
+		}, whyUnreachable(errs[of[n]])...)...)
 	}
 	return nil
+}
+
+// whyUnreachable is what a line says of a probe that failed; nothing of one that did not.
+func whyUnreachable(err error) []slog.Attr {
+	if err == nil {
+		return nil
+	}
+	return []slog.Attr{slog.String("error", reasonOf(err))}
 }
 
 // reasonOf is an error as a text that the database takes: it may have come from a server that is none of ours.

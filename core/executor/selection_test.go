@@ -113,3 +113,15 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestAnUnhealthyWorkerIsNamedWhereABetterOneFitsButCannotTakeIt(t *testing.T) {
+	sick := func(w *store.WorkerRow) { w.Figures = execution.Figures{Total: 50, Failed: 50, Consecutive: 50} }
+	f := newRoster([]store.WorkerRow{fit(1, sick), fit(2, func(*store.WorkerRow) {})}, config.Default(config.Hardened), new(probes), nil)
+	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
+	if got := f.explain(&row); !strings.Contains(got, "1 are unhealthy") {
+		t.Errorf("%s", got)
+	}
+	if got := f.best("a runtime that nobody offers"); got != execution.Healthy {
+		t.Errorf("of nobody the best is %v", got)
+	}
+}

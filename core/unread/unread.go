@@ -181,6 +181,7 @@ func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again 
 			one := batch[i : i+1]
 			err := k.store(one)
 			if store.Retriable(err) {
+				k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
 				return append(again, batch[i:]...)
 			}
 			again = append(again, k.settle(ctx, one, err)...)

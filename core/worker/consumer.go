@@ -147,6 +147,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			return nil, false
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "claim not answered, trying again", slog.Int64("execution", int64(e.key.ID)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
 	// The message stays unsettled: it goes back to the queue with the session.

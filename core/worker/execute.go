@@ -140,6 +140,7 @@ func (t *session) finish(f store.Finish, took time.Duration) {
 			// Not the output, then. What the database says of the statement may pass all the same, and nobody else has the end.
 		}
 		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "result could not be written yet, trying again", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
 		if backoff.Wait(t.closing) != nil {
 			return
 		}
@@ -166,7 +167,11 @@ func (t *session) keepRefused(f store.Finish, row *execution.Execution) {
 	backoff := broker.NewBackoff(t.host, 200*time.Millisecond, 2*time.Second)
 	for range 3 {
 		err := t.db(func(ctx context.Context) error { return t.store.KeepRefusedResult(ctx, t.key, f) })
-		if err == nil || !store.Retriable(err) || backoff.Wait(t.closing) != nil {
+		if err == nil {
+			return
+		}
+		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "result of a lost execution could not be kept", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
+		if !store.Retriable(err) || backoff.Wait(t.closing) != nil {
 			return
 		}
 	}

@@ -29,6 +29,15 @@ func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
 	}
 }
 
+func TestNothingBeginsOnceAllRunsHaveBeenEnded(t *testing.T) {
+	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
+	e, _ := r.add(execution.Key{ID: 1, Epoch: 1})
+	r.closed = execution.WorkerLost
+	if r.begin(e) || e.why != execution.WorkerLost {
+		t.Errorf("it began, or ended for another reason: %v", e.why)
+	}
+}
+
 // nothing is a signal that nobody waits for.
 type nothing struct{}
 

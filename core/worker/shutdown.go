@@ -80,6 +80,7 @@ func (t *session) persist(deadline time.Duration, write func() error) bool {
 			t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown was given up, the executor will find it", slog.Any("error", err))
 			return false
 		}
+		t.log.LogAttrs(context.Background(), slog.LevelWarn, "a step of the shutdown failed, trying again", slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
 }

@@ -25,8 +25,12 @@ const sourceSteps = 3_000_000
 // real time can't be stopped, only left behind. That includes the end of the run, when every task that is
 // still there has to leave.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
+	return sourceMutant(once, targets, size, truth, patience, done)
+}
+
+func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	o := Options{Seeds: size.Seeds, Varied: size.Varied}
-	s := &sourced{targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
+	s := &sourced{run: run, targets: append(targets[:len(targets):len(targets)], Varied(targets)...), truth: truth}
 	s.own = &score.Truth{Size: size, Targets: map[string]*score.Lines{}}
 	hangs := func(t Target, seed uint64) {
 		done(&score.Result{
@@ -44,8 +48,8 @@ func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patienc
 				continue
 			}
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
-			failed := s.run(i, seed)
-			if limit.Stop() && failed {
+			killed := s.kills(i, seed)
+			if limit.Stop() && killed {
 				done(&s.out)
 				return s.own
 			}
@@ -56,8 +60,12 @@ func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patienc
 	return s.own
 }
 
+// runOne runs one seed; tests have another one than once.
+type runOne func(Target, sim.Options) *sim.Result
+
 // sourced is a source mutant under way.
 type sourced struct {
+	run     runOne
 	targets []Target
 	truth   *score.Truth
 	own     *score.Truth
@@ -65,14 +73,14 @@ type sourced struct {
 	out     score.Result
 }
 
-// run runs one seed of a target, and says that it kills the mutant.
-func (s *sourced) run(i int, seed uint64) bool {
+// kills runs one seed of a target, and says that it kills the mutant.
+func (s *sourced) kills(i int, seed uint64) bool {
 	t := s.targets[i]
 	o := sim.Options{Seed: seed}
 	if !t.Varied { // a varied run is broken off much earlier
 		o.MaxSteps = sourceSteps
 	}
-	r := once(t, o)
+	r := s.run(t, o)
 	s.out.Runs++
 	s.sweeps[i].Add(&r.Run)
 	hash := fmt.Sprintf("%016x", r.Hash)

@@ -1,10 +1,15 @@
 package explore
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"handoff/chaos/mutant/source/score"
+	"handoff/chaos/verdict"
+	"handoff/core/config"
+	"handoff/sim"
 )
 
 // judgeSource runs a source mutant that is none: the core of this process.
@@ -33,17 +38,38 @@ func TestAMutantWhoseHistoriesAreTheTrueCoresIsNotReached(t *testing.T) {
 	}
 }
 
+// What fails varied runs of the true core can't be said to be a mutant's doing, and doesn't hide what it does elsewhere.
 func TestAVariedRunThatTheTrueCoreFailsJudgesNoMutant(t *testing.T) {
-	size := score.Size{Seeds: 1, Varied: 1}
-	truth, _ := judgeSource(t, size, nil)
-	lines := truth.Targets["ttl-race (documented, varied)"]
-	lines.Hashes[0] = "another"
-	lines.Fails = []uint64{1}
-	_, r := judgeSource(t, size, truth)
-	if r.Killer() != "not reached" || r.Runs != 3 {
-		t.Errorf("%s after %d runs; want it not reached, after all but one", r.Killer(), r.Runs)
+	size := score.Size{Seeds: 1, Varied: 2}
+	var order []string
+	// core fails seed 1 of everything that is varied, and a mutant the second one of one profile, too.
+	core := func(mutant bool) runOne {
+		order = nil
+		return func(target Target, o sim.Options) *sim.Result {
+			order = append(order, fmt.Sprintf("%s %d", target, o.Seed))
+			r := &sim.Result{Run: verdict.Run{Seed: o.Seed, Profile: target.Profile, Hash: o.Seed}}
+			if target.Varied && (o.Seed == 1 || mutant && target.Profile == config.Hardened) {
+				r.GaveUp = "it was drawn"
+			}
+			return r
+		}
 	}
-	if got := truth.Unjudged(); len(got) != 1 || got[0] != "ttl-race (documented, varied), seed 1" {
-		t.Errorf("left out: %q", got)
+	judge := func(run runOne, truth *score.Truth) (own *score.Truth, result *score.Result) {
+		own = sourceMutant(run, find(t, "ttl-race"), size, truth, time.Minute, func(r *score.Result) { result = r })
+		return own, result
+	}
+	truth, first := judge(core(false), nil)
+	want := []string{"ttl-race (documented, varied), seed 1", "ttl-race (hardened, varied), seed 1"}
+	if got := truth.Unjudged(); first.Killed() || first.Runs != 6 || !slices.Equal(got, want) {
+		t.Fatalf("the true core: %+v; left out %q; want %q", first, got, want)
+	}
+	if got, want := fmt.Sprintf("%s %s", order[:2], order[4]), "[ttl-race (hardened) 1 ttl-race (documented) 1] ttl-race (hardened, varied) 2"; len(order) != 6 || got != want {
+		t.Errorf("order %q; want %s", order, want)
+	}
+	if _, same := judge(core(false), truth); same.Killer() != "not reached" || same.Runs != 4 {
+		t.Errorf("the same core: %s after %d runs; want 4", same.Killer(), same.Runs)
+	}
+	if _, r := judge(core(true), truth); r.By != score.GaveUp || r.Target != "ttl-race (hardened, varied)" || r.Seed != 2 {
+		t.Errorf("a mutant that fails another varied run: %+v", r)
 	}
 }

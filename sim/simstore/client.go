@@ -91,6 +91,14 @@ func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
 }
 
 func (q *statement[T]) make(ctx context.Context) (T, error) {
+	answer, err := q.call(ctx)
+	if told := q.c.db.told; told != nil && q.c.p != nil {
+		told(ctx, err)
+	}
+	return answer, err
+}
+
+func (q *statement[T]) call(ctx context.Context) (T, error) {
 	var none T
 	var err error
 	*q.c.made++

@@ -14,6 +14,7 @@
 package simstore
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -40,6 +41,8 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.Law
+	// told is called in the caller's task with the outcome of each statement of a process; nil if nobody asks.
+	told func(ctx context.Context, err error)
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -71,12 +74,12 @@ type Database struct {
 
 	// readOnly, full and noConnections are the faults that make it so, empty for none.
 	readOnly, full, noConnections string
-	rollback                      rollback
+	rollback, unread              rollback
 	// session numbers the times for which the server was up, from 1: a connection is lost with its session.
 	session uint64
 }
 
-// rollback lets so many of a million writes fail, with an error; drawn from its own stream.
+// rollback lets so many of a million writes, or reads, fail, with an error; drawn from its own stream.
 type rollback struct {
 	fault      string
 	err        error
@@ -180,6 +183,12 @@ func (db *Database) SetRollback(perMillion uint64, fault, code, message string) 
 	db.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: db.k.Stream("database/rollback")}
 }
 
+// SetReadErrors lets a share of the statements that only read fail for want of memory (SQLSTATE 53200), for the fault of
+// that name; a share of zero ends it.
+func (db *Database) SetReadErrors(perMillion uint64, fault string) {
+	db.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: db.k.Stream("database/reads")}
+}
+
 // SetFull lets the database refuse every write, as a server does whose disk is full (SQLSTATE 53100), for the
 // fault of that name; the empty name ends it. Reads go on.
 //
@@ -187,6 +196,9 @@ func (db *Database) SetRollback(perMillion uint64, fault, code, message string) 
 // statement that may write is refused, also one that would find nothing to write. A server whose write-ahead log has
 // no room ends and can't start: that is Stop and Start.
 func (db *Database) SetFull(fault string) { db.full = fault }
+
+// OnAnswer has each statement of a process told to f, in the task that made it, with what it was answered.
+func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told = f }
 
 // SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
 // (SQLSTATE 53300), for the fault of that name; the empty name ends it. A process whose pool has a connection goes
@@ -206,7 +218,7 @@ func (db *Database) refusal(process string, connected, writes bool) error {
 		return errNoConnections
 	}
 	if !writes {
-		return nil
+		return db.unread.roll(db, process)
 	}
 	if db.readOnly != "" {
 		db.net.Touch(simnet.Touched{Fault: db.readOnly, Process: process})
@@ -216,17 +228,23 @@ func (db *Database) refusal(process string, connected, writes bool) error {
 		db.net.Touch(simnet.Touched{Fault: db.full, Process: process})
 		return errFull
 	}
-	if r := &db.rollback; r.perMillion > 0 && r.stream.Chance(r.perMillion) {
-		db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
-		return r.err
+	return db.rollback.roll(db, process)
+}
+
+// roll draws whether a statement fails.
+func (r *rollback) roll(db *Database, process string) error {
+	if r.perMillion == 0 || !r.stream.Chance(r.perMillion) {
+		return nil
 	}
-	return nil
+	db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
+	return r.err
 }
 
 // What PostgreSQL says, with its SQLSTATE. Nothing was applied in any of these cases.
 var (
 	errReadOnly      = fmt.Errorf("%w: cannot execute in a read-only transaction (25006)", store.ErrUnavailable)
 	errFull          = fmt.Errorf("%w: could not extend file: No space left on device (53100)", store.ErrUnavailable)
+	errMemory        = fmt.Errorf("%w: out of memory (53200)", store.ErrUnavailable)
 	errNoConnections = fmt.Errorf("%w: sorry, too many clients already (53300)", store.ErrUnavailable)
 )
 

@@ -6,12 +6,14 @@ import (
 
 	"handoff/chaos/conformance"
 	"handoff/chaos/conformance/storetest"
+	"handoff/core/store/postgres"
 )
 
 // The contract that the model of the simulated world keeps too, and whatever can be asked when a case is over is
 // answered as by the model. All cases share a database, emptied before each.
 func TestContract(t *testing.T) {
 	b := setup(t)
+	b.Store = b.open(postgres.Options{Now: b.clock, Tracer: &refused{t: t}})
 	storetest.Compare(t, model, func(_ *testing.T, body func(storetest.Subject)) {
 		b.empty()
 		b.now = beginning

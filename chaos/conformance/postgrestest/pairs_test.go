@@ -15,7 +15,7 @@ import (
 // PairsVariable lets pairs of writes meet at every lock that the first of them takes, and between its statements: all
 // of them (HANDOFF_CONFORMANCE_PAIRS=all go test ./chaos/conformance/postgrestest -run TestPairs -timeout 2h), or those of some
 // methods (HANDOFF_CONFORMANCE_PAIRS=Claim,Reclaim). Without it a sample is taken of those of which it matters which
-// comes first, at the locks that both take.
+// comes first, at the locks that both take. HANDOFF_CONFORMANCE_PAIRS=alone lets none meet: each call then only waits by itself.
 const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
 // sample is which part of those meetings is made: one of so many, and the first of each method.
@@ -30,6 +30,8 @@ var alone = map[string]string{
 // meetings are which calls are made to meet, and what became of it.
 type meetings struct {
 	all bool
+	// alone says that none is made.
+	alone bool
 	// methods are the only ones, nil for all.
 	methods []string
 	// once says that the first difference is enough.
@@ -40,7 +42,7 @@ type meetings struct {
 	mu         sync.Mutex
 	situations int
 	// pairs are all; apart are those that lock nothing in common, idle those of which neither does anything, alike
-	// those whose order does not matter.
+	// those that were to meet and whose order does not matter.
 	pairs, apart, idle, alike int
 	// made are the interleavings: in gated the first call was held back between its statements, otherwise at a lock,
 	// which it passed over in passed; in waited the second call waited, too.
@@ -63,7 +65,7 @@ func newMeetings(all bool) *meetings {
 }
 
 func (m *meetings) String() string {
-	return fmt.Sprintf("%d pairs; of them %d lock nothing in common, %d do nothing, and the order of %d does not matter.\n"+
+	return fmt.Sprintf("%d pairs; of them %d lock nothing in common, %d do nothing, and of those that were to meet the order of %d does not matter.\n"+
 		"%d interleavings: in %d the first call was held back between its statements, in the others at a lock, which it passed over in %d; "+
 		"in %d the second call waited too. %d pairs with deadlocks, %d differences.\n%v",
 		m.pairs, m.apart, m.idle, m.alike, m.made, m.gated, m.passed, m.waited, len(m.deadlocks), m.differences, m.met)
@@ -83,6 +85,9 @@ func TestPairs(t *testing.T) {
 	if m.all && asked != "all" {
 		m.methods = strings.Split(asked, ",")
 	}
+	if m.alone = asked == "alone"; m.alone {
+		m.methods = nil
+	}
 	t.Run("situations", func(t *testing.T) {
 		for n, situation := range storetest.Situations() {
 			if testing.Short() && n%6 != 0 {
@@ -91,8 +96,9 @@ func TestPairs(t *testing.T) {
 			t.Run(situation.Name, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, situation, nil)
-				trials := s.meet(m)
-				s.inOrder(m, trials)
+				trials := s.trials(m.methods)
+				s.meet(m, trials)
+				s.inOrder(trials)
 				s.passBy(trials)
 				s.moments(m, trials)
 			})
@@ -101,6 +107,9 @@ func TestPairs(t *testing.T) {
 	t.Log(m)
 	for where, n := range m.deadlocks {
 		t.Errorf("%d deadlocks: %s", n, where)
+	}
+	if m.alone {
+		return
 	}
 	if m.waited < m.made/2 || m.methods == nil && m.made < 30*m.situations {
 		t.Error("too few calls have met")
@@ -145,9 +154,11 @@ func (s *stage) trials(methods []string) (all []*trial) {
 }
 
 // meet makes the calls meet, two at a time, either of them first.
-func (s *stage) meet(m *meetings) (trials []*trial) {
-	trials = s.trials(m.methods)
+func (s *stage) meet(m *meetings, trials []*trial) {
 	m.count(func() { m.situations++ })
+	if m.alone {
+		return
+	}
 	for _, a := range trials {
 		for _, b := range trials {
 			common := slices.DeleteFunc(slices.Clone(a.locks), func(l lock) bool { return !slices.Contains(b.locks, l) })
@@ -166,32 +177,45 @@ func (s *stage) meet(m *meetings) (trials []*trial) {
 			}
 		}
 	}
-	return trials
 }
 
-// inOrder lets each method that locks several executions wait for the last of them, while a call that locks them, too,
-// waits behind it. A call that locks them in another order waits for that other one, in the end, and it for the call.
-func (s *stage) inOrder(m *meetings, trials []*trial) {
-	executions := func(w *trial) (all []lock) {
-		for _, l := range w.locks {
-			if strings.HasPrefix(string(l), "execution where") {
-				all = append(all, l)
-			}
-		}
-		return all
-	}
+// inOrder holds the last row of a table that a call locks several rows of, and looks whether the call has locked the others
+// by the time that it waits: whoever locks several rows locks them in the order of their ids, so that nobody waits for
+// somebody who waits for him.
+func (s *stage) inOrder(trials []*trial) {
 	done := make(map[string]bool)
 	for _, a := range trials {
-		mine := executions(a)
-		if len(mine) < 2 || a.Passes || done[a.Method] {
+		if a.Passes {
 			continue
 		}
-		for _, b := range trials {
-			if theirs := executions(b); len(theirs) > 1 && slices.Equal(mine, theirs) && b.Method != a.Method && !b.Passes {
-				done[a.Method] = true
-				s.interleave(m, a, b, s.modelStage.Orders(s.model, a.model, b.model), stop{lock: mine[len(mine)-1]})
-				break
+		for _, table := range []string{"execution", "observation", "worker_incarnation"} {
+			var rows []lock
+			for _, l := range a.locks {
+				if strings.HasPrefix(string(l), table+" where") {
+					rows = append(rows, l)
+				}
 			}
+			if len(rows) < 2 || done[a.Method+table] {
+				continue
+			}
+			done[a.Method+table] = true
+			s.restore()
+			s.one.gate.arm(0)
+			last := len(rows) - 1
+			tx := s.hold(rows[last])
+			u := s.begin(s.one, a.Write)
+			if !s.stops(u, false) {
+				s.Errorf("%v did not wait for %v", a, rows[last])
+			}
+			for _, l := range rows[:last] {
+				var free bool
+				s.scan("select exists (select from "+string(l)+" for update skip locked)", nil, &free)
+				if free {
+					s.Errorf("%v waits for %v and has not locked %v: rows are locked in the order of their ids", a, rows[last], l)
+				}
+			}
+			s.must(tx.Rollback(s.ctx))
+			s.ends(u)
 		}
 	}
 }
@@ -231,11 +255,6 @@ func (s stop) String() string {
 
 // together makes two calls meet wherever it is to be tried.
 func (s *stage) together(m *meetings, a, b *trial, common []lock) {
-	orders := s.modelStage.Orders(s.model, a.model, b.model)
-	if !m.all && !orders.Matter() {
-		m.count(func() { m.alike++ })
-		return
-	}
 	if m.all {
 		common = a.locks
 	}
@@ -247,15 +266,27 @@ func (s *stage) together(m *meetings, a, b *trial, common []lock) {
 	for n := 3; n <= a.statements; n++ {
 		stops = append(stops, stop{statement: n})
 	}
-	for _, at := range stops {
+	// Whoever judges what it has not locked is found by the second place: the other has changed it by then.
+	behind := func(at stop) bool { return at.lock != "" && b.effective }
+	wanted := func(at stop) bool {
 		h := fnv.New32a()
 		fmt.Fprint(h, s.Name(), a, b, at)
-		// Whoever judges what it has not locked is found by the second place: the other has changed it by then.
-		behind := "behind " + b.Method
-		if m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] || at.lock != "" && b.effective && !s.met[behind] {
+		return m.all || m.methods != nil || h.Sum32()%sample == 0 || !s.met[a.Method] || behind(at) && !s.met["behind "+b.Method]
+	}
+	if !slices.ContainsFunc(stops, wanted) {
+		return
+	}
+	// Asking the model takes longer than most meetings.
+	orders := s.modelStage.Orders(s.model, a.model, b.model)
+	if !m.all && !orders.Matter() {
+		m.count(func() { m.alike++ })
+		return
+	}
+	for _, at := range stops {
+		if wanted(at) {
 			s.met[a.Method] = true
-			if at.lock != "" && b.effective {
-				s.met[behind] = true
+			if behind(at) {
+				s.met["behind "+b.Method] = true
 			}
 			s.interleave(m, a, b, orders, at)
 		}
@@ -353,7 +384,8 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 			}
 			for _, situation := range storetest.Situations() {
 				if situation.Name == c.situation {
-					newStage(t, situation, rewrite).meet(m)
+					s := newStage(t, situation, rewrite)
+					s.meet(m, s.trials(m.methods))
 				}
 			}
 			mu.Lock()

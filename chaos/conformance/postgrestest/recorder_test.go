@@ -84,7 +84,9 @@ func recorded(t *testing.T) (*postgres.Store, *recorder) {
 	s := b.open(postgres.Options{Now: b.clock, Tracer: r})
 	for _, c := range storetest.Cases() {
 		b.empty()
-		storetest.RunCase(t, c, storetest.Subject{Store: s, Advance: b.sleep})
+		subject := b.subject()
+		subject.Store = s
+		storetest.RunCase(t, c, subject)
 	}
 	b.empty()
 	return s, r

@@ -100,9 +100,10 @@ type Stage struct {
 	ids   []execution.ID
 
 	// worker is the incarnation that the writes are about, at its latest beat, of a process; key and second are the rows.
-	worker      store.WorkerKey
-	process     uint64
-	key, second execution.Key
+	// other is another one, in a situation that has two.
+	worker, other store.WorkerKey
+	process       uint64
+	key, second   execution.Key
 	// chain is the first row of key's chain, child an execution that waits for its end; 0 for none.
 	chain, child execution.ID
 	retries      int

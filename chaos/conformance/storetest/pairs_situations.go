@@ -95,6 +95,14 @@ func Situations() []Situation {
 			_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: st.worker, Reason: "timed out"}})
 			b.must(err)
 		})},
+		{"outages of two workers, that of the later one first", at(execution.Requested, func(b *fixture, st *Stage) {
+			st.other = b.small("v")
+			st.knows(st.other, "v")
+			for _, w := range []store.WorkerKey{st.other, st.worker} {
+				_, err := b.Store.ObserveWorkers(b.ctx, []store.ProbedWorker{{WorkerKey: w, Reason: "timed out"}})
+				b.must(err)
+			}
+		})},
 		{"a dead letter", at(execution.Requested, func(b *fixture, st *Stage) {
 			b.must(b.Store.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))
 			st.letter = 1

@@ -103,7 +103,7 @@ func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error
 	b.WriteString("## By operator\n\n")
 	r.table(&b, now.operators, then.operators)
 	section(&b, "By package", "package", now.packages, then.packages)
-	killers(&b, now.killers, then.killers)
+	killers(&b, now, then)
 	r.proofs(&b, equivalents)
 	survivors(&b, r.Sorted(), proved)
 	r.left(&b)
@@ -296,12 +296,12 @@ the rules that the score measures, and that commit's hash is the seed of the dra
 | harness | %s |
 | digest of the mutated source | %s |
 
-make chaos gives every scenario and profile more seeds than this, and so kills no fewer.
+The runs are the first ones of make chaos, which gives every scenario and profile more of them.
 
 `
 
-const beforeHead = `Before is the harness of commit %s, with %s: **%.1f %%**, %d of %d. The core has changed since, and the
-sample with it: of the %d mutants that both samples have, %.1f %% were killed then, and %.1f %% are now.
+const beforeHead = `Before is the harness of commit %s, with %s: **%.1f %%**, %d of %d.
+The core has changed since, and the sample with it: of the %d mutants that both samples have, %.1f %% were killed then, and %.1f %% are now.
 
 `
 
@@ -349,18 +349,18 @@ func earlier(t *Tally) string {
 }
 
 // killers is the table by killer. Each mutant is in one row.
-func killers(b *strings.Builder, now, then map[string]int) {
+func killers(b *strings.Builder, now, then tallies) {
 	b.WriteString("\n## By killer\n\n| killer | mutants | before |\n|---|---:|---:|\n")
-	all := maps.Clone(now)
-	for name := range then {
+	all := maps.Clone(now.killers)
+	for name := range then.killers {
 		all[name] += 0
 	}
 	for _, name := range sortedKillers(all) {
 		before := ""
-		if len(then) > 0 {
-			before = fmt.Sprint(then[name])
+		if then.all.Mutants > 0 && (name != unitTest || then.asked > 0) {
+			before = fmt.Sprint(then.killers[name])
 		}
-		fmt.Fprintf(b, "| %s | %d | %s |\n", name, now[name], before)
+		fmt.Fprintf(b, "| %s | %d | %s |\n", name, now.killers[name], before)
 	}
 	b.WriteString("\nA unit test is asked about what the simulator leaves alive. The raw score does not count it.\n")
 }

@@ -98,8 +98,8 @@ func TestThePageHasTheScoreFromBefore(t *testing.T) {
 	before.Results["q"].About = "core/worker/x.go:9 f: q"       // it has moved
 	before.Results["r"].About = "core/worker/x.go:7 f: another" // another place has this ID by now
 	has(t, page(t, now, nil, before),
-		"Before is the harness of commit earlier, with 1 plain and 0 varied seeds: **70.0 %**, 7 of 10. The core has changed since, and the",
-		"sample with it: of the 9 mutants that both samples have, 77.8 % were killed then, and 88.9 % are now.",
+		"Before is the harness of commit earlier, with 1 plain and 0 varied seeds: **70.0 %**, 7 of 10.",
+		"The core has changed since, and the sample with it: of the 9 mutants that both samples have, 77.8 % were killed then, and 88.9 % are now.",
 		"| guards | 70 | 3 | 10 | 9 | 90 % | 70 % | 0 | 90 % |",
 		"| core/worker | 10 | 9 | 90 % | 70 % | 0 | 90 % |",
 		"| invariant 2 | 9 | 6 |",

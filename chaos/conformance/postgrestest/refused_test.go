@@ -1,0 +1,42 @@
+package postgrestest_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// refused fails a test as soon as the server does not take a statement: an error of the syntax, or of what does not fit
+// the schema (class 42). To a caller such an error is one of its request, so a case that compares errors may take it
+// for the answer that it expects.
+type refused struct {
+	sessions
+	t *testing.T
+}
+
+func (r *refused) judge(err error) {
+	var said *pgconn.PgError
+	if errors.As(err, &said) && strings.HasPrefix(said.Code, "42") {
+		r.t.Errorf("PostgreSQL does not take a statement: %v", said)
+	}
+}
+
+func (r *refused) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
+	r.judge(d.Err)
+}
+
+func (r *refused) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+
+func (r *refused) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
+	r.judge(d.Err)
+}
+
+func (r *refused) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
+	r.judge(d.Err)
+}

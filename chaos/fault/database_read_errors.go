@@ -1,0 +1,29 @@
+package fault
+
+import "handoff/core/config/yamlfile"
+
+func init() {
+	const about = "a share of the statements that only read is refused, as by a server that is short of memory; writes go on"
+	Register(Kind{
+		Name: "database_read_errors", Under: "database", As: "read_errors", Ends: WithFor, Hinders: true,
+		Excuses: []Cause{DatabaseFails},
+		About:   about, Example: "database: {read_errors: 10%}, for: 30s",
+		Draw: func(d *Dice) string { return "database: {read_errors: " + d.Percent(5, 60) + "}" },
+		Keys: []yamlfile.Key{yamlfile.Required("read_errors", about, yamlfile.ShareSchema())},
+	}, (*databaseReadErrors).inject)
+}
+
+type databaseReadErrors struct {
+	databaseStruck
+	// PerMillion is the share of the reading statements that is refused.
+	PerMillion uint64
+}
+
+// Read implements Fault.
+func (f *databaseReadErrors) Read(r *Reader) { f.PerMillion = r.Rate("read_errors") }
+
+// Every part of the core begins with a look at the database. Only where looks fail one by one, and not all of them
+// together as in an outage, does it show which part goes on as if it had seen nothing.
+func (f *databaseReadErrors) inject(x *Injection, w DatabaseReadFailures) (func(), error) {
+	return w.FailReads(x, f.PerMillion)
+}

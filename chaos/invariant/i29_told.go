@@ -1,0 +1,157 @@
+package invariant
+
+import (
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// told is invariant 29 (defects D22, D25): no part of the core goes on after a failed call as if nothing had happened.
+// Only the simulated world knows which task made a call, so only there is it judged; see Conduct.
+func told() *Invariant {
+	i := &Invariant{
+		Number: 29, Name: "failures are told",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has.",
+		Needs:     []history.Kind{history.Logged},
+	}
+	i.make = func(s *Suite) checker {
+		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool)}
+	}
+	return i
+}
+
+// Part is a task of a process of the core.
+type Part struct {
+	Process, Name string
+	// Task is a number that no other task of the run has.
+	Task uint64
+}
+
+// Line is what the core has logged about an error.
+type Line struct {
+	Text string
+	// Warns says that somebody should look: its level is warn or error.
+	Warns bool
+	// Error is the error that the line carries, Empty that it claims to carry one and has none.
+	Error string
+	Empty bool
+}
+
+// failure is a call that failed and was neither told nor made again.
+type failure struct {
+	call, text string
+	at         time.Duration
+}
+
+// failures are those of one part since it waited last.
+type failures struct {
+	open []failure
+	any  bool
+}
+
+type toldChecker struct {
+	i *Invariant
+	s *Suite
+	// parts are those with failures since they waited last; failed the processes that ever had one.
+	parts  map[uint64]*failures
+	failed map[string]bool
+	// struck says that a fault has begun.
+	struck bool
+}
+
+func (c *toldChecker) observe(e *history.Event, _ *life) {
+	switch e.Kind {
+	case history.FaultBegan:
+		c.struck = true
+	default:
+	}
+}
+
+func (c *toldChecker) end(bool) {}
+
+// callFailed notes that the world has answered a call with an error.
+func (c *toldChecker) callFailed(p Part, call, text string) {
+	c.s.judged(c.i)
+	c.failed[p.Process] = true
+	of := c.parts[p.Task]
+	if of == nil {
+		of = new(failures)
+		c.parts[p.Task] = of
+	}
+	of.any = true
+	of.answered(call)
+	of.open = append(of.open, failure{call, text, c.s.now.At})
+}
+
+// answered forgets the failures of a call that was made again.
+func (f *failures) answered(call string) {
+	kept := f.open[:0]
+	for _, one := range f.open {
+		if one.call != call {
+			kept = append(kept, one)
+		}
+	}
+	f.open = kept
+}
+
+// longestCompared is how much of an error's text a line must repeat: lines are cut, and one line has no second line.
+const longestCompared = 200
+
+func (f *failures) told(text string) {
+	for _, one := range f.open {
+		want, _, _ := strings.Cut(one.text, "\n")
+		if strings.Contains(text, want[:min(len(want), longestCompared)]) {
+			// An error may be handed on with others that the same cause had: the first is enough.
+			f.open = f.open[:0]
+			return
+		}
+	}
+}
+
+func (c *toldChecker) line(p Part, l Line) {
+	of := c.parts[p.Task]
+	if of != nil && l.Error != "" {
+		of.told(l.Error)
+	}
+	switch {
+	case l.Empty:
+		c.s.judged(c.i)
+		c.s.violate(c.i, 0, "%s: %s tells of an error in its log and has none: %q", p.Process, p.Name, l.Text)
+	case l.Warns && l.Error != "" && !c.struck && !c.failed[p.Process]:
+		c.s.judged(c.i)
+		c.s.violate(c.i, 0, "%s: %s tells %q with the error %q, but no call of that process has failed, and no fault has begun", p.Process, p.Name, l.Text, l.Error)
+	}
+}
+
+// suppressed is a line that the limit of lines kept from the log, and that was counted instead.
+func (c *toldChecker) suppressed(p Part) {
+	if of := c.parts[p.Task]; of != nil {
+		of.open = of.open[:0]
+	}
+}
+
+func (c *toldChecker) counted(p Part, loop string, failed bool) {
+	c.s.judged(c.i)
+	of := c.parts[p.Task]
+	switch {
+	case !failed && of != nil && len(of.open) > 0:
+		f := of.open[0]
+		c.s.violate(c.i, 0, "%s: a pass of %s counts as one that went well, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, loop, f.call, f.at, f.text)
+	case failed && !c.struck && !c.failed[p.Process]:
+		c.s.violate(c.i, 0, "%s: a pass of %s counts as failed, but no call of that process has failed, and no fault has begun", p.Process, loop)
+	}
+}
+
+// waits judges a part that goes to wait for its next pass.
+func (c *toldChecker) waits(p Part) {
+	of := c.parts[p.Task]
+	if of == nil {
+		return
+	}
+	if len(of.open) > 0 {
+		f := of.open[0]
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, p.Name, f.call, f.at, f.text)
+	}
+	delete(c.parts, p.Task)
+}

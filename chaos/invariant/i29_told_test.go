@@ -1,0 +1,117 @@
+package invariant
+
+import (
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+)
+
+// conduct29 says what invariants 29 and 30 find in how a part behaves.
+func conduct29(behave func(c *Conduct, s *Suite)) string {
+	s := New(config.Default(config.Hardened), []int{29, 30})
+	behave(s.Conduct(), s)
+	var found []string
+	for _, f := range s.End(true) {
+		found = append(found, f.Message)
+	}
+	return strings.Join(found, "; ")
+}
+
+var scheduling = Part{Process: "executor-1", Name: "scheduler", Task: 7}
+
+func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
+	const refused = "database unavailable: out of memory (53200)"
+	for name, c := range map[string]struct {
+		behave func(c *Conduct, s *Suite)
+		want   string
+	}{
+		"nothing failed": {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, 0) }, ""},
+		"told": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Workers", refused)
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "pass: " + refused})
+			c.Waits(scheduling, 0, 0)
+		}, ""},
+		"made again": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallAnswered(scheduling, "Dispatch")
+			c.Waits(scheduling, 0, 0)
+		}, ""},
+		"counted by the limit of lines": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Claim", refused)
+			c.Suppressed(scheduling)
+			c.Waits(scheduling, 0, 0)
+		}, ""},
+		"swallowed": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallAnswered(scheduling, "Workers")
+			c.Waits(scheduling, 0, 0)
+		}, "executor-1: scheduler waits for its next pass, but its call Dispatch failed"},
+		"told as something else": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Dispatch", refused)
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no such thing"})
+			c.Waits(scheduling, 0, 0)
+		}, "its call Dispatch failed"},
+		"told by another part": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Dispatch", refused)
+			c.Logged(Part{Process: "executor-1", Name: "figures", Task: 8}, Line{Text: "figures", Warns: true, Error: refused})
+			c.Waits(scheduling, 0, 0)
+		}, "its call Dispatch failed"},
+		"counted as one that went well": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Find", refused)
+			c.Counted(scheduling, "scheduler", false)
+			c.Waits(scheduling, 0, 0)
+		}, "executor-1: a pass of scheduler counts as one that went well, but its call Find failed"},
+		"counted as failed for nothing": {func(c *Conduct, _ *Suite) { c.Counted(scheduling, "scheduler", true) }, "counts as failed, but no call of that process has failed"},
+		"told for nothing": {func(c *Conduct, _ *Suite) {
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no workers"})
+		}, `tells "scheduling pass failed" with the error "no workers"`},
+		"told while a fault lasts": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.FaultBegan})
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no connection"})
+		}, ""},
+		"told without an error": {func(c *Conduct, _ *Suite) {
+			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
+		}, "tells of an error in its log and has none"},
+		"the end is no next pass": {func(c *Conduct, _ *Suite) {
+			c.CallFailed(scheduling, "Find", refused)
+			c.Ends(scheduling, 0)
+		}, ""},
+	} {
+		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: found %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWhatWasTakenIsGivenBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		behave func(c *Conduct, s *Suite)
+		want   string
+	}{
+		"lawful": {func(c *Conduct, _ *Suite) {
+			c.Waits(scheduling, 0, mostPlainContexts)
+			c.Ends(scheduling, 0)
+			c.Sessions("executor-1", mostSessions)
+			c.Consumers("executor-1", "q", 1)
+			c.Starts(scheduling, true, 10, mostParts+20)
+			c.Starts(scheduling, false, 0, mostParts+mostProbes)
+		}, ""},
+		"a deadline":         {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 1, 0) }, "holds 1 deadlines"},
+		"contexts":           {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, mostPlainContexts+1) }, "holds 5 contexts"},
+		"at the end":         {func(c *Conduct, _ *Suite) { c.Ends(scheduling, 1) }, "left 1 contexts"},
+		"called too late":    {func(c *Conduct, _ *Suite) { c.CalledTooLate(scheduling, "DeleteIdle", second) }, "makes the call DeleteIdle"},
+		"sessions":           {func(c *Conduct, _ *Suite) { c.Sessions("shell-1", 3) }, "shell-1 has 3 sessions"},
+		"consumers":          {func(c *Conduct, _ *Suite) { c.Consumers("shell-1", "q", 2) }, "consumes the queue q 2 times"},
+		"tasks":              {func(c *Conduct, _ *Suite) { c.Starts(scheduling, true, 1, mostParts+3) }, "has 43 tasks"},
+		"tasks of executors": {func(c *Conduct, _ *Suite) { c.Starts(scheduling, false, 0, mostParts+mostProbes+1) }, "has 57 tasks"},
+	} {
+		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: found %q, want %q", name, got, c.want)
+		}
+	}
+	if New(config.Default(config.Hardened), []int{1}).Conduct() != nil {
+		t.Error("somebody judges conduct who was not asked to")
+	}
+}

@@ -1,0 +1,93 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+)
+
+// givenBack is invariant 30: what a process was handed out it gives back, so what it holds does not grow with the
+// number of passes that it has made. Only the simulated world counts what it hands out; see Conduct.
+func givenBack() *Invariant {
+	i := &Invariant{
+		Number: 30, Name: "what was taken is given back",
+		Statement: "A part that waits holds no deadline but those that it waits under, a part that ends holds no context, and a process has at most two sessions of the broker, one consumer of a queue on each, and as many tasks as it has parts and executions.",
+		// No other history has what is needed here either.
+		Needs: []history.Kind{history.Logged},
+	}
+	i.make = func(s *Suite) checker { return &heldChecker{i: i, s: s} }
+	return i
+}
+
+const (
+	// mostSessions: an executor works on one and sends canaries over another; a worker consumes on one and publishes
+	// over another.
+	mostSessions = 2
+	// mostPlainContexts is how many contexts without a deadline a part may hold while it waits. They live as long as what
+	// they end, so they can be a few, and no more with each pass.
+	mostPlainContexts = 4
+	// mostParts is more than a process has parts, mostProbes how many workers an executor probes at once.
+	mostParts, mostProbes = 40, 16
+)
+
+type heldChecker struct {
+	i *Invariant
+	s *Suite
+}
+
+func (c *heldChecker) observe(*history.Event, *life) {}
+
+func (c *heldChecker) end(bool) {}
+
+// waits judges what a part holds that waits: deadlines counts those that it does not wait under.
+func (c *heldChecker) waits(p Part, deadlines, plain int) {
+	if deadlines+plain == 0 {
+		return
+	}
+	c.s.judged(c.i)
+	if deadlines > 0 {
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d deadlines for calls that are over: each keeps a timer until its time has passed", p.Process, p.Name, deadlines)
+	}
+	if plain > mostPlainContexts {
+		c.s.violate(c.i, 0, "%s: %s waits, and holds %d contexts that nobody has ended; the bound is %d", p.Process, p.Name, plain, mostPlainContexts)
+	}
+}
+
+func (c *heldChecker) ends(p Part, contexts int) {
+	if contexts == 0 {
+		return
+	}
+	c.s.judged(c.i)
+	c.s.violate(c.i, 0, "%s: %s has ended, and left %d contexts that nobody will end", p.Process, p.Name, contexts)
+}
+
+func (c *heldChecker) cancelled(p Part, call string, at time.Duration) {
+	c.s.judged(c.i)
+	c.s.violate(c.i, 0, "%s: %s makes the call %s under a deadline of its own that it has ended at %v, before the call", p.Process, p.Name, call, at)
+}
+
+func (c *heldChecker) tasks(p Part, worker bool, concurrency, tasks int) {
+	c.s.judged(c.i)
+	bound := mostParts + mostProbes
+	if worker {
+		// What an incarnation leaves may be written while the next one works.
+		bound = mostParts + 2*concurrency
+	}
+	if tasks > bound {
+		c.s.violate(c.i, 0, "%s has %d tasks when it starts %s; the bound is %d (a fixed number, and some for probes or executions)", p.Process, tasks, p.Name, bound)
+	}
+}
+
+func (c *heldChecker) sessions(process string, open int) {
+	c.s.judged(c.i)
+	if open > mostSessions {
+		c.s.violate(c.i, 0, "%s has %d sessions of the broker open; the bound is %d", process, open, mostSessions)
+	}
+}
+
+func (c *heldChecker) consumers(process, queue string, open int) {
+	c.s.judged(c.i)
+	if open > 1 {
+		c.s.violate(c.i, 0, "%s consumes the queue %s %d times over one session", process, queue, open)
+	}
+}

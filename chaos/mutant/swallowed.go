@@ -1,0 +1,236 @@
+package mutant
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants parts that go on after a failed call as if nothing had happened, one that fails for nothing, and ones
+// that do not give back what they have taken.
+
+func init() {
+	register(
+		failedLookIsEmpty, failedWorkersAreNone, publishedOrNot, failsForNothing, deadlinesRunOut, givenUpBeforehand, sessionLeftOpen,
+		subscribedTwice,
+	)
+}
+
+// incurious is a store whose failures of some calls look like answers.
+type incurious struct {
+	store.Store
+	p                          Process
+	looks, workers, publishing bool
+	nothing                    error
+
+	mu    sync.Mutex
+	asked int
+}
+
+// Find implements store.Executor.
+func (s *incurious) Find(ctx context.Context, f store.Finding) ([]execution.Execution, error) {
+	rows, err := s.Store.Find(ctx, f)
+	if err != nil && s.looks {
+		s.p.Acted("took a look that failed for one that found nothing")
+		return nil, nil
+	}
+	return rows, err
+}
+
+// Workers implements store.Executor.
+func (s *incurious) Workers(ctx context.Context) ([]store.WorkerRow, error) {
+	ws, err := s.Store.Workers(ctx)
+	s.mu.Lock()
+	s.asked++
+	due := s.asked%10 == 0
+	s.mu.Unlock()
+	switch {
+	case err != nil && s.workers:
+		s.p.Acted("took a look at the workers that failed for one that found none")
+		return nil, nil
+	case err == nil && s.nothing != nil && due:
+		s.p.Acted("took the workers that were found for a failure")
+		return nil, s.nothing
+	}
+	return ws, err
+}
+
+// MarkPublished implements store.Executor.
+func (s *incurious) MarkPublished(ctx context.Context, keys []execution.Key) error {
+	err := s.Store.MarkPublished(ctx, keys)
+	if err != nil && s.publishing {
+		s.p.Acted("took for written what the database refused to write")
+		return nil
+	}
+	return err
+}
+
+func careNot(with func(s *incurious)) func(Process, store.Store) store.Store {
+	return func(p Process, c store.Store) store.Store {
+		if p.Worker || p.Client {
+			return c
+		}
+		s := &incurious{Store: c, p: p}
+		with(s)
+		return s
+	}
+}
+
+func failedLookIsEmpty() *Mutant {
+	return &Mutant{
+		Name: "failed-look-is-empty", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
+		About: "a loop whose look at the database fails takes it that there is nothing to do, and tells nobody",
+		Store: careNot(func(s *incurious) { s.looks = true }),
+	}
+}
+
+func failedWorkersAreNone() *Mutant {
+	return &Mutant{
+		Name: "failed-workers-are-none", Source: "D22", Expected: 29, Scenario: "every-call-may-fail",
+		About: "an executor that can't read the workers takes it that there are none, and tells nobody",
+		Store: careNot(func(s *incurious) { s.workers = true }),
+	}
+}
+
+func publishedOrNot() *Mutant {
+	return &Mutant{
+		Name: "published-or-not", Source: "D7", Expected: 29, Scenario: "every-call-may-fail",
+		About: "an executor that could not note what the broker confirmed goes on as if it had",
+		Store: careNot(func(s *incurious) { s.publishing = true }),
+	}
+}
+
+func failsForNothing() *Mutant {
+	return &Mutant{
+		Name: "fails-for-nothing", Source: "D25", Expected: 29, Scenario: "every-call-may-fail",
+		About: "a look at the workers that the database has answered is told as a failure, and its pass ends",
+		Store: careNot(func(s *incurious) { s.nothing = store.ErrUnavailable }),
+	}
+}
+
+// lavish is a machine whose deadlines are not ended by who has made them, or too early.
+type lavish struct {
+	host.Host
+	p Process
+}
+
+// WithTimeout implements host.Host.
+func (h *lavish) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, _ := h.Host.WithTimeout(parent, d) //nolint:govet // that is the defect
+	h.p.Acted("made a deadline that nobody ends before its time")
+	return ctx, func() {}
+}
+
+func deadlinesRunOut() *Mutant {
+	return &Mutant{
+		Name: "deadlines-run-out", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
+		About: "the deadline of a call is not ended with the call, so each call leaves a timer until its time has passed",
+		Host:  func(p Process, h host.Host) host.Host { return &lavish{h, p} },
+	}
+}
+
+// forestaller is a machine that ends some deadlines as soon as they are made.
+type forestaller struct {
+	host.Host
+	p Process
+
+	mu   sync.Mutex
+	made int
+}
+
+// WithTimeout implements host.Host.
+func (h *forestaller) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := h.Host.WithTimeout(parent, d)
+	h.mu.Lock()
+	h.made++
+	now := h.made%20 == 0
+	h.mu.Unlock()
+	if now {
+		h.p.Acted("ended a deadline before the call that it is for")
+		cancel()
+	}
+	return ctx, cancel
+}
+
+func givenUpBeforehand() *Mutant {
+	return &Mutant{
+		Name: "given-up-beforehand", Source: "D22", Expected: 30, Scenario: "every-call-may-fail",
+		About: "a call is made under a deadline that was ended before it",
+		Host: func(p Process, h host.Host) host.Host {
+			if p.Worker {
+				return h
+			}
+			return &forestaller{Host: h, p: p}
+		},
+	}
+}
+
+// openHanded is a broker to which each connection is made twice.
+type openHanded struct {
+	broker.Broker
+	p Process
+}
+
+// Connect implements broker.Broker.
+func (b *openHanded) Connect(ctx context.Context) (broker.Session, error) {
+	if _, err := b.Broker.Connect(ctx); err != nil {
+		return nil, err
+	}
+	b.p.Acted("left a session open that nobody uses")
+	return b.Broker.Connect(ctx)
+}
+
+func sessionLeftOpen() *Mutant {
+	return &Mutant{
+		Name: "session-left-open", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
+		About:  "a process leaves a session open at every connect, with nobody to use it",
+		Broker: func(p Process, b broker.Broker) broker.Broker { return &openHanded{b, p} },
+	}
+}
+
+// twice is a broker of which each queue is consumed twice.
+type twice struct {
+	broker.Broker
+	p Process
+}
+
+// Connect implements broker.Broker.
+func (b *twice) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &twiceSession{s, b.p}, nil
+}
+
+type twiceSession struct {
+	broker.Session
+	p Process
+}
+
+// Consume implements broker.Session.
+func (s *twiceSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	if _, err := s.Session.Consume(ctx, queue, prefetch); err != nil {
+		return nil, err
+	}
+	s.p.Acted("consumes a queue a second time, with nobody to take what comes")
+	return s.Session.Consume(ctx, queue, prefetch)
+}
+
+func subscribedTwice() *Mutant {
+	return &Mutant{
+		Name: "subscribed-twice", Source: "D32", Expected: 30, Scenario: "every-call-may-fail",
+		About: "a worker that subscribes again leaves its first consumer, and what that is sent lies there",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &twice{b, p}
+		},
+	}
+}

@@ -1,0 +1,124 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"handoff/core/broker"
+)
+
+// broker wraps what a process sees of the broker.
+func (w *witness) broker(process string, b broker.Broker) broker.Broker {
+	if w == nil {
+		return b
+	}
+	return &seenBroker{Broker: b, w: w, process: process}
+}
+
+// seenBroker is a broker whose sessions are counted, and whose refusals are seen.
+type seenBroker struct {
+	broker.Broker
+	w        *witness
+	process  string
+	sessions []broker.Session // that may be open
+}
+
+// Connect implements broker.Broker.
+func (b *seenBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	b.w.answered(ctx, err)
+	if err != nil {
+		return nil, err
+	}
+	b.sessions = append(slices.DeleteFunc(b.sessions, broker.Session.Closed), s)
+	b.w.rules.Sessions(b.process, len(b.sessions))
+	seen := &seenSession{Session: s, b: b, consumers: make(map[string]int)}
+	if t := b.w.sees(); t != nil {
+		seen.opener = t.ID()
+	}
+	return seen, nil
+}
+
+type seenSession struct {
+	broker.Session
+	b *seenBroker
+	// consumers counts, for each queue, those that neither end has cancelled.
+	consumers map[string]int
+	// opener is the task that has opened the session.
+	opener uint64
+}
+
+// Declare implements broker.Session.
+func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
+	err := s.Session.Declare(ctx, t)
+	s.b.w.answered(ctx, err)
+	return err
+}
+
+// DeleteIdle implements broker.Session. That a queue could not be deleted which expires by itself is not told.
+func (s *seenSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
+	fate, err := s.Session.DeleteIdle(ctx, q)
+	if q.Expires == 0 {
+		s.b.w.answered(ctx, err)
+	}
+	return fate, err
+}
+
+// QueueState implements broker.Session.
+func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
+	state, err := s.Session.QueueState(ctx, queue)
+	s.b.w.answered(ctx, err)
+	return state, err
+}
+
+// Consume implements broker.Session. That a session has ended is not told by who would consume over it, but by the client
+// that opens the next one.
+func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if !errors.Is(err, broker.ErrClosed) {
+		s.b.w.answered(ctx, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.consumers[queue]++
+	s.b.w.rules.Consumers(s.b.process, queue, s.consumers[queue])
+	return &seenConsumer{Consumer: c, s: s, queue: queue}, nil
+}
+
+type seenConsumer struct {
+	broker.Consumer
+	s     *seenSession
+	queue string
+	over  bool
+}
+
+// ended notes that the broker delivers no more through the consumer.
+func (c *seenConsumer) ended() {
+	if !c.over {
+		c.over = true
+		c.s.consumers[c.queue]--
+	}
+}
+
+// Receive implements broker.Consumer. That the session has ended is for its opener to tell.
+func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	switch t := c.s.b.w.sees(); {
+	case errors.Is(err, broker.ErrCancelled):
+		c.ended()
+	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == c.s.opener:
+		c.s.b.w.answered(ctx, err)
+	}
+	return d, err
+}
+
+// Cancel implements broker.Consumer.
+func (c *seenConsumer) Cancel(ctx context.Context) error {
+	err := c.Consumer.Cancel(ctx)
+	if err == nil {
+		c.ended()
+	}
+	return err
+}
