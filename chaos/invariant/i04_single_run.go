@@ -16,7 +16,7 @@ func singleRun() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
-		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool), told: make(map[execution.Incarnation]told), succeeded: make(map[string]execution.WorkerID)}
+		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool), told: make(map[execution.Incarnation]wordOf), succeeded: make(map[string]execution.WorkerID)}
 	}
 	return i
 }
@@ -39,7 +39,7 @@ type singleRunChecker struct {
 	frozen map[string]bool
 	// told are the incarnations whose process was told that they are over, while it lives; succeeded are the processes that
 	// were told of a successor, and to which worker.
-	told      map[execution.Incarnation]told
+	told      map[execution.Incarnation]wordOf
 	succeeded map[string]execution.WorkerID
 }
 

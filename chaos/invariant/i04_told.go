@@ -12,8 +12,8 @@ import (
 // D12, D14). Whichever of its calls is answered so, its actions end at once: somebody else may be about to run the same. Only
 // the simulated world tells what a call was answered.
 
-// told is when a process was told first that an incarnation is over, and which process that was.
-type told struct {
+// wordOf is when a process was told first that an incarnation is over, and which process that was.
+type wordOf struct {
 	process string
 	at      time.Duration
 }
@@ -26,7 +26,7 @@ func (c *singleRunChecker) hear(e *history.Event) {
 	switch e.Kind {
 	case history.ToldGone:
 		if _, known := c.told[e.Incarnation]; !known {
-			c.told[e.Incarnation] = told{e.Process, e.At}
+			c.told[e.Incarnation] = wordOf{e.Process, e.At}
 		}
 		if e.Count > 0 {
 			c.succeeded[e.Process] = e.Worker
@@ -47,7 +47,7 @@ func (c *singleRunChecker) hear(e *history.Event) {
 
 // letOff forgets what a process was told.
 func (c *singleRunChecker) letOff(process string) {
-	maps.DeleteFunc(c.told, func(_ execution.Incarnation, t told) bool { return t.process == process })
+	maps.DeleteFunc(c.told, func(_ execution.Incarnation, t wordOf) bool { return t.process == process })
 }
 
 // heed judges the incarnations whose actions should have ended by now.
