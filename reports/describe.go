@@ -55,9 +55,9 @@ func (t teller) who(e *history.Event) string {
 		}
 		return of("the "+e.By.String(), e.Process)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked:
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked, history.ToldGone:
 		return t.worker(e.Worker, e.Incarnation)
-	case history.Published, history.PublishReturned, history.Delivered, history.Acked:
+	case history.Published, history.PublishReturned, history.Delivered, history.Acked, history.Hinted:
 		return t.or(e.Process, "someone")
 	case history.Enqueued, history.Requeued:
 		return t.queue(e.Queue)
@@ -131,7 +131,7 @@ func (t teller) what(e *history.Event) string {
 		history.PublishedMarked, history.RefusedResult, history.DeadLetterStored:
 		return t.row(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
-		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked:
+		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked, history.ToldGone:
 		return work(e)
 	case history.Observed:
 		return t.observed(e)
@@ -279,16 +279,32 @@ func work(e *history.Event) string {
 		return "gets no new work: an operator cordoned it"
 	case history.ActionStarted:
 		return fmt.Sprintf("started the action of execution %d at epoch %d", e.Execution, e.Epoch)
+	case history.ToldGone:
+		if e.Count > 0 {
+			return "was told that another process has taken its name"
+		}
+		return "was told that it was declared lost"
 	case history.EndAsked:
 		return fmt.Sprintf("asked the action of execution %d at epoch %d to end within %v", e.Execution, e.Epoch, e.Due)
 	}
 	return fmt.Sprintf("ended the action of execution %d at epoch %d: %s%s", e.Execution, e.Epoch, e.To, because(e.Reason))
 }
 
+// hinted tells of one change in a hint.
+func hinted(e *history.Event) string {
+	what := fmt.Sprintf("told in %s that execution %d, epoch %d, is %s", e.Key, e.Execution, e.Epoch, e.To)
+	if e.Count < 0 {
+		return what + ", and the broker refused it"
+	}
+	return what
+}
+
 // transport tells what happens to a message.
 func (t teller) transport(e *history.Event) string {
 	m, q := t.message(e), t.queue(e.Queue)
 	switch e.Kind {
+	case history.Hinted:
+		return hinted(e)
 	case history.Published:
 		return fmt.Sprintf("published %s to %s", m, plural(e.Count, "queue"))
 	case history.PublishReturned:

@@ -20,9 +20,11 @@ import (
 func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
-	ports := w.plant(mutant.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), mutant.Ports{Host: h})
+	ports := w.plant(mutant.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), mutant.Ports{
+		Host: h, Broker: w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
+	})
 	db := metered.Client(ports.Store, ports.Recorder)
-	c := broker.NewClient(h, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
+	c := broker.NewClient(h, ports.Broker,
 		broker.ExecutorTopology(w.config.MessageQueue.RabbitMQ), w.config.MessageQueue.RabbitMQ, w.log)
 	notifier := broker.NewNotifier(h, c, client, w.log)
 	delays := w.k.Stream(client)

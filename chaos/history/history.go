@@ -137,6 +137,13 @@ const (
 	// asked beside the run for its tables and policies (chaos/policies). Never hashed: it is no event of the run. Only the
 	// simulated world asks.
 	PoliciesAsked
+	// ToldGone: Process, Worker, Incarnation, Count (1 if another process has taken the name): the answer to a worker's
+	// statement said that its incarnation is over, and the worker has it. Never hashed; only the simulated database tells it.
+	ToldGone
+	// Hinted: Process, Message, Type, Execution, Epoch, From, To, Worker (whose queue a cancellation goes to), Key (the
+	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
+	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
+	Hinted
 
 	kinds
 )
@@ -145,9 +152,14 @@ const (
 const Kinds = int(kinds)
 
 // ForReaders says that events of the kind are not hashed, and that nothing waits for them. They stand in records for those
-// who read them; by EndAsked and PoliciesAsked invariants also judge.
+// who read them; by all but the first two invariants also judge.
 func (k Kind) ForReaders() bool {
-	return k == Logged || k == MutantActed || k == EndAsked || k == PoliciesAsked
+	switch k {
+	case Logged, MutantActed, EndAsked, PoliciesAsked, ToldGone, Hinted:
+		return true
+	default:
+		return false
+	}
 }
 
 // Event is one thing that happened. Fields that a kind does not name are zero.

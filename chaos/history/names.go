@@ -58,6 +58,8 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	MutantActed:      "mutant_acted",
 	EndAsked:         "end_asked",
 	PoliciesAsked:    "policies_asked",
+	ToldGone:         "told_gone",
+	Hinted:           "hinted",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

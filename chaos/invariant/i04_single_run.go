@@ -1,6 +1,8 @@
 package invariant
 
 import (
+	"time"
+
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -10,11 +12,11 @@ import (
 func singleRun() *Invariant {
 	i := &Invariant{
 		Number: 4, Name: "one run at a time",
-		Statement: "An epoch is claimed and run once, by the worker that claimed it; of one chain no two actions run at a time; and no action outlives the lease under which it runs.",
+		Statement: "An epoch is claimed and run once, by the worker that claimed it; of one chain no two actions run at a time; no action outlives the lease under which it runs, or the moment at which its worker is told that it is over; and who is told of a successor never registers again.",
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
-		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool)}
+		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool), told: make(map[execution.Incarnation]wordOf), succeeded: make(map[string]execution.WorkerID)}
 	}
 	return i
 }
@@ -25,6 +27,8 @@ type liveAction struct {
 	execution execution.ID
 	epoch     execution.Epoch
 	machine   string
+	of        execution.Incarnation
+	since     time.Duration
 }
 
 type singleRunChecker struct {
@@ -33,9 +37,14 @@ type singleRunChecker struct {
 	running map[execution.ID][]liveAction // by chain
 	// frozen machines are exempt: their clocks stood still, so that no fence of theirs could hold.
 	frozen map[string]bool
+	// told are the incarnations whose process was told that they are over, while it lives; succeeded are the processes that
+	// were told of a successor, and to which worker.
+	told      map[execution.Incarnation]wordOf
+	succeeded map[string]execution.WorkerID
 }
 
 func (c *singleRunChecker) observe(e *history.Event, l *life) {
+	c.hear(e)
 	switch e.Kind {
 	case history.Transition:
 		if l != nil {
@@ -115,7 +124,7 @@ func (c *singleRunChecker) started(e *history.Event, l *life) {
 	if !c.frozen[e.Process] {
 		c.judge(e, l, chain)
 	}
-	c.running[chain] = append(c.running[chain], liveAction{e.Execution, e.Epoch, e.Process})
+	c.running[chain] = append(c.running[chain], liveAction{e.Execution, e.Epoch, e.Process, e.Incarnation, e.At})
 }
 
 func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
@@ -137,4 +146,4 @@ func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) 
 	}
 }
 
-func (c *singleRunChecker) end(bool) {}
+func (c *singleRunChecker) end(bool) { c.heed(c.s.now.At) }

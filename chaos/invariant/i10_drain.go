@@ -57,11 +57,13 @@ func (c *gracefulChecker) heard(e *history.Event) {
 // leaves notes that a worker begins to stop: from now on its process has to end within the bound, whoever asked for it.
 func (c *gracefulChecker) leaves(e *history.Event) {
 	t := c.s.workers[e.Incarnation]
-	if e.Lifecycle != execution.Draining || t == nil || t.superseded {
+	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < c.s.started[t.process] {
+		// The last is what a process that has ended wrote, and the network held back.
 		return
 	}
 	delete(c.asked, t.process)
 	if _, known := c.stopping[t.process]; !known {
 		c.stopping[t.process] = e.At
+		c.stops(t.process, e.At)
 	}
 }

@@ -14,12 +14,12 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it ran is finished or handed back, and its process is gone in time.",
+		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it runs may finish within the shutdown timeout and is ended then, what it ran is finished or handed back, and its process is gone in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
 		return &gracefulChecker{
-			i: i, s: s, held: make(map[execution.Incarnation]int), stopping: make(map[string]time.Duration), asked: make(map[string]int),
+			i: i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]int),
 			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
 	}
@@ -31,6 +31,10 @@ type gracefulChecker struct {
 	s *Suite
 	// held counts what each incarnation runs.
 	held map[execution.Incarnation]int
+	// running are the actions of each process, deadlines the processes that stop, and when all of theirs have to have ended;
+	// see i10_deadline.go.
+	running   map[string][]stoppable
+	deadlines []stopDeadline
 	// disturbed is the last moment at which a fault other than a stop could excuse a worker, and
 	// disturbing how many last.
 	disturbed  time.Duration
@@ -49,6 +53,7 @@ type gracefulChecker struct {
 func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
 
 func (c *gracefulChecker) observe(e *history.Event, l *life) {
+	c.actions(e)
 	switch e.Kind {
 	case history.FaultBegan:
 		if e.Text == "drain" {
@@ -68,6 +73,7 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 		}
 	case history.ProcessStopping:
 		c.stopping[e.Process] = e.At
+		c.stops(e.Process, e.At)
 	case history.ProcessCrashed:
 		c.ended(e.Process)
 	case history.ProcessStopped:
@@ -156,6 +162,10 @@ func (c *gracefulChecker) stopped(process string, at time.Duration) {
 	asked, graceful := c.stopping[process]
 	w := c.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, c.s.config.Executor.StatementTimeout)
+	if p := c.s.roads.byName[process]; p != nil && p.worker {
+		// docs/worker.md, "Stop"; and the time of a call that takes none.
+		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + c.s.prompt()
+	}
 	if !graceful || c.disturbing != 0 || c.disturbed != 0 && c.disturbed >= asked-oracle.Lease(&w) {
 		return
 	}

@@ -14,11 +14,11 @@ import (
 func wakes() *Invariant {
 	i := &Invariant{
 		Number: 26, Name: "wakes are acted on",
-		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway.",
+		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway; and whoever writes a claim, an end or the word that a run is to end tells of it at once, once and truly.",
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
 	i.make = func(s *Suite) checker {
-		return &wakeChecker{i: i, roster: newRoster(s), limited: make(map[string]bool), blamed: make(map[execution.WorkerID]time.Duration)}
+		return &wakeChecker{i: i, roster: newRoster(s), limited: make(map[string]bool), blamed: make(map[execution.WorkerID]time.Duration), hints: newHintChecker(i, s)}
 	}
 	return i
 }
@@ -33,6 +33,7 @@ type wakeChecker struct {
 	limited map[string]bool
 	// blamed is when something was last held against a worker: while that counts it may be the last choice.
 	blamed map[execution.WorkerID]time.Duration
+	hints  *hintChecker
 }
 
 // roomy is a worker that has had room for a while at that moment, if it still has since.
@@ -44,6 +45,7 @@ type roomy struct {
 func (c *wakeChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.hear(e)
+	c.hints.observe(e, l)
 	switch e.Kind {
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0

@@ -51,11 +51,7 @@ func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outc
 			s.scheduler.wakeIn(rs[i].Delay)
 			continue
 		}
-		from := execution.Scheduled
-		if rs[i].To != execution.None {
-			from = execution.Running
-		}
-		changes = append(changes, broker.Change{Key: o.Row.Key(), From: from, To: o.Row.Status})
+		changes = append(changes, broker.Change{Key: o.Row.Key(), From: o.From, To: o.Row.Status})
 	}
 	s.notifier.Changed(changes...)
 	return taken, nil

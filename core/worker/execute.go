@@ -124,7 +124,11 @@ func (t *session) finish(f store.Finish, took time.Duration) {
 				return
 			}
 			t.record.ended(f.Reason, took)
-			t.notifier.Changed(broker.Change{Key: f.Key, From: execution.Running, To: f.To})
+			from := execution.Running
+			if outcomes[0].Applied {
+				from = outcomes[0].From
+			}
+			t.notifier.Changed(broker.Change{Key: f.Key, From: from, To: f.To})
 			return
 		}
 		if !store.Retriable(err) {

@@ -87,6 +87,10 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	for _, key := range reply.Cancel {
 		t.cancel(key)
 	}
+	for i := range reply.Ended {
+		o := &reply.Ended[i]
+		t.notifier.Changed(broker.Change{Key: o.Row.Key(), From: o.From, To: o.Row.Status})
+	}
 	return nil
 }
 

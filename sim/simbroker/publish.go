@@ -1,8 +1,12 @@
 package simbroker
 
 import (
+	"strconv"
+	"strings"
+
 	"handoff/chaos/history"
 	"handoff/core/broker"
+	"handoff/core/execution"
 	"handoff/sim/simnet"
 )
 
@@ -42,12 +46,14 @@ func (p *publish) Arrive() {
 	t := b.tampering(p.envelope.Type, p.key)
 	if t.nack != "" {
 		b.net.Touch(simnet.Touched{Fault: t.nack, Process: p.peer.process, Type: uint8(p.envelope.Type)})
+		p.hints(refused)
 		p.confirm(broker.Nacked)
 		return
 	}
 	b.lastMessage++
 	p.id, p.silent = b.lastMessage, t.silent
 	origin := p.message()
+	p.hints(len(queues))
 	if len(queues) == 0 {
 		b.tell(history.PublishReturned, &origin, "", p.peer.process, "", 0)
 		p.confirm(broker.Returned)
@@ -60,6 +66,28 @@ func (p *publish) Arrive() {
 	}
 	// Stored means in every queue (rule 6). Consumers may see it before: only the confirm waits.
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
+}
+
+// refused is the number of queues of a message that the broker takes into none, without looking for a route.
+const refused = -1
+
+// hints tells of which changes a hint tells. A dispatch tells of none.
+func (p *publish) hints(queues int) {
+	changes := p.envelope.Changes
+	if len(changes) == 0 {
+		return
+	}
+	var worker execution.WorkerID
+	if p.envelope.Type == broker.ExecutionCancel {
+		id, _ := strconv.ParseInt(p.key[strings.LastIndexByte(p.key, '.')+1:], 10, 64)
+		worker = execution.WorkerID(id)
+	}
+	for _, c := range changes {
+		p.peer.b.observe(history.Event{
+			Kind: history.Hinted, Process: p.peer.process, Message: p.id, Type: uint8(p.envelope.Type), Execution: c.Key.ID, Epoch: c.Key.Epoch,
+			From: c.From, To: c.To, Worker: worker, Key: p.envelope.MessageID, Limit: int64(len(changes)), Count: int64(queues),
+		})
+	}
 }
 
 // message is a new copy of what was published.

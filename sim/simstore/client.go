@@ -116,6 +116,7 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 	case err == nil && q.refused != nil:
 		return none, q.refused
 	case err == nil && q.step.refused != nil && q.bad == nil:
+		q.c.told(&q.step)
 		return none, q.step.refused
 	case err == nil:
 		return q.answer, q.bad
@@ -123,6 +124,15 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 		return none, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	default:
 		return none, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
+	}
+}
+
+// told tells that a process has the answer that its incarnation is over.
+func (c *Client) told(s *step) {
+	if s.gone.Incarnation != 0 {
+		c.db.emit(history.Event{
+			Kind: history.ToldGone, Process: s.process, Worker: s.gone.ID, Incarnation: s.gone.Incarnation, Count: one(errors.Is(s.refused, store.ErrSuperseded)),
+		})
 	}
 }
 

@@ -15,6 +15,14 @@ import (
 
 // check is the guard of everything that an incarnation does in its own name.
 func (s *step) check(w store.WorkerKey) (*incarnation, error) {
+	inc, err := s.lawful(w)
+	if err != nil {
+		s.gone = w
+	}
+	return inc, err
+}
+
+func (s *step) lawful(w store.WorkerKey) (*incarnation, error) {
 	inc := s.db.incarnation(w.Incarnation)
 	switch {
 	case inc == nil || inc.worker != w.ID:

@@ -6,6 +6,7 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
+	"handoff/core/store"
 )
 
 // step is one atomic step: who makes it, and when by the database's clock.
@@ -22,6 +23,8 @@ type step struct {
 	bad []error
 	// refused says why the step did nothing for its caller as a whole.
 	refused error
+	// gone is the incarnation for which the step was asked and that is over.
+	gone store.WorkerKey
 }
 
 // after is the moment d from now. An interval of the database counts microseconds.

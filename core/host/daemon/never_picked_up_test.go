@@ -164,6 +164,10 @@ func (q *queues) QueueState(context.Context, string) (broker.QueueState, error) 
 }
 func (q *queues) Blocked() bool { return false }
 func (q *queues) Closed() bool  { return false }
+func (q *queues) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
 func (q *queues) Close()        {}
 func (q *queues) Consume(_ context.Context, queue string, _ int) (broker.Consumer, error) {
 	if queue == broker.QueueCompleted {

@@ -1,0 +1,77 @@
+package invariant
+
+import (
+	"maps"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// This file is the part of invariant 4 that judges what a worker does with the word that its incarnation is over (defects
+// D12, D14). Whichever of its calls is answered so, its actions end at once: somebody else may be about to run the same. Only
+// the simulated world tells what a call was answered.
+
+// wordOf is when a process was told first that an incarnation is over, and which process that was.
+type wordOf struct {
+	process string
+	at      time.Duration
+}
+
+// hear notes who is told what, and who is gone.
+func (c *singleRunChecker) hear(e *history.Event) {
+	if len(c.told) > 0 {
+		c.heed(e.At)
+	}
+	switch e.Kind {
+	case history.ToldGone:
+		if _, known := c.told[e.Incarnation]; !known {
+			c.told[e.Incarnation] = wordOf{e.Process, e.At}
+		}
+		if e.Count > 0 {
+			c.succeeded[e.Process] = e.Worker
+		}
+	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
+		delete(c.succeeded, e.Process)
+		c.letOff(e.Process)
+	case history.ProcessPaused, history.ProcessFrozen:
+		// What stands still can't end anything; its machine ends its actions by the fence.
+		c.letOff(e.Process)
+	case history.WorkerRegistered:
+		if worker, known := c.succeeded[e.Process]; known && worker == e.Worker {
+			c.s.violate(c.i, 0, "%s registered as incarnation %d of worker %d after it was told that another process has taken that name", e.Process, e.Incarnation, e.Worker)
+		}
+	default:
+	}
+}
+
+// letOff forgets what a process was told.
+func (c *singleRunChecker) letOff(process string) {
+	maps.DeleteFunc(c.told, func(_ execution.Incarnation, t wordOf) bool { return t.process == process })
+}
+
+// heed judges the incarnations whose actions should have ended by now.
+func (c *singleRunChecker) heed(now time.Duration) {
+	for of, t := range c.told { //detlint:ok each is judged by itself, and of several the first violation is found in one step
+		if now-t.at <= c.s.prompt() {
+			continue
+		}
+		delete(c.told, of)
+		if c.frozen[t.process] {
+			continue
+		}
+		c.s.judged(c.i)
+		var left *liveAction
+		for _, live := range c.running { //detlint:ok the smallest number is taken
+			for k := range live {
+				if a := &live[k]; a.of == of && a.machine == t.process && (left == nil || a.execution < left.execution) {
+					left = a
+				}
+			}
+		}
+		if left != nil {
+			c.s.violate(c.i, left.execution, "%s was told at %v that its incarnation %d is over, and its action of execution %d at epoch %d, begun at %v, still ran %v later",
+				t.process, t.at, of, left.execution, left.epoch, left.since, now-t.at)
+		}
+	}
+}

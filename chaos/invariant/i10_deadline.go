@@ -1,0 +1,105 @@
+package invariant
+
+import (
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/oracle"
+	"handoff/core/execution"
+)
+
+// This file is the part of invariant 10 that judges the deadline of a stop (defect D40): what runs may finish within the
+// shutdown timeout, no less and no more. What still runs then is asked to end, whatever else has ended meanwhile. Only the
+// simulated world tells when an action is asked.
+
+// stoppable is an action that runs and was not asked to end.
+type stoppable struct {
+	id    execution.ID
+	epoch execution.Epoch
+}
+
+// stopDeadline is a process that was asked to stop, and when all of its actions have to have ended.
+type stopDeadline struct {
+	process string
+	since   time.Duration
+	at      time.Duration
+	// patient says that calls to servers may have held it up, and that this was waited for.
+	patient bool
+}
+
+// stops notes that a process begins to stop.
+func (c *gracefulChecker) stops(process string, at time.Duration) {
+	if p := c.s.roads.byName[process]; p == nil || !p.worker {
+		return
+	}
+	if !slices.ContainsFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process }) {
+		c.deadlines = append(c.deadlines, stopDeadline{process: process, since: at, at: at + c.s.config.Worker.ShutdownTimeout + c.s.config.Worker.KillGrace + c.s.prompt()})
+	}
+}
+
+// actions follows what each process runs.
+func (c *gracefulChecker) actions(e *history.Event) {
+	if len(c.deadlines) > 0 {
+		c.due(e.At)
+	}
+	switch e.Kind {
+	case history.ActionStarted:
+		c.running[e.Process] = append(c.running[e.Process], stoppable{e.Execution, e.Epoch})
+	case history.ActionEnded:
+		c.running[e.Process] = slices.DeleteFunc(c.running[e.Process], func(a stoppable) bool { return a.id == e.Execution && a.epoch == e.Epoch })
+	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
+		delete(c.running, e.Process)
+		c.stopsNoMore(e.Process)
+	case history.ProcessPaused, history.ProcessFrozen:
+		// What stands still ends nothing; its machine ends its actions by the fence.
+		c.stopsNoMore(e.Process)
+	case history.Transition:
+		if oracle.Claimed(e.From) && e.Reason == execution.WorkerShutdown && e.By == execution.Worker {
+			c.endedForStop(e)
+		}
+	default:
+	}
+}
+
+func (c *gracefulChecker) stopsNoMore(process string) {
+	c.deadlines = slices.DeleteFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process })
+}
+
+// due judges the processes whose actions have to have ended by now.
+func (c *gracefulChecker) due(now time.Duration) {
+	const held = toDatabase | toBroker | brokerFails | databaseFails
+	for i := 0; i < len(c.deadlines); i++ {
+		d := &c.deadlines[i]
+		if now <= d.at {
+			continue
+		}
+		if !d.patient && c.s.ledger.struck(held, d.process, 0, c.s.recovered(d.since)) {
+			// The word to the database, the end of the consumer and the release may each take one call beyond the deadline.
+			d.patient, d.at = true, d.at+3*c.s.config.Worker.StatementTimeout
+			continue
+		}
+		if !c.s.ledger.struck(itsClock, d.process, 0, d.since) {
+			c.s.judged(c.i)
+			if left := c.running[d.process]; len(left) > 0 {
+				c.s.violate(c.i, left[0].id, "%s was asked to stop at %v, and at %v its action of execution %d, epoch %d, still runs; its shutdown timeout is %v, its kill grace %v",
+					d.process, d.since, now, left[0].id, left[0].epoch, c.s.config.Worker.ShutdownTimeout, c.s.config.Worker.KillGrace)
+			}
+		}
+		c.deadlines = slices.Delete(c.deadlines, i, i+1)
+		i--
+	}
+}
+
+// endedForStop judges that what ran had the shutdown timeout to finish in.
+func (c *gracefulChecker) endedForStop(e *history.Event) {
+	i := slices.IndexFunc(c.deadlines, func(d stopDeadline) bool { return d.process == e.Process })
+	if i < 0 || c.s.ledger.struck(itsClock, e.Process, 0, c.deadlines[i].since) {
+		return
+	}
+	c.s.judged(c.i)
+	if d := c.deadlines[i]; e.At < d.since+c.s.config.Worker.ShutdownTimeout-c.s.prompt() {
+		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop %v after it was asked to stop; what it runs may finish within %v",
+			e.Process, e.Execution, e.At-d.since, c.s.config.Worker.ShutdownTimeout)
+	}
+}

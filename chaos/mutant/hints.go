@@ -1,0 +1,122 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+)
+
+func init() {
+	register(
+		hintsRepeated, hintsSwallowed, hintsVague, cancelsMisled,
+	)
+}
+
+// hinting is a session that changes the hints that are published over it.
+type hinting struct {
+	broker.Session
+	change func(ms []broker.Message) []broker.Message
+}
+
+// Publish implements broker.Session. What change leaves out seems to be confirmed.
+func (s *hinting) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := make([]broker.Outcome, len(ms))
+	for i := range ms {
+		outcomes[i] = broker.Confirmed
+		if len(ms[i].Envelope.Changes) == 0 {
+			outcomes[i] = s.Session.Publish(ctx, ms[i:i+1])[0]
+			continue
+		}
+		for _, o := range s.Session.Publish(ctx, s.change(slices.Clone(ms[i:i+1]))) {
+			outcomes[i] = o
+		}
+	}
+	return outcomes
+}
+
+func hints(who func(Process) bool, change func(p Process, ms []broker.Message) []broker.Message) func(Process, broker.Broker) broker.Broker {
+	return func(p Process, b broker.Broker) broker.Broker {
+		if !who(p) {
+			return b
+		}
+		return &sessions{b, func(s broker.Session) broker.Session {
+			return &hinting{s, func(ms []broker.Message) []broker.Message { return change(p, ms) }}
+		}}
+	}
+}
+
+func ofWorkers(p Process) bool { return p.Worker }
+func ofEverybody(Process) bool { return true }
+
+func hintsRepeated() *Mutant {
+	return &Mutant{
+		Name: "hints-repeated", Source: "D24", Expected: 26, Scenario: "two-executors",
+		About: "a worker sends each hint again that the broker has taken",
+		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			p.Acted("sent a hint again")
+			return append(ms, ms...)
+		}),
+	}
+}
+
+func hintsSwallowed() *Mutant {
+	return &Mutant{
+		Name: "hints-swallowed", Source: "D22", Expected: 26, Scenario: "two-executors",
+		About: "nobody is told of claims",
+		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			return slices.DeleteFunc(ms, func(m broker.Message) bool {
+				if m.Envelope.Type != broker.ExecutionStatusChanged || m.Envelope.Changes[0].To != execution.Running {
+					return false
+				}
+				p.Acted("told nobody of a claim", m.Envelope.Changes[0].Key.ID)
+				return true
+			})
+		}),
+	}
+}
+
+func hintsVague() *Mutant {
+	return &Mutant{
+		Name: "hints-vague", Source: "D24", Expected: 26, Scenario: "cancelled-together",
+		About: "a worker tells of each end as if the execution had been running, also of what was to be cancelled",
+		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			for i := range ms {
+				ms[i].Envelope.Changes = slices.Clone(ms[i].Envelope.Changes)
+				for k := range ms[i].Envelope.Changes {
+					if c := &ms[i].Envelope.Changes[k]; c.From == execution.Canceling {
+						p.Acted("told that it was running", c.Key.ID)
+						c.From = execution.Running
+					}
+				}
+			}
+			return ms
+		}),
+	}
+}
+
+func cancelsMisled() *Mutant {
+	return &Mutant{
+		Name: "cancels-misled", Source: "D60", Expected: 26, Scenario: "cancelled-together",
+		About: "who asks for cancellations sends them all to the worker that it has asked first",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			first := ""
+			return hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
+				for i := range ms {
+					if ms[i].Envelope.Type != broker.ExecutionCancel {
+						continue
+					}
+					if first == "" {
+						first = ms[i].RoutingKey
+					}
+					if ms[i].RoutingKey != first {
+						p.Acted("asked another worker to end it", ms[i].Envelope.Changes[0].Key.ID)
+						ms[i].RoutingKey = first
+					}
+				}
+				return ms
+			})(p, b)
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+
+	"handoff/core/store"
+)
+
+func init() {
+	register(
+		claimsUnheeded,
+		successorUnheeded,
+	)
+}
+
+// unheeding is a worker's store whose claims don't tell that the incarnation is over: they seem to have had no answer.
+type unheeding struct {
+	store.Store
+	p Process
+}
+
+// Claim implements store.Worker.
+func (s *unheeding) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	if errors.Is(err, store.ErrSuperseded) || errors.Is(err, store.ErrLost) {
+		s.p.Acted("took the word that its incarnation is over for no answer")
+		return nil, store.ErrUnavailable
+	}
+	return results, err
+}
+
+func claimsUnheeded() *Mutant {
+	return &Mutant{
+		Name: "claims-unheeded", Source: "D12", Expected: 4, Scenario: "two-processes-of-one-name",
+		About: "a worker whose claim is answered that its incarnation is over goes on until a heartbeat tells it so",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Worker {
+				return s
+			}
+			return &unheeding{s, p}
+		},
+	}
+}
+
+// stubborn is a worker's store in which a successor looks like a lost lease.
+type stubborn struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Worker.
+func (s *stubborn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	reply, err := s.Store.Heartbeat(ctx, b)
+	return reply, s.lost(err)
+}
+
+// Claim implements store.Worker.
+func (s *stubborn) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	return results, s.lost(err)
+}
+
+func (s *stubborn) lost(err error) error {
+	if errors.Is(err, store.ErrSuperseded) {
+		s.p.Acted("took a successor for a lost lease")
+		return store.ErrLost
+	}
+	return err
+}
+
+func successorUnheeded() *Mutant {
+	return &Mutant{
+		Name: "successor-unheeded", Source: "D14", Expected: 4, Scenario: "two-processes-of-one-name",
+		About: "a worker that was told of a successor under its name registers again, and takes the name back",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Worker {
+				return s
+			}
+			return &stubborn{s, p}
+		},
+	}
+}
