@@ -168,7 +168,7 @@ func (q *queues) Wait(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
-func (q *queues) Close()        {}
+func (q *queues) Close() {}
 func (q *queues) Consume(_ context.Context, queue string, _ int) (broker.Consumer, error) {
 	if queue == broker.QueueCompleted {
 		return consumer{q.hints}, nil
