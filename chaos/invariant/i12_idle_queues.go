@@ -17,10 +17,13 @@ type Queues interface {
 	Idle(queue string) bool
 }
 
-// idleTick is how often the queues of workers that are gone are looked at, and idleSweep how often executors do so.
+// idleTick is how often the queues of workers that are gone are looked at, and idleSweep how often executors do so. Before
+// the dead letter path has worked for idlePatience, by the executor's own tests, it deletes none: a queue keeps what dies
+// in it for want of a route (docs/executor.md).
 const (
-	idleTick  = 15 * time.Second
-	idleSweep = time.Minute
+	idleTick     = 15 * time.Second
+	idleSweep    = time.Minute
+	idlePatience = 5 * time.Minute
 )
 
 // idleQueues demands, as a part of invariant 12, that queues of workers that have been gone for the retention are deleted
@@ -79,9 +82,15 @@ func (c *idleQueues) look(now time.Duration) {
 	}
 	// An executor takes a batch of workers each time.
 	within := idleSweep * time.Duration(1+len(c.owners)/max(1, c.s.config.Executor.BatchSize))
+	if c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		within += idlePatience
+	}
 	within += drift(within) + idleTick + 2*c.s.prompt()
 	for _, o := range c.owners {
 		due := o.beat + c.s.config.Executor.QueueRetention
+		if o.gone && now >= due {
+			c.s.retired = now
+		}
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
 			switch {
 			case !o.gone || now < due || !queues.Idle(queue):

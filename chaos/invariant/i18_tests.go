@@ -24,7 +24,7 @@ type canaries struct {
 }
 
 // canary judges the tests of the dead letter path: one at the start, and one each period. Where messages came that nobody
-// can read, or something has been wrong, it may be tested sooner.
+// can read, or something has been wrong, it may be tested sooner, and once for each look at idle queues.
 func (c *workChecker) canary(e *history.Event) {
 	p := c.s.roads.byName[e.Process]
 	if p == nil || p.worker {
@@ -37,6 +37,9 @@ func (c *workChecker) canary(e *history.Event) {
 	}
 	c.tests[e.Process] = &canaries{began: e.At, latest: e.At}
 	if last == nil || !c.undisturbed(last.began) || !p.clear(last.began) || c.unread.since(last.began-canaryPeriod) {
+		return
+	}
+	if c.s.retired > 0 && c.s.retired >= last.began-idleTick {
 		return
 	}
 	c.s.judged(c.i)

@@ -11,7 +11,7 @@ import (
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",
-		Statement: "A part that waits holds no deadline but those that it waits under, a part that ends holds no context, and a process has at most two sessions of the broker, one consumer of a queue on each, and as many tasks as it has parts and executions.",
+		Statement: "A part that waits holds no deadline but those that it waits under, a part that ends holds no context, and a process has at most three sessions of the broker, one consumer of a queue on each, and as many tasks as it has parts and executions.",
 		// No other history has what is needed here either.
 		Needs: []history.Kind{history.Logged},
 	}
@@ -20,9 +20,9 @@ func givenBack() *Invariant {
 }
 
 const (
-	// mostSessions: an executor works on one and sends canaries over another; a worker consumes on one and publishes
-	// over another.
-	mostSessions = 2
+	// mostSessions: an executor works on one, sends canaries over another, and over a third before it deletes idle queues;
+	// a worker consumes on one and publishes over another.
+	mostSessions = 3
 	// mostPlainContexts is how many contexts without a deadline a part may hold while it waits. They live as long as what
 	// they end, so they can be a few, and no more with each pass.
 	mostPlainContexts = 4

@@ -127,6 +127,8 @@ type Suite struct {
 	ledger *ledger
 	alerts Alerts
 	work   Work
+	// retired is when a worker had been gone for the retention of its queues last.
+	retired time.Duration
 	// skew is how far the database's clock has been moved since the start.
 	skew time.Duration
 	// latest is the latest moment that clock has shown before it was moved, setBack when it shows that again: until then

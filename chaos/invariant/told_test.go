@@ -24,8 +24,10 @@ func TestWhatWorkersAreToldAndTell(t *testing.T) {
 	over.From = execution.Canceling
 	submitted := history.Event{At: 160*second - 1, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	hint := func(of history.Event, t broker.Type, key string, message uint64) history.Event {
-		return history.Event{At: of.At, Kind: history.Hinted, Process: of.Process, Message: message, Type: uint8(t), Execution: 1, Epoch: 1,
-			From: of.From, To: of.To, Key: key, Limit: 1, Count: 1}
+		return history.Event{
+			At: of.At, Kind: history.Hinted, Process: of.Process, Message: message, Type: uint8(t), Execution: 1, Epoch: 1,
+			From: of.From, To: of.To, Key: key, Limit: 1, Count: 1,
+		}
 	}
 	changed := hint(running, broker.ExecutionStatusChanged, "shell-1/1", 7)
 	vague := hint(over, broker.ExecutionStatusChanged, "shell-1/2", 8)

@@ -286,7 +286,7 @@ func (b *busybody) Connect(ctx context.Context) (broker.Session, error) {
 
 func canaryEachMinute() *Mutant {
 	return &Mutant{
-		Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "queues-in-use-of-the-gone",
+		Name: "canary-too-often", Source: "D28", Expected: 18, Scenario: "long-runs",
 		About: "an executor tests a dead letter path that works every two minutes",
 		Broker: func(p Process, b broker.Broker) broker.Broker {
 			if p.Worker || p.Client {
