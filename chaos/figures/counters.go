@@ -26,6 +26,9 @@ func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if !judged {
 		return
 	}
+	if f == telemetry.Dispatches && l[0] != "confirmed" && l[0] != "returned" && l[0] != "refused" {
+		return // that a dispatch is a second attempt, and what became of one that nobody answers for, the broker does not say
+	}
 	if f == telemetry.DeadLetters && l[1] == malformed {
 		// Each is settled by the same hand, whatever queue it came from.
 		l, labels = telemetry.Labels{"", malformed}, len(l)

@@ -175,9 +175,29 @@ func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	}
 }
 
+// passTime is more than one pass of the scheduler takes that hands out a batch.
+const passTime = 100 * time.Millisecond
+
+// leave is told of an execution that waits beside a worker with room. Who waits behind more than a batch waits for as many
+// passes.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
+	if more := max(l.entered, l.due-c.s.skew) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
+		c.agenda.look(more, l.id, l.epoch, l.status)
+		return
+	}
 	c.s.violate(c.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
 		l.id, max(l.entered, l.due-c.s.skew), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+}
+
+// batchesAhead is how many full batches wait with an execution or have been handed out since it is due.
+func (c *wakeChecker) batchesAhead(l *life) time.Duration {
+	since, n := max(l.entered, l.due-c.s.skew), 0
+	for _, o := range c.s.lives { //detlint:ok they are counted
+		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
+			n++
+		}
+	}
+	return time.Duration(n / max(1, c.s.config.Executor.BatchSize))
 }
 
 // waits says that an execution has been due for as long as a reaction may take, for a worker and for nothing else.

@@ -349,7 +349,7 @@ func (s unmindful) Park(ctx context.Context, executor string, ps []store.Park) (
 
 func parkForgotten() *Mutant {
 	return &Mutant{
-		Name: "park-forgotten", Source: "D46", Expected: 26, Scenario: "seldom-woken",
+		Name: "park-forgotten", Source: "D46", Expected: 18, Scenario: "seldom-woken",
 		About: "a scheduler that has given back what fitted nobody waits for a whole interval after whatever wakes it next",
 		Store: func(p Process, c store.Store) store.Store { return unmindful{c, p} },
 	}
