@@ -40,26 +40,37 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// TestMemoryOfFinishedExecutions compares two runs, of which one has twice as many executions: what is remembered for a
+// while only is the same in both.
 func TestMemoryOfFinishedExecutions(t *testing.T) {
-	const executions = 10_000
+	const executions = 8_000
+	checkers, rows := kept(t, 2*executions)
+	fewer, fewerRows := kept(t, executions)
+	checkers, rows = (checkers-fewer)/executions, (rows-fewerRows)/executions
+	if checkers > checkerBytes {
+		t.Errorf("checkers keep %d bytes for a finished execution, at most %d are allowed", checkers, checkerBytes)
+	}
+	if rows > storeBytes {
+		t.Errorf("the store model keeps %d bytes a row, at most %d are allowed", rows, storeBytes)
+	}
+	if rows < 100 {
+		t.Errorf("the store model keeps %d bytes a row: nothing was measured", rows)
+	}
+	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers, rows)
+}
+
+// kept is what the checkers and the store model hold after so many executions.
+func kept(t *testing.T, executions int) (checkers, rows int64) {
+	t.Helper()
 	r := steadyRun(t, executions)
 	before := heap()
 	*r.world.judges.Suite = invariant.Suite{}
-	checkers := before - heap()
+	checkers = before - heap()
 	before = heap()
 	*r.world.db = simstore.Database{}
-	rows := before - heap()
+	rows = before - heap()
 	runtime.KeepAlive(r)
-	if checkers/executions > checkerBytes {
-		t.Errorf("checkers keep %d bytes for a finished execution, at most %d are allowed", checkers/executions, checkerBytes)
-	}
-	if rows/executions > storeBytes {
-		t.Errorf("the store model keeps %d bytes a row, at most %d are allowed", rows/executions, storeBytes)
-	}
-	if rows < executions*100 {
-		t.Errorf("the store model keeps %d bytes a row: nothing was measured", rows/executions)
-	}
-	t.Logf("%d executions: checkers keep %d bytes each, the store model %d", executions, checkers/executions, rows/executions)
+	return checkers, rows
 }
 
 // BenchmarkGrowth says by how much one execution gets dearer from 10,000 to 100,000 of them.
