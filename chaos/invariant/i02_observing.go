@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
@@ -51,7 +52,13 @@ func (c *ownershipChecker) observes(e *history.Event, l *life) {
 // forgotten says that the last observation may have been deleted by now, because it is as old as dead letters become: then
 // what still stands is recorded anew.
 func (c *ownershipChecker) forgotten(l *life, e *history.Event) bool {
-	return c.s.database(e.At)-l.observedAt >= oracle.DeadLettersKept(&c.s.config.MessageQueue.RabbitMQ)-c.s.tolerance
+	return c.s.purged(l.observedAt, e.At)
+}
+
+// purged says that an observation may have been deleted at a moment: each is when it is as old as dead letters become, also
+// that of an outage which lasts.
+func (s *Suite) purged(at, now time.Duration) bool {
+	return s.database(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }
 
 // outage judges that the prober recorded the begin or the end of an outage.
@@ -63,7 +70,7 @@ func (c *ownershipChecker) outage(e *history.Event) {
 		why = "it is not to observe"
 	case t == nil || t.worker != e.Worker:
 		why = "that worker never registered"
-	case (e.Count > 0) == t.outage:
+	case (e.Count > 0) == t.outage && !c.s.purged(t.outageAt, e.At):
 		why = "that was recorded before"
 	case e.Count > 0 && (t.superseded || t.lifecycle != execution.Active):
 		why = fmt.Sprintf("its worker is %v, and nobody would choose it", t.lifecycle)

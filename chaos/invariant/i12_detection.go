@@ -35,7 +35,9 @@ type detectionChecker struct {
 	// ready is since when workers whose outage is recorded have said that they receive dispatches.
 	ready unready
 	// broken are the faults of links that last. While one does, a renewal that the database has may have no reply.
+	// mended is when the last one ended.
 	broken int
+	mended time.Duration
 	idle   idleQueues
 }
 
@@ -68,6 +70,7 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 			c.broken++
 		default:
 			c.broken--
+			c.mended = e.At
 		}
 	case history.HeartbeatRenewed:
 		c.renewed(e)

@@ -41,14 +41,14 @@ func (c *detectionChecker) unrecorded(e *history.Event) {
 func (c *detectionChecker) overRecorded(e *history.Event, t *session) {
 	since, known := c.ready[e.Incarnation]
 	switch {
-	case e.Limit == 0 || !t.outage || t.lifecycle != execution.Active:
+	case e.Limit == 0 || !t.outage || t.lifecycle != execution.Active || c.s.purged(t.outageAt, e.At):
 		delete(c.ready, e.Incarnation)
 	case !known:
 		c.ready[e.Incarnation] = e.At
-	case c.s.calm.hindering > 0:
+	case c.s.calm.hindering > 0 || c.broken > 0:
 	default:
 		c.s.judged(c.i)
-		if e.At > max(since, c.s.calm.since)+c.s.bounds.Probes {
+		if e.At > max(since, c.s.calm.since, c.mended)+c.s.bounds.Probes {
 			c.s.violate(c.i, 0, "worker %d (incarnation %d) has said since %v that it receives dispatches, and no prober has recorded that its health endpoint is ready again; the bound for that is %v",
 				e.Worker, e.Incarnation, since, c.s.bounds.Probes)
 		}

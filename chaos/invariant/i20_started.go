@@ -82,8 +82,8 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 // fault notes what shuts processes off.
 func (c *startedChecker) fault(e *history.Event) {
 	switch e.Text {
-	case "freeze", "partition", "slow_link", "database_slow":
-	case "latency":
+	case "freeze", "partition", "slow_link":
+	case "latency", "database_slow":
 		// One answer that comes too late ends a lease only where the fence leaves no room for another heartbeat.
 		if w := &c.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
 			return
@@ -107,9 +107,16 @@ func (c *startedChecker) fault(e *history.Event) {
 
 // isShut says whether a process was shut off at some time since a moment.
 func (c *startedChecker) isShut(process string, from time.Duration) bool {
-	t := c.shut[process]
-	return t != nil && t.since(from)
+	for _, name := range [...]string{process, theDatabase} {
+		if t := c.shut[name]; t != nil && t.since(from) {
+			return true
+		}
+	}
+	return false
 }
+
+// theDatabase is whom a fault of the database names.
+const theDatabase = "database"
 
 // settle forgets a claim that has come to something.
 func (c *startedChecker) settle(e *history.Event) {

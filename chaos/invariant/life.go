@@ -92,8 +92,10 @@ type session struct {
 	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
-	// outage says that a prober which only observes has recorded that its health endpoint does not answer.
-	outage bool
+	// outage says that a prober which only observes has recorded that its health endpoint does not answer, outageAt when
+	// by the database's clock.
+	outage   bool
+	outageAt time.Duration
 }
 
 // gone says that the incarnation has lost its right, and since when.
@@ -197,7 +199,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.fleet.learn(e, s.workers[e.Incarnation])
 	case history.Observed:
 		if t := s.workers[e.Incarnation]; t != nil && e.Execution == 0 {
-			t.outage = e.Count > 0
+			t.outage, t.outageAt = e.Count > 0, s.database(e.At)
 		}
 		if l != nil && l.epoch == e.Epoch {
 			l.observed, l.observedAt = true, s.database(e.At)
