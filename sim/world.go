@@ -86,6 +86,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.judges = run.NewJudges(s, p, w.config, o.invariants(s.Expect(p).Invariants))
 	w.judges.Suite.SetWork(w)
 	w.k = kernel.New(kernel.Options{Chooser: o.chooser(), MaxSteps: o.maxSteps(), StepsAtOnce: w.stepsAtOnce, Interrupted: o.Interrupted, CrashAt: o.CrashAt, PauseAt: w.pausePoint()})
+	w.judges.Suite.SetClock(func() (uint64, time.Duration) { return w.k.Step(), w.k.Now() })
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)

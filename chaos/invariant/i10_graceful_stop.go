@@ -74,6 +74,9 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	case history.ProcessStopping:
 		c.stopping[e.Process] = e.At
 		c.stops(e.Process, e.At)
+	case history.ProcessStarted:
+		// Who was asked to stop when it was down already was not asked.
+		delete(c.stopping, e.Process)
 	case history.ProcessCrashed:
 		c.ended(e.Process)
 	case history.ProcessStopped:

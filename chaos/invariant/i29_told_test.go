@@ -102,7 +102,7 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 		"contexts":           {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, mostPlainContexts+1) }, "holds 5 contexts"},
 		"at the end":         {func(c *Conduct, _ *Suite) { c.Ends(scheduling, 1) }, "left 1 contexts"},
 		"called too late":    {func(c *Conduct, _ *Suite) { c.CalledTooLate(scheduling, "DeleteIdle", second) }, "makes the call DeleteIdle"},
-		"sessions":           {func(c *Conduct, _ *Suite) { c.Sessions("shell-1", 3) }, "shell-1 has 3 sessions"},
+		"sessions":           {func(c *Conduct, _ *Suite) { c.Sessions("shell-1", mostSessions+1) }, "shell-1 has 4 sessions"},
 		"consumers":          {func(c *Conduct, _ *Suite) { c.Consumers("shell-1", "q", 2) }, "consumes the queue q 2 times"},
 		"tasks":              {func(c *Conduct, _ *Suite) { c.Starts(scheduling, true, 1, mostParts+3) }, "has 43 tasks"},
 		"tasks of executors": {func(c *Conduct, _ *Suite) { c.Starts(scheduling, false, 0, mostParts+mostProbes+1) }, "has 57 tasks"},

@@ -53,9 +53,8 @@ func (s *tidy) QueueState(ctx context.Context, queue string) (broker.QueueState,
 	slices.Sort(idle)
 	for _, worker := range idle {
 		for _, q := range broker.WorkerQueues(s.p.Config.MessageQueue.RabbitMQ, worker) {
-			if fate, err := s.Session.DeleteIdle(ctx, q); err == nil && fate == broker.QueueDeleted {
-				s.p.Acted("deleted a queue without a look at whether dead letters come round")
-			}
+			s.p.Acted("deletes a queue without a look at whether dead letters come round")
+			_, _ = s.Session.DeleteIdle(ctx, q)
 		}
 	}
 	return s.Session.QueueState(ctx, queue)

@@ -110,7 +110,7 @@ func hotStatements(t *testing.T) []hot {
 		}, 400),
 		{"Dispatch", with("set status = 'scheduled'"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
-		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero}, batch},
+		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero, zero}, batch},
 		// What the 100 owners hold is counted: 20 each.
 		{"Reclaim", with("insert into worker_expiry"), []any{now, ids, epochs, texts, zero, by, nulls, nulls, falses, most, falses, zero, nulls, nulls}, 20 * batch},
 		{"Orchestrate", with("select chain, null, null, null, null from asked"), []any{now, ids, counts, nulls, zero}, batch},
