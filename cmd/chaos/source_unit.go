@@ -93,7 +93,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 // unitBinary builds the tests of a package.
 func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error) {
 	bin := filepath.Join(m.work, filepath.Base(dir)+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", m.overlay, "-o", bin, "./"+dir)
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", m.overlay, "-o", bin, "./"+dir)
 	cmd.Dir = m.root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", broken("building the tests of %s with the mutants: %v\n%s", dir, err, out)
