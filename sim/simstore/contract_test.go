@@ -13,7 +13,7 @@ func TestContract(t *testing.T) { storetest.Run(t, model) }
 
 func model(t *testing.T, body func(s storetest.Subject)) {
 	within(t, func(b *fixture) {
-		byHand := func(edit func(tx *Tx, id execution.ID)) func(id execution.ID) {
+		edited := func(edit func(tx *Tx, id execution.ID)) func(id execution.ID) {
 			return func(id execution.ID) {
 				if err := b.db.Detached().Step(t.Context(), func(tx *Tx) { edit(tx, id) }); err != nil {
 					t.Error(err)
@@ -28,7 +28,7 @@ func model(t *testing.T, body func(s storetest.Subject)) {
 					b.db.StepClock(d)
 				}
 			},
-			LeaveSlot: byHand(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: byHand((*Tx).TakeSlot),
+			LeaveSlot: edited(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: edited((*Tx).TakeSlot),
 		})
 	})
 }

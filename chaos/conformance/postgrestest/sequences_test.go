@@ -116,13 +116,13 @@ func model(t *testing.T, body func(storetest.Subject)) {
 	body(storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
 		Kept: db.Kept, Audit: func(after int) []storetest.Change { return seen[after:] },
-		LeaveSlot: byHand(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
-		TakeSlot:  byHand(t, db, (*simstore.Tx).TakeSlot),
+		LeaveSlot: edited(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
+		TakeSlot:  edited(t, db, (*simstore.Tx).TakeSlot),
 	})
 }
 
-// byHand is an edit of the model's database past all of its methods.
-func byHand(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
+// edited is an edit of the model's database past all of its methods.
+func edited(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
 	return func(id execution.ID) {
 		if err := db.Detached().Step(t.Context(), func(tx *simstore.Tx) { edit(tx, id) }); err != nil {
 			t.Error(err)

@@ -68,7 +68,7 @@ func newStage(t *testing.T, situation storetest.Situation, rewrite func(sql stri
 	s.Stage = situation.Prepare(t, real)
 	s.modelStage = situation.Prepare(t, storetest.Subject{
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
-		LeaveSlot: byHand(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
+		LeaveSlot: edited(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
 	})
 	s.model = state(db)
 	if got, want := s.Shown(b.Store), s.modelStage.Shown(s.model.Clone().Store); got != want {
