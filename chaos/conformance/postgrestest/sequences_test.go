@@ -121,7 +121,7 @@ func model(t *testing.T, body func(storetest.Subject)) {
 	})
 }
 
-// edited is an edit of the model's database past all of its methods.
+// edited edits the model's database past all of its methods.
 func edited(t *testing.T, db *simstore.Database, edit func(tx *simstore.Tx, id execution.ID)) func(id execution.ID) {
 	return func(id execution.ID) {
 		if err := db.Detached().Step(t.Context(), func(tx *simstore.Tx) { edit(tx, id) }); err != nil {
