@@ -65,7 +65,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 // judge says whether an incarnation has been starting for too long.
 func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 	t := c.s.workers[e.Incarnation]
-	if t == nil {
+	if t == nil || t.late {
 		return
 	}
 	c.s.judged(c.i)

@@ -209,8 +209,9 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	clocks := itsClock | databaseClock | standsStill
 	// While it can't write, its slots are taken by claims that nobody answers.
 	claims := clocks | toDatabase | databaseFails
+	// An executor that is answered late can't tell how long the dispatch lay, and blames nobody.
 	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
-		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
+		c.s.started[e.Process] > l.entered || c.s.ledger.struck(claims, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
 		return
 	}
 	c.s.judged(c.i)

@@ -92,6 +92,9 @@ type session struct {
 	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
+	// late says that so much time has passed between two renewals that it may have fenced itself before the second, which
+	// was under way: what it does after that it does under another incarnation.
+	late bool
 	// outage says that a prober which only observes has recorded that its health endpoint does not answer, outageAt when
 	// by the database's clock.
 	outage   bool
@@ -191,6 +194,10 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		// It could not be read. What the worker claims then it knows from the database, and there is no message to settle.
 		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
 			l.delivered = 0
+		}
+		// A dead letter that the database did not take for as long as it is held is given up, and tells nobody any more.
+		if l != nil && e.Epoch == l.epoch && l.died != 0 && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
+			l.died = 0
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
@@ -336,6 +343,9 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 	case history.HeartbeatRenewed:
 		if t := s.workers[e.Incarnation]; t != nil {
+			w := &s.config.Worker
+			counted := (oracle.Lease(w) - w.FenceMargin) * (driftTolerance - 1) / driftTolerance
+			t.late = t.late || e.At-t.renewed > counted-max(w.StatementTimeout, counted/3)
 			t.leaseEnds, t.renewed = e.Due, e.At
 		}
 	default:

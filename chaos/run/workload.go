@@ -179,10 +179,12 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 	}
 }
 
-// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, and userAttempts
-// times in all.
+// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, from the sixtieth
+// time on after ten times that, and userAttempts times in all. That is longer than any outage lasts in a scenario or a
+// varied run, so what is never accepted is the system's doing.
 const (
 	userPause    = time.Second
+	userHurries  = 60
 	userAttempts = 300
 )
 
@@ -197,7 +199,11 @@ func (w *Workload) insist(ctx context.Context, ask func() error) {
 			w.refused(err.Error())
 			return
 		}
-		if w.o.Host.Sleep(ctx, userPause) != nil {
+		pause := userPause
+		if attempt >= userHurries {
+			pause *= 10
+		}
+		if w.o.Host.Sleep(ctx, pause) != nil {
 			return
 		}
 	}

@@ -79,7 +79,12 @@ func unreadable(d *broker.Delivery) string {
 
 // execute takes one delivery from the claim to the end of its execution.
 func (t *session) execute(d waiting, e *entry) {
-	defer func() { t.held.remove(e, t.host.Monotonic()) }()
+	defer func() {
+		t.held.remove(e, t.host.Monotonic())
+		if e.cancelled {
+			t.beatNow.Set()
+		}
+	}()
 	sent := t.host.Monotonic()
 	row, claimed := t.claim(d, e)
 	if !claimed {
@@ -174,6 +179,9 @@ func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bo
 			d.consumer.Reject(d.Delivery, false)
 		}
 	default:
+		// A claim whose answer was lost, and a cancellation since: nothing runs here, and the next beat says so. That
+		// beat is sent when this entry is gone.
+		e.cancelled = uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		for _, d := range all {
 			d.consumer.Ack(d.Delivery)

@@ -54,6 +54,9 @@ type entry struct {
 	grace time.Duration
 	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
 	doubted bool
+	// cancelled says that the claim was made, its answer lost, and the execution cancelled before the worker knew.
+	// Only the task that claims reads and writes it.
+	cancelled bool
 }
 
 func newRegistry(h host.Host, capacity int) *registry {
