@@ -283,6 +283,9 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 // published judges one message of a dispatch.
 func (c *workChecker) published(e *history.Event, l *life) {
 	c.s.judged(c.i)
+	if e.Process != "" {
+		c.executors[e.Process] = true
+	}
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))

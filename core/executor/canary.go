@@ -150,6 +150,7 @@ func (p *deadLetterPath) settled(ctx context.Context) bool {
 	}
 	// The last test may be minutes old, and what has broken the path since is told by the next one.
 	if err := p.test(ctx); err != nil {
+		p.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
 		p.suspect()
 		p.last = 0
 		return false

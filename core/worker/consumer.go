@@ -131,8 +131,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			r := &results[0]
 			return &r.Row, t.settle(d, e, r, uncertain)
 		}
-		if why := gone(err); why != endNone {
-			t.endEarly(why)
+		if gone(err) != endNone {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {

@@ -34,11 +34,7 @@ func (t *session) beat(ctx context.Context) {
 		early := time.Duration(t.host.Uint64N(uint64(interval/10) + 1)) //nolint:gosec // less than the interval
 		next := max(soon, began+interval-early-t.host.Monotonic())
 		if err != nil {
-			if why := gone(err); why != endNone {
-				t.endEarly(why)
-				return
-			}
-			if ctx.Err() != nil {
+			if gone(err) != endNone || ctx.Err() != nil {
 				return
 			}
 			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
