@@ -100,9 +100,9 @@ type Looker struct {
 	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
 	// 0 if it has not begun.
 	passes, next time.Duration
-	// settled is a reason to look for children that comes from elsewhere than the looks. found are the chains that the last
-	// look has found, until their children are settled.
-	settled bool
+	// settled are the moments of reasons to look for children that come from elsewhere than the looks. found are the chains
+	// that the last look has found, until their children are settled.
+	settled []time.Duration
 	found   []execution.ID
 	// lost are how many workers it has marked lost since it looked at what they hold.
 	lost int
@@ -168,6 +168,9 @@ func (k *Looker) Parks(at, delay time.Duration) {
 	k.parked = append(k.parked, at+delay)
 }
 
+// wakeGrain is how long after a call was answered the executor may be woken for what it said.
+const wakeGrain = 50 * time.Millisecond
+
 // parkGrain is how far apart the moments are at which rows that were given back are looked at again, and parkCalls how long
 // the calls before the look may take while nothing is wrong.
 const (
@@ -197,7 +200,9 @@ func (k *Looker) Lost() { k.lost++ }
 // ends of its chains were handled, is a reason for a row of looks of its own, after the one that goes on.
 func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, k.found) {
-		k.settled = k.settled || left
+		if left {
+			k.settled = append(k.settled, at)
+		}
 		return
 	}
 	k.found = nil
@@ -285,8 +290,11 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		if k.kinds[l].due {
 			return true
 		}
-		was := k.settled
-		k.settled = false
+		// A look is for all that came before it. What came just now may wake the executor once more.
+		was := len(k.settled) > 0
+		if was {
+			k.settled = slices.DeleteFunc(k.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })
+		}
 		// Where calls fail, chains are settled one by one, and what is left is known to the executor alone.
 		from := k.c.s.recovered(k.kinds[l].began)
 		return was || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)

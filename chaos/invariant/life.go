@@ -65,6 +65,8 @@ type life struct {
 	delivered time.Duration // when its message came to the worker that has it, 0 while none has
 	died      time.Duration // when its message reached the dead letter queue
 	cameBack  time.Duration // when its message was returned
+	// givenUp says that the database did not take the dead letter for as long as it is held.
+	givenUp bool
 
 	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
 	parent execution.ID
@@ -197,7 +199,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 		// A dead letter that the database did not take for as long as it is held is given up, and tells nobody any more.
 		if l != nil && e.Epoch == l.epoch && l.died != 0 && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
-			l.died = 0
+			l.givenUp = true
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
@@ -284,7 +286,7 @@ func (l *life) transition(e *history.Event) {
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
-		l.scheduler, l.orphanSentLate = e.Process, false
+		l.scheduler, l.orphanSentLate, l.givenUp = e.Process, false, false
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
 		l.avoid = l.worker

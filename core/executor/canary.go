@@ -143,9 +143,10 @@ func (p *deadLetterPath) found(broken error) {
 // round since. It is asked at every pass while a queue is due to go, and tests the path each time.
 func (p *deadLetterPath) settled(ctx context.Context) bool {
 	p.mu.Lock()
-	good, since := p.tested && p.broken == nil, p.good
+	good := p.tested && p.broken == nil
 	p.mu.Unlock()
-	if !good || p.host.Monotonic()-since < canaryInterval {
+	if !good {
+		p.last = 0
 		return false
 	}
 	// The last test may be minutes old, and what has broken the path since is told by the next one.
@@ -160,7 +161,10 @@ func (p *deadLetterPath) settled(ctx context.Context) bool {
 		p.watched = now
 	}
 	p.last = now
-	return now-p.watched >= watchedFor
+	p.mu.Lock()
+	since := p.good
+	p.mu.Unlock()
+	return now-p.watched >= watchedFor && now-since >= canaryInterval
 }
 
 // DeadLetterPath says how the last test of the dead letter path went: nil if its message came round, or if dead
