@@ -103,6 +103,9 @@ type session struct {
 	outageAt time.Duration
 }
 
+// letterHeld is how long a dead letter that can't be handled is held before it is given up (docs/executor.md).
+const letterHeld = 30 * time.Second
+
 // gone says that the incarnation has lost its right, and since when.
 func (t *session) gone() (since time.Duration, gone bool) {
 	switch {
@@ -198,7 +201,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			l.delivered = 0
 		}
 		// A dead letter that the database did not take for as long as it is held is given up, and tells nobody any more.
-		if l != nil && e.Epoch == l.epoch && l.died != 0 && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
+		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
