@@ -11,6 +11,7 @@ package invariant
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -43,6 +44,14 @@ type checker interface {
 	// end is called once, after the last event. settled says that the run ended because nothing was
 	// left to do.
 	end(settled bool)
+}
+
+// selective is a checker that does nothing at events of other kinds than it hears: it counts no time between them. Most
+// events are of a few frequent kinds, so that a suite spends most of its time on handing them out.
+type selective interface {
+	checker
+	// hears are the kinds of events that the checker observes.
+	hears() []history.Kind
 }
 
 // Finding is a violation as a checker sees it.
@@ -98,6 +107,8 @@ type Suite struct {
 	transitions *oracle.Law
 	backoffs    *oracle.Backoffs
 	checkers    []checker
+	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
+	heard [history.Kinds]uint64
 	findings    []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
@@ -158,10 +169,24 @@ func New(c config.Config, only []int) *Suite {
 	}
 	for _, i := range All() {
 		if wanted(only, i.Number) {
-			s.checkers = append(s.checkers, i.make(s))
+			s.add(i.make(s))
 		}
 	}
 	return s
+}
+
+func (s *Suite) add(c checker) {
+	bit := uint64(1) << len(s.checkers)
+	s.checkers = append(s.checkers, c)
+	if of, ok := c.(selective); ok {
+		for _, k := range of.hears() {
+			s.heard[k] |= bit
+		}
+		return
+	}
+	for k := range s.heard {
+		s.heard[k] |= bit
+	}
 }
 
 func wanted(only []int, n int) bool {
@@ -237,8 +262,8 @@ func (s *Suite) Observe(e *history.Event) {
 	if e.Execution != 0 {
 		l = s.lives[e.Execution]
 	}
-	for _, c := range s.checkers {
-		c.observe(e, l)
+	for of := s.heard[e.Kind]; of != 0; of &= of - 1 {
+		s.checkers[bits.TrailingZeros64(of)].observe(e, l)
 	}
 	s.learn(e, l)
 }

@@ -15,6 +15,7 @@ type kernelContext struct {
 	deadline    time.Time
 	hasDeadline bool
 	timer       Timer
+	maker       Maker // nil when nobody wants to know
 
 	firstChild, lastChild *kernelContext // by creation
 	prev, next            *kernelContext
@@ -139,8 +140,18 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
+// Maker is who has made a context and is told when it is ended by hand, the first time and before anything comes of it.
+type Maker interface{ Ended(ctx context.Context) }
+
+// Watch has m told of the end of a context of the kernel. It costs no object, as another CancelFunc would.
+func Watch(ctx context.Context, m Maker) { ctx.(*kernelContext).maker = m }
+
 func (c *kernelContext) cancelFunc() context.CancelFunc {
 	return func() {
+		if m := c.maker; m != nil {
+			c.maker = nil
+			m.Ended(c)
+		}
 		c.k.CheckAlive()
 		c.cancel(context.Canceled)
 	}

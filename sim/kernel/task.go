@@ -23,6 +23,8 @@ type Task struct {
 	wait       *wait // which it is parked on
 	joiners    []Wait
 	prev, next *Task
+	// Note is for who watches the task; the kernel does not look at it.
+	Note any
 }
 
 // ID returns a number that no other task of the run has; it counts in the order of Go.
