@@ -23,6 +23,7 @@ import (
 type witness struct {
 	k     *kernel.Kernel
 	rules *invariant.Conduct
+	free  []*holding // of tasks that have ended
 }
 
 // holding is what one task has made and not ended. It is the note of the task.
@@ -97,8 +98,21 @@ func (w *witness) answered(ctx context.Context, err error) {
 // callName is the name of the call that the present task makes: of an exported method of one of the types that the core
 // calls.
 func callName() string {
-	var pcs [16]uintptr
-	for _, pc := range pcs[:runtime.Callers(3, pcs[:])] {
+	// Nearly always it is one of the nearest, and each costs time.
+	var near [5]uintptr
+	if name := callAmong(near[:runtime.Callers(3, near[:])]); name != "" {
+		return name
+	}
+	var far [16]uintptr
+	if name := callAmong(far[:runtime.Callers(3, far[:])]); name != "" {
+		return name
+	}
+	return "of a server"
+}
+
+// callAmong is the name of the first call that one of these places in the program is part of.
+func callAmong(pcs []uintptr) string {
+	for _, pc := range pcs {
 		name, known := callNames.Load(pc)
 		if !known {
 			name, _ = callNames.LoadOrStore(pc, callAt(pc))
@@ -107,7 +121,7 @@ func callName() string {
 			return name
 		}
 	}
-	return "of a server"
+	return ""
 }
 
 // callNames are the names of the calls by the places in the program from which callName was asked; they never change.
@@ -178,7 +192,10 @@ func (w *witness) ended() {
 	left := 0
 	if of := heldBy(t); of != nil {
 		left = len(of.deadlines) + of.plain
-		t.Note = nil
+		if t.Note = nil; left == 0 {
+			*of = holding{k: of.k, deadlines: of.deadlines[:0]}
+			w.free = append(w.free, of)
+		}
 	}
 	w.rules.Ends(part(t), left)
 }
@@ -231,8 +248,12 @@ func (w *witness) holder() *holding {
 	}
 	of := heldBy(t)
 	if of == nil {
-		of = &holding{k: w.k}
-		of.deadlines = of.few[:0]
+		if n := len(w.free); n > 0 {
+			of, w.free = w.free[n-1], w.free[:n-1]
+		} else {
+			of = &holding{k: w.k}
+			of.deadlines = of.few[:0]
+		}
 		t.Note = of
 	}
 	return of

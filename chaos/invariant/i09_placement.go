@@ -49,6 +49,8 @@ type placementChecker struct {
 	limited map[string]bool
 	// brokerUp is when the broker came back the last time.
 	brokerUp time.Duration
+	// shares is where evidence has its place.
+	shares [3]oracle.Evidence
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {

@@ -33,12 +33,16 @@ func (q *queue[T]) drop() {
 	}
 }
 
-// spare is one of those that are not used any more, or a new one.
+// spare is one of those that are not used any more, or a new one. New ones are made several together.
 func spare[T any](of *[]*T) *T {
-	if n := len(*of); n > 0 {
-		one := (*of)[n-1]
-		*of = (*of)[:n-1]
-		return one
+	if len(*of) == 0 {
+		block := make([]T, 16)
+		for i := range block {
+			*of = append(*of, &block[i])
+		}
 	}
-	return new(T)
+	n := len(*of) - 1
+	one := (*of)[n]
+	*of = (*of)[:n]
+	return one
 }

@@ -54,6 +54,13 @@ type selective interface {
 	hears() []history.Kind
 }
 
+// timed is a selective checker that looks at things when their time has come, at whatever event is next then: before that
+// event it is called as if it heard it. It says when by Suite.wake, for each time anew.
+type timed interface {
+	selective
+	timed()
+}
+
 // Finding is a violation as a checker sees it.
 type Finding struct {
 	Invariant *Invariant
@@ -109,7 +116,10 @@ type Suite struct {
 	checkers    []checker
 	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
 	heard [history.Kinds]uint64
-	findings    []Finding
+	// timed are those that wait for a moment, next the first such moment.
+	timed    uint64
+	next     time.Duration
+	findings []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
@@ -175,12 +185,18 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
+// wake has the timed checkers called at the first event from a moment on.
+func (s *Suite) wake(at time.Duration) { s.next = min(s.next, at) }
+
 func (s *Suite) add(c checker) {
 	bit := uint64(1) << len(s.checkers)
 	s.checkers = append(s.checkers, c)
 	if of, ok := c.(selective); ok {
 		for _, k := range of.hears() {
 			s.heard[k] |= bit
+		}
+		if _, ok := c.(timed); ok {
+			s.timed |= bit
 		}
 		return
 	}
@@ -262,7 +278,13 @@ func (s *Suite) Observe(e *history.Event) {
 	if e.Execution != 0 {
 		l = s.lives[e.Execution]
 	}
-	for of := s.heard[e.Kind]; of != 0; of &= of - 1 {
+	of := s.heard[e.Kind]
+	if e.At >= s.next {
+		// Whoever still waits says so again.
+		s.next = never
+		of |= s.timed
+	}
+	for ; of != 0; of &= of - 1 {
 		s.checkers[bits.TrailingZeros64(of)].observe(e, l)
 	}
 	s.learn(e, l)
