@@ -58,6 +58,8 @@ type hintChecker struct {
 	// sent are the hints by their ids, and order the same, the oldest first.
 	sent  map[string]*sent
 	order queue[*sent]
+	// next is the moment after which there is something to look at.
+	next time.Duration
 	// spared and unsent are what was forgotten, for the next ones.
 	spared []*committed
 	unsent []*sent
@@ -84,6 +86,7 @@ func (c *hintChecker) observe(e *history.Event, l *life) {
 			n := spare(&c.spared)
 			*n = committed{change: change{e.Execution, e.Epoch, e.To}, from: e.From, process: e.Process, at: e.At}
 			c.recent.add(n)
+			c.next = min(c.next, n.at+c.s.prompt())
 			c.byChange[n.change] = n
 		}
 	case history.Hinted:
@@ -132,6 +135,7 @@ func (c *hintChecker) once(e *history.Event) {
 		*h = sent{id: e.Key, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
 		c.sent[e.Key] = h
 		c.order.add(h)
+		c.next = min(c.next, h.at+longestHint)
 		return
 	}
 	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
@@ -162,6 +166,9 @@ func (c *hintChecker) clear(n *committed) bool {
 
 // look judges the changes of which somebody should have heard by now, and forgets what is old.
 func (c *hintChecker) look(now time.Duration) {
+	if now <= c.next {
+		return
+	}
 	prompt := c.s.prompt()
 	for n, any := c.recent.first(); any && now-n.at > prompt; n, any = c.recent.first() {
 		c.recent.drop()
@@ -175,6 +182,13 @@ func (c *hintChecker) look(now time.Duration) {
 		c.order.drop()
 		delete(c.sent, h.id)
 		c.unsent = append(c.unsent, h)
+	}
+	c.next = never
+	if n, any := c.recent.first(); any {
+		c.next = n.at + prompt
+	}
+	if h, any := c.order.first(); any {
+		c.next = min(c.next, h.at+longestHint)
 	}
 }
 

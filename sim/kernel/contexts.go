@@ -93,9 +93,11 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	if d == maxDuration {
 		return c, c.cancelFunc()
 	}
-	deadline := k.start.Add(k.now).Add(d)
+	var deadline time.Time
 	if p != nil {
 		deadline = p.clock.Wall().Add(d)
+	} else {
+		deadline = k.start.Add(k.now + d)
 	}
 	if !c.hasDeadline || deadline.Before(c.deadline) {
 		c.deadline, c.hasDeadline = deadline, true
