@@ -122,6 +122,7 @@ func (s state) Drained() bool    { return true }
 // Messages implements run.State. It is asked at every step: while something is unfinished the answer makes no difference, and
 // is had for less.
 func (s state) Messages() bool { return s.Unfinished() || !s.w.broker.Idle() }
+
 func (s state) Actions() bool {
 	for _, p := range s.w.processes {
 		if p.machine != nil && p.machine.Alive() > 0 {
