@@ -105,6 +105,9 @@ func (c *seenConsumer) ended() {
 // Receive implements broker.Consumer. That the session has ended is for its opener to tell.
 func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
+	if err == nil {
+		return d, nil
+	}
 	switch t := c.s.b.w.sees(); {
 	case errors.Is(err, broker.ErrCancelled):
 		c.ended()

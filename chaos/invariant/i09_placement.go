@@ -51,6 +51,8 @@ type placementChecker struct {
 	brokerUp time.Duration
 	// frozen is since when machines stand still, slept how long they did before: no clock of theirs counted that time.
 	frozen, slept map[string]time.Duration
+	// shares is where evidence has its place.
+	shares [3]oracle.Evidence
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {

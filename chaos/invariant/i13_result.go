@@ -43,6 +43,11 @@ type asking struct {
 	at    time.Duration
 }
 
+// hears implements selective.
+func (c *resultChecker) hears() []history.Kind {
+	return []history.Kind{history.ActionEnded, history.Transition, history.EndAsked, history.RefusedResult, history.WorkerRegistered}
+}
+
 func (c *resultChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:

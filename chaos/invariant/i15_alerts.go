@@ -55,6 +55,11 @@ type alertChecker struct {
 	wrong string
 }
 
+// hears implements selective.
+func (c *alertChecker) hears() []history.Kind {
+	return []history.Kind{history.AlertFired, history.AlertResolved}
+}
+
 func (c *alertChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.AlertFired:

@@ -97,7 +97,7 @@ type workChecker struct {
 	tests   map[string]*canaries
 	unread  trouble
 	handled map[execution.ID]bool
-	recent  []watched
+	recent  queue[watched]
 }
 
 // Work tells how many statements each process has made since the start. Only the simulated world implements it.

@@ -33,6 +33,11 @@ type inServiceChecker struct {
 	ready map[execution.Incarnation]time.Duration
 }
 
+// hears implements selective.
+func (c *inServiceChecker) hears() []history.Kind {
+	return []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed}
+}
+
 func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:

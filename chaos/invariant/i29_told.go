@@ -60,6 +60,11 @@ type toldChecker struct {
 	struck bool
 }
 
+// hears implements selective.
+func (c *toldChecker) hears() []history.Kind {
+	return []history.Kind{history.FaultBegan}
+}
+
 func (c *toldChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.FaultBegan:
