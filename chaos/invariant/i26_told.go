@@ -36,6 +36,8 @@ type committed struct {
 	process          string
 	at               time.Duration
 	changed, through bool
+	// told are the types of hints that its writer has sent of it.
+	told uint8
 }
 
 // sent is a hint that has come to the broker: from whom, when first, in which message, and how often.
@@ -51,9 +53,9 @@ type sent struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent are the changes, the oldest first; byChange finds one.
-	recent   []*committed
-	byChange map[change]*committed
+	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange finds one.
+	recent, kept []*committed
+	byChange     map[change]*committed
 	// sent are the hints by their ids, and order these ids, the oldest first.
 	sent  map[string]*sent
 	order []string
@@ -62,6 +64,8 @@ type hintChecker struct {
 	again map[string]time.Duration
 	// tells says that the history tells what hints say. Without that nobody can be found to have told nothing.
 	tells bool
+	// published is what processes have sent; see Conduct.
+	published
 }
 
 func newHintChecker(i *Invariant, s *Suite) *hintChecker {
@@ -158,9 +162,7 @@ func (c *hintChecker) look(now time.Duration) {
 	for len(c.recent) > 0 && now-c.recent[0].at > c.s.prompt() {
 		n := c.recent[0]
 		c.recent = c.recent[1:]
-		if c.byChange[n.change] == n {
-			delete(c.byChange, n.change)
-		}
+		c.kept = append(c.kept, n)
 		if !c.tells || !c.clear(n) {
 			continue
 		}
@@ -169,6 +171,13 @@ func (c *hintChecker) look(now time.Duration) {
 			c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not told of it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
 		}
 	}
+	for len(c.kept) > 0 && now-c.kept[0].at > longestHint {
+		if n := c.kept[0]; c.byChange[n.change] == n {
+			delete(c.byChange, n.change)
+		}
+		c.kept = c.kept[1:]
+	}
+	c.untried(now)
 	for len(c.order) > 0 && now-c.sent[c.order[0]].at > longestHint {
 		delete(c.sent, c.order[0])
 		c.order = c.order[1:]
