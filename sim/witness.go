@@ -34,7 +34,10 @@ type holding struct {
 	// ended is the deadline that it has ended last, and when.
 	ended   context.Context
 	endedAt time.Duration
-	few     [2]context.Context // the first place of deadlines
+	// over is the context of whose end it was told last, and when.
+	over   context.Context
+	overAt time.Duration
+	few    [2]context.Context // the first place of deadlines
 }
 
 // heldBy is what a task holds, nil if it has made nothing yet.
@@ -77,6 +80,9 @@ func (w *witness) sees() *kernel.Task {
 // answered is told the outcome of each call of a process.
 func (w *witness) answered(ctx context.Context, err error) {
 	t := w.sees()
+	if err != nil && t != nil && t.Process().Name() != client {
+		w.goesOn(ctx, "calls")
+	}
 	switch {
 	case t == nil || t.Process().Name() == client:
 	case err == nil:
@@ -200,6 +206,27 @@ func (w *witness) ended() {
 	w.rules.Ends(part(t), left)
 }
 
+// toldOver notes that a wait of the present task has ended because its context did.
+func (w *witness) toldOver(ctx context.Context, err error) {
+	if err == nil || ctx.Err() == nil {
+		return
+	}
+	if of := w.holder(); of != nil {
+		of.over, of.overAt = ctx, w.k.Now()
+	}
+}
+
+// goesOn is the present task's use of a context, of whose end it may have been told.
+func (w *witness) goesOn(ctx context.Context, what string) {
+	t := w.sees()
+	if t == nil {
+		return
+	}
+	if of := heldBy(t); of != nil && of.over == ctx {
+		w.rules.GoesOn(part(t), what, of.overAt)
+	}
+}
+
 // waits is the present task's going to wait under a context.
 func (w *witness) waits(ctx context.Context) {
 	t := w.sees()
@@ -208,6 +235,9 @@ func (w *witness) waits(ctx context.Context) {
 	}
 	deadlines, plain := 0, 0
 	if of := heldBy(t); of != nil {
+		if of.over == ctx {
+			w.rules.GoesOn(part(t), "waits", of.overAt)
+		}
 		deadlines, plain = len(of.deadlines), of.plain
 		for _, held := range of.deadlines {
 			if held == ctx {
@@ -223,7 +253,9 @@ func (w *witness) waits(ctx context.Context) {
 // Sleep implements host.Host.
 func (h *seenHost) Sleep(ctx context.Context, d time.Duration) error {
 	h.w.waits(ctx)
-	return h.Host.Sleep(ctx, d)
+	err := h.Host.Sleep(ctx, d)
+	h.w.toldOver(ctx, err)
+	return err
 }
 
 // NewSignal implements host.Host.
@@ -237,7 +269,9 @@ type seenSignal struct {
 // Wait implements host.Signal.
 func (s *seenSignal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	s.w.waits(ctx)
-	return s.Signal.Wait(ctx, d)
+	set, err := s.Signal.Wait(ctx, d)
+	s.w.toldOver(ctx, err)
+	return set, err
 }
 
 // holder is what the present task holds, nil where there is none.

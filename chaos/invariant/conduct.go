@@ -1,13 +1,18 @@
 package invariant
 
-import "time"
+import (
+	"time"
+
+	"handoff/core/broker"
+)
 
 // Conduct is what a world says of the parts of the core beside the history: which call of which part failed, what the part
-// logged, when it went to wait, and what it holds. Invariants 29 and 30 judge it. Only the simulated world has it: real
+// logged, when it went to wait, what it holds, and what it sends. Invariants 26, 29 and 30 judge it. Only the simulated world has it: real
 // daemons don't show their tasks. What is said must be said as it happens, in any order of parts.
 type Conduct struct {
-	told *toldChecker
-	held *heldChecker
+	told  *toldChecker
+	held  *heldChecker
+	hints *hintChecker
 }
 
 // Conduct returns where a world says how the parts of the core behave; nil if nobody judges it.
@@ -19,9 +24,11 @@ func (s *Suite) Conduct() *Conduct {
 			c.told = one
 		case *heldChecker:
 			c.held = one
+		case *wakeChecker:
+			c.hints = one.hints
 		}
 	}
-	if c.told == nil && c.held == nil {
+	if c.told == nil && c.held == nil && c.hints == nil {
 		return nil
 	}
 	return &c
@@ -113,5 +120,34 @@ func (c *Conduct) Sessions(process string, open int) {
 func (c *Conduct) Consumers(process, queue string, open int) {
 	if c.held != nil {
 		c.held.consumers(process, queue, open)
+	}
+}
+
+// Publishing says that a process is about to send a message of hints.
+func (c *Conduct) Publishing(process string, m *broker.Message, at time.Duration) {
+	if c.hints != nil {
+		c.hints.publishing(process, m, at)
+	}
+}
+
+// Published says what the process was told of a message of hints that it has sent over a session.
+func (c *Conduct) Published(process string, over Open, m *broker.Message, o broker.Outcome, at time.Duration) {
+	if c.hints != nil {
+		c.hints.outcome(process, over, m, o, at)
+	}
+}
+
+// GoesOn says that a part waits or calls under a context of whose end it has been told.
+func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
+	if c.told != nil {
+		c.told.goesOn(p, what, since)
+	}
+}
+
+// Undeclared says that a process is about to consume a queue over a session, and has declared nothing over it since it was
+// opened, or since the broker took a consumer from it.
+func (c *Conduct) Undeclared(process, queue string, taken bool) {
+	if c.told != nil {
+		c.told.undeclared(process, queue, taken)
 	}
 }

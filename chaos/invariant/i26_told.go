@@ -36,6 +36,8 @@ type committed struct {
 	process          string
 	at               time.Duration
 	changed, through bool
+	// told are the types of hints that its writer has sent of it.
+	told uint8
 }
 
 // sent is a hint that has come to the broker: from whom, when first, in which message, and how often.
@@ -52,9 +54,9 @@ type sent struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent are the changes, the oldest first; byChange finds one.
-	recent   queue[*committed]
-	byChange map[change]*committed
+	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange finds one.
+	recent, kept queue[*committed]
+	byChange     map[change]*committed
 	// sent are the hints by their ids, and order the same, the oldest first.
 	sent  map[string]*sent
 	order queue[*sent]
@@ -68,6 +70,8 @@ type hintChecker struct {
 	again map[string]time.Duration
 	// tells says that the history tells what hints say. Without that nobody can be found to have told nothing.
 	tells bool
+	// published is what processes have sent; see Conduct.
+	published
 }
 
 func newHintChecker(i *Invariant, s *Suite) *hintChecker {
@@ -166,6 +170,7 @@ func (c *hintChecker) clear(n *committed) bool {
 
 // look judges the changes of which somebody should have heard by now, and forgets what is old.
 func (c *hintChecker) look(now time.Duration) {
+	c.untried(now)
 	if now <= c.next {
 		return
 	}
@@ -173,6 +178,10 @@ func (c *hintChecker) look(now time.Duration) {
 	for n, any := c.recent.first(); any && now-n.at > prompt; n, any = c.recent.first() {
 		c.recent.drop()
 		c.heard(n)
+		c.kept.add(n)
+	}
+	for n, any := c.kept.first(); any && now-n.at > longestHint; n, any = c.kept.first() {
+		c.kept.drop()
 		if c.byChange[n.change] == n {
 			delete(c.byChange, n.change)
 		}
@@ -186,6 +195,9 @@ func (c *hintChecker) look(now time.Duration) {
 	c.next = never
 	if n, any := c.recent.first(); any {
 		c.next = n.at + prompt
+	}
+	if n, any := c.kept.first(); any {
+		c.next = min(c.next, n.at+longestHint)
 	}
 	if h, any := c.order.first(); any {
 		c.next = min(c.next, h.at+longestHint)

@@ -12,7 +12,7 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has.",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; and nothing is told to have failed where nothing has.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
@@ -159,4 +159,22 @@ func (c *toldChecker) waits(p Part) {
 		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	delete(c.parts, p.Task)
+}
+
+// goesOn judges a part that was told that a context has ended, and waits or calls under it once more: what it does then is
+// over before it began, and a loop that does so may spin.
+func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
+	c.s.judged(c.i)
+	c.s.violate(c.i, 0, "%s: %s %s under a context of which it was told at %v that it has ended", p.Process, p.Name, what, since)
+}
+
+// undeclared judges who consumes without having declared: its queue may have been deleted, or have lost its bindings, when the
+// broker cancelled the consumer.
+func (c *toldChecker) undeclared(process, queue string, taken bool) {
+	c.s.judged(c.i)
+	why := "since it was opened"
+	if taken {
+		why = "since the broker cancelled a consumer of it"
+	}
+	c.s.violate(c.i, 0, "%s consumes %s over a session over which it has declared nothing %s", process, queue, why)
 }

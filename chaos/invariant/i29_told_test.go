@@ -115,3 +115,26 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 		t.Error("somebody judges conduct who was not asked to")
 	}
 }
+
+func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		behave func(c *Conduct, s *Suite)
+		want   string
+	}{
+		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context of which it was told at 7s that it has ended"},
+		"consumes without a queue": {
+			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", false) },
+			"shell-1 consumes worker.1.executions over a session over which it has declared nothing since it was opened",
+		},
+		"consumes where it was cancelled": {
+			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", true) },
+			"declared nothing since the broker cancelled a consumer of it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := conduct29(c.behave); !strings.Contains(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
+	}
+}

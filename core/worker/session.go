@@ -184,14 +184,14 @@ func (t *session) guard(ctx context.Context) {
 	t.endEarly(endFenced)
 }
 
-// awaitResults waits until every result of the session was taken or refused by the database, or ctx ends.
-func (t *session) awaitResults(ctx context.Context) {
+// awaitResults waits until every result of the session was taken or refused by the database. It returns false if ctx ended.
+func (t *session) awaitResults(ctx context.Context) bool {
 	for {
 		if held, _ := t.held.counts(); held == 0 {
-			return
+			return true
 		}
 		if _, err := t.held.changed.Wait(ctx, host.Forever); err != nil {
-			return
+			return false
 		}
 	}
 }
