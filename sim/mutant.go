@@ -20,7 +20,10 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 			ports.Broker = watch.Broker(ports.Broker)
 		}
 	}
-	if !p.Worker && !p.Client {
+	switch {
+	case p.Worker:
+		ports.Store = w.calling(p.Name, ports.Store, ports.Host)
+	case !p.Client:
 		ports.Store = w.looking(p.Name, ports.Store)
 	}
 	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {

@@ -13,6 +13,7 @@ import (
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
+	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
@@ -77,6 +78,8 @@ type process struct {
 	ended func()
 	// pulse is what a worker's health endpoint answers by.
 	pulse *worker.Pulse
+	// calls judges what a worker asks and is answered; nil if nobody does.
+	calls *invariant.Calls
 	// gray is what is wrong with the process while it runs.
 	gray grayFailures
 }
@@ -328,8 +331,8 @@ func (p *process) runWorker() {
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,
 		Store:  p.pulse.Watch(metered.Worker(&muted{ports.Store, p}, ports.Recorder)),
-		Broker: &deafened{ports.Broker, p, h},
-		Runner: p.machine.Runner(p.current),
+		Broker: p.wasted(&deafened{ports.Broker, p, h}),
+		Runner: runner(p.machine.Runner(p.current), p.calls),
 	}).Run(ctx)
 	w.witness.ended()
 }

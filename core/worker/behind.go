@@ -77,18 +77,13 @@ func (t *session) receiveRow(row *execution.Execution) {
 	d := delivery{noMessage{}, broker.Delivery{Envelope: broker.Envelope{
 		Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action},
 	}}}
-	now := t.host.Monotonic()
 	t.mu.Lock()
-	unwanted := t.over != endNone || t.draining
-	for i := range t.waiting {
-		// Its message came meanwhile, and has to be settled.
-		unwanted = unwanted || t.waiting[i].Envelope.Dispatch.Key == key
-	}
-	if !unwanted {
-		t.waiting = append(t.waiting, waiting{d, now})
+	// What waits already has a message, which has to be settled.
+	if !t.held.holds(key) && t.waitsFor(key) == nil {
+		t.waiting = append(t.waiting, waiting{d, t.host.Monotonic()})
 	}
 	t.mu.Unlock()
-	if !unwanted && t.admit() < host.Forever {
+	if t.admit() < host.Forever {
 		t.held.freed.Set()
 	}
 }
