@@ -49,6 +49,14 @@ type seenSession struct {
 	opener uint64
 }
 
+// Publish implements broker.Session.
+func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	if len(ms) == 0 {
+		s.b.w.nothing()
+	}
+	return s.Session.Publish(ctx, ms)
+}
+
 // Declare implements broker.Session.
 func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)

@@ -97,6 +97,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
 		w.db.OnAnswer(w.witness.answered)
+		w.db.OnNothing(w.witness.nothing)
 	}
 	w.log = w.witness.log(slog.DiscardHandler)
 	if o.Record != nil {
