@@ -165,7 +165,7 @@ func (s *idling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 
 func asksForNothing() *Mutant {
 	return &Mutant{
-		Name: "asks-for-nothing", Source: "D22", Expected: 18, Scenario: "two-executors", Unread: true,
+		Name: "asks-for-nothing", Source: "D60", Expected: 18, Scenario: "cancelled-in-bursts", Unread: true,
 		About: "a worker makes a statement with an empty list before each heartbeat",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &idling{s, p} }),
 	}

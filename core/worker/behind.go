@@ -77,10 +77,11 @@ func (t *session) receiveRow(row *execution.Execution) {
 	d := delivery{noMessage{}, broker.Delivery{Envelope: broker.Envelope{
 		Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action},
 	}}}
+	now := t.host.Monotonic()
 	t.mu.Lock()
 	// What waits already has a message, which has to be settled.
 	if !t.held.holds(key) && t.waitsFor(key) == nil {
-		t.waiting = append(t.waiting, waiting{d, t.host.Monotonic()})
+		t.waiting = append(t.waiting, waiting{d, now})
 	}
 	t.mu.Unlock()
 	if t.admit() < host.Forever {
