@@ -17,6 +17,7 @@ import (
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
+	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/executor"
 	"handoff/core/store/metered"
@@ -25,6 +26,7 @@ import (
 	"handoff/sim/kernel"
 	"handoff/sim/preempt"
 	"handoff/sim/simbroker"
+	"handoff/sim/simcalls"
 	"handoff/sim/simhost"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -327,13 +329,18 @@ func (p *process) runWorker() {
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
+	var messages broker.Broker = &deafened{ports.Broker, p, h}
+	runner := p.machine.Runner(p.current)
+	if p.calls != nil {
+		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, p.calls)
+	}
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(worker.Options{
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,
 		Store:  p.pulse.Watch(metered.Worker(&muted{ports.Store, p}, ports.Recorder)),
-		Broker: p.wasted(&deafened{ports.Broker, p, h}),
-		Runner: runner(p.machine.Runner(p.current), p.calls),
+		Broker: messages,
+		Runner: runner,
 	}).Run(ctx)
 	w.witness.ended()
 }

@@ -1,4 +1,6 @@
-package sim
+// Package simcalls shows the calls of a simulated worker process to the rules that judge them: of its database, its machine
+// and its broker. It changes nothing: a run is the same without it.
+package simcalls
 
 import (
 	"context"
@@ -12,28 +14,20 @@ import (
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/worker"
-	"handoff/sim/preempt"
 )
 
-// calling is a worker's client of the database that tells the suite what the worker asks and what it is answered. It stands
-// below a planted mutant, so what the mutant makes of that is judged, too. It changes nothing: a run is the same without it.
+// Store tells c what a worker asks the database and what it is answered, on the clock of h. It stands below a planted
+// mutant, so what the mutant makes of that is judged, too.
+func Store(s store.Store, h host.Host, c *invariant.Calls) store.Store {
+	return &calling{Store: s, h: h, c: c}
+}
+
 type calling struct {
 	store.Store
 	h host.Host
 	c *invariant.Calls
 	// asked is when the process began to ask for a registration.
 	asked time.Duration
-}
-
-// calling wraps the client of a worker that has just started. Between what it is answered and what it does with that, a
-// woven task can be switched: then nobody is judged.
-func (w *world) calling(process string, s store.Store, h host.Host) store.Store {
-	p := w.process(process)
-	if preempt.Built || p == nil {
-		return s
-	}
-	p.calls = w.judges.Suite.Calls(process, p.settings().Worker.Concurrency)
-	return &calling{Store: s, h: h, c: p.calls}
 }
 
 // Unjudged implements mutant.Unjudged.
@@ -168,13 +162,8 @@ func (s *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) 
 	return rows, err
 }
 
-// runner wraps the machine of a worker, which tells what becomes of its actions.
-func runner(r worker.Runner, c *invariant.Calls) worker.Runner {
-	if c == nil {
-		return r
-	}
-	return &seenRunner{r, c}
-}
+// Runner tells c what becomes of the actions that a worker starts on its machine.
+func Runner(r worker.Runner, c *invariant.Calls) worker.Runner { return &seenRunner{r, c} }
 
 type seenRunner struct {
 	worker.Runner
@@ -218,17 +207,16 @@ func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 	return exit, err
 }
 
-// wasted wraps the broker of a worker, whose queue may bring messages that come to nothing.
-func (p *process) wasted(b broker.Broker) broker.Broker {
-	if p.calls == nil {
-		return b
-	}
-	return &wastedBroker{b, p}
+// Broker tells c of the messages of a worker's queue that come to nothing, on the clock of h. It stands above what makes a
+// worker deaf.
+func Broker(b broker.Broker, h host.Host, c *invariant.Calls) broker.Broker {
+	return &wastedBroker{b, h, c}
 }
 
 type wastedBroker struct {
 	broker.Broker
-	p *process
+	h host.Host
+	c *invariant.Calls
 }
 
 // Connect implements broker.Broker.
@@ -237,12 +225,12 @@ func (b *wastedBroker) Connect(ctx context.Context) (broker.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &wastedSession{s, b.p}, nil
+	return &wastedSession{s, b}, nil
 }
 
 type wastedSession struct {
 	broker.Session
-	p *process
+	b *wastedBroker
 }
 
 // Consume implements broker.Session.
@@ -251,19 +239,19 @@ func (s *wastedSession) Consume(ctx context.Context, queue string, prefetch int)
 	if err != nil || !broker.IsWorkerQueue(queue) {
 		return c, err
 	}
-	return &wastedConsumer{c, s.p}, nil
+	return &wastedConsumer{c, s.b}, nil
 }
 
 type wastedConsumer struct {
 	broker.Consumer
-	p *process
+	b *wastedBroker
 }
 
-// Receive implements broker.Consumer. It stands above what makes a worker deaf.
+// Receive implements broker.Consumer.
 func (c *wastedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
 	if err == nil && (d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil) {
-		c.p.calls.Wastes(c.p.current.Clock().Monotonic())
+		c.b.c.Wastes(c.b.h.Monotonic())
 	}
 	return d, err
 }
