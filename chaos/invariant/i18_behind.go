@@ -54,7 +54,7 @@ func (c *Calls) look(now time.Duration) {
 		return
 	}
 	c.behind.sure = false
-	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.graceful != nil && c.graceful.stood[c.process] >= c.s.present()-(now-due)-lookBehind {
+	if p := c.s.roads.byName[c.process]; p == nil || p.held > 0 || c.stood(c.s.present()-(now-due)-lookBehind) {
 		return
 	}
 	c.s.judged(c.work.i)
