@@ -8,7 +8,7 @@
 # moves fails the check rather than dropping out of it.
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
-	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./chaos/mutant \
+	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/mutant \
 	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'

@@ -101,6 +101,13 @@ func (w *witness) answered(ctx context.Context, err error) {
 	}
 }
 
+// nothing is told of each call of a process that names nothing.
+func (w *witness) nothing() {
+	if t := w.sees(); t != nil && t.Process().Name() != client {
+		w.rules.NamesNothing(part(t), callName())
+	}
+}
+
 // callName is the name of the call that the present task makes: of an exported method of one of the types that the core
 // calls.
 func callName() string {

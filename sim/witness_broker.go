@@ -54,6 +54,9 @@ type seenSession struct {
 // Publish implements broker.Session.
 func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	w := s.b.w
+	if len(ms) == 0 {
+		w.nothing()
+	}
 	if w.sees() != nil {
 		w.goesOn(ctx, "publishes")
 		for i := range ms {

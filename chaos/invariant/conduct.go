@@ -7,11 +7,12 @@ import (
 )
 
 // Conduct is what a world says of the parts of the core beside the history: which call of which part failed, what the part
-// logged, when it went to wait, what it holds, and what it sends. Invariants 26, 29 and 30 judge it. Only the simulated world has it: real
-// daemons don't show their tasks. What is said must be said as it happens, in any order of parts.
+// logged, when it went to wait, what it holds, and what it sends. Invariants 18, 26, 29 and 30 judge it. Only the simulated
+// world has it: real daemons don't show their tasks. What is said must be said as it happens, in any order of parts.
 type Conduct struct {
 	told  *toldChecker
 	held  *heldChecker
+	work  *workChecker
 	hints *hintChecker
 }
 
@@ -26,9 +27,11 @@ func (s *Suite) Conduct() *Conduct {
 			c.held = one
 		case *wakeChecker:
 			c.hints = one.hints
+		case *workChecker:
+			c.work = one
 		}
 	}
-	if c.told == nil && c.held == nil && c.hints == nil {
+	if c.told == nil && c.held == nil && c.work == nil && c.hints == nil {
 		return nil
 	}
 	return &c
@@ -41,6 +44,15 @@ func (c *Conduct) CallFailed(p Part, call, text string) {
 	}
 }
 
+// NamesNothing says that a part makes a call that could name several things, and names none: it can do nothing, and costs
+// what any call costs.
+func (c *Conduct) NamesNothing(p Part, call string) {
+	if c.work != nil {
+		c.work.s.judged(c.work.i)
+		c.work.s.violate(c.work.i, 0, "%s: %s made the call %s with nothing in it", p.Process, p.Name, call)
+	}
+}
+
 // Failing says whether calls of a part have failed since it waited last and stand open: only then CallAnswered matters.
 func (c *Conduct) Failing(task uint64) bool {
 	return c.told != nil && len(c.told.parts) > 0 && c.told.parts[task] != nil
@@ -48,6 +60,9 @@ func (c *Conduct) Failing(task uint64) bool {
 
 // CallAnswered says that a call was answered without an error.
 func (c *Conduct) CallAnswered(p Part, call string) {
+	if c.told == nil {
+		return
+	}
 	if of := c.told.parts[p.Task]; of != nil {
 		of.answered(call)
 	}

@@ -41,27 +41,15 @@ func (t *session) receive(d delivery) bool {
 		t.waste()
 		return true
 	}
-	if held, taken := t.held.double(d); held {
-		if !taken {
-			d.consumer.Ack(d.Delivery)
-		}
-		return true
-	}
-	t.mu.Lock()
-	over, draining := t.over != endNone, t.draining
-	if draining && !over {
-		t.leftover = append(t.leftover, d)
-	}
-	t.mu.Unlock()
-	switch {
-	case over:
+	if t.ended() != endNone {
 		return false
-	case !draining:
-		t.queue(d)
-		if t.admit() < host.Forever {
-			// Wakes admitAll, so that it also waits for the end of this delivery's time.
-			t.held.freed.Set()
-		}
+	}
+	if double, any := t.queue(d); any {
+		double.consumer.Ack(double.Delivery)
+	}
+	if t.admit() < host.Forever {
+		// Wakes admitAll, so that it also waits for the end of this delivery's time.
+		t.held.freed.Set()
 	}
 	return true
 }

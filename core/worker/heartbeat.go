@@ -103,11 +103,10 @@ func (t *session) toldFull(at time.Duration, was bool) {
 // that delivery came: the guard of the take-back asks for it. One extra heartbeat tells it for all waiting
 // deliveries. It is tried once: if the database does not answer, the dispatch counts once at worst.
 func (t *session) tellFull(since time.Duration) {
-	full, ever := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()
 	known := t.told >= since
 	t.mu.Unlock()
-	if !ever || full < since || known {
+	if known || !t.held.fullSince(since) {
 		return
 	}
 	if err := t.beatOnce(context.Background(), t.consuming()); err != nil {
