@@ -64,7 +64,8 @@ func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, 
 	message := "execution has been scheduled too long, marking failed"
 	switch {
 	case r.Cause == store.Overrun:
-		message = "execution has run past its deadline, marking timeout"
+		// One that was asked to end has not timed out.
+		message = "execution has run past its deadline, marking " + o.Row.Status.String()
 	case o.Row.Status == execution.Requested:
 		message = "execution has been scheduled too long, dispatching again"
 	}
