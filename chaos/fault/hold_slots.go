@@ -4,7 +4,7 @@ import "time"
 
 func init() {
 	Register(Kind{
-		Name: "hold_slots", Ends: ByItself,
+		Name: "hold_slots", Ends: ByItself, Edits: true,
 		About:   "somebody edits the database by hand, and concurrency slots stay with executions that have ended",
 		Example: "hold_slots: 5",
 	}, (*holdSlots).inject)

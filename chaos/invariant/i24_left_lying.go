@@ -14,7 +14,7 @@ import (
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts",
-		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before; one that only a clock that was set made late never counts, and fails nothing.",
+		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
@@ -201,7 +201,6 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
 		return
 	}
-	c.early(e, l)
 	t, w := c.s.workers[l.incarnation], c.of[l.incarnation]
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
 		return
@@ -220,26 +219,6 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	}
 	c.s.violate(c.i, e.Execution, "execution %d was taken back by the %v at %v (%v) and its dispatch does not count, although %s has been active since %v, had nothing claimed since the dispatch at %v, and left it lying",
 		e.Execution, e.By, e.At, e.Reason, t.process, t.since, l.entered)
-}
-
-// early judges that a dispatch which has not lain for its time counts for nobody and fails nothing: the database's clock was
-// set, and no worker is to blame. An executor that has just started does not know that it was, and one whose own clock was
-// set, or that read the database's while that was slow, knows less well.
-func (c *lyingChecker) early(e *history.Event, l *life) {
-	own := l.dispatchTimeout
-	if own == 0 {
-		own = c.s.config.Executor.DispatchTimeout
-	}
-	x := &c.s.config.Executor
-	if e.At-l.entered >= own-2*own/driftTolerance-x.StatementTimeout-c.s.tolerance || c.s.started[e.Process]+2*x.TimeoutCheckInterval+x.StatementTimeout > l.entered ||
-		c.s.ledger.struck(itsClock|standsStill|toDatabase|databaseFails, e.Process, 0, c.s.started[e.Process]) {
-		return
-	}
-	c.s.judged(c.i)
-	if e.Count > l.dispatches || e.To == execution.Failed {
-		c.s.violate(c.i, e.Execution, "execution %d was taken back by the %v at %v (%v), became %v and has %d used dispatches after %d, although it had lain for %v of the %v that it may: only a clock that was set made it late",
-			e.Execution, e.By, e.At, e.Reason, e.To, e.Count, l.dispatches, e.At-l.entered, own)
-	}
 }
 
 func (c *lyingChecker) end(bool) { c.look(c.s.now.At) }
