@@ -1,12 +1,17 @@
 package fault
 
-import "time"
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
 
 func init() {
 	Register(Kind{
 		Name: "hold_slots", Ends: ByItself, Edits: true,
 		About:   "somebody edits the database by hand, and concurrency slots stay with executions that have ended",
-		Example: "hold_slots: 5",
+		Example: "hold_slots: {count: 5}",
+		Keys:    []yamlfile.Key{yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostHeld))},
 	}, (*holdSlots).inject)
 }
 
@@ -25,8 +30,10 @@ type holdSlots struct {
 
 // Read implements Fault.
 func (f *holdSlots) Read(r *Reader) {
-	count, _ := r.Integer(r.Value, "count", 1, mostHeld)
-	f.Count = int(count)
+	if n := r.At("count"); n != nil {
+		count, _ := r.Integer(n, "count", 1, mostHeld)
+		f.Count = int(count)
+	}
 }
 
 // Describe implements Describer.
