@@ -19,6 +19,7 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
 	if w.figures != nil {
 		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
+		watch.Clock(ports.Host)
 		ports.Store, ports.Recorder = watch.Store(ports.Store), watch.Recorder(ports.Recorder)
 		if ports.Broker != nil {
 			ports.Broker = watch.Broker(ports.Broker)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"handoff/chaos/invariant"
+	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
 	"handoff/core/telemetry"
@@ -381,14 +382,25 @@ func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
 		line := invariant.Line{Text: r.Message, Warns: r.Level >= slog.LevelWarn}
 		carries := false
 		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "error" {
+			switch a.Key {
+			case "error":
 				carries, line.Error = true, a.Value.String()
 				line.Empty = line.Error == "" || line.Error == "<nil>"
+			case "execution":
+				line.Execution = execution.ID(a.Value.Int64())
+			case "epoch":
+				line.Epoch = execution.Epoch(a.Value.Int64())
+			case "outcome":
+				line.Outcome = a.Value.String()
+			default:
 			}
 			return !carries
 		})
 		if carries {
 			l.w.rules.Logged(part(l.w.sees()), line)
+		}
+		if line.Execution != 0 {
+			l.w.rules.Says(part(l.w.sees()), line)
 		}
 	}
 	if !l.Handler.Enabled(ctx, r.Level) {

@@ -75,6 +75,13 @@ func (c *Conduct) Logged(p Part, l Line) {
 	}
 }
 
+// Says says that a part has written a line about an execution.
+func (c *Conduct) Says(p Part, l Line) {
+	if c.told != nil {
+		c.told.says(p, l)
+	}
+}
+
 // Suppressed says that a line was counted and not written.
 func (c *Conduct) Suppressed(p Part) {
 	if c.told != nil {

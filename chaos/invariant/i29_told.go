@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
 // told is invariant 29 (defects D22, D25): no part of the core goes on after a failed call as if nothing had happened.
@@ -12,11 +13,11 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; and nothing is told to have failed where nothing has.",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; nothing is told to have failed where nothing has; and a line that tells what was done to an execution, or would be, tells what was.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
-		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool)}
+		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), done: make(map[execution.ID]deed)}
 	}
 	return i
 }
@@ -36,6 +37,10 @@ type Line struct {
 	// Error is the error that the line carries, Empty that it claims to carry one and has none.
 	Error string
 	Empty bool
+	// Execution and Epoch are what the line is about, 0 for none; Outcome is what it says has become of a dead letter.
+	Execution execution.ID
+	Epoch     execution.Epoch
+	Outcome   string
 }
 
 // failure is a call that failed and was neither told nor made again.
@@ -58,17 +63,24 @@ type toldChecker struct {
 	failed map[string]bool
 	// struck says that a fault has begun.
 	struck bool
+	// done is what the timeout monitor or the dead letter handler has done last to an execution, or recorded that it would
+	// do, until the end of that is handled.
+	done map[execution.ID]deed
 }
 
 // hears implements selective.
 func (c *toldChecker) hears() []history.Kind {
-	return []history.Kind{history.FaultBegan}
+	return []history.Kind{history.FaultBegan, history.Transition, history.Observed, history.Orchestrated}
 }
 
 func (c *toldChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.FaultBegan:
 		c.struck = true
+	case history.Transition, history.Observed:
+		c.does(e)
+	case history.Orchestrated:
+		delete(c.done, e.Execution)
 	default:
 	}
 }

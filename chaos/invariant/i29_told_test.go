@@ -6,6 +6,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/config"
+	"handoff/core/execution"
 )
 
 // conduct29 says what invariants 29 and 30 find in how a part behaves.
@@ -74,6 +75,27 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 		"told without an error": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
 		}, "tells of an error in its log and has none"},
+		"what was done": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Transition, Process: "executor-1", Execution: 7, OldEpoch: 1, Epoch: 2, From: execution.Scheduled, To: execution.Requested, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has been scheduled too long, dispatching again", Execution: 7, Epoch: 1})
+		}, ""},
+		"another end": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Requested, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has been scheduled too long, would mark it requested (observe only)", Execution: 7, Epoch: 1})
+		}, "and it was recorded that it would become requested"},
+		"an end that was only recorded": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Timeout, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has run past its deadline, marking timeout", Execution: 7, Epoch: 1})
+		}, "and it was recorded that it would become timeout"},
+		"nothing was done": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "reclaimed", Execution: 7, Epoch: 1})
+		}, "and nothing of the kind was done"},
+		"another outcome": {func(c *Conduct, _ *Suite) {
+			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
+		}, ""},
 		"the end is no next pass": {func(c *Conduct, _ *Suite) {
 			c.CallFailed(scheduling, "Find", refused)
 			c.Ends(scheduling, 0)
