@@ -33,6 +33,8 @@ type holding struct {
 	// ended is the deadline that it has ended last, and when.
 	ended   context.Context
 	endedAt time.Duration
+	// waited is when it went to wait last.
+	waited time.Duration
 }
 
 func newWitness(k *kernel.Kernel, rules *invariant.Conduct) *witness {
@@ -96,6 +98,13 @@ func callName() string {
 	}
 }
 
+// probed is told the outcome of each probe of a health endpoint, by a process.
+func (w *witness) probed(by *kernel.Process, url string, err error) {
+	if w != nil && w.sees() != nil {
+		w.rules.Probed(by, by.Name(), url, w.k.Now(), err != nil)
+	}
+}
+
 // host wraps the machine of a process.
 func (w *witness) host(p *process, h host.Host) host.Host {
 	if w == nil {
@@ -153,16 +162,14 @@ func (w *witness) waits(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	deadlines, plain := 0, 0
-	of := w.parts[t.ID()]
-	if of != nil {
-		deadlines, plain = len(of.deadlines), of.plain
-		for _, held := range of.deadlines {
-			if held == ctx {
-				deadlines--
-			}
+	of := w.holder()
+	deadlines, plain := len(of.deadlines), of.plain
+	for _, held := range of.deadlines {
+		if held == ctx {
+			deadlines--
 		}
 	}
+	of.waited = w.k.Now()
 	if deadlines+plain > 0 || w.rules.Failing(t.ID()) {
 		w.rules.Waits(part(t), deadlines, plain)
 	}
@@ -301,11 +308,18 @@ func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
 		line := invariant.Line{Text: r.Message, Warns: r.Level >= slog.LevelWarn}
 		carries := false
 		r.Attrs(func(a slog.Attr) bool {
-			if a.Key == "error" {
+			switch a.Key {
+			case "error":
 				carries, line.Error = true, a.Value.String()
 				line.Empty = line.Error == "" || line.Error == "<nil>"
+			case "url":
+				line.URL = a.Value.String()
+			case "reachable":
+				carries, line.Probe, line.Reachable = true, true, a.Value.Kind() == slog.KindBool && a.Value.Bool()
+			case "since_heartbeat":
+				carries, line.PassedOver, line.Waited = true, true, l.w.holder().waited
 			}
-			return !carries
+			return line.Error == ""
 		})
 		if carries {
 			l.w.rules.Logged(part(l.w.sees()), line)

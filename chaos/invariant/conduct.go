@@ -46,10 +46,18 @@ func (c *Conduct) CallAnswered(p Part, call string) {
 	}
 }
 
-// Logged says that a part has written a line that carries an error, or should.
+// Logged says that a part has written a line that carries an error, or should, or that tells of a worker.
 func (c *Conduct) Logged(p Part, l Line) {
 	if c.told != nil {
 		c.told.line(p, l)
+	}
+}
+
+// Probed says how a process has found a health endpoint at a moment. by is the process's identity, which another one of that name does not
+// have.
+func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
+	if c.told != nil {
+		c.told.changes.probed(by, process, url, now, failed)
 	}
 }
 

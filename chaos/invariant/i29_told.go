@@ -12,11 +12,11 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has.",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has. Of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
-		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool)}
+		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), changes: toldChanges{i: i, s: s}}
 	}
 	return i
 }
@@ -28,7 +28,7 @@ type Part struct {
 	Task uint64
 }
 
-// Line is what the core has logged about an error.
+// Line is what the core has logged about an error or a worker.
 type Line struct {
 	Text string
 	// Warns says that somebody should look: its level is warn or error.
@@ -36,6 +36,12 @@ type Line struct {
 	// Error is the error that the line carries, Empty that it claims to carry one and has none.
 	Error string
 	Empty bool
+	// Probe says that it tells whether the health endpoint at URL is Reachable.
+	Probe, Reachable bool
+	URL              string
+	// PassedOver says that it tells of a worker that is passed over, by a task that went to wait last at Waited.
+	PassedOver bool
+	Waited     time.Duration
 }
 
 // failure is a call that failed and was neither told nor made again.
@@ -57,7 +63,8 @@ type toldChecker struct {
 	parts  map[uint64]*failures
 	failed map[string]bool
 	// struck says that a fault has begun.
-	struck bool
+	struck  bool
+	changes toldChanges
 }
 
 func (c *toldChecker) observe(e *history.Event, _ *life) {
@@ -66,6 +73,7 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 		c.struck = true
 	default:
 	}
+	c.changes.observe(e)
 }
 
 func (c *toldChecker) end(bool) {}
@@ -110,6 +118,7 @@ func (f *failures) told(text string) {
 }
 
 func (c *toldChecker) line(p Part, l Line) {
+	c.changes.line(p, l)
 	of := c.parts[p.Task]
 	if of != nil && l.Error != "" {
 		of.told(l.Error)
