@@ -73,7 +73,7 @@ func (w *witness) answered(ctx context.Context, err error) {
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These are answers.
 	default:
-		w.rules.CallFailed(part(t), callName(), err.Error())
+		w.rules.CallFailed(part(t), callName(), err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 

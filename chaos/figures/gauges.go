@@ -196,6 +196,15 @@ func (w *Watch) judgeFreshness() {
 	}
 }
 
+// late judges how late a loop says that it begins a pass: the first one is due at no moment, and each later one comes late once.
+func (w *Watch) late(loop string, by time.Duration) {
+	w.lags[loop]++
+	w.j.judged++
+	if lags, passes := w.lags[loop], w.passes[loop]; lags > passes {
+		w.violate("the loop %s has told %d times how late a pass came, the last time %v, and has made %d passes before: the first is due at no moment, and each later one comes late once", loop, lags, by, passes)
+	}
+}
+
 // judgeHealth compares what an executor answers with what it shows, and with the session that it has.
 func (w *Watch) judgeHealth() {
 	if w.health == nil {

@@ -32,6 +32,8 @@ type Watch struct {
 	health Health
 	// session is the one on which the process works, nil before the first.
 	session broker.Session
+	// passes and lags are how often each loop has ended a pass, and told how late one came.
+	passes, lags map[string]int
 	// queue is the last answer about the dead letter queue that has not been reported yet, nil for none.
 	queue *broker.QueueState
 }
@@ -64,7 +66,7 @@ func (j *Judge) Ask(process string, h Health) {
 // Process watches a process that starts. samples says that it is an executor.
 func (j *Judge) Process(name string, samples bool) *Watch {
 	p := j.process(name)
-	p.current = &Watch{j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool)}
+	p.current = &Watch{j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool), passes: make(map[string]int), lags: make(map[string]int)}
 	return p.current
 }
 
@@ -79,6 +81,9 @@ type recorder struct {
 // Add implements telemetry.Recorder.
 func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.w.p.count(f, n, l)
+	if f == telemetry.LoopRuns {
+		r.w.passes[l[0]]++
+	}
 	r.Recorder.Add(f, n, l)
 }
 
@@ -87,6 +92,9 @@ func (r *recorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labe
 	r.w.p.count(f, 1, l)
 	if d < 0 {
 		r.w.violate("%s has measured %v", r.w.j.text(series{f, l}), d)
+	}
+	if f == telemetry.LoopLag {
+		r.w.late(l[0], d)
 	}
 	r.Recorder.Observe(f, d, l)
 }

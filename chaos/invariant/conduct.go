@@ -27,10 +27,10 @@ func (s *Suite) Conduct() *Conduct {
 	return &c
 }
 
-// CallFailed says that the world has answered a call with an error.
-func (c *Conduct) CallFailed(p Part, call, text string) {
+// CallFailed says that the world has answered a call with an error. again says that the same call may be answered otherwise.
+func (c *Conduct) CallFailed(p Part, call, text string, again bool) {
 	if c.told != nil {
-		c.told.callFailed(p, call, text)
+		c.told.callFailed(p, call, text, again)
 	}
 }
 
@@ -43,6 +43,9 @@ func (c *Conduct) Failing(task uint64) bool {
 func (c *Conduct) CallAnswered(p Part, call string) {
 	if of := c.told.parts[p.Task]; of != nil {
 		of.answered(call)
+		if of.unsure.call == call {
+			of.unsure = failure{}
+		}
 	}
 }
 

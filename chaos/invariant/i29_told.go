@@ -12,7 +12,7 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has. Of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; one that may have written dispatches is made again once in any case; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has. Of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
@@ -54,7 +54,13 @@ type failure struct {
 type failures struct {
 	open []failure
 	any  bool
+	// unsure is the call that has to be made again at once, empty for none.
+	unsure failure
 }
+
+// askedAgain are the calls that are made again once where their outcome is unknown: what they have written nobody else acts
+// on before a reconciler finds it.
+func askedAgain(call string) bool { return call == "Dispatch" }
 
 type toldChecker struct {
 	i *Invariant
@@ -79,7 +85,7 @@ func (c *toldChecker) observe(e *history.Event, _ *life) {
 func (c *toldChecker) end(bool) {}
 
 // callFailed notes that the world has answered a call with an error.
-func (c *toldChecker) callFailed(p Part, call, text string) {
+func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
 	c.s.judged(c.i)
 	c.failed[p.Process] = true
 	of := c.parts[p.Task]
@@ -88,6 +94,11 @@ func (c *toldChecker) callFailed(p Part, call, text string) {
 		c.parts[p.Task] = of
 	}
 	of.any = true
+	if made := of.unsure.call == call; again && !made && askedAgain(call) {
+		of.unsure = failure{call, text, c.s.now.At}
+	} else if made {
+		of.unsure = failure{}
+	}
 	of.answered(call)
 	of.open = append(of.open, failure{call, text, c.s.now.At})
 }
@@ -157,6 +168,9 @@ func (c *toldChecker) waits(p Part) {
 	of := c.parts[p.Task]
 	if of == nil {
 		return
+	}
+	if f := of.unsure; f.call != "" {
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not made its call %s again, whose outcome it does not know since %v (%s): what it may have written nobody else acts on soon", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	if len(of.open) > 0 {
 		f := of.open[0]
