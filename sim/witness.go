@@ -38,6 +38,8 @@ type holding struct {
 	// over is the context of whose end it was told last, and when.
 	over   context.Context
 	overAt time.Duration
+	// waited is when it went to wait last.
+	waited time.Duration
 	few    [2]context.Context // the first place of deadlines
 }
 
@@ -98,7 +100,7 @@ func (w *witness) answered(ctx context.Context, err error) {
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These are answers.
 	default:
-		w.rules.CallFailed(part(t), callName(), err.Error())
+		w.rules.CallFailed(part(t), callName(), err.Error(), errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome))
 	}
 }
 
@@ -157,6 +159,13 @@ func callAt(pc uintptr) string {
 		if !more {
 			return ""
 		}
+	}
+}
+
+// probed is told the outcome of each probe of a health endpoint, by a process.
+func (w *witness) probed(by *kernel.Process, url string, err error) {
+	if w != nil && w.sees() != nil {
+		w.rules.Probed(by, by.Name(), url, w.k.Now(), err != nil)
 	}
 }
 
@@ -241,18 +250,17 @@ func (w *witness) waits(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	deadlines, plain := 0, 0
-	if of := heldBy(t); of != nil {
-		if of.over == ctx {
-			w.rules.GoesOn(part(t), "waits", of.overAt)
-		}
-		deadlines, plain = len(of.deadlines), of.plain
-		for _, held := range of.deadlines {
-			if held == ctx {
-				deadlines--
-			}
+	of := w.holder()
+	if of.over == ctx {
+		w.rules.GoesOn(part(t), "waits", of.overAt)
+	}
+	deadlines, plain := len(of.deadlines), of.plain
+	for _, held := range of.deadlines {
+		if held == ctx {
+			deadlines--
 		}
 	}
+	of.waited = w.k.Now()
 	if deadlines+plain > 0 || w.rules.Failing(t.ID()) {
 		w.rules.Waits(part(t), deadlines, plain)
 	}
@@ -392,9 +400,15 @@ func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
 				line.Epoch = execution.Epoch(a.Value.Int64())
 			case "outcome":
 				line.Outcome = a.Value.String()
+			case "url":
+				line.URL = a.Value.String()
+			case "reachable":
+				carries, line.Probe, line.Reachable = true, true, a.Value.Kind() == slog.KindBool && a.Value.Bool()
+			case "since_heartbeat":
+				carries, line.PassedOver, line.Waited = true, true, l.w.holder().waited
 			default:
 			}
-			return !carries
+			return line.Error == ""
 		})
 		if carries {
 			l.w.rules.Logged(part(l.w.sees()), line)

@@ -306,9 +306,10 @@ func (p *process) runExecutor() {
 	p.stop = stop
 	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
+		Log: w.log,
 	})
 	service := executor.New(executor.Options{
-		Name: p.name, Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Executors,
+		Name: p.name, Host: ports.Host, Config: c, Log: ports.Log, Recorder: ports.Recorder, Topology: ports.Executors,
 		Store:  metered.Executor(ports.Store, ports.Recorder),
 		Broker: ports.Broker,
 		Prober: &prober{w, p.current, h},

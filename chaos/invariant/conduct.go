@@ -37,10 +37,10 @@ func (s *Suite) Conduct() *Conduct {
 	return &c
 }
 
-// CallFailed says that the world has answered a call with an error.
-func (c *Conduct) CallFailed(p Part, call, text string) {
+// CallFailed says that the world has answered a call with an error. again says that the same call may be answered otherwise.
+func (c *Conduct) CallFailed(p Part, call, text string, again bool) {
 	if c.told != nil {
-		c.told.callFailed(p, call, text)
+		c.told.callFailed(p, call, text, again)
 	}
 }
 
@@ -65,10 +65,13 @@ func (c *Conduct) CallAnswered(p Part, call string) {
 	}
 	if of := c.told.parts[p.Task]; of != nil {
 		of.answered(call)
+		if of.unsure.call == call {
+			of.unsure = failure{}
+		}
 	}
 }
 
-// Logged says that a part has written a line that carries an error, or should.
+// Logged says that a part has written a line that carries an error, or should, or that tells of a worker.
 func (c *Conduct) Logged(p Part, l Line) {
 	if c.told != nil {
 		c.told.line(p, l)
@@ -79,6 +82,14 @@ func (c *Conduct) Logged(p Part, l Line) {
 func (c *Conduct) Says(p Part, l Line) {
 	if c.told != nil {
 		c.told.says(p, l)
+	}
+}
+
+// Probed says how a process has found a health endpoint at a moment. by is the process's identity, which another one of that name does not
+// have.
+func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
+	if c.told != nil {
+		c.told.changes.probed(by, process, url, now, failed)
 	}
 }
 

@@ -30,37 +30,37 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 	}{
 		"nothing failed": {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, 0) }, ""},
 		"told": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Workers", refused)
+			c.CallFailed(scheduling, "Workers", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "pass: " + refused})
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"made again": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, "Dispatch")
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"counted by the limit of lines": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Claim", refused)
+			c.CallFailed(scheduling, "Claim", refused, false)
 			c.Suppressed(scheduling)
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"swallowed": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, "Workers")
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: scheduler waits for its next pass, but its call Dispatch failed"},
 		"told as something else": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no such thing"})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"told by another part": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.Logged(Part{Process: "executor-1", Name: "figures", Task: 8}, Line{Text: "figures", Warns: true, Error: refused})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"counted as one that went well": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused)
+			c.CallFailed(scheduling, "Find", refused, false)
 			c.Counted(scheduling, "scheduler", false)
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: a pass of scheduler counts as one that went well, but its call Find failed"},
@@ -97,7 +97,7 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
 		}, ""},
 		"the end is no next pass": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused)
+			c.CallFailed(scheduling, "Find", refused, false)
 			c.Ends(scheduling, 0)
 		}, ""},
 	} {
