@@ -30,14 +30,15 @@ const endedTests = 3
 type deadLetterPath struct {
 	*Service
 	suspicious host.Signal
+	// watched is since when settled has tested the path at least every watchGap, last when it did so last. One task reads
+	// and writes them.
+	watched, last time.Duration
 
 	mu     sync.Mutex
 	tested bool
 	broken error
 	// good is since when every test went well, if the last one did.
 	good time.Duration
-	// watched is since when settled has tested the path at least every watchGap, last when it did so last.
-	watched, last time.Duration
 }
 
 // The broker tries a dead letter without a route again every three minutes. Somebody may take the binding away between two
