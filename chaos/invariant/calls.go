@@ -167,8 +167,6 @@ func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	c.look(now)
 	r := c.runs[e.Key]
 	if r == nil {
-		// It was claimed by a statement that this does not see: what such a worker counts is not known.
-		c.ends.unsure = true
 		return
 	}
 	if !r.over {

@@ -20,8 +20,6 @@ type endsOf struct {
 	recent      []endOf
 	consecutive int
 	lastFailure time.Duration
-	// unsure says that more has ended than was seen.
-	unsure bool
 }
 
 func (e *endsOf) add(now, took time.Duration, blamed bool) {
@@ -42,7 +40,7 @@ type RunFigures struct {
 
 // Reports judges figures that are about to be sent.
 func (c *Calls) Reports(now time.Duration, f RunFigures) {
-	if c.alerts == nil || c.ends.unsure {
+	if c.alerts == nil {
 		return
 	}
 	i, window := c.alerts.i, c.s.config.Health.Window
