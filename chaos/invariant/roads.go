@@ -33,6 +33,8 @@ type road struct {
 	// up says that it runs: it was started, and has neither stopped nor crashed since.
 	up    bool
 	wrong trouble
+	// stuck is the time in which its queue hangs, if it is a worker.
+	stuck trouble
 	// stopping and held last until it starts again, whatever else happens.
 	stopping bool
 	held     int16
@@ -124,6 +126,9 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 			note(&r.servers, e.At)
 		case p != nil:
 			note(&p.wrong, e.At)
+			if kind != nil && slices.Contains(kind.Excuses, fault.WorkerQueueStuck) {
+				note(&p.stuck, e.At)
+			}
 		}
 	}
 }
