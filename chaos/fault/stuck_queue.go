@@ -2,7 +2,7 @@ package fault
 
 func init() {
 	Register(Kind{
-		Name: "stuck_queue", Ends: WithFor, Excuses: []Cause{WorkerQueueStuck}, Hinders: true,
+		Name: "stuck_queue", Ends: WithFor, Excuses: []Cause{WorkerQueueStuck},
 		About:   "the process of a queue hangs: the queue neither confirms what is published to it nor delivers; all other queues go on",
 		Example: "stuck_queue: shell-1, for: 40s",
 		Draw:    func(d *Dice) string { return "stuck_queue: " + d.Queue() },

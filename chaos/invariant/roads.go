@@ -133,6 +133,17 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 	}
 }
 
+// queueStuck says that the queue of the worker to which an execution was dispatched has hung since then. What the broker
+// does not answer for, nobody has to send.
+func (s *Suite) queueStuck(l *life) bool {
+	t := s.workers[l.incarnation]
+	if t == nil {
+		return false
+	}
+	p := s.roads.byName[t.process]
+	return p != nil && p.stuck.since(l.entered)
+}
+
 // clear says that a process runs and that nothing has been wrong with it since a moment.
 func (p *road) clear(from time.Duration) bool {
 	return p != nil && p.up && !p.stopping && p.held == 0 && !p.wrong.since(from)

@@ -2,6 +2,7 @@ package rabbitmqtest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
+	"handoff/core/config"
+	"handoff/core/host/daemon"
 )
 
 // suspend stops the process of a queue, as one that hangs.
@@ -100,4 +104,98 @@ func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
 	}
 	resume()
 	w.publish(w.connect(rabbitmq.Options{}), w.message(stuck))
+}
+
+// TestAStuckQueueIsNotIdle: RabbitMQ says of it that it is empty. It is not deleted with what it holds.
+func TestAStuckQueueIsNotIdle(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	q := broker.Queue{Name: w.name("stuck"), Type: quorum}
+	w.publish(s, w.messages(w.queue(s, q), 3)...)
+	resume := w.suspend(q.Name)
+	state, err := s.QueueState(w.within(patience), q.Name)
+	t.Logf("its state: %+v, %v", state, err)
+	if fate, err := s.DeleteIdle(w.within(3*time.Second), q); fate != broker.QueueInUse || err == nil {
+		t.Errorf("its fate is %v, %v", fate, err)
+	}
+	resume()
+	if n := w.depth(q.Name); n != 3 {
+		t.Errorf("%d messages are left", n)
+	}
+	if fate, err := s.DeleteIdle(w.within(patience), q); fate != broker.QueueInUse || err != nil {
+		t.Errorf("while it holds messages its fate is %v, %v", fate, err)
+	}
+}
+
+// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and comes again.
+func TestConsumerTimeout(t *testing.T) {
+	servers := servers.Own(t, servers.Options{RabbitMQ: true})
+	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := servers.RabbitMQ.Ctl(t.Context(), "eval", "application:set_env(rabbit, consumer_timeout, 3000), application:set_env(rabbit, channel_tick_interval, 1000)."); err != nil {
+		t.Fatal(err, out)
+	}
+	w := worldOf(t, mq)
+	bothTypes(t, func(t *testing.T, queueType string) {
+		s, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
+		queue := w.queue(s, broker.Queue{Name: w.name(queueType), Type: queueType})
+		w.publish(s, w.messages(queue, 2)...)
+		held := w.consume(s, queue, 1)
+		w.receive(held)
+		began := time.Now()
+		if _, err := held.Receive(w.within(patience)); !errors.Is(err, broker.ErrClosed) || !s.Closed() {
+			t.Errorf("after %v the consumer has %v, its session is closed: %v", time.Since(began), err, s.Closed())
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if other.Closed() {
+			t.Error("another session is closed as well")
+		}
+		c := w.consume(other, queue, 2)
+		for range 2 {
+			c.Ack(w.receive(c))
+		}
+	})
+}
+
+// TestDeadLetteringThatStandsStill: the processes that move dead letters hang. What dies stays in its queue, which gives
+// out and takes messages; the canary does not come round; and all of it goes on when they do.
+func TestDeadLetteringThatStandsStill(t *testing.T) {
+	servers := servers.Own(t, servers.Options{RabbitMQ: true})
+	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worldOf(t, mq)
+	eval := func(expression string) {
+		t.Helper()
+		if out, err := mq.Server.Ctl(t.Context(), "eval", expression); err != nil || strings.TrimSpace(out) != "ok" {
+			t.Fatal(err, out)
+		}
+	}
+	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
+	s := w.connect(rabbitmq.Options{})
+	if err := s.Declare(w.within(patience), broker.ExecutorTopology(c)); err != nil {
+		t.Fatal(err)
+	}
+	queue := w.queue(s, broker.Queue{Name: w.name("ttl"), Type: quorum, TTL: 100 * time.Millisecond, DeadLetterExchange: c.DeadLetter.Exchange})
+	letters := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 0)
+	const workers = "[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]"
+	eval("application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 0), [sys:suspend(P) || P <- " + workers + "], ok.")
+	w.publish(s, w.messages(queue, 2)...)
+	w.silent(letters, time.Second)
+	if err := broker.Canary(w.within(2*broker.CanaryWait), daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{}), c); err == nil || errors.Is(err, broker.ErrClosed) {
+		t.Errorf("the canary: %v", err)
+	}
+	eval("application:unset_env(rabbit, dead_letter_worker_consumer_prefetch), [sys:resume(P) || P <- " + workers + "], ok.")
+	for died := 0; died < 2; {
+		d := w.receive(letters)
+		if len(d.Deaths) > 0 && d.Deaths[0].Queue == queue {
+			died++
+		}
+		letters.Ack(d)
+	}
 }
