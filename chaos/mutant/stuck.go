@@ -14,7 +14,9 @@ import (
 // This file holds mutants of processes beside a broker that is half well: a queue of it hangs, it ends the channel of a
 // consumer, or its dead lettering stands still.
 
-func init() { register(oneQueueStopsScheduling, oneQueueStopsHints, canaryNotAwaited, consumerEndUnseen) }
+func init() {
+	register(oneQueueStopsScheduling, oneQueueStopsHints, canaryNotAwaited, consumerEndUnseen)
+}
 
 // confirmed is a session whose publishes wait for every confirm, until the session ends.
 type confirmed struct {
