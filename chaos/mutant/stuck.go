@@ -36,9 +36,10 @@ func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.O
 		if ctx.Err() == nil && !s.Session.Closed() {
 			s.p.Acted("waited for a confirm that does not come, and let all others wait")
 			if s.hints {
-				ctx = context.WithoutCancel(ctx)
+				_ = s.Session.Wait(context.Background())
+			} else {
+				_ = s.Session.Wait(ctx)
 			}
-			_ = s.Session.Wait(ctx)
 		}
 		break
 	}

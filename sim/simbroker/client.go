@@ -277,7 +277,7 @@ type batch struct {
 
 // settle notes an outcome.
 func (t *batch) settle(i int, o broker.Outcome) {
-	if t.over || t.known != nil && t.known[i] {
+	if t.over || len(t.known) > i && t.known[i] {
 		return
 	}
 	if o == broker.Unknown {
