@@ -34,13 +34,14 @@ func TestLibrary(t *testing.T) {
 		// These have no faults: load, long runs, a broken action or a missing runtime take their place.
 		calm := []string{
 			"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
-			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together", "late-behind-short-runs",
+			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together", "held-for-hours", "late-behind-short-runs",
 		}
 		// The documented profile fails these by its policy, or adds only run time.
 		hardened := []string{
 			"every-time-scale", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-retried", "more-than-a-batch",
 			"keys-used-again", "pinned-backlog", "pinned-beyond-a-batch", "step-kills-busy", "step-past-dispatch-deadlines", "steps-while-busy", "two-days",
 			"dead-letters-unattended", "slow-handoffs", "work-behind-full-workers", "no-executors", "executors-start-often", "dead-letter-path-broken", "poisoned-broker",
+			"one-queue-stuck", "consumer-timeout", "dead-lettering-stands-still",
 		}
 		if len(s.Faults) == 0 && !slices.Contains(calm, s.Name) || len(s.Profiles) != 2 && !slices.Contains(hardened, s.Name) {
 			t.Errorf("%s has %d faults and profiles %v", s.Name, len(s.Faults), s.Profiles)

@@ -178,6 +178,26 @@ func (w *world) CancelConsumers(x *fault.Injection, queue string) error {
 	return nil
 }
 
+// SuspendQueue implements fault.StuckQueues.
+func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
+	resume := w.broker.SuspendQueue(queue, func() { x.Touch(fault.Touched{Queue: queue}) })
+	if resume == nil {
+		return func() {}, nil
+	}
+	return resume, nil
+}
+
+// SetConsumerTimeout implements fault.ConsumerTimeouts.
+func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (func(), error) {
+	w.broker.SetConsumerTimeout(after, time.Second, func() { x.Touch(fault.Touched{Process: fault.Broker}) })
+	return func() { w.broker.SetConsumerTimeout(0, 0, nil) }, nil
+}
+
+// StopDeadLettering implements fault.DeadLettering.
+func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
+	return w.broker.StopDeadLettering(func() { x.Touch(fault.Touched{Process: fault.Broker}) }), nil
+}
+
 // Intercept implements fault.Messages.
 func (w *world) Intercept(x *fault.Injection, fate func(string) fault.Fate) (func(), error) {
 	id := x.Index + 1

@@ -30,4 +30,6 @@ const (
 	WorkerTwin
 	// WorkerQueue: the queue of each struck worker, or its consumers, are gone.
 	WorkerQueue
+	// WorkerQueueStuck: the queue of each struck worker neither confirms nor delivers.
+	WorkerQueueStuck
 )

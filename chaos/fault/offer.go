@@ -17,6 +17,9 @@ type Simulated interface {
 	BrokerAlarm
 	Queues
 	ConsumerCancelling
+	StuckQueues
+	ConsumerTimeouts
+	DeadLettering
 	Messages
 	Publisher
 	Deafness
@@ -42,6 +45,9 @@ type Live interface {
 	BrokerServer
 	BrokerAlarm
 	Queues
+	StuckQueues
+	ConsumerTimeouts
+	DeadLettering
 	Messages
 	Publisher
 	Deafness
@@ -76,6 +82,9 @@ func parts() []part {
 		{"BrokerServer", reflect.TypeFor[BrokerServer](), "it can't stop its broker"},
 		{"BrokerAlarm", reflect.TypeFor[BrokerAlarm](), "it can't raise an alarm of its broker"},
 		{"Queues", reflect.TypeFor[Queues](), "it can't change the queues of its broker"},
+		{"StuckQueues", reflect.TypeFor[StuckQueues](), "it can't suspend the process of a queue"},
+		{"ConsumerTimeouts", reflect.TypeFor[ConsumerTimeouts](), "it can't change its broker's consumer timeout"},
+		{"DeadLettering", reflect.TypeFor[DeadLettering](), "it can't stop its broker's dead lettering"},
 		{"Messages", reflect.TypeFor[Messages](), "nothing reads the messages on their way to its broker"},
 		{"Publisher", reflect.TypeFor[Publisher](), "it can't publish messages of its own"},
 		{"Deafness", reflect.TypeFor[Deafness](), "it can't keep back what its broker delivers"},

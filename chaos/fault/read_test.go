@@ -59,7 +59,7 @@ func TestAnEntryOfFaultsIsRefusedWhereItIsWrong(t *testing.T) {
 		"broker: [kill, alarm]": "1:9: fault of the broker must be a name, is a list",
 		"broker: {kill: 3s}":    "1:10: kill takes no value: write broker: kill, for: 10s",
 		"broker: {sleep: 3s}":   "1:9: fault of the broker must be a name, is a mapping",
-		"broker: sleep":         `1:9: unknown fault of the broker "sleep"; allowed: alarm, kill, restart`,
+		"broker: sleep":         `1:9: unknown fault of the broker "sleep"; allowed: alarm, kill, no_dead_lettering, restart`,
 		"database: slow":        "1:11: slow says more than its name: write database: {slow: [100ms, 3s]}, for: 30s",
 		"database: {kill: 3s}":  "1:12: kill takes no value: write database: kill, for: 5s",
 		"database: {slow: 3s, serialization_failures: 1%}": "1:11: database must say exactly one thing; allowed: errors, read_errors, slow, serialization_failures",

@@ -123,6 +123,23 @@ type ConsumerCancelling interface {
 	CancelConsumers(x *Injection, queue string) error
 }
 
+// StuckQueues are queues whose processes can hang: they neither confirm what is published to them nor deliver.
+type StuckQueues interface {
+	Registry
+	SuspendQueue(x *Injection, queue string) (resume func(), err error)
+}
+
+// ConsumerTimeouts is a broker that closes the channel of a consumer that keeps a delivery unacknowledged for longer than
+// after.
+type ConsumerTimeouts interface {
+	SetConsumerTimeout(x *Injection, after time.Duration) (back func(), err error)
+}
+
+// DeadLettering is a broker whose processes that move dead letters can hang: what dies stays in its queue.
+type DeadLettering interface {
+	StopDeadLettering(x *Injection) (resume func(), err error)
+}
+
 // Messages are the messages on their way into the broker.
 type Messages interface {
 	// Intercept calls fate, with the message's type, for each message that a process publishes, until end. The result is

@@ -144,6 +144,9 @@ const (
 	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
 	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
 	Hinted
+	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long it was held): the
+	// broker has ended a session because a delivery stayed unacknowledged for too long. Only the simulated broker tells it.
+	ConsumerTimedOut
 
 	kinds
 )

@@ -31,7 +31,7 @@ const (
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
-	// losesQueue: its queue was deleted or unbound, or its consumers were cancelled or blocked.
+	// losesQueue: its queue was deleted or unbound, its consumers were cancelled or blocked, or it hangs.
 	losesQueue
 
 	brokerFails
@@ -239,7 +239,7 @@ func (l *ledger) announced(e *history.Event, note func(*trouble, time.Duration))
 			each(isWithdrawn)
 		case fault.WorkerTwin:
 			each(hasTwin)
-		case fault.WorkerQueue:
+		case fault.WorkerQueue, fault.WorkerQueueStuck:
 			each(losesQueue)
 		}
 	}

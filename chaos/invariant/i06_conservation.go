@@ -65,7 +65,7 @@ func (c *conservationChecker) hears() []history.Kind {
 		history.Published, history.Enqueued, history.Delivered, history.Requeued, history.Acked, history.DeadLetterStored,
 		history.DeadLettered, history.Dropped, history.FaultBegan, history.FaultEnded, history.ProcessPaused,
 		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp,
-		history.Rejected, history.Expired,
+		history.Rejected, history.Expired, history.ConsumerTimedOut,
 	}
 }
 
@@ -129,6 +129,10 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if e.Execution != 0 || !expired {
 			c.lost(e)
 		}
+	case history.ConsumerTimedOut:
+		if since := e.At - e.Due; e.Due >= consumerTimeout {
+			c.held(e, since)
+		}
 	case history.FaultBegan, history.FaultEnded, history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed,
 		history.DatabaseDown, history.DatabaseUp:
 		c.trouble(e)
@@ -175,11 +179,18 @@ const consumerTimeout = 30 * time.Minute
 func (c *conservationChecker) settled(e *history.Event, at copyOf) {
 	since, known := c.delivered[at]
 	delete(c.delivered, at)
-	if !known || c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
+	if known {
+		c.held(e, since)
+	}
+}
+
+// held judges how long a consumer has held a delivery, which it settles or the broker takes back.
+func (c *conservationChecker) held(e *history.Event, since time.Duration) {
+	if c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
 		return
 	}
 	c.s.judged(c.i)
-	if e.At-since > consumerTimeout {
+	if e.At-since >= consumerTimeout {
 		c.s.violate(c.i, e.Execution, "message %d%s stayed unacknowledged at %s for %v; RabbitMQ closes the channel of a consumer that holds one for %v",
 			e.Message, about(e.Execution, e.Epoch), e.Process, e.At-since, consumerTimeout)
 	}

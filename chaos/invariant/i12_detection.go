@@ -266,7 +266,7 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 			best, what = d, why
 		}
 	}
-	if !l.published && !l.returned {
+	if !l.published && !l.returned && !c.s.queueStuck(l) {
 		consider(deadline{l.entered, b.Publish, 0}, "scheduled and was never published")
 	}
 	if l.returned && !l.published {

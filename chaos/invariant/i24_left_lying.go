@@ -166,16 +166,13 @@ func (c *lyingChecker) died(e *history.Event) {
 }
 
 // sentBack judges that a worker keeps a dispatch for as long as that may wait, unless its claim was refused: a delivery
-// that finds every slot taken waits for its dispatch timeout.
+// that finds every slot taken waits for its dispatch timeout, or until the broker would take it back.
 func (c *lyingChecker) sentBack(e *history.Event, l *life) {
 	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || c.s.database(e.At) >= l.due-c.s.tolerance ||
 		c.s.stepped >= l.delivered || c.s.ledger.struck(itsClock|databaseClock|databaseFails|standsStill, c.process(l), l.worker, l.delivered) {
 		return
 	}
-	wait := l.dispatchTimeout
-	if wait == 0 {
-		wait = c.s.config.Executor.DispatchTimeout
-	}
+	wait := oracle.WaitForSlot(&c.s.config, l.dispatchTimeout)
 	c.s.judged(c.i)
 	if had := e.At - l.delivered; had < wait-wait/driftTolerance {
 		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d after %v; it may wait for a free slot for %v, and its claim for another %v",

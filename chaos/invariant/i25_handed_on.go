@@ -52,7 +52,7 @@ func (c *handedOnChecker) check(l *life) {
 	case !c.clear(l.by, l.status, c.s.recovered(l.entered)):
 	case l.status == execution.Scheduling:
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
-	case !l.published && !l.returned:
+	case !l.published && !l.returned && !c.s.queueStuck(l):
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
 	}
 }

@@ -33,6 +33,8 @@ type road struct {
 	// up says that it runs: it was started, and has neither stopped nor crashed since.
 	up    bool
 	wrong trouble
+	// stuck is the time in which its queue hangs, if it is a worker.
+	stuck trouble
 	// stopping and held last until it starts again, whatever else happens.
 	stopping bool
 	held     int16
@@ -126,8 +128,22 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 			note(&r.servers, e.At)
 		case p != nil:
 			note(&p.wrong, e.At)
+			if kind != nil && slices.Contains(kind.Excuses, fault.WorkerQueueStuck) {
+				note(&p.stuck, e.At)
+			}
 		}
 	}
+}
+
+// queueStuck says that the queue of the worker to which an execution was dispatched has hung since then. What the broker
+// does not answer for, nobody has to send.
+func (s *Suite) queueStuck(l *life) bool {
+	t := s.workers[l.incarnation]
+	if t == nil {
+		return false
+	}
+	p := s.roads.byName[t.process]
+	return p != nil && p.stuck.since(l.entered)
 }
 
 // clear says that a process runs and that nothing has been wrong with it since a moment.

@@ -103,6 +103,9 @@ func (s state) Unfinished() bool {
 
 // Drained asks the broker whether every queue is empty.
 func (s state) Drained() bool {
+	if s.w.hanging() {
+		return false // such a queue does not answer
+	}
 	depths, err := s.w.depths(s.ctx)
 	if err != nil {
 		return false

@@ -56,6 +56,7 @@ type world struct {
 	processes   []*process // executors, then workers; a twin comes last
 	injector    *run.Injector
 	interceptor *interceptor
+	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
 	client      *netproxy.Link

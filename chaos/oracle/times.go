@@ -71,3 +71,15 @@ func Limited(a execution.Action, own execution.Limits) execution.Action {
 func MayRetry(ended execution.Status, why execution.Reason, retries, most int) bool {
 	return (ended == execution.Failed || ended == execution.Timeout || ended == execution.Abandoned) && Retriable(why) && retries < most
 }
+
+// heldAtMost is how long a worker keeps a delivery at most, where what it rejects is dead-lettered (docs/contract.md).
+const heldAtMost = 25 * time.Minute
+
+// WaitForSlot is how long a delivery waits for a free run slot; own is the timeout of the action or the request, 0 for none.
+func WaitForSlot(c *config.Config, own time.Duration) time.Duration {
+	wait := DispatchTimeout(&c.Executor, own)
+	if c.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		return min(wait, heldAtMost)
+	}
+	return wait
+}

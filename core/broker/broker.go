@@ -120,7 +120,7 @@ const (
 	Returned
 	// Nacked: the broker refused it (queue length limit, internal error); nothing was stored.
 	Nacked
-	// NotSent: no session was open; nothing was sent.
+	// NotSent: nothing was sent, because no session was open, or because the queue behind that key confirms nothing.
 	NotSent
 )
 

@@ -41,6 +41,10 @@ const (
 	notifyPending  = 10_000
 )
 
+// notifyTimeout bounds one attempt. A queue that never confirms would keep all later hints from everybody, for as long as
+// the session lasts.
+const notifyTimeout = 5 * time.Second
+
 // NewNotifier returns a notifier whose message ids begin with source.
 func NewNotifier(h host.Host, c *Client, source string, log *slog.Logger) *Notifier {
 	return &Notifier{host: h, client: c, source: source, log: log, wake: h.NewSignal()}
@@ -157,7 +161,10 @@ func (n *Notifier) send(ctx context.Context, ms []Message) {
 	backoff := NewBackoff(n.host, 100*time.Millisecond, 2*time.Second)
 	for attempt := 1; len(ms) > 0; attempt++ {
 		left := ms[:0:0]
-		for i, o := range n.client.Publish(ctx, ms) {
+		within, cancel := n.host.WithTimeout(ctx, notifyTimeout)
+		outcomes := n.client.Publish(within, ms)
+		cancel()
+		for i, o := range outcomes {
 			// A hint that may have arrived is not sent again.
 			if o != Confirmed && o != Unknown {
 				left = append(left, ms[i])

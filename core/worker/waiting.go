@@ -52,9 +52,9 @@ func (t *session) waitsFor(key execution.Key) *waiting {
 
 // admitAll calls admit whenever a slot comes free or a delivery has waited for its time, until ctx ends.
 //
-// No delivery waits longer than its dispatch timeout. After that a claim would be refused; and RabbitMQ closes the
-// channel of a consumer that keeps a delivery unacknowledged for long (30 minutes by default), which takes back
-// all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
+// No delivery waits longer than its dispatch timeout: after that a claim would be refused. Nor longer than longestHeld:
+// RabbitMQ closes the channel of a consumer that keeps a delivery unacknowledged for 30 minutes (by default), which takes
+// back all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
 // executor dispatches the execution anew. Before that the worker tells the database that it was full, so the
 // dispatch counts for nobody.
 func (t *session) admitAll(ctx context.Context) {
@@ -104,13 +104,22 @@ func (t *session) nextWaiting() (d waiting, e *entry, left time.Duration) {
 	return first, e, left
 }
 
+// longestHeld is how long a delivery may wait unacknowledged, a minute of RabbitMQ's ticks and some time to claim it away
+// from the 30 minutes after which it closes the channel.
+const longestHeld = 25 * time.Minute
+
 // patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or the configured
-// one.
+// one, but not until the broker closes the channel. Where nothing is dead-lettered a rejected dispatch is found only when
+// its timeout is over, so there it stays.
 func (t *session) patience(action execution.Action) time.Duration {
+	timeout := t.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
-		return action.DispatchTimeout
+		timeout = action.DispatchTimeout
 	}
-	return t.config.Executor.DispatchTimeout
+	if t.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
+		timeout = min(timeout, longestHeld)
+	}
+	return timeout
 }
 
 // unclaimed removes every delivery that was received and not claimed: those that came while the worker drains, and

@@ -41,6 +41,8 @@ type Options struct {
 	// DeadLetterRetry is after what time a quorum queue tries a dead letter again that had no route;
 	// 0 means 180 s.
 	DeadLetterRetry time.Duration
+	// ConsumerTimeout is how long a delivery may stay unacknowledged before the session ends; 0 means 30 min.
+	ConsumerTimeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -59,6 +61,9 @@ func (o Options) withDefaults() Options {
 	if o.DeadLetterRetry == 0 {
 		o.DeadLetterRetry = 180 * time.Second
 	}
+	if o.ConsumerTimeout == 0 {
+		o.ConsumerTimeout = 30 * time.Minute
+	}
 	return o
 }
 
@@ -76,6 +81,12 @@ type Broker struct {
 	up    bool
 	alarm bool
 	stuck bool // see poisoned
+
+	stalls      int       // queues that hang
+	idleLetters []*func() // see StopDeadLettering
+
+	consumerTimeout, consumerTick time.Duration
+	timedOut                      func()
 
 	exchanges []*exchange // sorted by name
 	queues    []*queue    // sorted by name
@@ -111,6 +122,9 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 		loss:     k.Stream("broker/loss"),
 		late:     k.Stream("broker/late-reads"),
 		up:       true,
+
+		consumerTimeout: opts.ConsumerTimeout,
+		consumerTick:    consumerTick,
 	}
 }
 
@@ -192,6 +206,7 @@ func (b *Broker) DeleteQueue(name string) bool {
 		return false
 	}
 	b.net.Touch(simnet.Touched{Fault: FaultQueueDeleted, Queue: name})
+	// Deleting a queue that hangs takes its process away, and what waited for it.
 	b.removeQueue(q, FaultQueueDeleted)
 	return true
 }
@@ -255,7 +270,7 @@ func (b *Broker) subscribing(queue string, subscribe func()) {
 			return
 		}
 	}
-	subscribe()
+	b.queue(queue).attend(subscribe, nil)
 }
 
 // Unbind takes a queue's bindings away and returns what restores them; a client that declares its

@@ -36,6 +36,7 @@ type session struct {
 	peer      *peer
 	heartbeat time.Duration
 
+	late      []*publish // those that a queue that hangs has kept waiting, oldest first
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
@@ -189,9 +190,20 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 	return r.err
 }
 
+// askOf makes a request that concerns queues: a classic one among them that hangs keeps the answer back.
+func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
+	return s.askWhen(ctx, func(answer func()) { s.b.stalledClassic(queues).attend(answer, nil) }, do, nil)
+}
+
 // Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
-	err := s.ask(ctx, func() error {
+	err := s.askOf(ctx, func(yield func(string) bool) {
+		for _, q := range t.Queues {
+			if !yield(q.Name) {
+				return
+			}
+		}
+	}, func() error {
 		err := s.b.declare(t)
 		if errors.Is(err, errInternal) {
 			s.peer.close() // an error of the connection, not of the channel
@@ -221,7 +233,9 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		return q != nil && q.length() == 0 && len(q.consumers) == 0
 	}
 	found := false
-	if err := s.ask(ctx, func() error { found = idle(); return nil }); err != nil || !found {
+	// Of an idle queue a message is asked for: who hangs answers nothing.
+	when := func(answer func()) { s.b.queue(decl.Name).attend(answer, nil) }
+	if err := s.askWhen(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
 		return fate, err
 	}
 	err = s.ask(ctx, func() error {
@@ -240,7 +254,7 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 
 // QueueState implements broker.Session.
 func (s *session) QueueState(ctx context.Context, queue string) (state broker.QueueState, err error) {
-	err = s.ask(ctx, func() error {
+	err = s.askOf(ctx, func(yield func(string) bool) { yield(queue) }, func() error {
 		if q := s.b.queue(queue); q != nil {
 			state = q.state()
 		}
@@ -257,13 +271,21 @@ type batch struct {
 	outcomes []broker.Outcome
 	left     int
 	wait     kernel.Wait
-	over     bool // the caller has its outcomes and they are its own
+	known    []bool // those that are given up; nil for none
+	over     bool   // the caller has its outcomes and they are its own
 }
 
 // settle notes an outcome.
 func (t *batch) settle(i int, o broker.Outcome) {
-	if t.over {
+	if t.over || len(t.known) > i && t.known[i] {
 		return
+	}
+	if o == broker.Unknown {
+		// It may be answered later, when nobody waits for it any more.
+		if t.known == nil {
+			t.known = make([]bool, len(t.outcomes))
+		}
+		t.known[i] = true
 	}
 	t.outcomes[i] = o
 	t.left--
@@ -288,13 +310,19 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			t.over = true
 			return t.outcomes
 		}
+		if len(s.late) > 0 && s.shut(ms[i].Exchange, ms[i].RoutingKey) {
+			t.outcomes[i] = broker.NotSent
+			t.left--
+			continue
+		}
 		p := &publishes[i]
 		p.peer, p.batch, p.index = s.peer, t, i
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
 		s.sent++
 		s.conn.SendToServer(p)
 	}
-	if len(ms) == 0 {
+	if t.left == 0 {
+		t.over = true
 		return t.outcomes
 	}
 	t.wait = k.NewWait()

@@ -127,9 +127,9 @@ func (sub *subscription) giveBack(d *arrival) {
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
 // ErrCancelled.
 func (sub *subscription) Cancel(ctx context.Context) error {
-	return sub.s.ask(ctx, func() error {
+	return sub.s.askWhen(ctx, func(answer func()) { sub.s.b.queue(sub.queue).attend(answer, nil) }, func() error {
 		sub.s.peer.cancel(sub.consumer)
 		sub.s.conn.SendToClient(simnet.FrameFunc(sub.cancelledByServer))
 		return nil
-	})
+	}, nil)
 }

@@ -69,6 +69,8 @@ func (w *world) subject() brokertest.Subject {
 			w.n.Cut(name, "broker", "silence")
 			w.n.Cut("broker", name, "silence")
 		},
+		Suspend:         func(queue string) func() { return w.b.SuspendQueue(queue, func() {}) },
+		ConsumerTimeout: func(d time.Duration) { w.b.SetConsumerTimeout(d, time.Second, nil) },
 		Total: func(queue string) int {
 			d, _ := w.b.Depth(queue)
 			return d.Total()

@@ -37,7 +37,7 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 // (rule 41). A classic queue drops it without a word (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
-	if b.poisoned() {
+	if b.poisoned() || !q.moves() {
 		return false
 	}
 	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
@@ -54,6 +54,14 @@ func (q *queue) deadLetter(m *message) bool {
 		}
 		b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
 		return true
+	}
+	for _, t := range targets {
+		if t.stall != nil {
+			// It stays until its target has stored it. A classic queue does not wait, but loses nothing either while the
+			// broker stays up.
+			t.stall.touch()
+			return false
+		}
 	}
 	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
 	for _, t := range targets {

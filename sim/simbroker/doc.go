@@ -33,6 +33,7 @@
 //	28  the end of a session requeues all it held, at its old places, redelivered
 //	29  redelivered says "maybe seen": the delivery may never have reached the program
 //	30  the delivery count of quorum queues, without a limit (the default before 4.0)
+//	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute late
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; until they miss, a silent client keeps what it holds
 //	35  the alarm: publishes are held without an error, consumers go on
@@ -44,6 +45,9 @@
 // One more was measured because of an attack (S5): a message whose x-death header the broker did not write ends the dead
 // lettering of quorum queues of the whole node when it dies (attack.go). Of a classic queue only that queue is struck on
 // the real broker; here the whole node is, too.
+//
+// Two more are of a broker that is half well: a queue that hangs (stuck.go, with what the client does about it), and dead
+// lettering that stands still.
 //
 // What is not modelled, and why, stands in chaos/conformance beside what the contract leaves open. After a
 // restart a held dead letter is tried at once; on the real broker it was not measured.
@@ -94,5 +98,6 @@
 // # Choices
 //
 // Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
-// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase). A draw of 0 is the plain way.
+// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel looks for
+// deliveries that were held for long). A draw of 0 is the plain way.
 package simbroker

@@ -64,5 +64,7 @@ func (s *session) beatAtClient(now, half time.Duration) {
 	case now-s.lastHeard >= clientBeats*half && !s.p.Paused():
 		s.conn.TouchClientward()
 		s.end()
+	case len(s.late) > 0 && !s.p.Paused():
+		s.endIfLate()
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/broker"
+	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 )
 
@@ -24,6 +25,9 @@ type peer struct {
 	received  uint64 // publishes
 	lastHeard time.Duration
 	closed    bool
+
+	watching kernel.Timer // for deliveries that stay unacknowledged
+	watches  bool
 }
 
 // unsettled is a delivery that the client has not acknowledged.
@@ -31,6 +35,7 @@ type unsettled struct {
 	tag uint64
 	m   *message
 	c   *consumer
+	at  time.Duration
 }
 
 // A delivery's tag is its number in the session below the session's own, as the real client makes it:
@@ -73,6 +78,7 @@ func (p *peer) close() {
 		return
 	}
 	p.closed = true
+	p.watching.Stop()
 	p.conn.CloseServer()
 	b := p.b
 	b.peers = slices.DeleteFunc(b.peers, func(other *peer) bool { return other == p })
@@ -85,6 +91,11 @@ func (p *peer) close() {
 	for _, u := range p.unacked {
 		q := u.m.queue
 		if q.deleted {
+			continue
+		}
+		if q.stall != nil {
+			back := func() { q.putBack(u.m, p.process, true) }
+			q.attend(back, back)
 			continue
 		}
 		q.putBack(u.m, p.process, true)
@@ -132,7 +143,8 @@ func (c *consumer) deliver(m *message) {
 	p := c.p
 	p.lastTag++
 	tag := p.number<<tagBits | p.lastTag
-	p.unacked = append(p.unacked, unsettled{tag: tag, m: m, c: c})
+	p.unacked = append(p.unacked, unsettled{tag: tag, m: m, c: c, at: p.b.k.Now()})
+	p.watchUnacked()
 	c.unacked++
 	c.q.unacked++
 	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
@@ -176,8 +188,10 @@ func (p *peer) settle(tag uint64, settled func(u unsettled)) {
 	if u.m.queue.deleted {
 		return
 	}
-	settled(u)
-	u.m.queue.serve()
+	u.m.queue.attend(func() {
+		settled(u)
+		u.m.queue.serve()
+	}, func() { u.m.queue.putBack(u.m, p.process, true) })
 }
 
 func (p *peer) ack(tag uint64) {

@@ -3,6 +3,7 @@ package simbroker
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"handoff/chaos/history"
 	"handoff/core/broker"
@@ -24,6 +25,10 @@ type publish struct {
 	outcome broker.Outcome
 	// silent is the fault that keeps the confirm from being sent.
 	silent string
+	// waits is how many queues hang that have not taken it yet; late says that it has waited for one, at since when.
+	waits int
+	late  bool
+	at    time.Duration
 }
 
 // Arrive is the publish's arrival at the broker, or its turn after an alarm.
@@ -62,9 +67,20 @@ func (p *publish) Arrive() {
 	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
 	p.copies = make([]*message, 0, len(queues))
 	for _, q := range queues {
-		p.admit(q, &t)
+		if q.stall != nil {
+			p.admitStalled(q, &t)
+		} else {
+			p.admit(q, &t)
+		}
 	}
-	// Stored means in every queue (rule 6). Consumers may see it before: only the confirm waits.
+	if p.waits == 0 {
+		p.store()
+	}
+}
+
+// store stores the copies. Stored means in every queue (rule 6). Consumers may see it before: only the confirm waits.
+func (p *publish) store() {
+	b := p.peer.b
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
@@ -120,7 +136,12 @@ func (p *publish) confirm(o broker.Outcome) {
 type confirm publish
 
 // Arrive implements simnet.Frame.
-func (c *confirm) Arrive() { c.batch.settle(c.index, c.outcome) }
+func (c *confirm) Arrive() {
+	if c.late {
+		c.peer.s.answered((*publish)(c))
+	}
+	c.batch.settle(c.index, c.outcome)
+}
 
 // admit puts copies of the message into a queue, as far as the filters let it.
 func (p *publish) admit(q *queue, t *tampering) {

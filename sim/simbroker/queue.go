@@ -62,6 +62,7 @@ type queue struct {
 	retrying bool
 	deleted  bool
 	unused   kernel.Timer // deletes a queue that expires
+	stall    *stall       // nil unless its process hangs
 }
 
 func (q *queue) length() int { return len(q.ready) - q.head }
@@ -135,6 +136,12 @@ func (q *queue) serve() {
 	if !q.b.up || q.deleted {
 		return
 	}
+	if q.stall != nil {
+		if q.length() > 0 {
+			q.stall.touch()
+		}
+		return
+	}
 	for q.length() > 0 {
 		if q.front().expires <= q.b.k.Now() {
 			q.die(q.pop(), broker.DeathExpired)
@@ -186,6 +193,9 @@ func (q *queue) watchFront() {
 // state is what the broker tells of the queue. A quorum queue counts consumers that were cancelled as long as they
 // hold something.
 func (q *queue) state() broker.QueueState {
+	if q.stall != nil {
+		return broker.QueueState{Exists: true}
+	}
 	s := broker.QueueState{Exists: true, Ready: q.length(), Consumers: len(q.consumers)}
 	if q.decl.Type != typeQuorum {
 		return s
@@ -216,7 +226,7 @@ func (q *queue) used() {
 	}
 	q.unused.Stop()
 	q.unused = q.b.k.After(after, func() {
-		if q.b.up && !q.deleted && len(q.consumers) == 0 {
+		if q.b.up && !q.deleted && len(q.consumers) == 0 && q.stall == nil {
 			q.b.removeQueue(q, "")
 		}
 	})
@@ -225,6 +235,7 @@ func (q *queue) used() {
 // goDown is the end of the broker's process. Both kinds keep what is stored; a classic queue that was
 // killed marks all that it recovers as redelivered, because it can't know better.
 func (q *queue) goDown(kill bool) {
+	q.loseStalled()
 	q.expiry.Stop()
 	q.expiryAt = 0
 	q.retry.Stop()
@@ -252,6 +263,7 @@ func (q *queue) goDown(kill bool) {
 // delete drops everything and tells the consumers.
 func (q *queue) delete(fault string) {
 	q.deleted = true
+	q.loseStalled()
 	q.unused.Stop()
 	q.expiry.Stop()
 	q.retry.Stop()

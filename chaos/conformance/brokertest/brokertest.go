@@ -59,6 +59,10 @@ type Subject struct {
 	// lost or not. Silence stops all its traffic, and no end is told.
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
+	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a delivery may stay
+	// unacknowledged in sessions that are opened from now on, which is noticed within a second; 0 is as before.
+	Suspend         func(queue string) (resume func())
+	ConsumerTimeout func(d time.Duration)
 	// Total is how many messages a queue answers for: ready, unsettled, and held dead letters.
 	Total func(queue string) int
 }
@@ -119,7 +123,7 @@ func Cases() []Case {
 		routingCases(), publishCases(), declareCases(), missingCases(), expiryCases(), heldExpiryCases(),
 		requeueExpiryCases(), deadLetterCases(), copyCases(), deathCases(), routelessCases(),
 		prefetchCases(), settleCases(), requeueCases(), endCases(), returnCases(), orderCases(),
-		deletionCases(), stateCases(), faultCases(),
+		deletionCases(), stateCases(), faultCases(), stuckCases(),
 	} {
 		all = append(all, group...)
 	}

@@ -36,7 +36,7 @@ func TestContract(t *testing.T) {
 		t.Helper()
 		s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
 		if given {
-			s.Restart, s.Kill, s.Alarm, s.Total = nil, nil, nil, nil
+			s.Restart, s.Kill, s.Alarm, s.Total, s.Suspend, s.ConsumerTimeout = nil, nil, nil, nil, nil, nil
 		}
 		body(s)
 	}
@@ -163,6 +163,14 @@ func (r *rabbit) subject() brokertest.Subject {
 		Cut:     func(s broker.Session, after time.Duration) { time.AfterFunc(after, r.proxyOf(s).cut) },
 		Silence: func(s broker.Session) { r.proxyOf(s).toward.set(true); r.proxyOf(s).backing.set(true) },
 		Total:   r.total,
+		Suspend: r.suspend,
+		ConsumerTimeout: func(d time.Duration) {
+			tick := time.Second
+			if d == 0 {
+				d, tick = 30*time.Minute, time.Minute
+			}
+			r.eval("application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", d.Milliseconds(), tick.Milliseconds())
+		},
 	}
 }
 

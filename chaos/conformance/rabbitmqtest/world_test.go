@@ -39,7 +39,13 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	w := &world{t: t, mq: servers.Broker(t)}
+	return worldOf(t, servers.Broker(t))
+}
+
+// worldOf is a virtual host that somebody else has made.
+func worldOf(t testing.TB, mq *servers.MQ) *world {
+	t.Helper()
+	w := &world{t: t, mq: mq}
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -75,6 +75,22 @@ func (s *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueF
 		}
 		// A condition on a quorum queue would close the whole connection.
 		judges := q.Type == typeClassic
+		if !judges {
+			// RabbitMQ calls a quorum queue empty that does not answer within 250 ms. So it is asked for a message, which
+			// goes back to its place with the channel: one that is stuck does not answer.
+			holds, err := onChannel(s, func(ch *amqp.Channel) (bool, error) {
+				_, holds, err := ch.Get(q.Name, false)
+				return holds, err
+			})
+			switch {
+			case is(err, amqp.NotFound):
+				return broker.QueueAbsent, nil
+			case err != nil:
+				return broker.QueueInUse, fmt.Errorf("look into queue %s: %w", q.Name, err)
+			case holds:
+				return broker.QueueInUse, nil
+			}
+		}
 		_, err = onChannel(s, func(ch *amqp.Channel) (int, error) { return ch.QueueDelete(q.Name, judges, judges, false) })
 		switch {
 		case is(err, amqp.PreconditionFailed):

@@ -5,62 +5,70 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"handoff/core/broker"
 )
 
-// sequenceHeader numbers the publishes of a session. A return brings it back, and it alone says
+// sequenceHeader numbers the publishes of a lane. A return brings it back, and it alone says
 // which publish was returned: the same message may be on its way twice, since a dispatch is
 // published again when its outcome was unknown.
 const sequenceHeader = "handoff-publish"
 
-// publisher sends the messages of all Publish calls of a session over one channel, in the order of
-// the calls, and learns their outcomes. One task writes and another one waits for confirms, so that
-// neither a slow confirm stops the writing nor a write that the broker does not take holds up
-// callers whose context has ended.
+// publisher sends the messages of all Publish calls of a session over one connection, and learns
+// their outcomes. Each route has a lane of its own.
 type publisher struct {
-	s      *session
-	ch     *amqp.Channel
-	outbox chan *batch
-	// inFlight is what was written and has no outcome yet, oldest first. Its capacity is the window.
-	inFlight chan inFlight
-	// returns holds more than can be in flight: the library drops a return that nobody takes.
-	returns chan amqp.Return
-	alarm   gate
+	s     *session
+	alarm gate
+	// answered is when the latest publish was written that has its outcome, in nanoseconds since began.
+	began    time.Time
+	answered atomic.Int64
+	probing  atomic.Bool // a probe has no outcome
+
+	mu    sync.Mutex
+	lanes map[routeName]*lane
 }
 
-// inFlight is one publish without an outcome.
-type inFlight struct {
-	sequence     int64
-	confirmation *amqp.DeferredConfirmation
-	batch        *batch
-	index        int
-}
+// routeName is an exchange and a routing key. It is a queue, mostly.
+type routeName struct{ exchange, key string }
 
-// outbox bounds the batches that wait for the writer; more wait in their own calls.
-const outboxSize = 16
+// mostLanes is less than the channels that RabbitMQ allows a connection (2047). Routes beyond it share a lane.
+const mostLanes = 1000
+
+// probeRoute leads to no queue. The broker returns a message to it, and confirms it, without asking a
+// queue: that tells a queue that is stuck from a broker that is slow.
+var probeRoute = routeName{"", "handoff.probe"} //detlint:ok a constant, never written
 
 func openPublisher(s *session) (*publisher, error) {
-	ch, err := s.publishing.amqp.Channel()
-	if err != nil {
+	p := &publisher{s: s, began: time.Now(), lanes: make(map[routeName]*lane)}
+	l := p.newLane(probeRoute)
+	if err := l.open(); err != nil {
 		return nil, err
 	}
-	s.watch("publishing channel", ch.NotifyClose(make(chan *amqp.Error, 1)))
-	window := s.b.opts.Window
-	p := &publisher{
-		s: s, ch: ch,
-		outbox:   make(chan *batch, outboxSize),
-		inFlight: make(chan inFlight, window),
-		returns:  ch.NotifyReturn(make(chan amqp.Return, window+2)),
-	}
-	if err := ch.Confirm(false); err != nil {
-		return nil, err
-	}
-	go p.write()
-	go p.settle()
+	p.lanes[probeRoute] = l
+	go l.write()
+	go l.settle()
 	return p, nil
+}
+
+// lane returns the lane of a route.
+func (p *publisher) lane(name routeName) *lane {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.lanes[name]
+	if l == nil && len(p.lanes) >= mostLanes {
+		name = routeName{}
+		l = p.lanes[name]
+	}
+	if l == nil {
+		l = p.newLane(name)
+		p.lanes[name] = l
+		go l.run()
+	}
+	return l
 }
 
 // Publish implements broker.Session. A message that can't be written to the wire is Nacked: nothing
@@ -70,17 +78,12 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	if s.Closed() || ctx.Err() != nil {
 		return b.finish()
 	}
-	select {
-	case <-b.done: // nothing to send
-		return b.finish()
-	default:
-	}
-	select {
-	case s.publisher.outbox <- b:
-	case <-ctx.Done():
-		return b.finish()
-	case <-s.done:
-		return b.finish()
+	for i := range b.entries {
+		if b.settled(i) {
+			continue
+		}
+		e := &b.entries[i]
+		s.publisher.lane(routeName{e.exchange, e.key}).add(item{b, i})
 	}
 	select {
 	case <-b.done:
@@ -88,93 +91,6 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 	case <-s.done:
 	}
 	return b.finish()
-}
-
-// write writes batches until the session ends.
-func (p *publisher) write() {
-	var sequence int64
-	for {
-		var b *batch
-		select {
-		case b = <-p.outbox:
-		case <-p.s.done:
-			return
-		}
-		for i := range b.entries {
-			if !p.alarm.wait(p.s.done) || p.s.Closed() {
-				return
-			}
-			e, wanted := b.take(i)
-			if !wanted {
-				continue
-			}
-			sequence++
-			e.publishing.Headers = amqp.Table{sequenceHeader: sequence}
-			confirmation, err := p.ch.PublishWithDeferredConfirm(e.exchange, e.key, true, false, e.publishing)
-			if err != nil {
-				// Some of it may have been written.
-				p.s.end(fmt.Errorf("publish: %w", err))
-				return
-			}
-			select {
-			case p.inFlight <- inFlight{sequence, confirmation, b, i}:
-			case <-p.s.done:
-				return
-			}
-		}
-	}
-}
-
-// settle finds the outcomes, in the order of the publishes, until the session ends.
-func (p *publisher) settle() {
-	returned := make(map[int64]struct{})
-	for {
-		var f inFlight
-		select {
-		case f = <-p.inFlight:
-		case <-p.s.done:
-			return
-		}
-		select {
-		case <-f.confirmation.Done():
-		case <-p.s.done:
-			return
-		}
-		p.collect(returned)
-		_, wasReturned := returned[f.sequence]
-		switch {
-		case wasReturned:
-			delete(returned, f.sequence)
-			f.batch.settle(f.index, broker.Returned)
-		case f.confirmation.Acked():
-			f.batch.settle(f.index, broker.Confirmed)
-		case p.ch.IsClosed() || p.s.Closed():
-			// The library resolves what is open as not acknowledged when the channel closes. That is
-			// no nack: the broker may have stored it.
-			p.s.end(fmt.Errorf("publish: channel closed before the confirm"))
-			return
-		default:
-			f.batch.settle(f.index, broker.Nacked)
-		}
-	}
-}
-
-// collect takes all returns that have arrived. A message is returned before it is confirmed, so once
-// a confirm was read, its return is here.
-func (p *publisher) collect(returned map[int64]struct{}) {
-	for {
-		select {
-		case r, ok := <-p.returns:
-			if !ok {
-				return
-			}
-			if sequence, ok := r.Headers[sequenceHeader].(int64); ok {
-				returned[sequence] = struct{}{}
-			}
-		default:
-			return
-		}
-	}
 }
 
 // entry is a message as it is written.
@@ -193,15 +109,15 @@ type batch struct {
 
 	mu       sync.Mutex
 	outcomes []broker.Outcome
-	left     int  // outcomes that are not known
-	taken    int  // entries before this one were handed to the connection
-	over     bool // the caller has its outcomes: nothing may be sent any more
+	taken    []bool // handed to the connection
+	left     int    // outcomes that are not known
+	over     bool   // the caller has its outcomes: nothing may be sent any more
 }
 
 func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 	b := &batch{
 		entries: make([]entry, len(ms)), done: make(chan struct{}),
-		outcomes: make([]broker.Outcome, len(ms)), left: len(ms),
+		outcomes: make([]broker.Outcome, len(ms)), taken: make([]bool, len(ms)), left: len(ms),
 	}
 	for i := range ms {
 		b.outcomes[i] = pending
@@ -218,6 +134,14 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 		close(b.done)
 	}
 	return b
+}
+
+// probeBatch is a call of Publish that nobody waits for.
+func probeBatch() *batch {
+	return &batch{
+		entries: []entry{{probeRoute.exchange, probeRoute.key, amqp.Publishing{}}}, done: make(chan struct{}),
+		outcomes: []broker.Outcome{pending}, taken: make([]bool, 1), left: 1,
+	}
 }
 
 // maxShort is the longest string that fits an AMQP name. The library would break off in the middle
@@ -246,15 +170,22 @@ func (b *batch) take(i int) (*entry, bool) {
 	if b.over || b.outcomes[i] != pending {
 		return nil, false
 	}
-	b.taken = i + 1
+	b.taken[i] = true
 	return &b.entries[i], true
 }
 
-// settle notes an outcome.
+// settled says that an entry has its outcome.
+func (b *batch) settled(i int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.outcomes[i] != pending
+}
+
+// settle notes an outcome; the first one counts.
 func (b *batch) settle(i int, o broker.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.over || b.outcomes[i] != pending {
 		return
 	}
 	b.outcomes[i] = o
@@ -272,7 +203,7 @@ func (b *batch) finish() []broker.Outcome {
 	for i, o := range b.outcomes {
 		switch {
 		case o != pending:
-		case i < b.taken:
+		case b.taken[i]:
 			b.outcomes[i] = broker.Unknown
 		default:
 			b.outcomes[i] = broker.NotSent

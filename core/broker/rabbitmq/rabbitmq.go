@@ -3,8 +3,9 @@
 // A session is two connections that live and die together: one publishes, the other declares and
 // consumes. On a memory or disk alarm RabbitMQ stops reading from a connection that publishes;
 // acknowledgements on it would wait as well, and prefetch would run dry while nothing is wrong with
-// the consumers. Publishing, every declaration and every consumer have a channel of their own,
-// because RabbitMQ answers a refusal by closing the channel.
+// the consumers. Every route that is published to, every declaration and every consumer have a channel
+// of their own, because RabbitMQ answers a refusal by closing the channel, and because a queue that is
+// stuck holds up the whole channel.
 //
 // The library can reconnect by itself. That stays off: delivery tags have no generation there, and
 // after its recovery the acknowledgement of an old delivery settles a new one. What replaces a
@@ -27,9 +28,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultHeartbeat   = 5 * time.Second
-	DefaultDialTimeout = 5 * time.Second
-	DefaultWindow      = 1024
+	DefaultHeartbeat     = 5 * time.Second
+	DefaultDialTimeout   = 5 * time.Second
+	DefaultWindow        = 64
+	DefaultOldestConfirm = 30 * time.Second
 )
 
 // Options say how to connect.
@@ -43,8 +45,10 @@ type Options struct {
 	Name string
 	// DialTimeout bounds the way to an open connection, handshakes included.
 	DialTimeout time.Duration
-	// Window bounds the publishes without an outcome.
+	// Window bounds the publishes without an outcome of one route.
 	Window int
+	// OldestConfirm is how long a publish may wait for its confirm, alarms apart: then the session ends.
+	OldestConfirm time.Duration
 	// Log may be nil.
 	Log *slog.Logger
 }
@@ -69,6 +73,9 @@ func New(o Options) *Broker {
 	}
 	if o.Window <= 0 {
 		o.Window = DefaultWindow
+	}
+	if o.OldestConfirm <= 0 {
+		o.OldestConfirm = DefaultOldestConfirm
 	}
 	if o.Name == "" {
 		o.Name = "handoff"

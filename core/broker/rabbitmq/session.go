@@ -100,8 +100,6 @@ func (s *session) Closed() bool {
 		s.end(errors.New("publishing connection closed"))
 	case s.consuming.amqp.IsClosed():
 		s.end(errors.New("consuming connection closed"))
-	case s.publisher != nil && s.publisher.ch.IsClosed():
-		s.end(errors.New("publishing channel closed"))
 	default:
 		return false
 	}

@@ -1,0 +1,120 @@
+package brokertest
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/broker"
+)
+
+// This file holds what a broker does that is half well.
+
+func needsSuspend(s *Subject) bool { return s.Suspend != nil }
+func needsTimeout(s *Subject) bool { return s.ConsumerTimeout != nil }
+
+func stuckCases() []Case {
+	return []Case{
+		{Name: "a queue that hangs neither confirms nor delivers, and holds up no other", needs: needsSuspend, body: stuckQueue},
+		{Name: "what is asked of a queue that hangs is done when it goes on", needs: needsSuspend, body: askedOfStuck},
+		{Name: "a quorum queue that hangs seems empty, and is not idle", Types: []string{Quorum}, needs: needsSuspend, body: stuckState},
+		{Name: "rule 31 a delivery that stays unacknowledged ends the session", Alone: true, needs: needsTimeout, body: consumerTimeout},
+	}
+}
+
+func stuckQueue(b *fixture) {
+	s := b.session()
+	b.declare(s, broker.Topology{Queues: []broker.Queue{b.queue("q"), b.queue("other")}})
+	b.put(s, 1)
+	c, other := b.consume(s, "q", 1), b.consume(s, "other", 0)
+	b.hold(c, 1)
+	resume := b.Suspend(b.called("q"))
+	began := b.Now()
+	b.Within(patience, func(ctx context.Context) {
+		for i, o := range s.Publish(ctx, []broker.Message{message("", b.called("other"), 2), message("", b.called("q"), 3), message("", b.called("other"), 4)}) {
+			want := broker.Confirmed
+			if i == 1 {
+				want = broker.Unknown
+			}
+			b.expect("the outcome of a publish beside a queue that hangs", o, want)
+		}
+	})
+	if took := b.Now() - began; took > 5*time.Second {
+		b.errorf("the publishes took %v", took)
+	}
+	for _, want := range []int{2, 4} {
+		d := b.receive(other)
+		b.expect("delivered by the other queue", id(d), want)
+		other.Ack(d)
+	}
+	b.to(s, broker.NotSent, "", b.called("q"), 5)
+	b.expect("the session is closed", s.Closed(), false)
+	resume()
+	d := b.session()
+	next := b.consume(d, "q", 0)
+	b.expect("delivered when it goes on", id(b.receive(next)), 3)
+	b.nothing("of what was not sent", next)
+	b.put(s, 6)
+	b.expect("delivered later", id(b.receive(next)), 6)
+}
+
+func askedOfStuck(b *fixture) {
+	s := b.session()
+	b.plain(s)
+	b.put(s, 1, 2)
+	c := b.consume(s, "q", 1)
+	first := b.receive(c)
+	resume := b.Suspend(b.called("q"))
+	c.Ack(first)
+	b.nothing("after an acknowledgement to a queue that hangs", c)
+	other := b.session()
+	b.Within(b.Quiet, func(ctx context.Context) {
+		_, err := other.Consume(ctx, b.called("q"), 1)
+		b.refused("subscribing to a queue that hangs", err, context.DeadlineExceeded)
+	})
+	resume()
+	second := b.receive(c)
+	b.expect("delivered when it goes on", show(second), "message 2 (redelivered false)")
+	c.Ack(second)
+	b.settled()
+	b.holds("q")
+}
+
+func stuckState(b *fixture) {
+	s := b.session()
+	b.plain(s)
+	b.put(s, 1, 2)
+	resume := b.Suspend(b.called("q"))
+	state, err := s.QueueState(b.ctx, b.called("q"))
+	b.must(err)
+	b.expect("what the broker says of it", state, broker.QueueState{Exists: true})
+	b.declare(s, broker.Topology{Queues: []broker.Queue{b.queue("q")}})
+	b.Within(3*time.Second, func(ctx context.Context) {
+		_, err := s.DeleteIdle(ctx, b.queue("q"))
+		b.refused("deleting it as idle", err, context.DeadlineExceeded)
+	})
+	resume()
+	b.settled()
+	b.holds("q", 1, 2)
+}
+
+func consumerTimeout(b *fixture) {
+	const timeout = 3 * time.Second
+	b.ConsumerTimeout(timeout)
+	defer b.ConsumerTimeout(0)
+	s, other := b.session(), b.session()
+	b.plain(s)
+	b.put(s, 1, 2)
+	c := b.consume(s, "q", 1)
+	began := b.Now()
+	b.receive(c)
+	_, err := b.next(c, patience)
+	b.refused("receiving while a delivery stays unacknowledged", err, broker.ErrClosed)
+	if took := b.Now() - began; took < timeout-time.Second || took > timeout+5*time.Second {
+		b.errorf("the session ended after %v, the timeout is %v", took, timeout)
+	}
+	b.expect("another is closed", other.Closed(), false)
+	b.settled()
+	left := b.left("q")
+	b.expect("what is left", ids(left), upTo(1, 2))
+	b.expect("redelivered", flags(left), "r-")
+}

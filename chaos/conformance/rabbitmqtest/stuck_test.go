@@ -1,0 +1,201 @@
+package rabbitmqtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"handoff/chaos/servers"
+	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
+	"handoff/core/config"
+	"handoff/core/host/daemon"
+)
+
+// suspend stops the process of a queue, as one that hangs.
+func (w *world) suspend(queue string) (resume func()) {
+	w.t.Helper()
+	do := func(what string) {
+		out, err := w.mq.Server.Ctl(context.Background(), "eval", fmt.Sprintf(
+			`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)), sys:%s(amqqueue:get_pid(Q)).`, w.mq.Vhost, queue, what))
+		if err != nil || strings.TrimSpace(out) != "ok" {
+			w.t.Errorf("%s %s: %v %s", what, queue, err, out)
+		}
+	}
+	do("suspend")
+	return func() { do("resume") }
+}
+
+// TestAStuckQueueHoldsUpNoOther: one queue confirms nothing, from the first publish of the session on. What goes to others
+// is confirmed at once, however much is published to the stuck one, and what goes there and is not stored is not sent.
+func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
+	bothTypes(t, func(t *testing.T, queueType string) {
+		w := newWorld(t)
+		s := w.connect(rabbitmq.Options{})
+		stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: queueType})
+		well := w.queue(s, broker.Queue{Name: w.name("well"), Type: queueType})
+		w.publish(s, w.message(well))
+		resume := w.suspend(stuck)
+		resumed := sync.OnceFunc(resume)
+		defer resumed()
+		const callers, batch = 5, 200
+		outcomes := make(chan []broker.Outcome, callers)
+		var longest time.Duration
+		for range callers {
+			go func() { outcomes <- s.Publish(w.within(2*patience), w.messages(stuck, batch)) }()
+			for range 5 {
+				began := time.Now()
+				w.publish(s, w.messages(well, 20)...)
+				longest = max(longest, time.Since(began))
+			}
+		}
+		sent := 0
+		began := time.Now()
+		for range callers {
+			for _, o := range <-outcomes {
+				switch o {
+				case broker.Unknown:
+					sent++
+				case broker.NotSent:
+				default:
+					t.Errorf("a publish to the stuck queue is %v", o)
+				}
+			}
+		}
+		t.Logf("the slowest of the publishes to the other queue took %v; %d messages to the stuck queue, given up after %v", longest, sent, time.Since(began))
+		if longest > time.Second {
+			t.Errorf("a publish to another queue took %v", longest)
+		}
+		if got := s.Publish(w.within(patience), w.messages(stuck, 2)); got[0] != broker.NotSent || got[1] != broker.NotSent {
+			t.Errorf("later publishes to the stuck queue are %v", got)
+		}
+		resumed()
+		if n := w.depth(stuck); n > sent {
+			t.Errorf("%d messages are in the queue that was stuck, %d were sent", n, sent)
+		}
+		w.eventually("the queue takes messages again", func() bool {
+			return s.Publish(w.within(patience), []broker.Message{w.message(stuck)})[0] == broker.Confirmed
+		})
+	})
+}
+
+// TestASessionWhoseOldestConfirmIsTooOldEnds: what it did not learn is unknown, and stored once.
+func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{OldestConfirm: 4 * time.Second})
+	stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: quorum})
+	well := w.queue(s, broker.Queue{Name: w.name("well"), Type: quorum})
+	resume := w.suspend(stuck)
+	began := time.Now()
+	got := s.Publish(w.within(patience), []broker.Message{w.message(well), w.message(stuck), w.message(well)})
+	if want := []broker.Outcome{broker.Confirmed, broker.Unknown, broker.Confirmed}; !slices.Equal(got, want) {
+		t.Errorf("outcomes %v, want %v", got, want)
+	}
+	if s.Closed() {
+		t.Errorf("the session is closed after %v", time.Since(began))
+	}
+	if err := s.Wait(w.within(patience)); err != nil || time.Since(began) < 4*time.Second {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	resume()
+	w.publish(w.connect(rabbitmq.Options{}), w.message(stuck))
+}
+
+// TestAStuckQueueIsNotIdle: RabbitMQ says of it that it is empty. It is not deleted with what it holds.
+func TestAStuckQueueIsNotIdle(t *testing.T) {
+	w := newWorld(t)
+	s := w.connect(rabbitmq.Options{})
+	q := broker.Queue{Name: w.name("stuck"), Type: quorum}
+	w.publish(s, w.messages(w.queue(s, q), 3)...)
+	resume := w.suspend(q.Name)
+	state, err := s.QueueState(w.within(patience), q.Name)
+	t.Logf("its state: %+v, %v", state, err)
+	if fate, err := s.DeleteIdle(w.within(3*time.Second), q); fate != broker.QueueInUse || err == nil {
+		t.Errorf("its fate is %v, %v", fate, err)
+	}
+	resume()
+	if n := w.depth(q.Name); n != 3 {
+		t.Errorf("%d messages are left", n)
+	}
+	if fate, err := s.DeleteIdle(w.within(patience), q); fate != broker.QueueInUse || err != nil {
+		t.Errorf("while it holds messages its fate is %v, %v", fate, err)
+	}
+}
+
+// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and comes again.
+func TestConsumerTimeout(t *testing.T) {
+	servers := servers.Own(t, servers.Options{RabbitMQ: true})
+	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := servers.RabbitMQ.Ctl(t.Context(), "eval", "application:set_env(rabbit, consumer_timeout, 3000), application:set_env(rabbit, channel_tick_interval, 1000)."); err != nil {
+		t.Fatal(err, out)
+	}
+	w := worldOf(t, mq)
+	bothTypes(t, func(t *testing.T, queueType string) {
+		s, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
+		queue := w.queue(s, broker.Queue{Name: w.name(queueType), Type: queueType})
+		w.publish(s, w.messages(queue, 2)...)
+		held := w.consume(s, queue, 1)
+		w.receive(held)
+		began := time.Now()
+		if _, err := held.Receive(w.within(patience)); !errors.Is(err, broker.ErrClosed) || !s.Closed() {
+			t.Errorf("after %v the consumer has %v, its session is closed: %v", time.Since(began), err, s.Closed())
+		}
+		if took := time.Since(began); took < 2*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if other.Closed() {
+			t.Error("another session is closed as well")
+		}
+		c := w.consume(other, queue, 2)
+		for range 2 {
+			c.Ack(w.receive(c))
+		}
+	})
+}
+
+// TestDeadLetteringThatStandsStill: the processes that move dead letters hang. What dies stays in its queue, which gives
+// out and takes messages; the canary does not come round; and all of it goes on when they do.
+func TestDeadLetteringThatStandsStill(t *testing.T) {
+	servers := servers.Own(t, servers.Options{RabbitMQ: true})
+	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := worldOf(t, mq)
+	eval := func(expression string) {
+		t.Helper()
+		if out, err := mq.Server.Ctl(t.Context(), "eval", expression); err != nil || strings.TrimSpace(out) != "ok" {
+			t.Fatal(err, out)
+		}
+	}
+	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
+	s := w.connect(rabbitmq.Options{})
+	if err := s.Declare(w.within(patience), broker.ExecutorTopology(c)); err != nil {
+		t.Fatal(err)
+	}
+	queue := w.queue(s, broker.Queue{Name: w.name("ttl"), Type: quorum, TTL: 100 * time.Millisecond, DeadLetterExchange: c.DeadLetter.Exchange})
+	letters := w.consume(s, broker.DeadLetterQueue(c.DeadLetter.Exchange), 0)
+	const workers = "[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]"
+	eval("application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 0), [sys:suspend(P) || P <- " + workers + "], ok.")
+	w.publish(s, w.messages(queue, 2)...)
+	w.silent(letters, time.Second)
+	if err := broker.Canary(w.within(2*broker.CanaryWait), daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{}), c); err == nil || errors.Is(err, broker.ErrClosed) {
+		t.Errorf("the canary: %v", err)
+	}
+	eval("application:unset_env(rabbit, dead_letter_worker_consumer_prefetch), [sys:resume(P) || P <- " + workers + "], ok.")
+	for died := 0; died < 2; {
+		d := w.receive(letters)
+		if len(d.Deaths) > 0 && d.Deaths[0].Queue == queue {
+			died++
+		}
+		letters.Ack(d)
+	}
+}

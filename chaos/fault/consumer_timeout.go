@@ -1,0 +1,36 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "consumer_timeout", Ends: WithFor,
+		About:   "the broker closes the channel of each consumer that keeps a delivery unacknowledged for longer than `after`",
+		Example: "consumer_timeout: {after: 20s}, for: 10m",
+		Keys: []yamlfile.Key{
+			yamlfile.Required("after", "how long a delivery may stay unacknowledged; RabbitMQ's own default is 30m", yamlfile.DurationSchema()),
+		},
+		Draw: func(d *Dice) string {
+			return "consumer_timeout: {after: " + d.Lasting(5*time.Second, 10*time.Minute) + "}"
+		},
+	}, (*consumerTimeout).inject)
+}
+
+type consumerTimeout struct {
+	brokerStruck
+	After time.Duration
+}
+
+// Read implements Fault.
+func (f *consumerTimeout) Read(r *Reader) { f.After = r.DurationOf("after") }
+
+// Describe implements Describer.
+func (f *consumerTimeout) Describe() string { return "consumer timeout of " + f.After.String() }
+
+func (f *consumerTimeout) inject(x *Injection, w ConsumerTimeouts) (func(), error) {
+	return w.SetConsumerTimeout(x, f.After)
+}

@@ -1,0 +1,198 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/host"
+)
+
+// This file holds mutants of processes beside a broker that is half well: a queue of it hangs, it ends the channel of a
+// consumer, or its dead lettering stands still.
+
+func init() {
+	register(oneQueueStopsScheduling, oneQueueStopsHints, canaryNotAwaited, consumerEndUnseen)
+}
+
+// confirmed is a session whose publishes wait for every confirm, until the session ends.
+type confirmed struct {
+	broker.Session
+	p Process
+	// hints says that only hints are waited for, otherwise only dispatches are.
+	hints bool
+}
+
+// Publish implements broker.Session.
+func (s *confirmed) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i, o := range outcomes {
+		if o != broker.Unknown || s.hints != (ms[i].Envelope.Type != broker.ExecutionScheduled) || ms[i].Envelope.Type == broker.DeadLetterCanary {
+			continue
+		}
+		if ctx.Err() == nil && !s.Session.Closed() {
+			s.p.Acted("waited for a confirm that does not come, and let all others wait")
+			if s.hints {
+				_ = s.Session.Wait(context.Background())
+			} else {
+				_ = s.Session.Wait(ctx)
+			}
+		}
+		break
+	}
+	return outcomes
+}
+
+func oneQueueStopsScheduling() *Mutant {
+	return &Mutant{
+		Name: "one-queue-stops-scheduling", Source: "C5", Expected: 18, Scenario: "one-queue-stuck",
+		About: "the scheduler waits for the confirms of a batch in their order: one queue that does not confirm keeps all other work waiting",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, false} }}
+		},
+	}
+}
+
+func oneQueueStopsHints() *Mutant {
+	return &Mutant{
+		Name: "one-queue-stops-hints", Source: "C5", Expected: 26, Scenario: "one-queue-stuck",
+		About: "hints are published without a deadline: one queue of them that does not confirm keeps all others from being sent",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &confirmed{s, p, true} }}
+		},
+	}
+}
+
+// unawaited is a session over which a canary is taken for arrived once it was sent.
+type unawaited struct {
+	broker.Session
+	p Process
+}
+
+// canaryQueues begins the names of a canary's queues, and canaryArrival ends that of the one in which it arrives.
+const (
+	canaryQueues  = "handoff.canary."
+	canaryArrival = ".arrival"
+)
+
+// Consume implements broker.Session.
+func (s *unawaited) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil || !strings.HasPrefix(queue, canaryQueues) {
+		return c, err
+	}
+	return &unawaitedArrivals{c, s.p, strings.TrimSuffix(queue, canaryArrival)}, nil
+}
+
+type unawaitedArrivals struct {
+	broker.Consumer
+	p    Process
+	name string
+}
+
+// Receive implements broker.Consumer.
+func (c *unawaitedArrivals) Receive(ctx context.Context) (broker.Delivery, error) {
+	within, cancel := c.p.Host.WithTimeout(ctx, broker.CanaryWait/2)
+	defer cancel()
+	d, err := c.Consumer.Receive(within)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return d, err
+	}
+	c.p.Acted("took a canary for arrived that was only sent")
+	return broker.Delivery{Deaths: []broker.Death{{Queue: c.name, Reason: broker.DeathExpired, Count: 1}}}, nil
+}
+
+func canaryNotAwaited() *Mutant {
+	return &Mutant{
+		Name: "canary-not-awaited", Source: "D17", Expected: 15, Scenario: "dead-lettering-stands-still",
+		About: "the test of the dead letter path sends its message, looks at the routes, and does not wait until the message has come round",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &unawaited{s, p} }}
+		},
+	}
+}
+
+// longHeld is the consumer timeout of the scenario: a channel that is closed soon after a delivery was held for so long is
+// closed because of it.
+const (
+	longHeld = 15 * time.Second
+	soon     = 2 * time.Second
+)
+
+// halfClosed is a session whose consumers hang when their channel was closed because they held a delivery for long.
+type halfClosed struct {
+	broker.Session
+	p Process
+}
+
+// Consume implements broker.Session.
+func (s *halfClosed) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil || !broker.IsWorkerQueue(queue) {
+		return c, err
+	}
+	return &halfClosedConsumer{Consumer: c, p: s.p, held: make(map[uint64]time.Duration)}, nil
+}
+
+type halfClosedConsumer struct {
+	broker.Consumer
+	p Process
+
+	mu   sync.Mutex
+	held map[uint64]time.Duration
+}
+
+// Receive implements broker.Consumer.
+func (c *halfClosedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	now := c.p.Host.Monotonic()
+	c.mu.Lock()
+	long := false
+	for _, since := range c.held { //detlint:ok asks whether any matches
+		long = long || now-since >= longHeld && now-since < longHeld+soon
+	}
+	if err == nil {
+		c.held[d.Tag] = now
+	}
+	c.mu.Unlock()
+	if errors.Is(err, broker.ErrClosed) && long {
+		c.p.Acted("did not notice that the broker has closed the channel of its consumer")
+		_, err := c.p.Host.NewSignal().Wait(ctx, host.Forever)
+		return broker.Delivery{}, err
+	}
+	return d, err
+}
+
+// Ack implements broker.Consumer.
+func (c *halfClosedConsumer) Ack(d broker.Delivery) {
+	c.settled(d)
+	c.Consumer.Ack(d)
+}
+
+// Reject implements broker.Consumer.
+func (c *halfClosedConsumer) Reject(d broker.Delivery, requeue bool) {
+	c.settled(d)
+	c.Consumer.Reject(d, requeue)
+}
+
+func (c *halfClosedConsumer) settled(d broker.Delivery) {
+	c.mu.Lock()
+	delete(c.held, d.Tag)
+	c.mu.Unlock()
+}
+
+func consumerEndUnseen() *Mutant {
+	return &Mutant{
+		Name: "consumer-end-unseen", Source: "D32", Expected: 17, Scenario: "consumer-timeout",
+		About: "a worker whose channel the broker has closed, because it held a delivery for long, waits for deliveries over it and calls its consumer alive",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Worker {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session { return &halfClosed{s, p} }}
+		},
+	}
+}

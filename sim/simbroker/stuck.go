@@ -1,0 +1,177 @@
+package simbroker
+
+import (
+	"slices"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/broker"
+)
+
+// The client waits no longer than stuckAfter for a publish to a queue that hangs, sends no more there until it is answered,
+// and ends a session in which one waits for oldestConfirm (core/broker/rabbitmq/publish.go).
+const (
+	stuckAfter    = time.Second
+	oldestConfirm = 30 * time.Second
+)
+
+// stall is the state of a queue whose process hangs: it neither stores nor delivers, and what is asked of it waits, in
+// order. RabbitMQ was measured with sys:suspend: publishes are not confirmed; acknowledgements, subscriptions and
+// cancellations wait; declaring a quorum queue is answered after 250 ms, as if it were empty and nobody consumed it, that
+// of a classic queue waits.
+type stall struct {
+	touch   func()
+	waiting []waiter
+}
+
+// waiter is something that waits for a queue: what becomes of it when the queue goes on, and when the broker goes down or
+// the queue is deleted first.
+type waiter struct{ run, lost func() }
+
+// SuspendQueue makes a queue hang until the returned function is called, or until the broker goes down. touch is called
+// whenever that makes a difference. It returns nil if there is no such queue, or if it hangs already.
+func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
+	q := b.queue(name)
+	if q == nil || q.stall != nil {
+		return nil
+	}
+	x := &stall{touch: touch}
+	q.stall = x
+	b.stalls++
+	if q.length() > 0 && len(q.consumers) > 0 {
+		touch()
+	}
+	return func() {
+		if q.stall != x {
+			return
+		}
+		q.endStall(func(w waiter) { w.run() })
+		if b.up {
+			b.retryAllHeld()
+		}
+	}
+}
+
+// endStall ends what hangs, and gives each of those that waited to do.
+func (q *queue) endStall(do func(w waiter)) {
+	if q.stall == nil {
+		return
+	}
+	waiting := q.stall.waiting
+	q.stall = nil
+	q.b.stalls--
+	for _, w := range waiting {
+		do(w)
+	}
+	q.serve()
+}
+
+// attend runs what is asked of a queue, now or when it goes on. lost may be nil.
+func (q *queue) attend(run, lost func()) {
+	if q == nil || q.stall == nil {
+		run()
+		return
+	}
+	q.stall.touch()
+	q.stall.waiting = append(q.stall.waiting, waiter{run, lost})
+}
+
+// loseStalled is the end of the broker's process, or of the queue: what waited was never done.
+func (q *queue) loseStalled() {
+	q.endStall(func(w waiter) {
+		if w.lost != nil {
+			w.lost()
+		}
+	})
+}
+
+// admitStalled puts a message into a queue that hangs: it is stored when the queue goes on, and confirmed after that.
+func (p *publish) admitStalled(q *queue, t *tampering) {
+	b := p.peer.b
+	p.waits++
+	if !p.late {
+		p.late, p.at = true, b.k.Now()
+		p.peer.s.late = append(p.peer.s.late, p)
+		b.k.After(stuckAfter, func() {
+			if s := p.peer.s; !s.closed && slices.Contains(s.late, p) {
+				p.batch.settle(p.index, broker.Unknown)
+			}
+		})
+	}
+	q.attend(func() {
+		p.admit(q, t)
+		if p.waits--; p.waits == 0 {
+			p.store()
+		}
+	}, func() {
+		origin := p.message()
+		b.tell(history.Enqueued, &origin, q.decl.Name, "", "", 0)
+		b.tell(history.Dropped, &origin, q.decl.Name, "", FaultKill, 0)
+	})
+}
+
+// answered notes that a publish that was late has its outcome.
+func (s *session) answered(p *publish) {
+	s.late = slices.DeleteFunc(s.late, func(other *publish) bool { return other == p })
+}
+
+// shut says that a route has waited for so long that nothing more is sent to it.
+func (s *session) shut(exchange, key string) bool {
+	now := s.b.k.Now()
+	return slices.ContainsFunc(s.late, func(p *publish) bool {
+		return p.exchange == exchange && p.key == key && now-p.at >= stuckAfter
+	})
+}
+
+// endIfLate ends the session if its oldest publish has waited for too long.
+func (s *session) endIfLate() {
+	if len(s.late) > 0 && s.b.k.Now()-s.late[0].at > oldestConfirm {
+		s.over()
+	}
+}
+
+// stalledClassic returns a queue of a declaration that hangs, if it is one that does not answer: a classic one.
+func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {
+	if b.stalls == 0 {
+		return nil
+	}
+	for name := range names {
+		if q := b.queue(name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+			return q
+		}
+	}
+	return nil
+}
+
+// retryAllHeld tries all dead letters again that wait for a queue or for dead lettering itself.
+func (b *Broker) retryAllHeld() {
+	for _, q := range slices.Clone(b.queues) {
+		if len(q.held) > 0 {
+			q.retryHeld()
+		}
+	}
+}
+
+// StopDeadLettering stops the processes that move the dead letters of quorum queues, until the returned function is
+// called: what dies stays in its queue. Classic queues have no such process. touch is called whenever that makes a
+// difference.
+func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
+	x := new(func())
+	*x = touch
+	b.idleLetters = append(b.idleLetters, x)
+	return func() {
+		b.idleLetters = slices.DeleteFunc(b.idleLetters, func(other *func()) bool { return other == x })
+		if b.up {
+			b.retryAllHeld()
+		}
+	}
+}
+
+// moves says whether the dead letters of a queue are moved.
+func (q *queue) moves() bool {
+	if q.decl.Type != typeQuorum || len(q.b.idleLetters) == 0 {
+		return true
+	}
+	(*q.b.idleLetters[0])()
+	return false
+}
