@@ -234,7 +234,7 @@ func (r *rabbit) alarm(on bool) {
 func (r *rabbit) total(queue string) int {
 	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		case amqqueue:get_type(Q) of
-			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N;
+			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), {rabbit_fifo, query_messages_total, []}), N;
 			_ -> [{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N
 		end.`, r.mq.Vhost, queue)
 	n, err := strconv.Atoi(out)
