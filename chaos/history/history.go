@@ -144,6 +144,10 @@ const (
 	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
 	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
 	Hinted
+	// ReturnedTooOften, with the fields of Expired: the broker gave a message up because it came back to its queue more often
+	// than that allows (RabbitMQ's delivery limit). It follows the Requeued of the last return, and is followed by the same
+	// ends as Expired. It stands here because a hash reads a kind by its number.
+	ReturnedTooOften
 
 	kinds
 )

@@ -60,6 +60,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	PoliciesAsked:    "policies_asked",
 	ToldGone:         "told_gone",
 	Hinted:           "hinted",
+	ReturnedTooOften: "returned_too_often",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.
