@@ -2,6 +2,7 @@ package mutant
 
 import (
 	"context"
+	"slices"
 
 	"handoff/core/broker"
 	"handoff/core/config"
@@ -11,26 +12,51 @@ import (
 
 // This file plants cores that know no broker which gives a message up because it came back too often (RabbitMQ 4).
 
-func init() { register(queuesLimited, deliveryLimitCounted, deliveryLimitMisread) }
+func init() { register(queuesLimited, deadLettersLimited, deliveryLimitCounted, deliveryLimitMisread) }
 
-// queuesLimited declares queues as before RabbitMQ had a delivery limit.
-func queuesLimited() *Mutant {
-	plain := func(t broker.Topology) broker.Topology {
-		for i := range t.Queues {
-			t.Queues[i].KeepsReturned = false
+// limiting declares some queues as before RabbitMQ had a delivery limit.
+type limiting struct {
+	broker.Session
+	p     Process
+	which func(queue string) bool
+}
+
+// Declare implements broker.Session.
+func (s *limiting) Declare(ctx context.Context, t broker.Topology) error {
+	t.Queues = slices.Clone(t.Queues)
+	for i := range t.Queues {
+		if q := &t.Queues[i]; q.KeepsReturned && s.which(q.Name) {
+			s.p.Acted("declared a queue that loses what comes back too often")
+			q.KeepsReturned = false
 		}
-		return t
 	}
-	return &Mutant{
+	return s.Session.Declare(ctx, t)
+}
+
+// limited plants it into every process: who asks for less than there is would be refused.
+func limited(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
+	m.Broker = func(p Process, b broker.Broker) broker.Broker {
+		return &sessions{b, func(s broker.Session) broker.Session {
+			return &limiting{s, p, func(queue string) bool { return which(p.Config.MessageQueue.RabbitMQ, queue) }}
+		}}
+	}
+	return &m
+}
+
+func queuesLimited() *Mutant {
+	return limited(Mutant{
 		Name: "queues-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
 		About: "queues without a dead letter exchange are declared with the broker's delivery limit, which loses what comes back too often",
-		Executors: func(c config.RabbitMQ) broker.Topology {
-			return plain(broker.ExecutorTopology(c))
-		},
-		Workers: func(c config.RabbitMQ, id execution.WorkerID) broker.Topology {
-			return plain(broker.WorkerTopology(c, id))
-		},
-	}
+	}, func(config.RabbitMQ, string) bool { return true })
+}
+
+func deadLettersLimited() *Mutant {
+	return limited(Mutant{
+		Name: "dead-letters-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
+		About: "the dead letter queue is declared with the broker's delivery limit, which loses dead letters that come back too often",
+	}, func(c config.RabbitMQ, queue string) bool {
+		return queue == broker.DeadLetterQueue(c.DeadLetter.Exchange)
+	})
 }
 
 // returnsCounted counts what the broker gave up against its worker.
