@@ -30,6 +30,7 @@ type Simulated interface {
 	DatabaseReadFailures
 	DatabaseFull
 	DatabaseConnections
+	SlotEdits
 	Clocks
 }
 
@@ -88,6 +89,7 @@ func parts() []part {
 		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
+		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}
 }

@@ -149,6 +149,7 @@ func (c *Client) answered(session uint64, err, refused error) {
 
 // each makes a call that does one thing for each of its items.
 func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	c.named(len(items))
 	return ask(ctx, c, func(s *step) []R {
 		var results []R
 		if len(items) > 0 {
@@ -159,6 +160,13 @@ func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, 
 		}
 		return results
 	})
+}
+
+// named tells of a call that names nothing, and could not do anything.
+func (c *Client) named(items int) {
+	if items == 0 && c.p != nil && c.db.idle != nil {
+		c.db.idle()
+	}
 }
 
 // do makes a call that answers nothing.
@@ -172,6 +180,7 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	c.named(len(ids))
 	return look(ctx, c, func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
@@ -201,6 +210,7 @@ func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.
 
 // PutActions implements store.Client.
 func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
+	c.named(len(actions))
 	return c.do(ctx, func(s *step) {
 		for _, a := range actions {
 			switch {
