@@ -61,7 +61,7 @@ func (t teller) who(e *history.Event) string {
 		return t.or(e.Process, "someone")
 	case history.Enqueued, history.Requeued:
 		return t.queue(e.Queue)
-	case history.Expired, history.Rejected, history.DeadLettered, history.Dropped:
+	case history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
 		return t.message(e)
 	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped:
 		return "the database"
@@ -321,6 +321,8 @@ func (t teller) transport(e *history.Event) string {
 		return "expired in " + q
 	case history.Rejected:
 		return "was rejected in " + q
+	case history.ReturnedTooOften:
+		return "was given up in " + q + ", where it came back too often"
 	case history.DeadLettered:
 		return fmt.Sprintf("went from %s to %s", q, plural(e.Count, "dead letter queue"))
 	case history.Dropped:

@@ -58,7 +58,7 @@ func (q *queues) init(t teller) {
 func (q *queues) observe(k int, e *history.Event) {
 	switch e.Kind {
 	case history.Enqueued, history.Delivered, history.Acked, history.Requeued,
-		history.Expired, history.Rejected, history.DeadLettered, history.Dropped:
+		history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
 	default:
 		return
 	}

@@ -95,7 +95,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.net = simnet.New(w.k)
 	w.history = history.Tee{w.judges}
 	w.db = simstore.New(w.k, w.net, w)
-	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{})
+	w.broker = simbroker.New(w.k, w.net, w, simbroker.Options{Version: s.Cluster.RabbitMQ})
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
 		w.db.OnAnswer(w.witness.answered)

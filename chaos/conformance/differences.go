@@ -52,7 +52,6 @@ func openInStore() []Difference {
 	return []Difference{
 		{About: "ids", What: "gaps between ids", Why: "PostgreSQL draws a number before it knows whether the row comes to be; nobody counts by ids"},
 		{About: "Create", What: "which row of one call gets the smaller id, when the call repeats a key or an item of it is wrong", Why: "items about one key are made one after the other, after the rest; the answer stands at its item's place all the same"},
-		{About: "Orchestrate", What: "whether the retry of a chain that had children is numbered in the order of the call or after the other retries", Why: "PostgreSQL handles such a chain in a transaction of its own, which looks for children once it has the lock"},
 		{About: "ClaimForScheduling", What: "whether a row is passed over that another call has locked", Why: "skipping is the point of the statement; the row comes at the next pass. In the model no two calls overlap"},
 		{About: "every method", What: "the text of an error", Why: "callers go by its kind, and the kinds are compared"},
 		{About: "Result", What: "white space around an output", Why: "PostgreSQL keeps the document inside another one; the document itself stays as it was, byte for byte"},
@@ -92,7 +91,8 @@ func notInBroker() []Difference {
 		{About: "14", What: "a time to live of 0", Why: "the interface has none: 0 is no time to live"},
 		{About: "20", What: "duplicates of at-least-once dead lettering", Why: "they need a target queue that fails between storing and confirming; duplicates come from the model's filter instead"},
 		{About: "21, 24, 33, 37, 39, 42", What: "length limits, exclusive queues, single active consumers, transactions, alternate exchanges, taps", Why: "nothing in this project can ask for them"},
-		{About: "30", What: "the delivery count and its limit", Why: "no client sees the count, and the limit is off before 4.0; from then on it is 20 unless set"},
+		{About: "30", What: "the delivery count, and limits that somebody sets by policies or in the server's configuration", Why: "no client sees them; the limit of 20 from 4.0 on, and queues without one, are modelled"},
+		{About: "29", What: "whether a dead letter that a consumer had before is marked redelivered when classic and quorum queues are mixed", Why: "a virtual host of this project has one type of queues; each of them is compared by the server's version"},
 		{About: "36", What: "acknowledgements that a kill makes a classic queue forget", Why: "a redelivery is allowed at any time, and the model redelivers by other ways"},
 		{About: "36", What: "a quorum queue that was declared less than half a second before a kill has no leader afterwards, and consuming from it hangs until the channel is closed a minute later", Why: "RabbitMQ 3.10 writes the names of its quorum queues every half second; a queue of this project is declared at the start of a process and used for long"},
 		{About: "36, 41", What: "a connection that ends once with 541 INTERNAL_ERROR after a kill, while a quorum queue holds dead letters", Why: "seen on RabbitMQ 3.10 while its dead letter worker starts anew; a client connects again, as after any lost connection"},

@@ -23,7 +23,7 @@ A divergence is a bug of the model unless it stands in the first table.
     HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
 run longer ones, every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
-adds what was found to the last table, and ` + "`go test ./chaos/conformance -update`" + ` writes this page.
+adds what was found to the last table (` + "`make newer`" + ` does it for the servers of newer Debian releases), and ` + "`go test ./chaos/conformance -update`" + ` writes this page.
 
 ## Accepted differences, and what is not modelled
 
@@ -37,9 +37,10 @@ adds what was found to the last table, and ` + "`go test ./chaos/conformance -up
 	for _, m := range Mended() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Model, m.What, m.Case)
 	}
-	b.WriteString("\n## Servers that agreed\n\n| Server | Version | Cases | Not asked | Random commands | Concurrent calls |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Servers that agreed\n\n| Server | Version | Cases | Not asked | Random commands | Concurrent calls | Named scenarios, live |\n|---|---|---|---|---|---|---|\n")
 	for _, r := range Results() {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d |\n", r.Server, r.Version, r.Cases, r.Skipped, r.Commands, r.Calls)
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d |\n", r.Server, r.Version, r.Cases, r.Skipped, r.Commands, r.Calls, r.Scenarios)
 	}
+	b.WriteString("\n`make newer` adds the servers of newer Debian releases, each in a chroot: PostgreSQL 17 and 18, RabbitMQ 4.0 and 4.3. A 0 was not run.\n")
 	return b.String()
 }

@@ -27,6 +27,8 @@ type Result struct {
 	// Commands of random sequences were compared, and calls of concurrent clients explained.
 	Commands int `json:",omitempty"`
 	Calls    int `json:",omitempty"`
+	// Scenarios are the named ones that passed in the live world, on this server and the other one of its release of Debian.
+	Scenarios int `json:",omitempty"`
 }
 
 // Results lists the committed results, by server and version.
@@ -62,7 +64,7 @@ func Record(r Result) error {
 	if r.Cases > 0 {
 		old.Cases, old.Skipped = r.Cases, r.Skipped
 	}
-	old.Commands, old.Calls = cmp.Or(r.Commands, old.Commands), cmp.Or(r.Calls, old.Calls)
+	old.Commands, old.Calls, old.Scenarios = cmp.Or(r.Commands, old.Commands), cmp.Or(r.Calls, old.Calls), cmp.Or(r.Scenarios, old.Scenarios)
 	slices.SortFunc(all, func(a, b Result) int {
 		return cmp.Or(strings.Compare(a.Server, b.Server), strings.Compare(a.Version, b.Version))
 	})

@@ -147,6 +147,10 @@ const (
 	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long it was held): the
 	// broker has ended a session because a delivery stayed unacknowledged for too long. Only the simulated broker tells it.
 	ConsumerTimedOut
+	// ReturnedTooOften, with the fields of Expired: the broker gave a message up because it came back to its queue more often
+	// than that allows (RabbitMQ's delivery limit). It follows the Requeued of the last return, and is followed by the same
+	// ends as Expired. It stands here because a hash reads a kind by its number.
+	ReturnedTooOften
 
 	kinds
 )

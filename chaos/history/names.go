@@ -61,6 +61,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	ToldGone:         "told_gone",
 	Hinted:           "hinted",
 	ConsumerTimedOut: "consumer_timed_out",
+	ReturnedTooOften: "returned_too_often",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

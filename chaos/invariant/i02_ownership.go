@@ -100,6 +100,9 @@ func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	case e.From == execution.Scheduling && e.By == execution.Reconciler && c.s.database(e.At) < l.stamped+x.ClaimExpiry-c.s.tolerance:
 		return "the scheduling claim has not expired"
 	case e.From == execution.Scheduled && e.By != execution.Worker && e.To != execution.Cancelled:
+		if l.tooOften && !l.expired && !l.rejected && e.Count > l.dispatches {
+			return "a dispatch is counted although the broker gave its message up for having come back too often, which says nothing about the worker"
+		}
 		if why := c.counted(e, l); why != "" {
 			return why
 		}
@@ -166,6 +169,9 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 		// The handler judges why a message died (defect D19): only the end of its time is a queue's timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return "the reason that it gives is that the message's time in the queue was over, and its worker had rejected it"
+		}
+		if l.tooOften && !l.expired && !l.rejected && e.Reason != execution.WorkerUnavailable {
+			return fmt.Sprintf("the reason that it gives is %v, and the broker gave its message up for having come back too often", e.Reason)
 		}
 	case execution.Scheduler:
 		// A broker's refusal leaves no event; a return does.

@@ -20,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{}), broken: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{}), tooOften: make(map[copyOf]struct{}), broken: make(map[string]int)}
 	}
 	return i
 }
@@ -57,6 +57,8 @@ type conservationChecker struct {
 	// expired are the copies whose time to live has ended and that are still in their queues: a moment, or for as long as
 	// the broker's dead lettering stands still.
 	expired map[copyOf]struct{}
+	// tooOften are the copies that came back more often than their queue allows, until they have left it.
+	tooOften map[copyOf]struct{}
 }
 
 // hears implements selective.
@@ -119,6 +121,7 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		}
 	case history.Dropped:
 		_, expired := c.expired[at]
+		_, tooOften := c.tooOften[at]
 		c.leave(e, at)
 		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
 		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
@@ -126,6 +129,11 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 			break
 		}
 		c.s.judged(c.i)
+		if tooOften {
+			c.s.violate(c.i, e.Execution, "message %d%s came back to queue %s more often than that allows and is gone: the queue has no dead letter exchange, and was not declared to keep what comes back",
+				e.Message, about(e.Execution, e.Epoch), e.Queue)
+			break
+		}
 		if e.Execution != 0 || !expired {
 			c.lost(e)
 		}
@@ -140,6 +148,8 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		c.settled(e, at)
 	case history.Expired:
 		c.expired[at] = struct{}{}
+	case history.ReturnedTooOften:
+		c.tooOften[at] = struct{}{}
 	default:
 	}
 }
@@ -204,6 +214,7 @@ func (c *conservationChecker) leave(e *history.Event, at copyOf) {
 	delete(c.rounds, at)
 	delete(c.delivered, at)
 	delete(c.expired, at)
+	delete(c.tooOften, at)
 	c.s.judged(c.i)
 	n := c.here[at]
 	switch {

@@ -53,8 +53,8 @@ type life struct {
 	// exit and exited are the reason and the status with which the action of the present epoch ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired and rejected are how copies of its message died.
-	expired, rejected bool
+	// expired, rejected and tooOften are how copies of its message died: tooOften, for having come back so often.
+	expired, rejected, tooOften bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate says that it was started anew before the message
 	// was sent, and that the message came when nobody could claim it any more.
 	scheduler      string
@@ -204,7 +204,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
-	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
+	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
@@ -287,7 +287,7 @@ func (l *life) transition(e *history.Event) {
 	case e.Epoch != e.OldEpoch:
 		l.claims, l.started, l.delivered = 0, 0, 0
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
-		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
+		l.expired, l.rejected, l.tooOften, l.sentLate, l.observed = false, false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
 		l.scheduler, l.orphanSentLate, l.givenUp = e.Process, false, false
 	}
@@ -319,6 +319,7 @@ func (l *life) message(e *history.Event) {
 	default:
 		// Nobody can act on a dead letter that can't be read; the monitor is there for those.
 		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
+		l.tooOften = l.tooOften || e.Kind == history.ReturnedTooOften
 		l.dying = e.Fault == ""
 	}
 }

@@ -19,11 +19,12 @@ func (w *world) trace(ctx context.Context) error {
 }
 
 // askDepths asks the queues themselves: what RabbitMQ's lists say of quorum queues is some seconds old. It
-// counts what is ready and what is not acknowledged.
+// counts what is ready and what is not acknowledged. Module, function and arguments are named: the library under the quorum
+// queues of RabbitMQ 4.3 takes no function, and that of 3.10 takes either.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of
-		rabbit_quorum_queue -> {ok, {_, V}, _} = ra:leader_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), V;
+		rabbit_quorum_queue -> {ok, {_, V}, _} = ra:leader_query(amqqueue:get_pid(Q), {rabbit_fifo, query_messages_total, []}), V;
 		_ -> [{messages, V}] = rabbit_amqqueue:info(Q, [messages]), V
 	end}
 end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`

@@ -70,7 +70,7 @@ func (w *world) await(ctx context.Context) bool {
 		State: state{w, ctx},
 	}
 	horizon := run.Horizon(w.scenario, w.config) + unscaled
-	for ctx.Err() == nil && w.clock().Now() < horizon && w.broken() == "" {
+	for ctx.Err() == nil && w.clock().Now() < horizon && w.broken() == "" && w.silent == nil {
 		if rest.Over() {
 			return true
 		}
@@ -101,12 +101,16 @@ func (s state) Unfinished() bool {
 	return err != nil || open > 0
 }
 
-// Drained asks the broker whether every queue is empty.
+// Drained asks the broker whether every queue is empty. Nothing is wrong with it any more when it is asked, so that errors
+// one after the other end the run.
 func (s state) Drained() bool {
 	if s.w.hanging() {
 		return false // such a queue does not answer
 	}
 	depths, err := s.w.depths(s.ctx)
+	if s.w.unanswered.ends(err) {
+		s.w.silent = err
+	}
 	if err != nil {
 		return false
 	}
@@ -117,6 +121,23 @@ func (s state) Drained() bool {
 		}
 	}
 	return true
+}
+
+// unanswered counts the questions in a row that failed.
+type unanswered int
+
+// mostUnanswered is how many questions may fail in a row: a queue whose leader has just moved, or a node that has just
+// started, answers one of the next ones.
+const mostUnanswered = 3
+
+// ends notes what came of a question, and says whether asking again is pointless.
+func (u *unanswered) ends(err error) bool {
+	if err == nil {
+		*u = 0
+		return false
+	}
+	*u++
+	return *u >= mostUnanswered
 }
 
 // finish collects the evidence and judges it.
@@ -154,6 +175,9 @@ func (w *world) finish(settled bool) (*Result, error) {
 	}
 	if settled {
 		o.Ending = run.Settled
+	}
+	if w.silent != nil {
+		o.GaveUp = fmt.Sprintf("the harness could not find out whether the run is over: asked %d times in a row, the broker answered: %v", mostUnanswered, w.silent)
 	}
 	r.Run = judges.Verdict(o)
 	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)

@@ -52,6 +52,9 @@ type world struct {
 	firehose   *evidence.Firehose
 	noise      *noise
 	lastDepths map[string]int
+	// silent is why the broker could not be asked what is in its queues; it ends the run. Both are await's.
+	silent     error
+	unanswered unanswered
 
 	processes   []*process // executors, then workers; a twin comes last
 	injector    *run.Injector

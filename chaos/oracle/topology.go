@@ -11,11 +11,12 @@ import (
 // Exchange is an exchange of "Exchanges, queues, bindings" in docs/queues.md. All that stands there is durable.
 type Exchange struct{ Name, Kind string }
 
-// Queue is a queue with its arguments; 0 and empty for those that it does not have.
+// Queue is a queue with its arguments; 0 and empty for those that it does not have. KeepsReturned: it has no delivery limit.
 type Queue struct {
 	Name, Type         string
 	TTL                time.Duration
 	DeadLetterExchange string
+	KeepsReturned      bool
 }
 
 // Binding is how messages of a key come to a queue.
@@ -39,7 +40,7 @@ func ExecutorTopology(r *config.RabbitMQ) (t Topology) {
 		t.Queues = append(t.Queues, Queue{Name: queue, Type: r.QueueType})
 		t.Bindings = append(t.Bindings, Binding{executions, "execution." + hint, queue})
 	}
-	return t.deadLetters(r)
+	return t.deadLetters(r).unlimited()
 }
 
 // WorkerTopology is what a worker declares.
@@ -54,7 +55,15 @@ func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 		{executions, fmt.Sprintf("execution.dispatch.worker.%d", id), work},
 		{executions, fmt.Sprintf("execution.cancel.worker.%d", id), cancels},
 	}
-	return t.deadLetters(r)
+	return t.deadLetters(r).unlimited()
+}
+
+// unlimited: what comes back too often would be gone from a queue without a dead letter exchange.
+func (t Topology) unlimited() Topology {
+	for i := range t.Queues {
+		t.Queues[i].KeepsReturned = t.Queues[i].DeadLetterExchange == ""
+	}
+	return t
 }
 
 // deadLetters adds the dead letter path, which both sides declare.

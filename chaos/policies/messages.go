@@ -32,7 +32,7 @@ func (a *asker) declares(who string, t broker.Topology, right oracle.Topology) {
 		declared = append(declared, exchange(e.Name, string(e.Kind)))
 	}
 	for _, q := range t.Queues {
-		declared = append(declared, fmt.Sprintf("the %s queue %s with the TTL %v, dead letter exchange %q, expiry %v", q.Type, q.Name, q.TTL, q.DeadLetterExchange, q.Expires))
+		declared = append(declared, fmt.Sprintf("the %s queue %s with the TTL %v, dead letter exchange %q, expiry %v, keeping what comes back: %v", q.Type, q.Name, q.TTL, q.DeadLetterExchange, q.Expires, q.KeepsReturned))
 	}
 	for _, b := range t.Bindings {
 		declared = append(declared, binding(b.Exchange, b.Pattern, b.Queue))
@@ -41,7 +41,7 @@ func (a *asker) declares(who string, t broker.Topology, right oracle.Topology) {
 		due = append(due, exchange(e.Name, e.Kind))
 	}
 	for _, q := range right.Queues {
-		due = append(due, fmt.Sprintf("the %s queue %s with the TTL %v, dead letter exchange %q, expiry 0s", q.Type, q.Name, q.TTL, q.DeadLetterExchange))
+		due = append(due, fmt.Sprintf("the %s queue %s with the TTL %v, dead letter exchange %q, expiry 0s, keeping what comes back: %v", q.Type, q.Name, q.TTL, q.DeadLetterExchange, q.KeepsReturned))
 	}
 	for _, b := range right.Bindings {
 		due = append(due, binding(b.Exchange, b.Key, b.Queue))

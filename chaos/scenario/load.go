@@ -172,6 +172,12 @@ func (l *loader) cluster(n *yaml.Node) {
 		v, _ := l.Integer(m.At("executors"), "executors", 1, maxExecutors)
 		l.s.Cluster.Executors = int(v)
 	}
+	if n := m.At("rabbitmq"); n != nil {
+		l.s.Cluster.RabbitMQ, _ = l.Choice(n, "release of RabbitMQ", BrokerVersions())
+		if slices.Contains(l.s.Worlds, Live) {
+			l.Refuse(n, "only the simulated broker behaves like the release that a scenario names; a live run has the broker of its machine. Add worlds: [sim]")
+		}
+	}
 	if m.Has("workers") {
 		list := l.Entries(m.At("workers"), "workers")
 		if len(list) > maxWorkers {

@@ -75,8 +75,14 @@ func (s *Scenario) Expect(p config.Profile) Expect { return s.expects[p] }
 // Cluster is what runs. Executors are named executor-1 … executor-n.
 type Cluster struct {
 	Executors int
-	Workers   []Worker
+	// RabbitMQ is the release that the broker behaves like, one of BrokerVersions; empty for the oldest.
+	RabbitMQ string
+	Workers  []Worker
 }
+
+// BrokerVersions lists the releases of RabbitMQ that a scenario may name. Only the simulated world can choose; a live one
+// has the broker of its machine.
+func BrokerVersions() []string { return []string{"3.10", "4.0", "4.3"} }
 
 // Worker is one worker process on a machine of its own.
 type Worker struct {

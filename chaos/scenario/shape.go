@@ -39,6 +39,7 @@ func regressionShape() yamlfile.Shape {
 func clusterShape() yamlfile.Shape {
 	return yamlfile.NewShape("cluster",
 		yamlfile.Optional("executors", "how many, named executor-1 and so on; left out: 1", yamlfile.IntegerSchema(1, maxExecutors)),
+		yamlfile.Optional("rabbitmq", "the release that the broker behaves like, in quotes, only where worlds is [sim]; left out: 3.10", yamlfile.Enum(BrokerVersions())),
 		yamlfile.Required("workers", "the workers by name; {} for none", yamlfile.Schema{
 			"type":                 "object",
 			"propertyNames":        yamlfile.Schema{"pattern": namePattern},

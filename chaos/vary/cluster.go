@@ -3,6 +3,7 @@ package vary
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,22 @@ func clusterDimensions() []dimension {
 		{leaveOut: fewerWorkers, exaggerate: moreWorkers},
 		{leaveOut: configuredCapacity, exaggerate: drawnCapacity},
 		{exaggerate: otherRuntimes},
+		{leaveOut: oldBroker, exaggerate: otherBroker},
+	}
+}
+
+// oldBroker lets the broker behave like the release that is the default.
+func oldBroker(d *draw) {
+	if was := d.s.Cluster.RabbitMQ; was != "" {
+		d.change(func(doc *scenario.Document) { doc.Take("cluster", "rabbitmq") }, "a broker like RabbitMQ's default release instead of %s", was)
+	}
+}
+
+// otherBroker lets the broker behave like another release.
+func otherBroker(d *draw) {
+	version := d.Of(scenario.BrokerVersions()[1:]...)
+	if version != d.s.Cluster.RabbitMQ {
+		d.change(func(doc *scenario.Document) { doc.Put(strconv.Quote(version), "cluster", "rabbitmq") }, "a broker like RabbitMQ %s", version)
 	}
 }
 

@@ -91,6 +91,7 @@ const (
 	observedUnreachable
 	observedReachable
 	endedAtShutdown
+	returnedTooOften
 	probeCount
 )
 
@@ -139,6 +140,7 @@ func situations() [probeCount]Situation {
 		observedUnreachable:          {"observed_unreachable", "a prober that only observes recorded that it would avoid a worker"},
 		observedReachable:            {"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
 		endedAtShutdown:              {"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
+		returnedTooOften:             {"returned_too_often", "the broker gave a dispatch up because it came back to its queue more often than that allows"},
 	}
 }
 
@@ -228,6 +230,9 @@ func (p *Probes) message(e *history.Event) {
 		delete(p.seen, key)
 	case history.Expired:
 		p.hit(deadLetteredByTTL, e.Execution != 0)
+		delete(p.seen, key)
+	case history.ReturnedTooOften:
+		p.hit(returnedTooOften, e.Execution != 0)
 		delete(p.seen, key)
 	case history.PublishReturned:
 		p.hit(returnedUnroutable, e.Execution != 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"handoff/core/execution"
@@ -22,7 +23,13 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 // readyz says whether the process can do its work, and what is missing if it can't.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
-// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. The isolation of actions, if it is not
+// Remark is what a check returns that found something to be told, and nothing that keeps the process from its work.
+type Remark string
+
+// Error is the text of the remark.
+func (r Remark) Error() string { return string(r) }
+
+// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. What is only remarked is told. The isolation of actions, if it is not
 // nil, is told beside them: what it lacks is no reason to send no work.
 func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	type answer struct {
@@ -40,7 +47,9 @@ func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 			err := c.Run(ctx)
 			cancel()
 			a.Checks[c.Name] = "ok"
-			if err != nil {
+			if remark, ok := errors.AsType[Remark](err); ok {
+				a.Checks[c.Name] = string(remark)
+			} else if err != nil {
 				a.Status, status = "not ready", http.StatusServiceUnavailable
 				a.Checks[c.Name] = err.Error()
 			}
@@ -81,6 +90,18 @@ func BrokerCheck(ready func() bool) Check {
 			return errors.New("no session, or the broker holds publishers back")
 		}
 		return nil
+	}}
+}
+
+// LimitCheck remarks on queues that have a delivery limit and should have none.
+func LimitCheck(limited func() []string) Check {
+	return Check{"delivery_limit", func(context.Context) error {
+		queues := limited()
+		if len(queues) == 0 {
+			return nil
+		}
+		return Remark("declared by an older release, with RabbitMQ's limit of 20 returns, after which a message is gone, unless a policy " +
+			"that clients can't see lifts it: " + strings.Join(queues, ", ") + ". Set the policy of docs/queues.md, or delete the queues while they are empty")
 	}}
 }
 

@@ -136,6 +136,15 @@ func (c *Client) ConnectedFor() time.Duration {
 	return now - c.since
 }
 
+// Limited names the queues of the open session that have a delivery limit and should have none; see Session.
+func (c *Client) Limited() []string {
+	s := c.open()
+	if s == nil {
+		return nil
+	}
+	return s.Limited()
+}
+
 // Publish publishes over the open session. Without one every outcome is NotSent.
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 	s := c.open()

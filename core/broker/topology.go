@@ -98,6 +98,10 @@ type Queue struct {
 	// Expires is x-expires: the broker deletes the queue, with whatever is in it, once nobody has consumed it for so long,
 	// a quorum queue a few seconds later. Declaring a classic queue anew renews it. Zero means never.
 	Expires time.Duration
+	// KeepsReturned says that a message stays in the queue however often it comes back unacknowledged. A quorum queue of
+	// RabbitMQ 4 that is not told so takes it for a poison message at the 21st return: it goes to the dead letter exchange,
+	// and without one it is gone. A queue that exists is left as it is; see Session.Limited.
+	KeepsReturned bool
 }
 
 // Binding routes a key pattern of an exchange to a queue.
@@ -108,9 +112,9 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
 		Queues: []Queue{
-			{Name: QueueRequested, Type: c.QueueType},
-			{Name: QueueStatusChanged, Type: c.QueueType},
-			{Name: QueueCompleted, Type: c.QueueType},
+			hints(c, QueueRequested),
+			hints(c, QueueStatusChanged),
+			hints(c, QueueCompleted),
 		},
 		Bindings: []Binding{
 			{ExchangeExecutions, KeyRequested, QueueRequested},
@@ -121,14 +125,21 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
+// hints is a queue of executors. It has no dead letter exchange.
+func hints(c config.RabbitMQ, name string) Queue {
+	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
+}
+
 // WorkerQueues are the queues that belong to one worker alone.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
-	q := Queue{Name: WorkerQueue(id), Type: c.QueueType}
+	// What comes back to it too often is a dead letter, and its execution is taken back without a blame. Without dead
+	// lettering it would be gone.
+	q := Queue{Name: WorkerQueue(id), Type: c.QueueType, KeepsReturned: !c.DeadLetter.Enabled}
 	if c.DeadLetter.Enabled {
 		q.TTL = c.WorkerQueueTTL()
 		q.DeadLetterExchange = c.DeadLetter.Exchange
 	}
-	return []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL}}
+	return []Queue{q, {Name: CancelQueue(id), Type: c.QueueType, TTL: cancelTTL, KeepsReturned: true}}
 }
 
 // WorkerTopology is what a worker declares before it becomes active.
@@ -152,7 +163,7 @@ func (t Topology) withDeadLetters(c config.RabbitMQ) Topology {
 	}
 	queue := DeadLetterQueue(c.DeadLetter.Exchange)
 	t.Exchanges = append(t.Exchanges, Exchange{c.DeadLetter.Exchange, Topic})
-	t.Queues = append(t.Queues, Queue{Name: queue, Type: c.QueueType})
+	t.Queues = append(t.Queues, Queue{Name: queue, Type: c.QueueType, KeepsReturned: true})
 	t.Bindings = append(t.Bindings, Binding{c.DeadLetter.Exchange, "#", queue})
 	return t
 }

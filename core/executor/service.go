@@ -106,6 +106,9 @@ func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 // Connected says that a publish would be taken now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }
 
+// Limited names the queues that have a delivery limit and should have none; see broker.Session.
+func (s *Service) Limited() []string { return s.client.Limited() }
+
 // Run runs every part until ctx ends, lets passes that have begun come to their end, publishes the
 // last hints and returns.
 func (s *Service) Run(ctx context.Context) {

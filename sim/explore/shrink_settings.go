@@ -50,6 +50,7 @@ func (s *shrinker) plainWork() (changed bool) {
 			drop(func(*scenario.Document) []any { return []any{"actions", a.Ref, key} })
 		}
 	}
+	drop(func(*scenario.Document) []any { return []any{"cluster", "rabbitmq"} })
 	for _, w := range s.scenario().Cluster.Workers {
 		for _, key := range []string{"concurrency", "starts"} {
 			drop(func(*scenario.Document) []any { return []any{"cluster", "workers", w.Name, key} })

@@ -30,6 +30,8 @@ const (
 type Options struct {
 	// Name is the server's node in the network; empty means "broker".
 	Name string
+	// Version is one of Versions; empty means the oldest.
+	Version string
 	// ConnectTimeout is how long Connect waits for an answer at most; 0 means 30 s.
 	ConnectTimeout time.Duration
 	// DiskLow and DiskHigh bound how long a message takes to be stored, before it is confirmed; both
@@ -75,6 +77,7 @@ type Broker struct {
 	sink  history.Sink
 	opts  Options
 	clock *kernel.Clock
+	like  behaviour
 
 	disk, lateness, loss, late *kernel.Stream
 
@@ -117,6 +120,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 		opts:     opts,
 		connects: make(map[string]uint64),
 		clock:    k.NewClock(opts.Name),
+		like:     behaviourOf(opts.Version),
 		disk:     k.Stream("broker/disk"),
 		lateness: k.Stream("broker/lateness"),
 		loss:     k.Stream("broker/loss"),

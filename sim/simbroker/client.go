@@ -45,6 +45,7 @@ type session struct {
 	lastHeard time.Duration
 	blocked   bool
 	closed    bool
+	limited   []string // see Limited
 	// readOn: what lay in the buffers when the session was lost can still be received, as when the
 	// connection's last frames are read at once.
 	readOn bool
@@ -205,6 +206,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 		}
 	}, func() error {
 		err := s.b.declare(t)
+		s.noteLimits(t)
 		if errors.Is(err, errInternal) {
 			s.peer.close() // an error of the connection, not of the channel
 		}
@@ -215,6 +217,20 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	}
 	return err
 }
+
+// noteLimits notes which queues of a topology exist with a delivery limit and were to have none.
+func (s *session) noteLimits(t broker.Topology) {
+	for _, decl := range t.Queues {
+		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
+		if q := s.b.queue(decl.Name); q != nil && decl.KeepsReturned && q.deliveryLimit() > 0 {
+			s.limited = append(s.limited, decl.Name)
+		}
+	}
+	slices.Sort(s.limited)
+}
+
+// Limited implements broker.Session.
+func (s *session) Limited() []string { return slices.Clone(s.limited) }
 
 // QueueIdle says that a queue exists, is empty and has no consumer.
 func (b *Broker) QueueIdle(name string) bool {

@@ -12,22 +12,24 @@ import (
 
 // The model keeps the contract that RabbitMQ keeps, on several networks.
 func TestContract(t *testing.T) {
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { brokertest.Run(t, model(seed), 2) })
+	for seed, version := range Versions() {
+		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Run(t, model(uint64(seed), version), 2) }) //nolint:gosec // there are few
 	}
 }
 
 // TestSequences compares the model with itself on other networks: where two runs of it differ, the
 // sequences ask for what the contract leaves open.
 func TestSequences(t *testing.T) {
-	brokertest.Sequences(t, model(1), model(2), 20_000, 2)
+	for _, version := range Versions() {
+		t.Run("RabbitMQ "+version, func(t *testing.T) { brokertest.Sequences(t, model(1, version), model(2, version), 10_000, 2) })
+	}
 }
 
 // model runs a body as a task of a kernel; a body that hangs fails the test.
-func model(seed uint64) brokertest.WithSubject {
+func model(seed uint64, version string) brokertest.WithSubject {
 	return func(t *testing.T, body func(s brokertest.Subject)) {
 		t.Helper()
-		w := newWorld(t, seed)
+		w := newWorldLike(t, seed, version)
 		done := false
 		w.k.NewProcess("test").Go("body", func() {
 			body(w.subject())
@@ -53,7 +55,8 @@ func (w *world) subject() brokertest.Subject {
 			sessions++
 			return w.b.Client(w.k.NewProcess(fmt.Sprint("client", sessions)), heartbeat).Connect(background)
 		},
-		Sleep: w.sleep, Now: w.k.Now, Within: w.within,
+		Version: w.b.opts.Version,
+		Sleep:   w.sleep, Now: w.k.Now, Within: w.within,
 		Quiet: time.Second, Pause: 100 * time.Millisecond, Late: 50 * time.Millisecond, Slot: 100 * time.Millisecond,
 		Heartbeat: heartbeat, Slow: true,
 		Restart:     func() { w.restart(false) },

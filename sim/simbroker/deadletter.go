@@ -12,11 +12,16 @@ import (
 func (q *queue) die(m *message, reason broker.DeathReason) {
 	b := q.b
 	m.reason = reason
-	if reason == broker.DeathRejected {
-		b.tell(history.Rejected, m, q.decl.Name, "", m.corrupt, 0)
-	} else {
-		b.tell(history.Expired, m, q.decl.Name, "", m.corrupt, 0)
+	kind := history.Expired
+	switch reason {
+	case broker.DeathRejected:
+		kind = history.Rejected
+		m.marked = m.marked || q.marksRejected()
+	case broker.DeathDeliveryLimit:
+		kind = history.ReturnedTooOften
+	default:
 	}
+	b.tell(kind, m, q.decl.Name, "", m.corrupt, 0)
 	if q.decl.DeadLetterExchange == "" {
 		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
 		return
@@ -65,12 +70,23 @@ func (q *queue) deadLetter(m *message) bool {
 	}
 	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
 	for _, t := range targets {
-		t.push(&message{
+		letter := &message{
 			id: m.id, envelope: m.envelope, key: m.key,
-			deaths: m.deaths, corrupt: m.corrupt, stored: true,
-		})
+			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
+		}
+		t.push(letter)
+		// A classic queue forgets it of what it hands on at once.
+		letter.redelivered = m.marked
 	}
 	return true
+}
+
+// marksRejected says that what a consumer rejects from this queue is redelivered where it goes.
+func (q *queue) marksRejected() bool {
+	if q.decl.Type == typeQuorum {
+		return q.b.like.marksDead
+	}
+	return q.b.like.marksClassic
 }
 
 // watchHeld arms the next attempt for the dead letters without a route.
@@ -98,12 +114,16 @@ func (q *queue) retryHeld() {
 }
 
 // recordDeath returns x-death with one more death: one entry for each queue and reason, the newest
-// first, the time being that of the first death there, in whole seconds (rule 18). The older entries turn round with
-// each death: the broker builds the list anew from its front.
+// first, the time being that of the first death there, in whole seconds (rule 18). Before 4.0 the older entries turn round
+// with each death: the broker builds the list anew from its front.
 func (b *Broker) recordDeath(deaths []broker.Death, queue string, reason broker.DeathReason) []broker.Death {
 	newest := broker.Death{Queue: queue, Reason: reason, Time: b.clock.Wall().Truncate(time.Second)}
 	all := make([]broker.Death, 1, len(deaths)+1)
-	for _, d := range slices.Backward(deaths) {
+	older := slices.Backward(deaths)
+	if b.like.newestFirst {
+		older = slices.All(deaths)
+	}
+	for _, d := range older {
 		if d.Queue == queue && d.Reason == reason {
 			newest = d
 			continue

@@ -1,4 +1,5 @@
-// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10 was measured to behave.
+// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was measured to behave; 3.10
+// unless Options.Version names another (Versions).
 // It implements broker.Broker for each simulated process, over simnet, so that everything a client is
 // told can be late, lost or wrong.
 //
@@ -21,7 +22,8 @@
 //	15  dead letters come from rejection and expiry; deleting a queue makes none
 //	16  a dead letter keeps its routing key
 //	17  a classic queue drops a dead letter whose exchange is missing or has no route
-//	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of the first
+//	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of the first; before 4.0
+//	    the older entries turn round with each death
 //	19  a dead letter that comes back to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
@@ -31,8 +33,9 @@
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session
 //	28  the end of a session requeues all it held, at its old places, redelivered
-//	29  redelivered says "maybe seen": the delivery may never have reached the program
-//	30  the delivery count of quorum queues, without a limit (the default before 4.0)
+//	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on of dead letters, too
+//	30  the delivery count of quorum queues: from 4.0 on, what comes back more than 20 times dies, unless the queue was
+//	    declared to keep it; no limit before
 //	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute late
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; until they miss, a silent client keeps what it holds

@@ -28,7 +28,9 @@ type message struct {
 	// expires is when it dies, in true time, or never. Neither requeueing nor a restart moves it.
 	expires     time.Duration
 	redelivered bool
-	// deliveries counts the times that a quorum queue got it back.
+	// marked says that it is redelivered also where it goes when it dies.
+	marked bool
+	// deliveries counts the times that its queue got it back.
 	deliveries int
 	deaths     []broker.Death // shared, never changed; newest first
 	reason     broker.DeathReason
@@ -102,14 +104,22 @@ func (q *queue) lastPlace() uint64 {
 const behindFront = 1 << 48
 
 // putBack returns a message that was requeued, or whose session has ended: to its old place in a
-// classic queue. A quorum queue keeps what was requeued by appending it to its log again, so that it
-// comes last, and what a session's end returns before everything else, in the order of delivery.
-// Neither moves its expiry. The caller serves the queue afterwards, so that several are back before
+// classic queue. A quorum queue gives out what a session's end returns before everything else, in the order of delivery.
+// What was requeued comes last, because it is appended to the queue's log again; in a queue with a delivery limit it is like
+// what a session's end returns, because the queue counts. Neither moves its expiry. The caller serves the queue afterwards, so that several are back before
 // the first goes out again.
+//
+// What has come back too often dies instead (rule 30).
 func (q *queue) putBack(m *message, process string, ended bool) {
 	q.unacked--
+	limit := q.deliveryLimit()
 	if q.decl.Type == typeQuorum {
-		if ended {
+		m.marked = m.marked || ended && q.b.like.marksDead || q.b.like.marksRequeued
+	} else {
+		m.marked = m.marked || q.b.like.marksClassic
+	}
+	if q.decl.Type == typeQuorum {
+		if ended || limit > 0 || q.b.like.ordersReturns {
 			q.nextFront++
 			m.place = q.nextFront
 		} else {
@@ -118,6 +128,11 @@ func (q *queue) putBack(m *message, process string, ended bool) {
 	}
 	m.redelivered = true
 	m.deliveries++
+	if limit > 0 && m.deliveries > limit {
+		q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
+		q.die(m, broker.DeathDeliveryLimit)
+		return
+	}
 	if q.head > 0 && (q.head == len(q.ready) || m.place < q.ready[q.head].place) {
 		q.head--
 		q.ready[q.head] = m
@@ -128,6 +143,14 @@ func (q *queue) putBack(m *message, process string, ended bool) {
 		q.ready = slices.Insert(q.ready, q.head+i, m)
 	}
 	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
+}
+
+// deliveryLimit is how often a message may come back; 0 is for ever. Only quorum queues count.
+func (q *queue) deliveryLimit() int {
+	if q.decl.Type != typeQuorum || q.decl.KeepsReturned {
+		return 0
+	}
+	return q.b.like.deliveryLimit
 }
 
 // serve hands out what can be handed out. Whatever has expired dies when it comes to the front and

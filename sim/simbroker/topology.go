@@ -68,7 +68,12 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 
 func (b *Broker) declareQueue(decl broker.Queue) error {
 	if old := b.queue(decl.Name); old != nil {
-		if old.decl != decl {
+		// A queue with a delivery limit stays so: the client finds it, and takes it so. One without is refused to a client that
+		// knows no such thing.
+		known := decl
+		known.KeepsReturned = old.decl.KeepsReturned
+		asks := decl.KeepsReturned || !old.decl.KeepsReturned || decl.Type != typeQuorum || b.like.deliveryLimit == 0
+		if old.decl != known || !asks {
 			return fmt.Errorf("queue %s is %+v, not %+v: %w", decl.Name, old.decl, decl, broker.ErrPrecondition)
 		}
 		if decl.Type == typeClassic {

@@ -72,11 +72,17 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
+	return newWorldLike(t, seed, "")
+}
+
+// newWorldLike has a broker that behaves like a release.
+func newWorldLike(t *testing.T, seed uint64, version string) *world {
+	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(seed), MaxSteps: 1_000_000})
 	t.Cleanup(k.Close)
 	w := &world{t: t, k: k, n: simnet.New(k), r: &record{balance: map[string]int{}}, touched: map[string]int{}}
 	w.n.OnTouch(func(t simnet.Touched) { w.touched[t.Fault]++ })
-	w.b = New(k, w.n, w.r, Options{})
+	w.b = New(k, w.n, w.r, Options{Version: version})
 	return w
 }
 

@@ -186,6 +186,9 @@ func (x *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
+// Limited implements broker.Session.
+func (x *session) Limited() []string { return nil }
+
 // DeleteIdle implements broker.Session.
 func (x *session) DeleteIdle(ctx context.Context, q broker.Queue) (broker.QueueFate, error) {
 	return ask(ctx, x.s, x.r, "DeleteIdle", func(ctx context.Context) (broker.QueueFate, error) { return x.inner.DeleteIdle(ctx, q) })

@@ -37,7 +37,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, s *Subject, queueType, prefix string) *fixture {
 	return &fixture{
-		Subject: *s, Features: TypeFeatures(queueType), t: t, ctx: context.Background(),
+		Subject: *s, Features: FeaturesOf(queueType, s.Version, false), t: t, ctx: context.Background(),
 		queueType: queueType, prefix: s.Prefix + prefix,
 	}
 }
@@ -110,6 +110,13 @@ func (b *fixture) session() broker.Session {
 // queue is a queue of the case's type.
 func (b *fixture) queue(name string) broker.Queue {
 	return broker.Queue{Name: b.called(name), Type: b.queueType}
+}
+
+// keeping is a queue that keeps what comes back.
+func (b *fixture) keeping(name string) broker.Queue {
+	q := b.queue(name)
+	q.KeepsReturned = true
+	return q
 }
 
 // mortal is a queue with a time to live and a dead letter exchange.

@@ -34,6 +34,8 @@ type Subject struct {
 
 	// Prefix is what every name begins with.
 	Prefix string
+	// Version is the release of RabbitMQ that the subject is, or behaves like; empty for 3.10.
+	Version string
 	// Quiet is how long nothing has to come before the suite believes that nothing will.
 	Quiet time.Duration
 	// Pause is how long what the broker does without an answer takes at most.
@@ -67,25 +69,54 @@ type Subject struct {
 	Total func(queue string) int
 }
 
-// Features are what the two queue types differ in.
+// Features are what queues differ in, by their type, the release of the broker, and whether they keep what comes back.
 type Features struct {
 	// HoldsDeadLetters: a dead letter without a route stays and is tried again (rule 41); otherwise
 	// it is gone (rule 17).
 	HoldsDeadLetters bool
 	// MarksRecovered: after a kill every message is redelivered, seen or not.
 	MarksRecovered bool
-	// RequeuesLast: what a consumer requeues goes to the end of the queue, and what the end of a
-	// session returns comes first, in the order of delivery; otherwise all of it returns to its old
+	// ByDelivery: what the end of a session returns comes first, in the order of delivery; otherwise it returns to its old
 	// place (rule 28).
+	ByDelivery bool
+	// RequeuesLast: what a consumer requeues goes to the end of the queue; otherwise it is like what the end of a session
+	// returns.
 	RequeuesLast bool
+	// Limit is how often a message may come back before it dies, 0 for ever (rule 30).
+	Limit int
+	// MarksDead: a dead letter that was rejected, or that the end of a session had returned, is redelivered.
+	// MarksRequeued: so is one that a consumer had requeued (rule 29).
+	MarksDead, MarksRequeued bool
+	// NewestFirst: x-death is newest first; otherwise the older entries turn round with each death (rule 18).
+	NewestFirst bool
 }
 
-// TypeFeatures returns the features of a queue type.
-func TypeFeatures(queueType string) Features {
-	if queueType == Quorum {
-		return Features{HoldsDeadLetters: true, RequeuesLast: true}
+// limit is that of a quorum queue which names none, from RabbitMQ 4.0 on.
+const limit = 20
+
+// FeaturesOf returns the features of a queue on a release; keeps says that it keeps what comes back.
+func FeaturesOf(queueType, version string, keeps bool) Features {
+	major, minor := release(version)
+	four := major >= 4
+	if queueType != Quorum {
+		return Features{MarksRecovered: true, NewestFirst: four}
 	}
-	return Features{MarksRecovered: true}
+	f := Features{
+		HoldsDeadLetters: true, ByDelivery: true, MarksDead: four, NewestFirst: four, RequeuesLast: !four || keeps && major == 4 && minor < 3,
+		MarksRequeued: major > 4 || four && minor >= 3,
+	}
+	if four && !keeps {
+		f.Limit = limit
+	}
+	return f
+}
+
+// release is the first two numbers of a version; 3.10 if it has none.
+func release(version string) (major, minor int) {
+	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || n != 2 {
+		return 3, 10
+	}
+	return major, minor
 }
 
 // WithSubject runs a body on a subject. Names begin with a prefix of each case's own, so the subject need
@@ -122,7 +153,7 @@ func Cases() []Case {
 	for _, group := range [][]Case{
 		routingCases(), publishCases(), declareCases(), missingCases(), expiryCases(), heldExpiryCases(),
 		requeueExpiryCases(), deadLetterCases(), copyCases(), deathCases(), routelessCases(),
-		prefetchCases(), settleCases(), requeueCases(), endCases(), returnCases(), orderCases(),
+		prefetchCases(), settleCases(), requeueCases(), limitCases(), endCases(), returnCases(), orderCases(),
 		deletionCases(), stateCases(), faultCases(), stuckCases(),
 	} {
 		all = append(all, group...)

@@ -153,13 +153,13 @@ func requeueExpiryCases() []Case {
 			b.died(dead, 1, ttl, begin, end)
 		}},
 		{Name: "rule 12 what is requeued past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
-			pastExpiry(b, func(_ broker.Session, c broker.Consumer, d broker.Delivery) { c.Reject(d, true) })
+			pastExpiry(b, b.MarksRequeued, func(_ broker.Session, c broker.Consumer, d broker.Delivery) { c.Reject(d, true) })
 		}},
 		{Name: "rule 12 what a closed session returns past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
-			pastExpiry(b, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { s.Close() })
+			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { s.Close() })
 		}},
 		{Name: "rule 12 what a lost session returns past its expiry dies at once, though a second consumer waits", needs: needsCut, body: func(b *fixture) {
-			pastExpiry(b, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { b.Cut(s, 0) })
+			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { b.Cut(s, 0) })
 		}},
 		{Name: "rule 12 what is rejected past its expiry was rejected, not expired", body: func(b *fixture) {
 			s := b.session()
@@ -190,8 +190,9 @@ func requeueExpiryCases() []Case {
 	}
 }
 
-// pastExpiry gives a message back after its expiry while a second consumer waits for one.
-func pastExpiry(b *fixture, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
+// pastExpiry gives a message back after its expiry while a second consumer waits for one. marked says that the dead letter
+// is redelivered.
+func pastExpiry(b *fixture, marked bool, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
 	owner, second := b.session(), b.session()
 	b.path(owner, soon)
 	c := b.consume(owner, "q", 1)
@@ -203,7 +204,7 @@ func pastExpiry(b *fixture, giveBack func(s broker.Session, c broker.Consumer, d
 	giveBack(owner, c, d)
 	died := b.receive(dead)
 	b.expect("its deaths", b.deaths(died), "q expired 1")
-	b.expect("it is redelivered", died.Redelivered, false)
+	b.expect("it is redelivered", died.Redelivered, marked)
 	b.nothing("the consumer that waited", waiting)
 }
 

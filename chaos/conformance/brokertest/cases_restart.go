@@ -95,8 +95,11 @@ func messageRestartCases() []outlasting {
 			b.Sleep(b.Quiet)
 			return func() {
 				want := upTo(1, 5)
-				if b.RequeuesLast {
+				switch {
+				case b.RequeuesLast:
 					want = []int{4, 5, 3, 1, 2}
+				case b.ByDelivery:
+					want = []int{3, 1, 2, 4, 5}
 				}
 				b.holds("q", want...)
 			}

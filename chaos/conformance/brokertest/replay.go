@@ -74,9 +74,11 @@ func (p *replay) topology() broker.Topology {
 	if p.seq.mortal {
 		first.TTL = lifetime * p.slot() / 2
 	}
+	second := p.mortal("second", 0, "up")
+	first.KeepsReturned, second.KeepsReturned = p.seq.keeps, p.seq.keeps
 	return broker.Topology{
 		Exchanges: []broker.Exchange{p.exchange("x", broker.Topic), p.exchange("down", broker.Topic), p.exchange("up", broker.Topic)},
-		Queues:    []broker.Queue{first, p.mortal("second", 0, "up")},
+		Queues:    []broker.Queue{first, second},
 		Bindings: []broker.Binding{
 			p.bind("x", "work.*", "first"), p.bind("down", "work.#", "second"), p.bind("up", "#", "first"),
 		},
@@ -134,6 +136,7 @@ func (p *replay) do(c command) {
 		}
 	case opOtherTTL:
 		q := p.mortal("first", time.Hour, "down")
+		q.KeepsReturned = p.seq.keeps
 		err := p.publisher.Declare(p.ctx, broker.Topology{Queues: []broker.Queue{q}})
 		p.saw("another time to live: precondition %v, closed %v", errors.Is(err, broker.ErrPrecondition), p.publisher.Closed())
 	case opDelete:

@@ -49,6 +49,8 @@ type sequence struct {
 	// mortal: messages of the first queue expire. Commands have slots of time then, and expiry falls
 	// between two.
 	mortal bool
+	// keeps: both queues keep what comes back, however often.
+	keeps bool
 	// crowd: each queue has several consumers. Which of them receives a message is open, so what they
 	// receive is compared as a whole, and nothing is done that depends on who holds what.
 	crowd    bool
@@ -71,6 +73,7 @@ func draw(seed uint64, canDelete bool) sequence {
 	if r.IntN(2) == 0 {
 		s.queueType = Quorum
 	}
+	s.keeps = seed%3 == 0
 	w := weights
 	if s.crowd {
 		w[opTwice], w[opCancel], w[opClose], w[opDelete] = 0, 0, 0, 0
@@ -100,7 +103,7 @@ func draw(seed uint64, canDelete bool) sequence {
 // String shows the sequence in the text of a failure.
 func (s sequence) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "sequence %d on %s queues, mortal %v, crowd %v:", s.seed, s.queueType, s.mortal, s.crowd)
+	fmt.Fprintf(&b, "sequence %d on %s queues, mortal %v, keeps %v, crowd %v:", s.seed, s.queueType, s.mortal, s.keeps, s.crowd)
 	for i, c := range s.commands {
 		fmt.Fprintf(&b, "\n%4d  %v", i, c)
 	}

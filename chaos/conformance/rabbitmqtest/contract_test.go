@@ -32,18 +32,20 @@ func TestContract(t *testing.T) {
 	}
 	mq, given := nodeFor(t)
 	begin := time.Now()
+	is := version(t, mq.URL)
 	world := func(t *testing.T, body func(s brokertest.Subject)) {
 		t.Helper()
 		s := (&rabbit{world: &world{t: t, mq: mq}, begin: begin}).subject()
+		s.Version = is
 		if given {
 			s.Restart, s.Kill, s.Alarm, s.Total, s.Suspend, s.ConsumerTimeout = nil, nil, nil, nil, nil, nil
 		}
 		body(s)
 	}
-	found := conformance.Result{Server: "RabbitMQ", Version: version(t, mq.URL)}
+	found := conformance.Result{Server: "RabbitMQ", Version: is}
 	found.Cases, found.Skipped = brokertest.Run(t, world, 16)
 	// A sequence mostly waits, so many of them hardly disturb each other.
-	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model, world, 10_000, 48) })
+	t.Run("sequences", func(t *testing.T) { found.Commands = brokertest.Sequences(t, model(is), world, 10_000, 48) })
 	t.Logf("%+v", found)
 	if !t.Failed() {
 		if err := conformance.Record(found); err != nil {
@@ -76,12 +78,19 @@ func version(t *testing.T, url string) string {
 	return fmt.Sprint(conn.Properties["version"])
 }
 
-// model runs a body on the simulated broker, as a task of a kernel.
-func model(t *testing.T, body func(s brokertest.Subject)) {
+// model runs a body on the simulated broker that behaves like a release, as a task of a kernel.
+func model(version string) brokertest.WithSubject {
+	return func(t *testing.T, body func(s brokertest.Subject)) {
+		t.Helper()
+		modelled(t, simbroker.Like(version), body)
+	}
+}
+
+func modelled(t *testing.T, version string, body func(s brokertest.Subject)) {
 	t.Helper()
 	k := kernel.New(kernel.Options{Chooser: kernel.NewRandom(1), MaxSteps: 1_000_000})
 	defer k.Close()
-	b := simbroker.New(k, simnet.New(k), nil, simbroker.Options{})
+	b := simbroker.New(k, simnet.New(k), nil, simbroker.Options{Version: version})
 	done, sessions := false, 0
 	subject := brokertest.Subject{
 		Connect: func() (broker.Session, error) {
@@ -101,6 +110,7 @@ func model(t *testing.T, body func(s brokertest.Subject)) {
 		},
 		Quiet: time.Second, Pause: 100 * time.Millisecond, Late: 50 * time.Millisecond,
 		DeleteQueue: func(queue string) { b.DeleteQueue(queue) },
+		Version:     version,
 	}
 	k.NewProcess("test").Go("body", func() {
 		body(subject)
@@ -242,7 +252,7 @@ func (r *rabbit) alarm(on bool) {
 func (r *rabbit) total(queue string) int {
 	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		case amqqueue:get_type(Q) of
-			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), fun rabbit_fifo:query_messages_total/1), N;
+			rabbit_quorum_queue -> {ok, {_, N}, _} = ra:local_query(amqqueue:get_pid(Q), {rabbit_fifo, query_messages_total, []}), N;
 			_ -> [{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N
 		end.`, r.mq.Vhost, queue)
 	n, err := strconv.Atoi(out)

@@ -306,8 +306,11 @@ func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault s
 	reason, _ := latest["reason"].(string)
 	e := base
 	e.Kind, e.Queue, e.Fault = history.Expired, queue, fault
-	if reason == broker.DeathRejected.String() {
+	switch reason {
+	case broker.DeathRejected.String():
 		e.Kind = history.Rejected
+	case broker.DeathDeliveryLimit.String():
+		e.Kind = history.ReturnedTooOften
 	}
 	letter, stored := base, base
 	letter.Kind, letter.Queue, letter.Count = history.DeadLettered, queue, 1

@@ -52,7 +52,7 @@ func settle(heard []Item, gaps []Gap, depths map[string]int) []Item {
 		switch e.Kind {
 		case history.Enqueued:
 			s.entered++
-		case history.Delivered, history.Expired, history.Rejected, history.DeadLettered:
+		case history.Delivered, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 			if s.entered == 0 {
 				// Published when nobody listened.
 				out = append(out, unheard(item)...)

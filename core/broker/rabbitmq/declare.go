@@ -4,6 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -25,14 +30,14 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 		if err != nil {
 			return nothing{}, err
 		}
-		err = declare(ch, t)
+		err = s.declare(ctx, ch, t)
 		_ = ch.Close()
 		return nothing{}, err
 	}, func(nothing) {})
 	return err
 }
 
-func declare(ch *amqp.Channel, t broker.Topology) error {
+func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topology) error {
 	for _, e := range t.Exchanges {
 		// RabbitMQ closes the whole connection over a kind that it does not know.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
@@ -47,9 +52,13 @@ func declare(ch *amqp.Channel, t broker.Topology) error {
 		if err != nil {
 			return err
 		}
+		if s.declaredUnlimited(q, args) {
+			continue
+		}
 		if _, err := ch.QueueDeclare(q.Name, true, false, false, false, args); err != nil {
 			return refused("queue", q.Name, err)
 		}
+		s.noteLimit(ctx, q)
 	}
 	for _, b := range t.Bindings {
 		if err := ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil); err != nil {
@@ -57,6 +66,72 @@ func declare(ch *amqp.Channel, t broker.Topology) error {
 		}
 	}
 	return nil
+}
+
+// deliveryLimitArg is the argument that sets how often a quorum queue takes a message back. -1 is for ever on RabbitMQ 4. On
+// 3.10 it is accepted, and kills a message at its first return.
+const deliveryLimitArg = "x-delivery-limit"
+
+// limits says that the server's quorum queues have a delivery limit unless they are told otherwise. A server of which that is
+// not known is told nothing.
+func (s *session) limits() bool {
+	product, _ := s.consuming.amqp.Properties["product"].(string)
+	version, _ := s.consuming.amqp.Properties["version"].(string)
+	return product == "RabbitMQ" && generation(version) >= 4
+}
+
+// generation is the first number of a version, 0 if it has none.
+func generation(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// declaredUnlimited declares a queue that is to keep what comes back without a delivery limit, where the server has one. It
+// returns false if nothing was declared: the server has no limit, or the queue exists with other arguments, which is for
+// the plain declaration to judge. Its channel is its own, because a refusal closes it.
+func (s *session) declaredUnlimited(q broker.Queue, args amqp.Table) bool {
+	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
+		return false
+	}
+	unlimited := maps.Clone(args)
+	unlimited[deliveryLimitArg] = int64(-1)
+	_, err := onChannel(s, func(ch *amqp.Channel) (amqp.Queue, error) {
+		return ch.QueueDeclare(q.Name, true, false, false, false, unlimited)
+	})
+	if err == nil {
+		s.setLimited(q.Name, false)
+	}
+	return err == nil
+}
+
+// noteLimit notes that a queue exists as an older release declared it, with the server's delivery limit.
+func (s *session) noteLimit(ctx context.Context, q broker.Queue) {
+	if !q.KeepsReturned || q.Type != typeQuorum || !s.limits() {
+		return
+	}
+	s.setLimited(q.Name, true)
+	s.b.log.LogAttrs(ctx, slog.LevelWarn, "queue has a delivery limit", slog.String("queue", q.Name))
+}
+
+func (s *session) setLimited(queue string, limited bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == queue })
+	if limited {
+		s.limited = append(s.limited, queue)
+		slices.Sort(s.limited)
+	}
+}
+
+// Limited implements broker.Session.
+func (s *session) Limited() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.limited)
 }
 
 // DeleteIdle implements broker.Session. Each request has a channel of its own, which RabbitMQ closes with a refusal.
@@ -137,7 +212,8 @@ func is(err error, code int) bool {
 }
 
 // QueueArguments are the x-arguments with which a queue is declared; an unknown type is an error. RabbitMQ refuses a
-// declaration whose arguments differ from those of the queue that exists.
+// declaration whose arguments differ from those of the queue that exists. A delivery limit is not among them: whether one
+// may be named depends on the server.
 func QueueArguments(q broker.Queue) (amqp.Table, error) {
 	if q.Type != typeQuorum && q.Type != typeClassic {
 		return nil, fmt.Errorf("queue %s: unknown type %q", q.Name, q.Type)

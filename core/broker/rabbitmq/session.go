@@ -27,6 +27,8 @@ type session struct {
 
 	mu        sync.Mutex
 	consumers map[uint64]*consumer
+	// limited are the queues that Limited names.
+	limited []string
 }
 
 func openSession(b *Broker, publishing, consuming *connection) (*session, error) {

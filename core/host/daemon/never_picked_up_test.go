@@ -155,6 +155,7 @@ type queues struct {
 
 func (q *queues) Connect(context.Context) (broker.Session, error) { return q, nil }
 func (q *queues) Declare(context.Context, broker.Topology) error  { return nil }
+func (q *queues) Limited() []string                               { return nil }
 func (q *queues) DeleteIdle(context.Context, broker.Queue) (broker.QueueFate, error) {
 	return broker.QueueInUse, nil
 }

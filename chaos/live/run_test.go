@@ -1,0 +1,20 @@
+package live
+
+import (
+	"errors"
+	"testing"
+)
+
+// A broker that doesn't answer the harness ends the run soon, with its reason; one that was busy for a moment does not.
+func TestARunEndsWhenTheBrokerCantBeAsked(t *testing.T) {
+	wrong := errors.New("function_clause")
+	var u unanswered
+	for i, c := range []struct {
+		err  error
+		ends bool
+	}{{wrong, false}, {wrong, false}, {nil, false}, {wrong, false}, {wrong, false}, {wrong, true}} {
+		if got := u.ends(c.err); got != c.ends {
+			t.Errorf("after question %d (%v): ends %v", i+1, c.err, got)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants cores that know no broker which gives a message up because it came back too often (RabbitMQ 4).
+
+func init() { register(queuesLimited, deadLettersLimited, deliveryLimitCounted, deliveryLimitMisread) }
+
+// limiting declares some queues as before RabbitMQ had a delivery limit.
+type limiting struct {
+	broker.Session
+	p     Process
+	which func(queue string) bool
+}
+
+// Declare implements broker.Session.
+func (s *limiting) Declare(ctx context.Context, t broker.Topology) error {
+	t.Queues = slices.Clone(t.Queues)
+	for i := range t.Queues {
+		if q := &t.Queues[i]; q.KeepsReturned && s.which(q.Name) {
+			s.p.Acted("declared a queue that loses what comes back too often")
+			q.KeepsReturned = false
+		}
+	}
+	return s.Session.Declare(ctx, t)
+}
+
+// limited plants it into every process: who asks for less than there is would be refused.
+func limited(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
+	m.Broker = func(p Process, b broker.Broker) broker.Broker {
+		return &sessions{b, func(s broker.Session) broker.Session {
+			return &limiting{s, p, func(queue string) bool { return which(p.Config.MessageQueue.RabbitMQ, queue) }}
+		}}
+	}
+	return &m
+}
+
+func queuesLimited() *Mutant {
+	return limited(Mutant{
+		Name: "queues-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
+		About: "queues without a dead letter exchange are declared with the broker's delivery limit, which loses what comes back too often",
+	}, func(config.RabbitMQ, string) bool { return true })
+}
+
+func deadLettersLimited() *Mutant {
+	return limited(Mutant{
+		Name: "dead-letters-limited", Source: "D17", Expected: 6, Scenario: "comes-back-too-often",
+		About: "the dead letter queue is declared with the broker's delivery limit, which loses dead letters that come back too often",
+	}, func(c config.RabbitMQ, queue string) bool {
+		return queue == broker.DeadLetterQueue(c.DeadLetter.Exchange)
+	})
+}
+
+// returnsCounted counts what the broker gave up against its worker.
+type returnsCounted struct {
+	store.Store
+	p Process
+}
+
+// Reclaim implements store.Store.
+func (s *returnsCounted) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		if rs[i].Cause == store.DeadLettered && rs[i].Reason == execution.WorkerUnavailable && !rs[i].Counts {
+			s.p.Acted("counted a dispatch that the broker gave up", rs[i].Key.ID)
+			rs[i].Counts = true
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+func deliveryLimitCounted() *Mutant {
+	return &Mutant{
+		Name: "delivery-limit-counted", Source: "C15", Expected: 2, Scenario: "comes-back-too-often",
+		About: "a dispatch that came back to its queue too often counts against its worker",
+		Store: func(p Process, s store.Store) store.Store {
+			if p.Worker {
+				return s
+			}
+			return &returnsCounted{s, p}
+		},
+	}
+}
+
+func deliveryLimitMisread() *Mutant {
+	return &Mutant{
+		Name: "delivery-limit-misread", Source: "D19", Expected: 2, Scenario: "comes-back-too-often",
+		About: "a dispatch that came back to its queue too often is taken for one that its worker rejected",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Executor() {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, change: func(d *broker.Delivery) {
+					if len(d.Deaths) > 0 && d.Deaths[0].Reason == broker.DeathDeliveryLimit {
+						p.Acted("took a message that came back too often for a rejected one")
+						deaths := append([]broker.Death(nil), d.Deaths...)
+						deaths[0].Reason = broker.DeathRejected
+						d.Deaths = deaths
+					}
+				}}
+			}}
+		},
+	}
+}
