@@ -67,7 +67,7 @@ func (c *conservationChecker) hears() []history.Kind {
 		history.Published, history.Enqueued, history.Delivered, history.Requeued, history.Acked, history.DeadLetterStored,
 		history.DeadLettered, history.Dropped, history.FaultBegan, history.FaultEnded, history.ProcessPaused,
 		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp,
-		history.Rejected, history.Expired, history.ConsumerTimedOut,
+		history.Rejected, history.Expired, history.ConsumerTimedOut, history.ReturnedTooOften,
 	}
 }
 
