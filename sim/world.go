@@ -324,6 +324,10 @@ func (p *process) runExecutor() {
 
 func (p *process) runWorker() {
 	w, c, h := p.w, p.settings(), simhost.New(p.w.k, p.current)
+	if ground := p.machine.Ground(); ground.Frozen() {
+		// The crash of a frozen process has thawed its machine (kernel.Process.Crash), and the actions are on the same one.
+		ground.Thaw()
+	}
 	ctx, stop := h.WithCancel(context.Background())
 	p.stop = stop
 	ports := w.plant(mutant.Process{Name: p.name, Worker: true}, w.db.Client(p.current), mutant.Ports{

@@ -19,13 +19,15 @@ type reaping struct {
 	// down is when the database went down, up when it came back last from an outage that no executor
 	// can have overlooked; negative for never.
 	down, up time.Duration
+	// back is when it came back last from an outage of any length.
+	back time.Duration
 	// step and batch count what one process marked lost in one step.
 	step  uint64
 	batch int
 }
 
 func newReaping(i *Invariant, s *Suite) *reaping {
-	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1}
+	return &reaping{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
 // driftTolerance is the share of a lease by which a process's clock may run ahead: one part in this many.
@@ -45,7 +47,7 @@ func (r *reaping) observe(e *history.Event) {
 		if r.down >= 0 && e.At-r.down > r.s.config.Worker.HeartbeatInterval+x.ReconcileInterval+2*x.StatementTimeout {
 			r.up = e.At
 		}
-		r.down = -1
+		r.down, r.back = -1, e.At
 	default:
 	}
 }
@@ -109,7 +111,9 @@ func (r *reaping) unbraked(e *history.Event) string {
 	as.margin += 2 * x.ReconcileInterval
 	h = f.count(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && e.At < held-r.s.tolerance-look {
+	// After an outage of the database all workers are watched anew, and nobody is over for a lease.
+	anew := r.back > f.episode
+	if h.must(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-look {
 		return fmt.Sprintf("while %d of %d workers are over: the brake must hold until %v", h.over+h.lost, h.alive, held)
 	}
 	return ""

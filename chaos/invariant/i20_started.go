@@ -19,7 +19,7 @@ func started() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.HeartbeatRenewed, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
-		return &startedChecker{i: i, s: s, bound: startBound(s), shut: make(map[string]*trouble)}
+		return &startedChecker{i: i, s: s, bound: startBound(s), shut: make(map[string]*trouble), slowed: make(map[string]time.Duration)}
 	}
 	return i
 }
@@ -45,6 +45,8 @@ type startedChecker struct {
 	// shut are the processes whose machine is frozen, also under a process that was started since, or whose way to the
 	// database is cut: the database may have renewals of which the worker has not heard.
 	shut map[string]*trouble
+	// slowed is since when processes are answered late.
+	slowed map[string]time.Duration
 	// narrow are when the slow links began that have not ended, the oldest first.
 	narrow []time.Duration
 }
@@ -86,8 +88,10 @@ func (c *startedChecker) fault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
 	case "latency", "database_slow":
-		// One answer that comes too late ends a lease only where the fence leaves no room for another heartbeat.
+		// One answer that comes too late ends a lease only where the fence leaves no room for another heartbeat, but all
+		// answers of a lease may come too late.
 		if w := &c.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
+			c.slow(e)
 			return
 		}
 	default:
@@ -119,9 +123,24 @@ func (c *startedChecker) fault(e *history.Event) {
 	}
 }
 
-// isShut says whether a process was shut off at some time since a moment.
+// slow notes since when a process has been answered late.
+func (c *startedChecker) slow(e *history.Event) {
+	for name := range strings.SplitSeq(e.Process, ",") {
+		switch _, is := c.slowed[name]; {
+		case e.Kind == history.FaultEnded:
+			delete(c.slowed, name)
+		case !is:
+			c.slowed[name] = e.At
+		}
+	}
+}
+
+// isShut says whether a process was shut off at some time since a moment, or has been answered late for a lease.
 func (c *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, theDatabase} {
+		if since, is := c.slowed[name]; is && c.s.now.At-since > oracle.Lease(&c.s.config.Worker)-c.s.config.Worker.FenceMargin {
+			return true
+		}
 		if t := c.shut[name]; t != nil && t.since(from) {
 			return true
 		}
@@ -185,7 +204,7 @@ func (c *startedChecker) ended(e *history.Event, l *life) {
 		return
 	}
 	t := c.s.workers[e.Incarnation]
-	if !c.has(t, e.At) || t.lifecycle > execution.Active || c.isShut(t.process, min(l.entered-c.bound, c.heard(t))) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
+	if !c.has(t, e.At) || t.late || t.lifecycle > execution.Active || c.isShut(t.process, min(l.entered-c.bound, c.heard(t))) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}
 	c.s.judged(c.i)

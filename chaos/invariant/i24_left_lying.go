@@ -256,12 +256,15 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
 		return
 	}
-	idle := w.claimed == 0 && w.until < l.entered && w.doubt < l.entered
+	// A slot comes free when the answer to its end is there.
+	idle := w.claimed == 0 && w.until+c.s.prompt() < l.entered && w.doubt < l.entered
 	clocks := itsClock | databaseClock | standsStill
 	// While it can't write, its slots are taken by claims that nobody answers.
 	claims := clocks | toDatabase | databaseFails
-	// An executor that is answered late can't tell how long the dispatch lay, and blames nobody.
-	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
+	// An executor that is answered late can't tell how long the dispatch lay, and blames nobody. It reads the database's clock
+	// when something is late: what moved one of the clocks against the other since it did last hides the time before.
+	const moved = standsStill | itsClock
+	if !idle || c.s.stepped > 0 || c.s.ledger.struck(moved, e.Process, 0, 0) || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
 		c.s.started[e.Process] > l.entered || c.s.ledger.struck(claims, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
 		return
 	}

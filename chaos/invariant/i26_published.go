@@ -114,7 +114,7 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 // untried judges hints that the broker did not take and that nobody has sent again in time. Without a session an attempt is
 // not seen.
 func (c *hintChecker) untried(now time.Duration) {
-	const hinders = standsStill | itsClock | hasTwin
+	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
 	if len(c.untaken) == 0 {
 		return
 	}
