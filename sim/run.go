@@ -115,13 +115,13 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 // state implements run.State.
 type state struct{ w *world }
 
-func (s state) Faults() bool     { return s.w.injector.Busy() }
+func (s state) Messages() bool   { return !s.w.broker.Idle() }
 func (s state) Unfinished() bool { return s.w.db.Unfinished() > 0 }
 func (s state) Drained() bool    { return true }
 
-// Messages implements run.State. It is asked at every step: while something is unfinished the answer makes no difference, and
-// is had for less.
-func (s state) Messages() bool { return s.Unfinished() || !s.w.broker.Idle() }
+// Faults implements run.State. It is asked first, and at every step: while something is unfinished the answer makes no
+// difference, and is had for less.
+func (s state) Faults() bool { return s.Unfinished() || s.w.injector.Busy() }
 
 func (s state) Actions() bool {
 	for _, p := range s.w.processes {

@@ -61,7 +61,7 @@ func TestAScrapeReachesTheAlertRules(t *testing.T) {
 	w, _ := watched(t, true, figures.Handler())
 	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 	w.alerts.Sample()
-	if !w.alerts.Pending(true) {
+	if !w.alerts.Pending() {
 		t.Error("the run does not wait for the brake")
 	}
 	if got := told(w); got != "+reaper_brake " {

@@ -106,15 +106,20 @@ func (a *Alerts) look(n time.Duration, hand func()) {
 	}
 }
 
-// Pending says that an alert fires which has to resolve, and that the run has to wait for it. atRest says that the run
-// waits for nothing else. It is for one task.
-func (a *Alerts) Pending(atRest bool) bool {
+// Awake is told that the run waits for something else than alerts. It is for the task that asks Pending.
+func (a *Alerts) Awake() {
+	if a != nil {
+		a.rested = -1
+	}
+}
+
+// Pending says that an alert fires which has to resolve, and that the run has to wait for it. It is asked by one task, when
+// the run waits for nothing else.
+func (a *Alerts) Pending() bool {
 	if a == nil {
 		return false
 	}
-	if !atRest {
-		a.rested = -1
-	} else if a.rested < 0 {
+	if a.rested < 0 {
 		a.rested = a.o.Clock.Now()
 	}
 	a.mu.Lock()
@@ -122,7 +127,7 @@ func (a *Alerts) Pending(atRest bool) bool {
 	if !slices.ContainsFunc(a.wait, a.evaluator.Firing) {
 		return false
 	}
-	return !atRest || a.o.Patience == 0 || a.o.Clock.Now()-a.rested < a.o.Patience
+	return a.o.Patience == 0 || a.o.Clock.Now()-a.rested < a.o.Patience
 }
 
 // Stop waits for the sample that is being taken, and lets no other follow.

@@ -66,10 +66,8 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 		for _, v := range []int64{0, 1, 1, 0} {
 			a.brake(v)
 			a.look(0, nil)
-			for _, atRest := range []bool{false, true} {
-				if pending := a.Pending(atRest); pending != (v == 1) {
-					t.Errorf("the brake is %d, and the run (at rest: %v) waits for an alert: %v", v, atRest, pending)
-				}
+			if pending := a.Pending(); pending != (v == 1) {
+				t.Errorf("the brake is %d, and the run waits for an alert: %v", v, pending)
 			}
 		}
 		expect(t, *told, "0s alert_fired "+brake, "0s alert_resolved "+brake)
@@ -82,18 +80,18 @@ func TestARunDoesNotWaitForEver(t *testing.T) {
 		a, _ := watched(nil, time.Hour)
 		a.brake(1)
 		a.look(0, nil)
-		if !a.Pending(true) {
+		if !a.Pending() {
 			t.Error("it does not wait")
 		}
 		time.Sleep(time.Hour)
-		if a.Pending(true) {
+		if a.Pending() {
 			t.Error("it still waits")
 		}
-		if !a.Pending(false) || !a.Pending(true) {
+		if a.Awake(); !a.Pending() {
 			t.Error("something has happened since, and it does not wait")
 		}
 		a.o.Patience = 0
-		if time.Sleep(24 * time.Hour); !a.Pending(true) {
+		if time.Sleep(24 * time.Hour); !a.Pending() {
 			t.Error("it has lost a patience without end")
 		}
 	})
@@ -110,7 +108,7 @@ func TestNobodyAsksWhereNoAlertIsExpected(t *testing.T) {
 	a := NewAlerts(scenario.Alerts{}, AlertsOptions{})
 	a.Sample()
 	a.Stop()
-	if a != nil || a.Pending(true) || a.Evaluator() != nil {
+	if a != nil || a.Pending() || a.Evaluator() != nil {
 		t.Error("a scenario without alerts is watched")
 	}
 }

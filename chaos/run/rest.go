@@ -38,9 +38,12 @@ type Rest struct {
 
 // Over says that the run has come to rest, so that it can end.
 func (r *Rest) Over() bool {
-	rests := !r.Workload.Submitting() && !r.State.Faults() && !r.State.Messages() && !r.State.Actions() && !r.State.Unfinished()
-	// The alerts are told that the run rests, since they don't hold it up for ever.
-	if r.Alerts.Pending(rests) || !rests {
+	if r.State.Faults() || r.Workload.Submitting() || r.State.Messages() || r.State.Actions() || r.State.Unfinished() {
+		r.Alerts.Awake()
+		r.quiet = false
+		return false
+	}
+	if r.Alerts.Pending() {
 		r.quiet = false
 		return false
 	}

@@ -150,11 +150,14 @@ func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.reading() }
 
 // Wall returns what the wall clock shows, in UTC: true time, plus drift, offset and steps, minus the
 // time that the machine was frozen.
-func (c *Clock) Wall() time.Time {
+func (c *Clock) Wall() time.Time { return c.m.k.start.Add(c.wall()) }
+
+// wall is Wall, counted from the kernel's start.
+func (c *Clock) wall() time.Duration {
 	if c.m.onWall != nil {
 		c.m.onWall()
 	}
-	return c.m.k.start.Add(c.m.reading() + c.m.offset)
+	return c.m.reading() + c.m.offset
 }
 
 // OnWall sets what is called whenever somebody reads the wall clock, nil for nothing: a fault of the clock

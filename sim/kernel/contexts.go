@@ -12,10 +12,11 @@ type kernelContext struct {
 	parent      context.Context
 	up          *kernelContext // nearest kernel context above, nil when none or when it has ended
 	err         error
-	deadline    time.Time
+	deadline    time.Duration // on the wall clock, counted from the kernel's start
 	hasDeadline bool
 	timer       Timer
-	maker       Maker // nil when nobody wants to know
+	maker       Maker              // nil when nobody wants to know
+	end         context.CancelFunc // made the first time that somebody asks for it
 
 	firstChild, lastChild *kernelContext // by creation
 	prev, next            *kernelContext
@@ -24,7 +25,12 @@ type kernelContext struct {
 
 // Deadline returns the deadline on the wall clock of the process as it was when the context was made;
 // the context itself goes by the monotonic clock.
-func (c *kernelContext) Deadline() (time.Time, bool) { return c.deadline, c.hasDeadline }
+func (c *kernelContext) Deadline() (time.Time, bool) {
+	if !c.hasDeadline {
+		return time.Time{}, false
+	}
+	return c.k.start.Add(c.deadline), true
+}
 
 // Done panics: nothing that runs in the kernel may wait on a channel.
 func (c *kernelContext) Done() <-chan struct{} {
@@ -93,13 +99,11 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	if d == maxDuration {
 		return c, c.cancelFunc()
 	}
-	var deadline time.Time
+	now := k.now
 	if p != nil {
-		deadline = p.clock.Wall().Add(d)
-	} else {
-		deadline = k.start.Add(k.now + d)
+		now = p.clock.wall()
 	}
-	if !c.hasDeadline || deadline.Before(c.deadline) {
+	if deadline := addSaturated(now, d); !c.hasDeadline || deadline < c.deadline {
 		c.deadline, c.hasDeadline = deadline, true
 	}
 	switch {
@@ -112,18 +116,14 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	return c, c.cancelFunc()
 }
 
-// contextBlock is how many contexts are allocated together. Nearly every call has one of its own, which can't
-// be pooled, because its holder may ask it for its error at any time; and nearly all live for one call.
-const contextBlock = 16
-
 func (k *Kernel) newContext(parent context.Context) *kernelContext {
-	if len(k.contexts) == 0 {
-		k.contexts = make([]kernelContext, contextBlock)
-	}
-	c := &k.contexts[0]
-	k.contexts = k.contexts[1:]
+	c := k.arena.context()
 	c.k, c.parent = k, parent
-	c.deadline, c.hasDeadline = parent.Deadline()
+	if above, ours := parent.(*kernelContext); ours && above.k == k {
+		c.deadline, c.hasDeadline = above.deadline, above.hasDeadline
+	} else if deadline, has := parent.Deadline(); has {
+		c.deadline, c.hasDeadline = deadline.Sub(k.start), true
+	}
 	up := k.contextOf(parent)
 	switch {
 	case up == nil:
@@ -149,14 +149,19 @@ type Maker interface{ Ended(ctx context.Context) }
 func Watch(ctx context.Context, m Maker) { ctx.(*kernelContext).maker = m }
 
 func (c *kernelContext) cancelFunc() context.CancelFunc {
-	return func() {
-		if m := c.maker; m != nil {
-			c.maker = nil
-			m.Ended(c)
-		}
-		c.k.CheckAlive()
-		c.cancel(context.Canceled)
+	if c.end == nil {
+		c.end = c.endByHand
 	}
+	return c.end
+}
+
+func (c *kernelContext) endByHand() {
+	if m := c.maker; m != nil {
+		c.maker = nil
+		m.Ended(c)
+	}
+	c.k.CheckAlive()
+	c.cancel(context.Canceled)
 }
 
 // cancel ends the context: first those who wait under it are woken, in the order in which they

@@ -60,12 +60,12 @@ type Kernel struct {
 	horizon time.Duration
 
 	queue     runQueue
-	timers    timerHeap
+	timers    timers
 	timerSeq  uint64
 	timerPool []*timer
 	waitPool  []*wait
 	coroPool  []*coroutine
-	contexts  []kernelContext // not used yet
+	arena     *arena
 	taskSeq   uint64
 
 	current *Task // whose code runs, nil in kernel context
@@ -109,6 +109,7 @@ func New(opts Options) *Kernel {
 		streams:  make(map[string]*Stream),
 		points:   make(map[string]*pointCounter),
 		stopped:  make(chan struct{}), //detlint:ok never waited on
+		arena:    takeArena(),
 	}
 	if k.maxSteps == 0 {
 		k.maxSteps = math.MaxUint64
@@ -228,7 +229,7 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 // next makes one step, or says why there is none.
 func (k *Kernel) next() Stop {
 	n := uint64(k.queue.len())
-	timer := len(k.timers) > 0 && k.timers[0].at <= k.horizon
+	timer := k.timers.len() > 0 && k.timers.first().at <= k.horizon
 	alternatives := n
 	if timer && k.opts.TimeIsChoice {
 		alternatives++
@@ -239,7 +240,7 @@ func (k *Kernel) next() Stop {
 			k.fireTimer()
 			return 0
 		}
-		if len(k.timers) == 0 {
+		if k.timers.len() == 0 {
 			return StopIdle
 		}
 		if k.horizon > k.now {
@@ -293,10 +294,10 @@ func (k *Kernel) Runnable(i uint64) *Task {
 
 // NextTimer returns when the next timer is due; false when there is none.
 func (k *Kernel) NextTimer() (time.Duration, bool) {
-	if len(k.timers) == 0 {
+	if k.timers.len() == 0 {
 		return 0, false
 	}
-	return k.timers[0].at, true
+	return k.timers.first().at, true
 }
 
 // Close ends every task, with all effects suppressed and without OnEnd callbacks. Afterwards no
@@ -327,5 +328,7 @@ func (k *Kernel) Close() {
 	for _, c := range k.coroPool {
 		c.stop() // idle: it returns, without Goexit
 	}
-	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, nil, nil, nil
+	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, timers{}, nil, nil
+	k.arena.giveBack()
+	k.arena = nil
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -168,48 +169,65 @@ func TestTimersFireInOrderOfTimeThenCreation(t *testing.T) {
 	}
 }
 
-func TestTimerHeapAgainstSorting(t *testing.T) {
-	s := NewStream(NewRandom(1), "heap")
-	for range 200 {
-		var h timerHeap
+func TestTimersAgainstSorting(t *testing.T) {
+	s := NewStream(NewRandom(1), "timers")
+	for round := range 300 {
+		var ts timers
 		var all []*timer
-		for i := range 1 + s.Uint64N(200) {
-			tm := &timer{at: time.Duration(s.Uint64N(20)), seq: i}
-			all = append(all, tm)
-			h.push(tm)
+		// Times are near each other, far from each other, or so far away that there is no later.
+		spread := []uint64{20, 10_000, 1 << 40, 1 << 62}[round%4]
+		now, seq := time.Duration(0), uint64(0)
+		due := func() time.Duration {
+			if s.Uint64N(20) == 0 {
+				return maxDuration
+			}
+			return addSaturated(now, time.Duration(s.Uint64N(spread)))
 		}
-		keep := all[:0:0]
-		for _, tm := range all {
-			switch s.Uint64N(3) {
-			case 0:
-				h.remove(tm.pos)
-			default:
-				keep = append(keep, tm)
+		sorted := func() {
+			slices.SortFunc(all, func(a, b *timer) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.seq, b.seq)) })
+		}
+		for range 600 {
+			switch what := s.Uint64N(12); {
+			case what < 6:
+				seq++
+				tm := &timer{at: due(), seq: seq}
+				all = append(all, tm)
+				ts.push(tm)
+			case what < 8 && len(all) > 0:
+				i := int(s.Uint64N(uint64(len(all))))
+				ts.remove(all[i])
+				all = slices.Delete(all, i, i+1)
+			case what == 8 && s.Uint64N(10) == 0:
+				keep := all[:0:0]
+				ts.filter(func(tm *timer) bool {
+					if tm.seq%7 == 0 {
+						return false
+					}
+					tm.at = due()
+					keep = append(keep, tm)
+					return true
+				})
+				all = keep
+			case len(all) > 0:
+				sorted()
+				first := ts.first()
+				if first.t != all[0] || first.at != all[0].at {
+					t.Fatalf("got (%d, %d), want (%d, %d)", first.at, first.seq, all[0].at, all[0].seq)
+				}
+				now = first.at
+				ts.remove(first.t)
+				all = all[1:]
+			}
+			if ts.len() != len(all) {
+				t.Fatalf("%d timers, want %d", ts.len(), len(all))
 			}
 		}
-		all = keep[:0:0]
-		h.filter(func(tm *timer) bool {
-			if tm.seq%7 == 0 {
-				return false
+		sorted()
+		for _, want := range all {
+			if got := ts.first().t; got != want {
+				t.Fatalf("at the end: got (%d, %d), want (%d, %d)", got.at, got.seq, want.at, want.seq)
 			}
-			tm.at = time.Duration(s.Uint64N(20))
-			all = append(all, tm)
-			return true
-		})
-		slices.SortFunc(all, func(a, b *timer) int {
-			if (timerSlot{at: a.at, seq: a.seq}).before(timerSlot{at: b.at, seq: b.seq}) {
-				return -1
-			}
-			return 1
-		})
-		for i, want := range all {
-			if h[0].t != want || h[0].t.pos != 0 {
-				t.Fatalf("timer %d of %d: got (%d, %d), want (%d, %d)", i, len(all), h[0].at, h[0].seq, want.at, want.seq)
-			}
-			h.remove(0)
-		}
-		if len(h) != 0 {
-			t.Fatalf("%d left", len(h))
+			ts.remove(want)
 		}
 	}
 }

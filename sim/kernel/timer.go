@@ -13,6 +13,7 @@ func (f funcEvent) Fire() { f() }
 const (
 	timerFree = -1 // in the pool
 	timerHeld = -2 // of a frozen machine
+	timerFar  = -3 // and below: in timers.far, the first at -3, the second at -4
 )
 
 // timer is pooled. Its generation moves on whenever it is freed, which makes old handles inert.
@@ -107,7 +108,7 @@ func (k *Kernel) disarm(t *timer) {
 			}
 		}
 	} else {
-		k.timers.remove(t.pos)
+		k.timers.remove(t)
 	}
 	k.free(t)
 }
@@ -122,8 +123,8 @@ func (k *Kernel) free(t *timer) {
 // fireTimer moves time to the earliest timer and fires it. The timer is free by then, so that its
 // own event may arm the next one in its place.
 func (k *Kernel) fireTimer() {
-	t := k.timers[0].t
-	k.timers.remove(0)
+	t := k.timers.first().t
+	k.timers.remove(t)
 	if t.at > k.now {
 		k.now = t.at
 	}
@@ -164,6 +165,94 @@ func addSaturated(a, b time.Duration) time.Duration {
 		return c
 	}
 	return maxDuration
+}
+
+// timers are those that are armed, ordered by (at, seq). Most are the limits of calls, which are stopped long before they are
+// due; so only those that are due before a certain moment are kept in order, the near ones. The others lie in no order until
+// the near ones have run out, which makes arming and stopping them cheap.
+type timers struct {
+	near  timerHeap
+	far   []timerSlot
+	until time.Duration // the near ones are due before it, the far ones not
+	reach time.Duration // from the first of the far ones to the next until
+}
+
+func (ts *timers) len() int { return len(ts.near) + len(ts.far) }
+
+// first is the timer that fires next. There must be one.
+func (ts *timers) first() *timerSlot {
+	if len(ts.near) == 0 {
+		ts.approach()
+	}
+	return &ts.near[0]
+}
+
+// approach moves the far timers that are due next to the near ones, of which there are none. It moves a share of them at once,
+// so that the look at all of them costs little for each.
+func (ts *timers) approach() {
+	all, least := len(ts.far), ts.far[0].at
+	for _, slot := range ts.far[1:] {
+		least = min(least, slot.at)
+	}
+	// One more, so that it is after the first itself.
+	ts.until = addSaturated(addSaturated(least, ts.reach), 1)
+	for i := 0; i < len(ts.far); {
+		if t := ts.far[i].t; ts.far[i].at < ts.until || ts.until == maxDuration {
+			ts.drop(i)
+			ts.near.push(t)
+			continue
+		}
+		i++
+	}
+	switch n := len(ts.near); {
+	case n < all/16+4:
+		ts.reach = min(2*ts.reach+1, time.Hour)
+	case n > all/4+32:
+		ts.reach /= 2
+	}
+}
+
+func (ts *timers) push(t *timer) {
+	if t.at < ts.until {
+		ts.near.push(t)
+		return
+	}
+	t.pos = timerFar - len(ts.far)
+	ts.far = append(ts.far, timerSlot{at: t.at, seq: t.seq, t: t})
+}
+
+func (ts *timers) remove(t *timer) {
+	if t.pos >= 0 {
+		ts.near.remove(t.pos)
+		return
+	}
+	ts.drop(timerFar - t.pos)
+}
+
+// drop takes out a far timer.
+func (ts *timers) drop(i int) {
+	last := len(ts.far) - 1
+	if i != last {
+		ts.far[i] = ts.far[last]
+		ts.far[i].t.pos = timerFar - i
+	}
+	ts.far[last] = timerSlot{}
+	ts.far = ts.far[:last]
+}
+
+// filter drops the timers for which keep returns false, and orders the rest anew: keep may have changed when they are due.
+func (ts *timers) filter(keep func(t *timer) bool) {
+	all := append(ts.far, ts.near...)
+	kept := all[:0]
+	for _, slot := range all {
+		if keep(slot.t) {
+			slot.at, slot.t.pos = slot.t.at, timerFar-len(kept)
+			kept = append(kept, slot)
+		}
+	}
+	clear(all[len(kept):])
+	clear(ts.near)
+	ts.near, ts.far, ts.until = ts.near[:0], kept, 0
 }
 
 // timerHeap is a heap with four children a node, ordered by (at, seq). The keys stand in the slots so
@@ -235,23 +324,4 @@ func (h timerHeap) down(i int) {
 	}
 	h[i] = slot
 	slot.t.pos = i
-}
-
-// filter drops the timers for which keep returns false, and orders the rest anew: keep may have
-// changed when they are due.
-func (h *timerHeap) filter(keep func(t *timer) bool) {
-	kept := (*h)[:0]
-	for _, slot := range *h {
-		if keep(slot.t) {
-			kept = append(kept, timerSlot{at: slot.t.at, seq: slot.seq, t: slot.t})
-		}
-	}
-	clear((*h)[len(kept):])
-	*h = kept
-	for i := range kept {
-		kept[i].t.pos = i
-	}
-	for i := (len(kept) - 2) / 4; i >= 0 && len(kept) > 1; i-- {
-		kept.down(i)
-	}
 }
