@@ -82,6 +82,9 @@ func (w *witness) sees() *kernel.Task {
 
 // answered is told the outcome of each call of a process.
 func (w *witness) answered(ctx context.Context, err error) {
+	if err == nil && !w.rules.AnyFailing() {
+		return
+	}
 	t := w.sees()
 	if err != nil && t != nil && t.Process().Name() != client {
 		w.goesOn(ctx, "calls")
@@ -250,7 +253,7 @@ func (w *witness) waits(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	of := w.holder()
+	of := w.holderOf(t)
 	if of.over == ctx {
 		w.rules.GoesOn(part(t), "waits", of.overAt)
 	}
@@ -290,12 +293,15 @@ func (s *seenSignal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	return set, err
 }
 
-// holder is what the present task holds, nil where there is none.
+// holder is what the present task holds, nil where there is no task.
 func (w *witness) holder() *holding {
-	t := w.sees()
-	if t == nil {
-		return nil
+	if t := w.sees(); t != nil {
+		return w.holderOf(t)
 	}
+	return nil
+}
+
+func (w *witness) holderOf(t *kernel.Task) *holding {
 	of := heldBy(t)
 	if of == nil {
 		if n := len(w.free); n > 0 {

@@ -58,6 +58,9 @@ func (c *Conduct) Failing(task uint64) bool {
 	return c.told != nil && len(c.told.parts) > 0 && c.told.parts[task] != nil
 }
 
+// AnyFailing says whether Failing is true of any part.
+func (c *Conduct) AnyFailing() bool { return c.told != nil && len(c.told.parts) > 0 }
+
 // CallAnswered says that a call was answered without an error.
 func (c *Conduct) CallAnswered(p Part, call string) {
 	if c.told == nil {

@@ -35,6 +35,11 @@ type ownershipChecker struct {
 // time: timestamps have microseconds.
 const clockTolerance = time.Millisecond
 
+// hears implements selective.
+func (c *ownershipChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *ownershipChecker) timed() {}
+
 func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	c.r.observe(e)
 	if c.lost != 0 {
@@ -44,6 +49,7 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 	case history.WorkerLifecycle:
 		if why := c.r.unlawful(e); why != "" {
 			c.lost = e.Worker
+			c.s.wake(e.At) // judged at the next event, whatever it is
 			c.early = fmt.Sprintf("incarnation %d of worker %d was marked lost by %s: %s", e.Incarnation, e.Worker, e.Process, why)
 		}
 	case history.Observed:

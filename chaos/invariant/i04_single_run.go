@@ -43,6 +43,11 @@ type singleRunChecker struct {
 	succeeded map[string]execution.WorkerID
 }
 
+// hears implements selective.
+func (c *singleRunChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *singleRunChecker) timed() {}
+
 func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	switch e.Kind {

@@ -43,6 +43,9 @@ func (c *singleRunChecker) hear(e *history.Event) {
 		}
 	default:
 	}
+	if len(c.told) > 0 {
+		c.s.wake(e.At)
+	}
 }
 
 // letOff forgets what a process was told.

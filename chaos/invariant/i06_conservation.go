@@ -2,7 +2,6 @@ package invariant
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,45 +19,98 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, here: make(map[copyOf]int), moving: make(map[uint64]int64), rounds: make(map[copyOf]int), kept: make(map[string]int), delivered: make(map[copyOf]time.Duration), troubled: make(map[string]time.Duration), lasting: make(map[string]int), expired: make(map[copyOf]struct{}), tooOften: make(map[copyOf]struct{}), broken: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, letters: make(map[uint64]*letter), kept: make(map[string]int), troubled: make(map[string]time.Duration), lasting: make(map[string]int), broken: make(map[string]int)}
 	}
 	return i
 }
 
-// copyOf is a message in a queue.
-type copyOf struct {
-	message uint64
-	queue   string
+// letter is a message that has not left the broker.
+type letter struct {
+	// moving is how many copies a publish or a death has routed that have not arrived yet.
+	moving int64
+	// in are its copies; a message is seldom in more than one queue.
+	in []copyIn
+}
+
+// copyIn is a message in a queue.
+type copyIn struct {
+	queue string
+	// here counts how often it is there.
+	here int
+	// delivered is when it went to a consumer that has not settled it yet, if out is set.
+	delivered time.Duration
+	out       bool
+	// expired says that its time to live has ended: it is still in its queue for a moment, or for as long as the broker's
+	// dead lettering stands still. tooOften says that it came back more often than its queue allows.
+	expired, tooOften bool
+	// rounds counts how often it went back into its queue.
+	rounds int
+}
+
+// at is the copy in a queue. It is valid until the next call.
+func (l *letter) at(queue string) *copyIn {
+	for i := range l.in {
+		if l.in[i].queue == queue {
+			return &l.in[i]
+		}
+	}
+	l.in = append(l.in, copyIn{queue: queue})
+	return &l.in[len(l.in)-1]
+}
+
+// leaves forgets the copy in a queue, but for those that are there beside it.
+func (l *letter) leaves(queue string) (was copyIn) {
+	for i := range l.in {
+		if was = l.in[i]; was.queue != queue {
+			continue
+		}
+		if was.here > 1 {
+			l.in[i] = copyIn{queue: queue, here: was.here - 1}
+		} else {
+			l.in = slices.Delete(l.in, i, i+1)
+		}
+		return was
+	}
+	return copyIn{}
 }
 
 type conservationChecker struct {
 	i *Invariant
 	s *Suite
-	// here counts the copies that are in a queue, moving those that a publish or a death has routed
-	// and that have not arrived yet.
-	here   map[copyOf]int
-	moving map[uint64]int64
-	// delivered is when a copy went to a consumer that has not settled it yet. troubled is when a fault on a process or
-	// on the database last began or ended: a process that stands still or receives nothing settles nothing, and none
-	// settles a message before the database has stored what it says.
-	delivered map[copyOf]time.Duration
-	troubled  map[string]time.Duration
+	// letters are the messages by their numbers, spared those that were forgotten, for the next ones.
+	letters map[uint64]*letter
+	spared  []*letter
+	// troubled is when a fault on a process or on the database last began or ended: a process that stands still or receives
+	// nothing settles nothing, and none settles a message before the database has stored what it says.
+	troubled map[string]time.Duration
 	// lasting counts the faults that were announced for a process or a server and are not over.
 	lasting map[string]int
 	// broken counts those of them that can break connections.
 	broken map[string]int
-	// rounds counts how often a copy went back into its queue.
-	rounds map[copyOf]int
 	// kept counts, for each process, what it stored without having read it less what it then acknowledged.
 	kept map[string]int
 	// Evidence may not tell who acknowledged a message, and when: those, and all that were stored, are counted, and
 	// compared at the end.
 	unnamed, stored int
-	// expired are the copies whose time to live has ended and that are still in their queues: a moment, or for as long as
-	// the broker's dead lettering stands still.
-	expired map[copyOf]struct{}
-	// tooOften are the copies that came back more often than their queue allows, until they have left it.
-	tooOften map[copyOf]struct{}
+}
+
+// letter is the message that an event is about.
+func (c *conservationChecker) letter(e *history.Event) *letter {
+	l := c.letters[e.Message]
+	if l == nil {
+		l = spare(&c.spared)
+		c.letters[e.Message] = l
+	}
+	return l
+}
+
+// forget drops a message of which nothing is left.
+func (c *conservationChecker) forget(e *history.Event, l *letter) {
+	if l.moving <= 0 && len(l.in) == 0 {
+		delete(c.letters, e.Message)
+		l.moving = 0
+		c.spared = append(c.spared, l)
+	}
 }
 
 // hears implements selective.
@@ -72,30 +124,31 @@ func (c *conservationChecker) hears() []history.Kind {
 }
 
 func (c *conservationChecker) observe(e *history.Event, _ *life) {
-	at := copyOf{e.Message, e.Queue}
 	switch e.Kind {
 	case history.Published:
-		c.moving[e.Message] += e.Count
+		c.letter(e).moving += e.Count
 	case history.Enqueued:
-		c.here[at]++
-		if c.moving[e.Message]--; c.moving[e.Message] <= 0 {
-			delete(c.moving, e.Message)
-		}
+		l := c.letter(e)
+		l.at(e.Queue).here++
+		l.moving = max(0, l.moving-1)
 	case history.Delivered:
-		c.delivered[at] = e.At
+		at := c.letter(e).at(e.Queue)
+		at.out, at.delivered = true, e.At
 	case history.Requeued:
-		delete(c.delivered, at)
+		at := c.letter(e).at(e.Queue)
+		at.out = false
 		c.s.judged(c.i)
 		// A link that is broken off again and again brings everything back each time, for as long as that lasts.
 		if c.broken[e.Process]+c.broken[fault.Broker] > 0 {
 			break
 		}
-		if c.rounds[at]++; c.rounds[at] > mostRounds {
-			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, c.rounds[at])
+		if at.rounds++; at.rounds > mostRounds {
+			c.s.violate(c.i, e.Execution, "message %d%s has gone back into queue %s %d times", e.Message, about(e.Execution, e.Epoch), e.Queue, at.rounds)
 		}
 	case history.Acked:
-		c.settled(e, at)
-		c.leave(e, at)
+		if was := c.leave(e); was.out {
+			c.held(e, was.delivered)
+		}
 		if e.Fault == "" || strings.HasPrefix(e.Queue, canaryQueues) {
 			break
 		}
@@ -113,28 +166,28 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 			c.stored++
 		}
 	case history.DeadLettered:
-		c.leave(e, at)
-		c.moving[e.Message] += e.Count
+		c.leave(e)
+		if e.Count > 0 {
+			c.letter(e).moving += e.Count
+		}
 		c.s.judged(c.i)
 		if e.Count == 0 {
 			c.lost(e)
 		}
 	case history.Dropped:
-		_, expired := c.expired[at]
-		_, tooOften := c.tooOften[at]
-		c.leave(e, at)
+		was := c.leave(e)
 		// A hint may expire: it is only worth something for a while, and carries no execution. Without dead lettering
 		// what dies goes nowhere, as was asked for. A canary's queues expire with it where its executor went away.
 		if e.Fault != "" || strings.HasPrefix(e.Queue, canaryQueues) || !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			break
 		}
 		c.s.judged(c.i)
-		if tooOften {
+		if was.tooOften {
 			c.s.violate(c.i, e.Execution, "message %d%s came back to queue %s more often than that allows and is gone: the queue has no dead letter exchange, and was not declared to keep what comes back",
 				e.Message, about(e.Execution, e.Epoch), e.Queue)
 			break
 		}
-		if e.Execution != 0 || !expired {
+		if e.Execution != 0 || !was.expired {
 			c.lost(e)
 		}
 	case history.ConsumerTimedOut:
@@ -145,11 +198,14 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		history.DatabaseDown, history.DatabaseUp:
 		c.trouble(e)
 	case history.Rejected:
-		c.settled(e, at)
+		if at := c.letter(e).at(e.Queue); at.out {
+			at.out = false
+			c.held(e, at.delivered)
+		}
 	case history.Expired:
-		c.expired[at] = struct{}{}
+		c.letter(e).at(e.Queue).expired = true
 	case history.ReturnedTooOften:
-		c.tooOften[at] = struct{}{}
+		c.letter(e).at(e.Queue).tooOften = true
 	default:
 	}
 }
@@ -185,15 +241,6 @@ const canaryQueues = "handoff.canary."
 // (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// settled judges how long a consumer held a delivery.
-func (c *conservationChecker) settled(e *history.Event, at copyOf) {
-	since, known := c.delivered[at]
-	delete(c.delivered, at)
-	if known {
-		c.held(e, since)
-	}
-}
-
 // held judges how long a consumer has held a delivery, which it settles or the broker takes back.
 func (c *conservationChecker) held(e *history.Event, since time.Duration) {
 	if c.lasting[e.Process]+c.lasting[fault.Database] > 0 || max(c.troubled[e.Process], c.troubled[fault.Database]) > since {
@@ -210,21 +257,16 @@ func (c *conservationChecker) held(e *history.Event, since time.Duration) {
 // (defect D25).
 const mostRounds = 50
 
-func (c *conservationChecker) leave(e *history.Event, at copyOf) {
-	delete(c.rounds, at)
-	delete(c.delivered, at)
-	delete(c.expired, at)
-	delete(c.tooOften, at)
+// leave judges that what leaves a queue was there, and returns what was known of it.
+func (c *conservationChecker) leave(e *history.Event) copyIn {
 	c.s.judged(c.i)
-	n := c.here[at]
-	switch {
-	case n == 0:
+	l := c.letter(e)
+	was := l.leaves(e.Queue)
+	if was.here == 0 {
 		c.s.violate(c.i, e.Execution, "message %d left queue %s, where it was not", e.Message, e.Queue)
-	case n == 1:
-		delete(c.here, at)
-	default:
-		c.here[at] = n - 1
 	}
+	c.forget(e, l)
+	return was
 }
 
 func (c *conservationChecker) lost(e *history.Event) {
@@ -244,8 +286,14 @@ func (c *conservationChecker) end(settled bool) {
 		return
 	}
 	c.s.judged(c.i)
-	if left := slices.Sorted(maps.Keys(c.moving)); len(left) > 0 {
-		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", left[0], c.moving[left[0]])
+	first := uint64(0)
+	for n, l := range c.letters { //detlint:ok the smallest number is taken
+		if l.moving > 0 && (first == 0 || n < first) {
+			first = n
+		}
+	}
+	if first != 0 {
+		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", first, c.letters[first].moving)
 	}
 	if c.unnamed > 0 {
 		c.s.judged(c.i)

@@ -55,11 +55,17 @@ type placementChecker struct {
 	shares [3]oracle.Evidence
 }
 
+// hears implements selective.
+func (c *placementChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *placementChecker) timed() {}
+
 func (c *placementChecker) observe(e *history.Event, l *life) {
 	if e.At >= c.nextLook {
 		c.nextLook = e.At + c.s.config.Executor.ReconcileInterval
 		c.leftWaiting(e.At)
 	}
+	c.s.wake(c.nextLook)
 	if len(c.doubts) > 0 {
 		c.settle(e.At)
 	}
@@ -85,6 +91,9 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	default:
+	}
+	if len(c.doubts) > 0 {
+		c.s.wake(e.At)
 	}
 }
 

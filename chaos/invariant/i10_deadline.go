@@ -48,7 +48,10 @@ func (c *gracefulChecker) actions(e *history.Event) {
 	case history.ActionStarted:
 		c.running[e.Process] = append(c.running[e.Process], stoppable{e.Execution, e.Epoch})
 	case history.ActionEnded:
-		c.running[e.Process] = slices.DeleteFunc(c.running[e.Process], func(a stoppable) bool { return a.id == e.Execution && a.epoch == e.Epoch })
+		of := c.running[e.Process]
+		if i := slices.Index(of, stoppable{e.Execution, e.Epoch}); i >= 0 {
+			c.running[e.Process] = slices.Delete(of, i, i+1)
+		}
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped:
 		delete(c.running, e.Process)
 		c.stopsNoMore(e.Process)

@@ -55,6 +55,11 @@ type gracefulChecker struct {
 // excuses says whether a kind of fault can keep a worker from its graceful stop. Those that ask for one excuse nothing.
 func excuses(kind string) bool { return kind != "stop" && kind != "drain" && kind != "cordon" }
 
+// hears implements selective.
+func (c *gracefulChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *gracefulChecker) timed() {}
+
 func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	c.actions(e)
 	switch e.Kind {
@@ -103,6 +108,9 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	default:
+	}
+	if len(c.deadlines) > 0 {
+		c.s.wake(e.At)
 	}
 }
 

@@ -59,12 +59,18 @@ type ending struct {
 // whole says that the history records faults, runs and heartbeats. Otherwise only a part of the rule is judged.
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
+// hears implements selective.
+func (c *earnedChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *earnedChecker) timed() {}
+
 func (c *earnedChecker) observe(e *history.Event, l *life) {
 	c.judgeLoss(e)
 	switch e.Kind {
 	case history.WorkerLifecycle:
 		if e.Lifecycle == execution.Lost && c.whole() {
 			c.loss = *e
+			c.s.wake(e.At) // judged at the next event, whatever it is
 		}
 	case history.Transition:
 		if l != nil && !oracle.Terminal(e.From) {
@@ -84,7 +90,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		if at := c.slots[e.Incarnation]; at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
-	case history.Published, history.Enqueued, history.Delivered, history.Acked, history.Created, history.ActionStarted, history.ActionEnded:
+	case history.Created, history.ActionStarted, history.ActionEnded:
 		// Most events are of these kinds, and the ledger learns nothing from them.
 	default:
 		c.ledger.observe(e)

@@ -273,15 +273,17 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
 		// A row of passes without a pause acts on everything that came before it. It begins with a look at the workers.
-		late := k.passes
-		k.reasons = slices.DeleteFunc(k.reasons, func(r reason) bool { return r.to < late })
-		best := -1
-		for i, r := range k.reasons {
-			if r.from <= at && (best < 0 || r.to < k.reasons[best].to) {
-				best = i
+		best, kept := -1, k.reasons[:0]
+		for _, r := range k.reasons {
+			if r.to < k.passes {
+				continue
 			}
+			if r.from <= at && (best < 0 || r.to < kept[best].to) {
+				best = len(kept)
+			}
+			kept = append(kept, r)
 		}
-		if best < 0 {
+		if k.reasons = kept; best < 0 {
 			return false
 		}
 		k.reasons = slices.Delete(k.reasons, best, best+1)

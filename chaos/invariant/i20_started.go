@@ -59,6 +59,11 @@ type claimed struct {
 	at          time.Duration
 }
 
+// hears implements selective.
+func (c *startedChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *startedChecker) timed() {}
+
 func (c *startedChecker) observe(e *history.Event, l *life) {
 	if len(c.open) > 0 && e.At >= c.next {
 		c.look(e.At)
@@ -80,6 +85,9 @@ func (c *startedChecker) observe(e *history.Event, l *life) {
 			c.settle(e)
 		}
 	default:
+	}
+	if len(c.open) > 0 {
+		c.s.wake(c.next)
 	}
 }
 

@@ -54,6 +54,11 @@ type awayChecker struct {
 	most int64
 }
 
+// hears implements selective.
+func (c *awayChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *awayChecker) timed() {}
+
 func (c *awayChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -81,6 +86,12 @@ func (c *awayChecker) observe(e *history.Event, _ *life) {
 			c.judge(&c.broker, c.connections, "connections to the broker", e.At)
 			c.begin(&c.broker, c.connections, e.At)
 		}
+	}
+	if c.database.down {
+		c.s.wake(c.database.since + awayWindow)
+	}
+	if c.broker.down {
+		c.s.wake(c.broker.since + awayWindow)
 	}
 }
 

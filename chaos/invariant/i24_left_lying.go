@@ -61,9 +61,15 @@ type waitedAt struct {
 	until time.Duration
 }
 
+// hears implements selective.
+func (c *lyingChecker) hears() []history.Kind { return besidesMessages() }
+
+func (c *lyingChecker) timed() {}
+
 func (c *lyingChecker) observe(e *history.Event, l *life) {
 	if len(c.late) > 0 {
 		c.look(e.At)
+		c.s.wake(e.At)
 	}
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -155,6 +161,7 @@ func (c *lyingChecker) refused(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	if !slices.ContainsFunc(c.late, func(r refused) bool { return r.id == e.Execution }) {
 		c.late = append(c.late, refused{e.Execution, e.Epoch, e.Process, l.worker, e.At})
+		c.s.wake(e.At)
 	}
 }
 

@@ -282,8 +282,8 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 		t.Errorf("%d finished executions are remembered", len(s.lives))
 	}
 	for _, c := range s.checkers {
-		if x, is := c.(*conservationChecker); is && len(x.here)+len(x.moving) != 0 {
-			t.Errorf("%d settled messages are remembered", len(x.here)+len(x.moving))
+		if x, is := c.(*conservationChecker); is && len(x.letters) != 0 {
+			t.Errorf("%d settled messages are remembered", len(x.letters))
 		}
 		if x, is := c.(*singleRunChecker); is && len(x.running) != 0 {
 			t.Errorf("%d ended actions are remembered", len(x.running))

@@ -61,6 +61,20 @@ type timed interface {
 	timed()
 }
 
+// besidesMessages are all kinds of events but the most common ones of messages, which a rule about rows, processes and
+// actions has no use for.
+func besidesMessages() []history.Kind {
+	kinds := make([]history.Kind, 0, history.Kinds)
+	for k := range history.Kind(history.Kinds) {
+		switch k {
+		case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
+		default:
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
 // Finding is a violation as a checker sees it.
 type Finding struct {
 	Invariant *Invariant

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -11,9 +12,11 @@ import (
 // Probes counts the situations that a scenario may ask for under `sometimes`: a sweep that never
 // reaches what it is about proves nothing. It implements history.Sink.
 type Probes struct {
-	hits    [probeCount]int
-	names   map[execution.WorkerID]bool
-	seen    map[copyKey]int
+	hits  [probeCount]int
+	names map[execution.WorkerID]bool
+	// seen are the queues from which each message was delivered that is still in them; spared are lists for the next ones.
+	seen    map[uint64][]string
+	spared  [][]string
 	drained map[execution.Incarnation]bool
 	// failing are the incarnations whose last runs failed by their own fault.
 	failing map[execution.Incarnation]bool
@@ -21,11 +24,6 @@ type Probes struct {
 	slots   slotProbes
 	// patience is the age from which on only a reconciler handles the end of an execution.
 	patience time.Duration
-}
-
-type copyKey struct {
-	message uint64
-	queue   string
 }
 
 type dispatchKey struct {
@@ -147,7 +145,7 @@ func situations() [probeCount]Situation {
 // NewProbes returns probes that have seen nothing. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
-		names: make(map[execution.WorkerID]bool), seen: make(map[copyKey]int), drained: make(map[execution.Incarnation]bool),
+		names: make(map[execution.WorkerID]bool), seen: make(map[uint64][]string), drained: make(map[execution.Incarnation]bool),
 		failing: make(map[execution.Incarnation]bool),
 		fed:     make(map[dispatchKey]int), patience: patience,
 	}
@@ -218,22 +216,20 @@ func (p *Probes) Observe(e *history.Event) {
 }
 
 func (p *Probes) message(e *history.Event) {
-	key := copyKey{e.Message, e.Queue}
 	switch e.Kind {
 	case history.Delivered:
-		p.seen[key]++
-		p.hit(redelivered, p.seen[key] > 1)
+		p.hit(redelivered, p.delivered(e))
 		if e.Execution != 0 {
 			p.fed[dispatchKey{e.Execution, e.Epoch}]++
 		}
 	case history.Acked:
-		delete(p.seen, key)
+		p.gone(e)
 	case history.Expired:
 		p.hit(deadLetteredByTTL, e.Execution != 0)
-		delete(p.seen, key)
+		p.gone(e)
 	case history.ReturnedTooOften:
 		p.hit(returnedTooOften, e.Execution != 0)
-		delete(p.seen, key)
+		p.gone(e)
 	case history.PublishReturned:
 		p.hit(returnedUnroutable, e.Execution != 0)
 	case history.Published:
@@ -243,6 +239,33 @@ func (p *Probes) message(e *history.Event) {
 			p.hit(republished, p.fed[at] > 1)
 		}
 	default:
+	}
+}
+
+// delivered notes a delivery and says whether the message was delivered from that queue before.
+func (p *Probes) delivered(e *history.Event) bool {
+	queues := p.seen[e.Message]
+	if slices.Contains(queues, e.Queue) {
+		return true
+	}
+	if n := len(p.spared); queues == nil && n > 0 {
+		queues, p.spared = p.spared[n-1], p.spared[:n-1]
+	}
+	p.seen[e.Message] = append(queues, e.Queue)
+	return false
+}
+
+// gone forgets a message that has left a queue.
+func (p *Probes) gone(e *history.Event) {
+	queues := p.seen[e.Message]
+	i := slices.Index(queues, e.Queue)
+	switch {
+	case i < 0:
+	case len(queues) > 1:
+		p.seen[e.Message] = slices.Delete(queues, i, i+1)
+	default:
+		delete(p.seen, e.Message)
+		p.spared = append(p.spared, queues[:0])
 	}
 }
 

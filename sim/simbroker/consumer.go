@@ -86,26 +86,20 @@ func (s *session) owns(d broker.Delivery) bool {
 
 // settlement is an acknowledgement or a rejection on its way to the broker.
 type settlement struct {
-	peer         *peer
-	tag          uint64
-	ack, requeue bool
+	peer *peer
+	tag  uint64
+	how  settling
 }
 
 // Arrive implements simnet.Frame.
-func (s *settlement) Arrive() {
-	if s.ack {
-		s.peer.ack(s.tag)
-	} else {
-		s.peer.reject(s.tag, s.requeue)
-	}
-}
+func (s *settlement) Arrive() { s.peer.settle(s.tag, s.how) }
 
 // Ack implements broker.Consumer. A delivery of a session that has ended is left alone.
 func (sub *subscription) Ack(d broker.Delivery) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, ack: true})
+		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: byAck})
 	}
 }
 
@@ -114,14 +108,18 @@ func (sub *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := sub.s
 	s.b.k.CheckAlive()
 	if s.owns(d) {
-		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, requeue: requeue})
+		how := byReject
+		if requeue {
+			how = byRequeue
+		}
+		s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: how})
 	}
 }
 
 // giveBack requeues what nobody will read.
 func (sub *subscription) giveBack(d *arrival) {
 	s := sub.s
-	s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, requeue: true})
+	s.conn.SendToServer(&settlement{peer: s.peer, tag: d.Tag, how: byRequeue})
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns

@@ -168,7 +168,7 @@ func (c *consumer) deliver(m *message) {
 
 // settle is an acknowledgement's or a rejection's arrival. A tag that is not open closes the session:
 // settling twice, or what another session received, is a violation (rule 26).
-func (p *peer) settle(tag uint64, settled func(u unsettled)) {
+func (p *peer) settle(tag uint64, how settling) {
 	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettled, tag uint64) int {
 		switch {
 		case u.tag < tag:
@@ -188,27 +188,34 @@ func (p *peer) settle(tag uint64, settled func(u unsettled)) {
 	if u.m.queue.deleted {
 		return
 	}
-	u.m.queue.attend(func() {
-		settled(u)
-		u.m.queue.serve()
-	}, func() { u.m.queue.putBack(u.m, p.process, true) })
+	if u.m.queue.stall == nil {
+		p.settled(u.m, how)
+		return
+	}
+	u.m.queue.attend(func() { p.settled(u.m, how) }, func() { u.m.queue.putBack(u.m, p.process, true) })
 }
 
-func (p *peer) ack(tag uint64) {
-	p.settle(tag, func(u unsettled) {
-		u.m.queue.unacked--
-		p.b.tell(history.Acked, u.m, u.m.queue.decl.Name, p.process, u.m.corrupt, 0)
-	})
-}
+// settling is how a consumer settles a delivery.
+type settling uint8
 
-func (p *peer) reject(tag uint64, requeue bool) {
-	p.settle(tag, func(u unsettled) {
-		q := u.m.queue
-		if requeue {
-			q.putBack(u.m, p.process, false)
-			return
-		}
+const (
+	byAck settling = iota
+	byReject
+	byRequeue
+)
+
+// settled is what the queue does with a message that was settled.
+func (p *peer) settled(m *message, how settling) {
+	q := m.queue
+	switch how {
+	case byAck:
 		q.unacked--
-		q.die(u.m, broker.DeathRejected)
-	})
+		p.b.tell(history.Acked, m, q.decl.Name, p.process, m.corrupt, 0)
+	case byReject:
+		q.unacked--
+		q.die(m, broker.DeathRejected)
+	case byRequeue:
+		q.putBack(m, p.process, false)
+	}
+	q.serve()
 }

@@ -86,7 +86,7 @@ func (q *queue) loseStalled() {
 }
 
 // admitStalled puts a message into a queue that hangs: it is stored when the queue goes on, and confirmed after that.
-func (p *publish) admitStalled(q *queue, t *tampering) {
+func (p *publish) admitStalled(q *queue, t tampering) {
 	b := p.peer.b
 	p.waits++
 	if !p.late {
@@ -99,7 +99,7 @@ func (p *publish) admitStalled(q *queue, t *tampering) {
 		})
 	}
 	q.attend(func() {
-		p.admit(q, t)
+		p.admit(q, &t)
 		if p.waits--; p.waits == 0 {
 			p.store()
 		}
