@@ -22,7 +22,6 @@ type publish struct {
 
 	id      uint64
 	copies  []*message
-	few     [2]*message // the first place of copies
 	outcome broker.Outcome
 	// silent is the fault that keeps the confirm from being sent.
 	silent string
@@ -66,10 +65,10 @@ func (p *publish) Arrive() {
 		return
 	}
 	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
-	p.copies = p.few[:0]
+	p.copies = make([]*message, 0, len(queues))
 	for _, q := range queues {
 		if q.stall != nil {
-			p.admitStalled(q, t)
+			p.admitStalled(q, &t)
 		} else {
 			p.admit(q, &t)
 		}
