@@ -24,41 +24,6 @@ import (
 type witness struct {
 	k     *kernel.Kernel
 	rules *invariant.Conduct
-	free  []*holding // of tasks that have ended
-}
-
-// holding is what one task has made and not ended. It is the note of the task.
-type holding struct {
-	k         *kernel.Kernel
-	deadlines []context.Context
-	plain     int
-	// ended is the deadline that it has ended last, and when.
-	ended   context.Context
-	endedAt time.Duration
-	// over is the context of whose end it was told last, and when.
-	over   context.Context
-	overAt time.Duration
-	// waited is when it went to wait last.
-	waited time.Duration
-	few    [2]context.Context // the first place of deadlines
-}
-
-// heldBy is what a task holds, nil if it has made nothing yet.
-func heldBy(t *kernel.Task) *holding {
-	of, _ := t.Note.(*holding)
-	return of
-}
-
-// Ended implements kernel.Maker.
-func (of *holding) Ended(ctx context.Context) {
-	for i, held := range of.deadlines {
-		if held == ctx {
-			of.deadlines = append(of.deadlines[:i], of.deadlines[i+1:]...)
-			of.ended, of.endedAt = ctx, of.k.Now()
-			return
-		}
-	}
-	of.plain--
 }
 
 func newWitness(k *kernel.Kernel, rules *invariant.Conduct) *witness {
@@ -97,8 +62,8 @@ func (w *witness) answered(ctx context.Context, err error) {
 		}
 	case errors.Is(err, context.Canceled):
 		// Who gave a call up knows of it; but not who had given it up before.
-		if of := heldBy(t); of != nil && of.ended == ctx {
-			w.rules.CalledTooLate(part(t), callName(), of.endedAt)
+		if of := t.Held(); of.Ended == ctx {
+			w.rules.CalledTooLate(part(t), callName(), of.EndedAt)
 		}
 	case errors.Is(err, store.ErrLost), errors.Is(err, store.ErrSuperseded), errors.Is(err, store.ErrLeaseOver):
 		// These are answers.
@@ -215,15 +180,8 @@ func (w *witness) ended() {
 	if t == nil {
 		return
 	}
-	left := 0
-	if of := heldBy(t); of != nil {
-		left = len(of.deadlines) + of.plain
-		if t.Note = nil; left == 0 {
-			*of = holding{k: of.k, deadlines: of.deadlines[:0]}
-			w.free = append(w.free, of)
-		}
-	}
-	w.rules.Ends(part(t), left)
+	of := t.Held()
+	w.rules.Ends(part(t), of.Limited+of.Plain)
 }
 
 // toldOver notes that a wait of the present task has ended because its context did.
@@ -231,19 +189,15 @@ func (w *witness) toldOver(ctx context.Context, err error) {
 	if err == nil || ctx.Err() == nil {
 		return
 	}
-	if of := w.holder(); of != nil {
-		of.over, of.overAt = ctx, w.k.Now()
+	if t := w.sees(); t != nil {
+		t.Noted.Over, t.Noted.OverAt = ctx, w.k.Now()
 	}
 }
 
 // goesOn is the present task's use of a context, of whose end it may have been told.
 func (w *witness) goesOn(ctx context.Context, what string) {
-	t := w.sees()
-	if t == nil {
-		return
-	}
-	if of := heldBy(t); of != nil && of.over == ctx {
-		w.rules.GoesOn(part(t), what, of.overAt)
+	if t := w.sees(); t != nil && t.Noted.Over == ctx {
+		w.rules.GoesOn(part(t), what, t.Noted.OverAt)
 	}
 }
 
@@ -253,19 +207,19 @@ func (w *witness) waits(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	of := w.holderOf(t)
-	if of.over == ctx {
-		w.rules.GoesOn(part(t), "waits", of.overAt)
+	if t.Noted.Over == ctx {
+		w.rules.GoesOn(part(t), "waits", t.Noted.OverAt)
 	}
-	deadlines, plain := len(of.deadlines), of.plain
-	for _, held := range of.deadlines {
-		if held == ctx {
-			deadlines--
-		}
+	t.Noted.Waited = w.k.Now()
+	of := t.Held()
+	if of.Limited+of.Plain == 0 && !w.rules.AnyFailing() {
+		return
 	}
-	of.waited = w.k.Now()
-	if deadlines+plain > 0 || w.rules.Failing(t.ID()) {
-		w.rules.Waits(part(t), deadlines, plain)
+	if t.Holds(ctx) {
+		of.Limited--
+	}
+	if of.Limited+of.Plain > 0 || w.rules.Failing(t.ID()) {
+		w.rules.Waits(part(t), of.Limited, of.Plain)
 	}
 }
 
@@ -293,34 +247,11 @@ func (s *seenSignal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	return set, err
 }
 
-// holder is what the present task holds, nil where there is no task.
-func (w *witness) holder() *holding {
-	if t := w.sees(); t != nil {
-		return w.holderOf(t)
-	}
-	return nil
-}
-
-func (w *witness) holderOf(t *kernel.Task) *holding {
-	of := heldBy(t)
-	if of == nil {
-		if n := len(w.free); n > 0 {
-			of, w.free = w.free[n-1], w.free[:n-1]
-		} else {
-			of = &holding{k: w.k}
-			of.deadlines = of.few[:0]
-		}
-		t.Note = of
-	}
-	return of
-}
-
 // WithCancel implements host.Host.
 func (h *seenHost) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := h.Host.WithCancel(parent)
-	if of := h.w.holder(); of != nil {
-		of.plain++
-		kernel.Watch(ctx, of)
+	if h.w.sees() != nil {
+		h.w.k.Watch(ctx, false)
 	}
 	return ctx, cancel
 }
@@ -328,9 +259,8 @@ func (h *seenHost) WithCancel(parent context.Context) (context.Context, context.
 // WithTimeout implements host.Host.
 func (h *seenHost) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := h.Host.WithTimeout(parent, d)
-	if of := h.w.holder(); of != nil {
-		of.deadlines = append(of.deadlines, ctx)
-		kernel.Watch(ctx, of)
+	if h.w.sees() != nil {
+		h.w.k.Watch(ctx, true)
 	}
 	return ctx, cancel
 }
@@ -411,7 +341,7 @@ func (l *seenLog) Handle(ctx context.Context, r slog.Record) error {
 			case "reachable":
 				carries, line.Probe, line.Reachable = true, true, a.Value.Kind() == slog.KindBool && a.Value.Bool()
 			case "since_heartbeat":
-				carries, line.PassedOver, line.Waited = true, true, l.w.holder().waited
+				carries, line.PassedOver, line.Waited = true, true, l.w.sees().Noted.Waited
 			default:
 			}
 			return line.Error == ""

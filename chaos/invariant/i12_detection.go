@@ -61,7 +61,12 @@ type askedToEnd struct {
 
 func (c *detectionChecker) observe(e *history.Event, _ *life) {
 	c.look(e.At)
-	c.idle.observe(e)
+	switch e.Kind {
+	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
+		return
+	default:
+		c.idle.observe(e)
+	}
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {

@@ -60,6 +60,8 @@ type hintChecker struct {
 	// sent are the hints by their ids, and order the same, the oldest first.
 	sent  map[string]*sent
 	order queue[*sent]
+	// newest is the hint of the last event about one.
+	newest *sent
 	// next is the moment after which there is something to look at.
 	next time.Duration
 	// spared and unsent are what was forgotten, for the next ones.
@@ -79,7 +81,9 @@ func newHintChecker(i *Invariant, s *Suite) *hintChecker {
 }
 
 func (c *hintChecker) observe(e *history.Event, l *life) {
-	c.look(e.At)
+	if e.At > c.next || len(c.untaken) > 0 {
+		c.look(e.At)
+	}
 	switch e.Kind {
 	case history.ProcessStarted:
 		if _, known := c.s.started[e.Process]; known {
@@ -133,15 +137,20 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 // once judges that a hint which may have arrived is not sent again, and that no two have one id. A process that starts anew,
 // and one of two of one name, numbers its hints from the start.
 func (c *hintChecker) once(e *history.Event) {
-	h := c.sent[e.Key]
+	h := c.newest
+	if h == nil || h.id != e.Key {
+		h = c.sent[e.Key]
+	}
 	if h == nil {
 		h = spare(&c.unsent)
 		*h = sent{id: e.Key, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
 		c.sent[e.Key] = h
 		c.order.add(h)
 		c.next = min(c.next, h.at+longestHint)
+		c.newest = h
 		return
 	}
+	c.newest = h
 	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
 		return // another change of the same message
 	}
@@ -190,6 +199,9 @@ func (c *hintChecker) look(now time.Duration) {
 	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
 		c.order.drop()
 		delete(c.sent, h.id)
+		if c.newest == h {
+			c.newest = nil
+		}
 		c.unsent = append(c.unsent, h)
 	}
 	c.next = never

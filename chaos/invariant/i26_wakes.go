@@ -44,8 +44,13 @@ type roomy struct {
 
 func (c *wakeChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
-	c.hear(e)
 	c.hints.observe(e, l)
+	switch e.Kind {
+	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
+		return
+	default:
+		c.hear(e)
+	}
 	switch e.Kind {
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync"
 	"time"
 
 	"handoff/chaos/history"
@@ -63,7 +64,7 @@ type timed interface {
 
 // besidesMessages are all kinds of events but the most common ones of messages, which a rule about rows, processes and
 // actions has no use for.
-func besidesMessages() []history.Kind {
+var besidesMessages = sync.OnceValue(func() []history.Kind {
 	kinds := make([]history.Kind, 0, history.Kinds)
 	for k := range history.Kind(history.Kinds) {
 		switch k {
@@ -73,7 +74,7 @@ func besidesMessages() []history.Kind {
 		}
 	}
 	return kinds
-}
+})
 
 // Finding is a violation as a checker sees it.
 type Finding struct {
@@ -87,11 +88,16 @@ type Finding struct {
 // Count is the number of invariants; they are numbered from 1 without gaps.
 const Count = 31
 
-// All lists every invariant that is implemented, by number.
+// All lists every invariant, by number. They are the same at each call; the caller owns the slice.
 func All() []*Invariant {
-	list := all()
-	return slices.DeleteFunc(list[:], func(i *Invariant) bool { return i == nil })
+	list := every()
+	return list[:]
 }
+
+var (
+	every = sync.OnceValue(all)
+	law   = sync.OnceValue(oracle.NewLaw)
+)
 
 // all does not compile while Count is not the number of the last one.
 func all() [Count]*Invariant {
@@ -185,13 +191,13 @@ type Suite struct {
 // New returns a suite of the invariants in only, or of all when it is nil.
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
-		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: oracle.NewLaw(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
+		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: law(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
 	}
-	for _, i := range All() {
+	for _, i := range every() {
 		if wanted(only, i.Number) {
 			s.add(i.make(s))
 		}

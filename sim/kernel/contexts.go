@@ -15,7 +15,8 @@ type kernelContext struct {
 	deadline    time.Duration // on the wall clock, counted from the kernel's start
 	hasDeadline bool
 	timer       Timer
-	maker       Maker              // nil when nobody wants to know
+	limited     bool
+	maker       *Task              // see Watch; nil when nobody wants to know
 	end         context.CancelFunc // made the first time that somebody asks for it
 
 	firstChild, lastChild *kernelContext // by creation
@@ -142,11 +143,20 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
-// Maker is who has made a context and is told when it is ended by hand, the first time and before anything comes of it.
-type Maker interface{ Ended(ctx context.Context) }
-
-// Watch has m told of the end of a context of the kernel. It costs no object, as another CancelFunc would.
-func Watch(ctx context.Context, m Maker) { ctx.(*kernelContext).maker = m }
+// Watch counts a context that the current task has just made among what it holds, until somebody ends it by hand. Without a
+// task it does nothing. limited says that the context has a time limit of its own.
+func (k *Kernel) Watch(ctx context.Context, limited bool) {
+	t := k.current
+	if t == nil {
+		return
+	}
+	c := ctx.(*kernelContext)
+	if c.maker, c.limited = t, limited; limited {
+		t.held.Limited++
+	} else {
+		t.held.Plain++
+	}
+}
 
 func (c *kernelContext) cancelFunc() context.CancelFunc {
 	if c.end == nil {
@@ -156,9 +166,13 @@ func (c *kernelContext) cancelFunc() context.CancelFunc {
 }
 
 func (c *kernelContext) endByHand() {
-	if m := c.maker; m != nil {
-		c.maker = nil
-		m.Ended(c)
+	if t := c.maker; t != nil {
+		if c.maker = nil; c.limited {
+			t.held.Limited--
+			t.held.Ended, t.held.EndedAt = c, c.k.now
+		} else {
+			t.held.Plain--
+		}
 	}
 	c.k.CheckAlive()
 	c.cancel(context.Canceled)

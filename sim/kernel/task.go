@@ -23,8 +23,36 @@ type Task struct {
 	wait       *wait // which it is parked on
 	joiners    []Wait
 	prev, next *Task
-	// Note is for who watches the task; the kernel does not look at it.
-	Note any
+	held       Held
+	// Noted is for who watches the task; the kernel does not look at it.
+	Noted Noted
+}
+
+// Held is what a task has made under Watch and not ended.
+type Held struct {
+	// Limited and Plain are how many contexts with and without a time limit.
+	Limited, Plain int
+	// Ended is the limited one that was ended by hand last, nil if none was, and EndedAt when.
+	Ended   context.Context
+	EndedAt time.Duration
+}
+
+// Noted is what a watcher knows of a task.
+type Noted struct {
+	// Over is the context of whose end the task was told last, and OverAt when.
+	Over   context.Context
+	OverAt time.Duration
+	// Waited is when it went to wait last.
+	Waited time.Duration
+}
+
+// Held returns what the task holds.
+func (t *Task) Held() Held { return t.held }
+
+// Holds says that the task has made a context with a time limit under Watch and that nobody has ended it by hand.
+func (t *Task) Holds(ctx context.Context) bool {
+	c, ours := ctx.(*kernelContext)
+	return ours && c.maker == t && c.limited
 }
 
 // ID returns a number that no other task of the run has; it counts in the order of Go.
@@ -113,6 +141,9 @@ const stackReserve = 7 << 10
 //
 //go:noinline
 func reserve(i int) byte {
+	if i == 0 {
+		return 0 // the stack has grown on the way in, and nothing need be cleared
+	}
 	var place [stackReserve]byte
 	place[i] = 1
 	return place[len(place)-1-i]

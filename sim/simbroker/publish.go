@@ -68,7 +68,7 @@ func (p *publish) Arrive() {
 	p.copies = make([]*message, 0, len(queues))
 	for _, q := range queues {
 		if q.stall != nil {
-			p.admitStalled(q, &t)
+			p.admitStalled(q, t)
 		} else {
 			p.admit(q, &t)
 		}
