@@ -94,7 +94,9 @@ type Looker struct {
 	told    map[execution.Incarnation]toldOf
 	// parked are the moments at which the scheduler has to look again at what it gave back.
 	parked []time.Duration
-	// reasons are what the scheduler may look for before its period is over.
+	// woken and reasons are what the scheduler may look for before its period is over: what has come, the one that is over
+	// first in front, and what it remembers.
+	woken    queue[reason]
 	reasons  []reason
 	stumbled bool
 	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
@@ -142,7 +144,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 
 // Woken notes that something may make the scheduler look after a delay, and at once.
 func (k *Looker) Woken(at, delay time.Duration) {
-	k.reasons = append(k.reasons, reason{at, at + k.slack(at)})
+	// Nearly always it is over last.
+	k.woken.add(reason{at, at + k.slack(at)})
+	for all := k.woken.all[k.woken.head:]; len(all) > 1 && all[len(all)-1].to < all[len(all)-2].to; all = all[:len(all)-1] {
+		all[len(all)-1], all[len(all)-2] = all[len(all)-2], all[len(all)-1]
+	}
 	if delay > 0 {
 		k.Remembers(at, delay)
 	}
@@ -219,8 +225,10 @@ func (k *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 		k.putOff(at)
 	}
 	if l == LookSchedule && (k.stumbled || t.failed) {
-		for i := range k.reasons {
-			k.reasons[i].to = max(k.reasons[i].to, at+s.prompt())
+		for _, of := range [...][]reason{k.woken.all[k.woken.head:], k.reasons} {
+			for i := range of {
+				of[i].to = max(of[i].to, at+s.prompt())
+			}
 		}
 		k.stumbled = false
 	}
@@ -283,10 +291,19 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 			}
 			kept = append(kept, r)
 		}
-		if k.reasons = kept; best < 0 {
+		k.reasons = kept
+		first, came := k.woken.first()
+		for ; came && first.to < k.passes; first, came = k.woken.first() {
+			k.woken.drop()
+		}
+		switch {
+		case came && first.from <= at && (best < 0 || first.to <= kept[best].to):
+			k.woken.drop()
+		case best >= 0:
+			k.reasons = slices.Delete(k.reasons, best, best+1)
+		default:
 			return false
 		}
-		k.reasons = slices.Delete(k.reasons, best, best+1)
 		return true
 	case LookSettle:
 		if k.kinds[l].due {
