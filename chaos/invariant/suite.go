@@ -64,7 +64,7 @@ type timed interface {
 
 // besidesMessages are all kinds of events but the most common ones of messages, which a rule about rows, processes and
 // actions has no use for.
-var besidesMessages = sync.OnceValue(func() []history.Kind {
+var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	kinds := make([]history.Kind, 0, history.Kinds)
 	for k := range history.Kind(history.Kinds) {
 		switch k {
@@ -95,8 +95,8 @@ func All() []*Invariant {
 }
 
 var (
-	every = sync.OnceValue(all)
-	law   = sync.OnceValue(oracle.NewLaw)
+	every = sync.OnceValue(all)           //detlint:ok they are always the same
+	law   = sync.OnceValue(oracle.NewLaw) //detlint:ok it is always the same
 )
 
 // all does not compile while Count is not the number of the last one.

@@ -242,8 +242,8 @@ func (ts *timers) drop(i int) {
 
 // filter drops the timers for which keep returns false, and orders the rest anew: keep may have changed when they are due.
 func (ts *timers) filter(keep func(t *timer) bool) {
-	all := append(ts.far, ts.near...)
-	kept := all[:0]
+	ts.far = append(ts.far, ts.near...)
+	all, kept := ts.far, ts.far[:0]
 	for _, slot := range all {
 		if keep(slot.t) {
 			slot.at, slot.t.pos = slot.t.at, timerFar-len(kept)
