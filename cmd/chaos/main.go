@@ -95,7 +95,32 @@ func unknownText(what, got string, allowed []string) string {
 	if len(allowed) == 0 {
 		return text + "; there is none"
 	}
-	return text + "\nallowed: " + strings.Join(allowed, ", ")
+	return text + "\nallowed: " + shown(got, allowed)
+}
+
+// mostShown is how many names a message lists: more than a screen of them helps nobody.
+const mostShown = 30
+
+// shown are the allowed names, or, where they are many, those that share a word with what was given and how many others
+// there are.
+func shown(got string, allowed []string) string {
+	if len(allowed) <= mostShown {
+		return strings.Join(allowed, ", ")
+	}
+	var like []string
+	for _, name := range allowed {
+		for word := range strings.FieldsFuncSeq(strings.ToLower(got), func(r rune) bool { return r == '-' || r == '_' || r == ' ' }) {
+			if len(word) > 2 && strings.Contains(name, word) {
+				like = append(like, name)
+				break
+			}
+		}
+	}
+	like = like[:min(len(like), mostShown)]
+	if len(like) == 0 {
+		return fmt.Sprintf("%d names; chaos list shows them", len(allowed))
+	}
+	return fmt.Sprintf("%s, and %d others; chaos list shows them", strings.Join(like, ", "), len(allowed)-len(like))
 }
 
 // meant is the entry of allowed that was probably meant: misspelt, or cut short.
