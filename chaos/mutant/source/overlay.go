@@ -2,7 +2,6 @@ package source
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -13,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"handoff/chaos/overlay"
 )
 
 // Variable is the environment variable by which a process that was built with an overlay is told its
@@ -360,11 +361,7 @@ func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 			errs = append(errs, add(at, []byte(switchText(f.pkg.Name))))
 		}
 	}
-	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
-	path := filepath.Join(dir, "overlay.json")
-	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
-	}
+	path, err := overlay.Write(dir, replace)
 	if err := cmp.Or(errors.Join(errs...), err); err != nil {
 		return "", fmt.Errorf("writing the overlay into %s: %w", dir, err)
 	}

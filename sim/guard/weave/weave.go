@@ -4,8 +4,6 @@
 package weave
 
 import (
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -18,26 +16,20 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/packages"
+
+	"handoff/chaos/overlay"
 )
 
 // Packages are those whose tasks share memory and run in the simulator.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
-// Add reads the overlay of a build, empty for none, and writes another one into dir, in which Packages are guarded as
+// Add reads before, the overlay of a build, empty for none, and writes another one into dir, in which Packages are guarded as
 // well: also what the first overlay has put in their place. root is the module's folder. It returns the path of the new
 // overlay, and how many accesses it guards.
-func Add(root, overlay, dir string) (path string, guarded int, err error) {
-	replace := map[string]string{}
-	if overlay != "" {
-		text, err := os.ReadFile(overlay)
-		if err != nil {
-			return "", 0, fmt.Errorf("guarding the core: %w", err)
-		}
-		var read struct{ Replace map[string]string }
-		if err := json.Unmarshal(text, &read); err != nil {
-			return "", 0, fmt.Errorf("guarding the core: reading %s: %w", overlay, err)
-		}
-		replace = read.Replace
+func Add(root, before, dir string) (path string, guarded int, err error) {
+	replace, err := overlay.Read(before)
+	if err != nil {
+		return "", 0, fmt.Errorf("guarding the core: %w", err)
 	}
 	texts, guarded, err := texts(root, replace)
 	if err != nil {
@@ -57,12 +49,7 @@ func Add(root, overlay, dir string) (path string, guarded int, err error) {
 		}
 		replace[from] = to
 	}
-	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
-	if err != nil {
-		return "", 0, fmt.Errorf("guarding the core: %w", err)
-	}
-	path = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
+	if path, err = overlay.Write(dir, replace); err != nil {
 		return "", 0, fmt.Errorf("guarding the core: %w", err)
 	}
 	return path, guarded, nil
@@ -135,15 +122,9 @@ type file struct {
 
 func (f *file) at(p token.Pos) token.Position { return f.pkg.Fset.Position(p) }
 
-// insertion is a text that is put in at an offset.
-type insertion struct {
-	at   int
-	text string
-}
-
 // woven returns the guarded text, and how many accesses it guards.
 func (f *file) woven() (string, int) {
-	var put []insertion
+	var put []overlay.Insertion
 	for _, d := range f.tree.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || fn.Body == nil {
@@ -152,9 +133,9 @@ func (f *file) woven() (string, int) {
 		own := f.made(fn)
 		held, by := f.held(fn)
 		ast.Inspect(fn.Body, func(n ast.Node) bool {
-			for _, s := range statements(n) {
+			for _, s := range overlay.Statements(n) {
 				for _, g := range f.guards(s, own, held, by) {
-					put = append(put, insertion{f.at(s.Pos()).Offset, g})
+					put = append(put, overlay.Insertion{At: f.at(s.Pos()).Offset, Text: g})
 				}
 			}
 			return true
@@ -163,17 +144,8 @@ func (f *file) woven() (string, int) {
 	if len(put) == 0 {
 		return f.text, 0
 	}
-	put = append(put, insertion{f.at(f.tree.Name.End()).Offset, `; import "handoff/sim/guard"`})
-	slices.SortStableFunc(put, func(a, b insertion) int { return cmp.Compare(a.at, b.at) })
-	var out strings.Builder
-	from := 0
-	for _, p := range put {
-		out.WriteString(f.text[from:p.at])
-		out.WriteString(p.text)
-		from = p.at
-	}
-	out.WriteString(f.text[from:])
-	return out.String(), len(put) - 1
+	put = append(put, overlay.Insertion{At: f.at(f.tree.Name.End()).Offset, Text: `; import "handoff/sim/guard"`})
+	return overlay.Insert(f.text, put), len(put) - 1
 }
 
 // made are the variables of a function that hold what it makes itself, which nobody else has yet.
@@ -205,7 +177,7 @@ func (f *file) guards(s ast.Stmt, own map[types.Object]bool, held []types.Type, 
 		return nil // its statements have their own
 	}
 	var seen []string
-	within(s, func(n ast.Node) {
+	overlay.Within(s, func(n ast.Node) {
 		e, ok := n.(*ast.SelectorExpr)
 		if !ok {
 			return
@@ -337,54 +309,6 @@ func (f *file) before(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
 		return f.before(e.X, s, own)
 	case *ast.StarExpr:
 		return f.before(e.X, s, own)
-	}
-	return false
-}
-
-// statements are those that stand one after the other in n.
-func statements(n ast.Node) []ast.Stmt {
-	switch n := n.(type) {
-	case *ast.BlockStmt:
-		if !clauses(n) {
-			return n.List
-		}
-	case *ast.CaseClause:
-		return n.Body
-	case *ast.CommClause:
-		return n.Body
-	}
-	return nil
-}
-
-// within visits the nodes of a statement, without the blocks in it.
-func within(s ast.Stmt, visit func(ast.Node)) {
-	ast.Inspect(s, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.BlockStmt:
-			return n == ast.Node(s) || clauses(n)
-		case *ast.CaseClause:
-			for _, e := range n.List {
-				within(&ast.ExprStmt{X: e}, visit)
-			}
-			return false
-		case *ast.CommClause:
-			return false
-		case nil:
-			return false
-		}
-		visit(n)
-		return true
-	})
-}
-
-// clauses says that a block is that of a switch, in which nothing can stand before a clause.
-func clauses(b *ast.BlockStmt) bool {
-	if len(b.List) == 0 {
-		return false
-	}
-	switch b.List[0].(type) {
-	case *ast.CaseClause, *ast.CommClause:
-		return true
 	}
 	return false
 }

@@ -1,13 +1,14 @@
 package weave
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"handoff/chaos/overlay"
 )
 
 const root = "../../.."
@@ -126,19 +127,18 @@ func TestACallStandsBeforeEveryStatementThatTouchesAGuardedField(t *testing.T) {
 	write(t, other, example)
 	elsewhere, there := filepath.Join(module, "elsewhere.go"), filepath.Join(module, "there.txt")
 	write(t, there, "package elsewhere\n")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{original: other, elsewhere: there}})
+	first, err := overlay.Write(module, map[string]string{original: other, elsewhere: there})
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(module, "overlay.json"), string(text))
-	path, guarded, err := Add(module, filepath.Join(module, "overlay.json"), filepath.Join(module, "guarded"))
+	path, guarded, err := Add(module, first, filepath.Join(module, "guarded"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if guarded != 6 {
 		t.Errorf("%d accesses are guarded, want 6", guarded)
 	}
-	replace := overlay(t, path)
+	replace := replaced(t, path)
 	if replace[elsewhere] != there {
 		t.Errorf("the other overlay's files are gone: %v", replace)
 	}
@@ -174,7 +174,7 @@ func TestEveryMutexOfTheSimulatedCoreGuardsSomething(t *testing.T) {
 	if guarded < 150 {
 		t.Errorf("%d accesses are guarded, want well over a hundred", guarded)
 	}
-	replace := overlay(t, path)
+	replace := replaced(t, path)
 	for _, name := range Packages {
 		files, err := filepath.Glob(filepath.Join(at, filepath.FromSlash(name), "*.go"))
 		if err != nil {
@@ -229,19 +229,17 @@ func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 		replace[file] = filepath.Join(dir, filepath.Base(file)+".txt")
 		write(t, replace[file], head+"\n\nimport (\n\t\"os\""+tail+m.function+body+"\n}\n"+after)
 	}
-	planted := filepath.Join(dir, "overlay.json")
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	planted, err := overlay.Write(dir, replace)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, planted, string(text))
 	guarded, _, err := Add(at, planted, filepath.Join(dir, "guarded"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := func(overlay, to string) string {
+	build := func(with, to string) string {
 		to = filepath.Join(dir, to)
-		cmd := exec.Command("go", "build", "-overlay", overlay, "-o", to, "./cmd/chaos")
+		cmd := exec.Command("go", "build", "-overlay", with, "-o", to, "./cmd/chaos")
 		cmd.Dir = at
 		if said, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building: %v\n%s", err, said)
@@ -283,15 +281,11 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-func overlay(t *testing.T, path string) map[string]string {
+func replaced(t *testing.T, path string) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(path)
+	read, err := overlay.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var read struct{ Replace map[string]string }
-	if err := json.Unmarshal(text, &read); err != nil {
-		t.Fatal(err)
-	}
-	return read.Replace
+	return read
 }

@@ -4,8 +4,6 @@
 package weave
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -15,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"handoff/chaos/overlay"
 )
 
 // Packages are those whose tasks share memory and run in the simulator. core/telemetry is none of them: its limited logger
@@ -42,7 +42,7 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
-	o := &Overlay{File: filepath.Join(dir, "overlay.json")}
+	o := &Overlay{}
 	replace := map[string]string{}
 	left := map[string]bool{}
 	for _, m := range mutants {
@@ -81,11 +81,8 @@ func Write(root, dir string, mutants ...Mutant) (*Overlay, error) {
 	if len(left) > 0 {
 		return nil, fmt.Errorf("weaving: mutants %s are in files that are not woven; woven are %s", slices.Sorted(maps.Keys(left)), strings.Join(Packages, ", "))
 	}
-	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
-	if err != nil {
-		return nil, err
-	}
-	return o, os.WriteFile(o.File, text, 0o644)
+	o.File, err = overlay.Write(dir, replace)
+	return o, err
 }
 
 // file is one source file.
@@ -130,12 +127,6 @@ func (f *file) parse() (err error) {
 
 func (f *file) offset(p token.Pos) int { return f.set.Position(p).Offset }
 
-// insertion is a text that is put in at an offset; it takes the place of the next cut bytes.
-type insertion struct {
-	at, cut int
-	text    string
-}
-
 // woven returns the woven text, empty if it is the original. It adds its points to those of the files before; group is the
 // number of this file.
 func (f *file) woven(shared map[string]bool, group int, mutants []Mutant, points *[]string) (string, error) {
@@ -153,18 +144,18 @@ func (f *file) woven(shared map[string]bool, group int, mutants []Mutant, points
 			return "", fmt.Errorf("weaving: a mutant's text does not parse: %w", err)
 		}
 	}
-	var put []insertion
+	var put []overlay.Insertion
 	point := func(at token.Pos, form string) {
-		put = append(put, insertion{at: f.offset(at), text: fmt.Sprintf(form, len(*points), group)})
+		put = append(put, overlay.Insertion{At: f.offset(at), Text: fmt.Sprintf(form, len(*points), group)})
 		*points = append(*points, fmt.Sprintf("%s:%d", f.name, f.set.Position(at).Line))
 	}
 	locks := false
 	ast.Inspect(f.tree, func(n ast.Node) bool {
 		if isMutex(n) {
-			put = append(put, insertion{at: f.offset(n.Pos()), cut: int(n.End() - n.Pos()), text: "preempt.Mutex"})
+			put = append(put, overlay.Insertion{At: f.offset(n.Pos()), Cut: int(n.End() - n.Pos()), Text: "preempt.Mutex"})
 			locks = true
 		}
-		for _, s := range statements(n) {
+		for _, s := range overlay.Statements(n) {
 			if !touches(s, shared) {
 				continue
 			}
@@ -178,70 +169,22 @@ func (f *file) woven(shared map[string]bool, group int, mutants []Mutant, points
 	if len(put) == 0 && f.text == original {
 		return "", nil
 	}
-	put = append(put, insertion{at: f.offset(f.tree.Name.End()), text: `; import "handoff/sim/preempt"`})
+	put = append(put, overlay.Insertion{At: f.offset(f.tree.Name.End()), Text: `; import "handoff/sim/preempt"`})
 	end := "\nvar _ = preempt.Point\n"
 	if locks {
 		end += "\nvar _ sync.Locker\n"
 	}
-	slices.SortStableFunc(put, func(a, b insertion) int { return cmp.Compare(a.at, b.at) })
-	var out strings.Builder
-	from := 0
-	for _, p := range put {
-		out.WriteString(f.text[from:p.at])
-		out.WriteString(p.text)
-		from = p.at + p.cut
-	}
-	out.WriteString(f.text[from:])
-	out.WriteString(end)
-	return out.String(), nil
-}
-
-// statements are those that stand one after the other in n.
-func statements(n ast.Node) []ast.Stmt {
-	switch n := n.(type) {
-	case *ast.BlockStmt:
-		if !clauses(n) {
-			return n.List
-		}
-	case *ast.CaseClause:
-		return n.Body
-	case *ast.CommClause:
-		return n.Body
-	}
-	return nil
+	return overlay.Insert(f.text, put) + end, nil
 }
 
 // touches says that a statement, without the blocks in it, mentions a field that tasks share.
 func touches(s ast.Stmt, shared map[string]bool) (found bool) {
-	ast.Inspect(s, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.BlockStmt:
-			return n == ast.Node(s) || clauses(n)
-		case *ast.CaseClause:
-			for _, e := range n.List {
-				found = found || touches(&ast.ExprStmt{X: e}, shared)
-			}
-			return false
-		case *ast.CommClause:
-			return false
-		case *ast.SelectorExpr:
+	overlay.Within(s, func(n ast.Node) {
+		if n, ok := n.(*ast.SelectorExpr); ok {
 			found = found || shared[n.Sel.Name]
 		}
-		return !found
 	})
 	return found
-}
-
-// clauses says that a block is that of a switch, in which nothing can stand before a clause.
-func clauses(b *ast.BlockStmt) bool {
-	if len(b.List) == 0 {
-		return false
-	}
-	switch b.List[0].(type) {
-	case *ast.CaseClause, *ast.CommClause:
-		return true
-	}
-	return false
 }
 
 // unlocks says that a statement unlocks a mutex now.

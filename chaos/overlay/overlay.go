@@ -1,0 +1,111 @@
+// Package overlay changes the source of a build without touching it: it puts pieces of text before statements, each on the
+// line of its statement, so that stacks show the lines of the original, and writes the file that go build takes with -overlay.
+package overlay
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Insertion is a text that is put in at an offset, in bytes; it takes the place of the next Cut bytes.
+type Insertion struct {
+	At, Cut int
+	Text    string
+}
+
+// Insert returns a text with pieces put in. Those at one offset keep their order.
+func Insert(text string, put []Insertion) string {
+	slices.SortStableFunc(put, func(a, b Insertion) int { return cmp.Compare(a.At, b.At) })
+	var out strings.Builder
+	from := 0
+	for _, p := range put {
+		out.WriteString(text[from:p.At])
+		out.WriteString(p.Text)
+		from = p.At + p.Cut
+	}
+	out.WriteString(text[from:])
+	return out.String()
+}
+
+// Write writes overlay.json into a folder, which must exist, and returns its path. replace are the files, by absolute path,
+// that others take the place of.
+func Write(dir string, replace map[string]string) (string, error) {
+	text, err := json.MarshalIndent(map[string]any{"Replace": replace}, "", "\t")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
+}
+
+// Read returns what an overlay replaces; nothing for an empty path.
+func Read(path string) (map[string]string, error) {
+	var read struct{ Replace map[string]string }
+	if path != "" {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &read); err != nil {
+			return nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+	}
+	if read.Replace == nil {
+		read.Replace = map[string]string{}
+	}
+	return read.Replace, nil
+}
+
+// Statements are those that stand one after the other in n.
+func Statements(n ast.Node) []ast.Stmt {
+	switch n := n.(type) {
+	case *ast.BlockStmt:
+		if !clauses(n) {
+			return n.List
+		}
+	case *ast.CaseClause:
+		return n.Body
+	case *ast.CommClause:
+		return n.Body
+	}
+	return nil
+}
+
+// Within visits the nodes of a statement, without the blocks in it.
+func Within(s ast.Stmt, visit func(ast.Node)) {
+	ast.Inspect(s, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BlockStmt:
+			return n == ast.Node(s) || clauses(n)
+		case *ast.CaseClause:
+			for _, e := range n.List {
+				Within(&ast.ExprStmt{X: e}, visit)
+			}
+			return false
+		case *ast.CommClause:
+			return false
+		case nil:
+			return false
+		}
+		visit(n)
+		return true
+	})
+}
+
+// clauses says that a block is that of a switch, in which nothing can stand before a clause.
+func clauses(b *ast.BlockStmt) bool {
+	if len(b.List) == 0 {
+		return false
+	}
+	switch b.List[0].(type) {
+	case *ast.CaseClause, *ast.CommClause:
+		return true
+	}
+	return false
+}
