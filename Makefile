@@ -93,7 +93,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   servers      find or install PostgreSQL and RabbitMQ, which the tests start privately
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
-##   bench        the daemons on real servers beside a replay and River; then the simulated world
+##   bench        the daemons on real servers in turn with River: processor time, rates, latencies; then the simulated world
 ##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system

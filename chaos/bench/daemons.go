@@ -16,47 +16,35 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// measureDaemons drives the real processes through the API and reads from the rows when what happened.
-func measureDaemons(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
-	db, err := pgx.Connect(ctx, c.Servers.Postgres.URL)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = db.Close(context.WithoutCancel(ctx)) }()
-	d := &daemons{cluster: c, db: db, options: o, table: t}
-	if err := d.workers(ctx, 1); err != nil {
-		return err
-	}
-	if err := d.latency(ctx); err != nil {
-		return err
-	}
-	for _, n := range o.workers {
-		if err := d.workers(ctx, n); err != nil {
-			return err
-		}
-		name := fmt.Sprintf("daemons, %d workers", n)
-		if n == 1 {
-			name = "daemons, 1 worker"
-		}
-		// The first one warms up: caches, plans, pools.
-		for i := range o.repeat + 1 {
-			took, err := d.throughput(ctx)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				t.rate(o, name, o.jobs, took)
-			}
-		}
-	}
-	return nil
-}
-
+// daemons drives the real processes through the API and reads from the rows when what happened.
 type daemons struct {
 	cluster *cluster.Cluster
 	db      *pgx.Conn
 	options options
-	table   *table
+}
+
+func openDaemons(ctx context.Context, c *cluster.Cluster, o options) (*daemons, error) {
+	db, err := pgx.Connect(ctx, c.Servers.Postgres.URL)
+	return &daemons{cluster: c, db: db, options: o}, err
+}
+
+func (d *daemons) close() { _ = d.db.Close(context.Background()) }
+
+// way lets n workers run.
+func (d *daemons) way(n int) way {
+	name := fmt.Sprintf("daemons, %d workers", n)
+	if n == 1 {
+		name = "daemons, 1 worker"
+	}
+	return way{
+		name: name, jobs: d.options.jobs,
+		throughput: func(ctx context.Context, jobs int) (*measurement, error) {
+			if err := d.workers(ctx, n); err != nil {
+				return nil, err
+			}
+			return d.throughput(ctx, name, jobs)
+		},
+	}
 }
 
 // workers lets exactly n workers run.
@@ -81,25 +69,49 @@ func (d *daemons) workers(ctx context.Context, n int) error {
 // clients is how many requests are made at a time.
 const clients = 4
 
-// throughput creates a lot, waits until all of it is orchestrated, and returns how long that took by the
-// database's clock: from the first row's creation to the last row's orchestration.
-func (d *daemons) throughput(ctx context.Context) (time.Duration, error) {
+// throughput creates a lot through the API, and waits until all of it is orchestrated.
+func (d *daemons) throughput(ctx context.Context, way string, jobs int) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// What earlier measurements left is not to be this one's burden.
-	if _, err := d.db.Exec(ctx, "truncate execution, execution_transition"); err != nil {
-		return 0, err
+	if err := d.empty(ctx); err != nil {
+		return nil, err
+	}
+	meter, err := begin(ctx, d.db)
+	if err != nil {
+		return nil, err
 	}
 	var group errgroup.Group
 	group.SetLimit(clients)
-	for left := d.options.jobs; left > 0; left -= batch {
+	for left := jobs; left > 0; left -= batch {
 		size := min(left, batch)
 		group.Go(func() error { return d.create(ctx, size) })
 	}
 	if err := group.Wait(); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return settled(ctx, d.db, d.options.jobs)
+	if err := d.orchestrated(ctx); err != nil {
+		return nil, err
+	}
+	m, err := meter.finish(ctx, way, jobs)
+	if err != nil {
+		return nil, err
+	}
+	var completed int
+	err = d.db.QueryRow(ctx, "select max(orchestrated_at) - min(created), count(*) filter (where status = 'completed') from execution").Scan(&m.took, &completed)
+	if err == nil && completed != jobs {
+		err = fmt.Errorf("%d of %d executions completed", completed, jobs)
+	}
+	return m, err
+}
+
+// empty removes what earlier measurements have left, which is not to be this one's burden.
+func (d *daemons) empty(ctx context.Context) error {
+	for _, statement := range []string{"truncate execution, execution_transition", "checkpoint"} {
+		if _, err := d.db.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // batch is how many executions are created at once.
@@ -138,63 +150,105 @@ func (d *daemons) post(ctx context.Context, path string, body any) error {
 	return nil
 }
 
-// settled waits until n executions are orchestrated. It asks rarely, because asking costs what is measured;
-// the rows say when it was.
-func settled(ctx context.Context, db *pgx.Conn, n int) (time.Duration, error) {
+// look is the pause between two questions whether all is done.
+const look = 50 * time.Millisecond
+
+// orchestrated waits until every execution is orchestrated. To ask costs what is measured, so it asks by the key of one that
+// is not, and looks for another one only when that is.
+func (d *daemons) orchestrated(ctx context.Context) error {
+	open := int64(0)
 	for {
-		var done, completed int
-		err := db.QueryRow(ctx, `select count(orchestrated_at), count(*) filter (where status = 'completed') from execution`).Scan(&done, &completed)
-		if err != nil {
-			return 0, err
-		}
-		if done >= n {
-			if completed != n {
-				return 0, fmt.Errorf("%d of %d executions completed", completed, n)
+		done := true
+		if open != 0 {
+			if err := d.db.QueryRow(ctx, "select orchestrated_at is not null from execution where id = $1", open).Scan(&done); err != nil {
+				return err
 			}
-			break
 		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return 0, errors.Join(fmt.Errorf("%d of %d executions were orchestrated", done, n), ctx.Err())
+		if done {
+			// The newest one is most likely the last.
+			err := d.db.QueryRow(ctx, "select id from execution where orchestrated_at is null order by id desc limit 1").Scan(&open)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := pause(ctx, look); err != nil {
+			return fmt.Errorf("execution %d was not orchestrated in time: %w", open, err)
 		}
 	}
-	var took time.Duration
-	err := db.QueryRow(ctx, "select max(orchestrated_at) - min(created) from execution").Scan(&took)
-	return took, err
 }
 
-// pace is the time between two executions of a latency measurement.
-const pace = 50 * time.Millisecond
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
-// latency creates one execution after the other and reads from the rows how long each took.
-func (d *daemons) latency(ctx context.Context) error {
+// latency creates executions at a steady pace and reads from the rows how long each took.
+func (d *daemons) latency(ctx context.Context, t *table) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for range d.options.samples {
-		err := d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"})
-		if err != nil {
-			return err
-		}
-		time.Sleep(pace)
-	}
-	if _, err := settled(ctx, d.db, d.options.samples); err != nil {
+	if err := d.workers(ctx, 1); err != nil {
 		return err
 	}
-	for _, l := range []struct{ name, until string }{
-		{"daemons, created to running", "started_at"},
-		{"daemons, created to completed", "ended"},
-		{"daemons, created to orchestrated", "orchestrated_at"},
+	for _, p := range []struct {
+		name  string
+		n, of int // requests, and executions in each
+		every time.Duration
+		until []string
+	}{
+		{"at 20 a second", d.options.samples, 1, 50 * time.Millisecond, []string{"running", "completed", "orchestrated"}},
+		{"at 1,000 a second", d.options.samples, 10, 10 * time.Millisecond, []string{"completed"}},
 	} {
-		rows, err := d.db.Query(ctx, "select "+l.until+" - created from execution")
-		if err != nil {
+		if err := d.empty(ctx); err != nil {
 			return err
 		}
-		samples, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
-		if err != nil {
+		if err := d.paced(ctx, p.n, p.of, p.every); err != nil {
 			return err
 		}
-		d.table.latency(l.name, samples)
+		if err := d.orchestrated(ctx); err != nil {
+			return err
+		}
+		for _, until := range p.until {
+			column := map[string]string{"running": "started_at", "completed": "ended", "orchestrated": "orchestrated_at"}[until]
+			rows, err := d.db.Query(ctx, "select "+column+" - created from execution")
+			if err != nil {
+				return err
+			}
+			samples, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
+			if err != nil {
+				return err
+			}
+			t.latency("daemons, created to "+until+", "+p.name, samples)
+		}
 	}
 	return nil
+}
+
+// paced makes n requests of so many executions each. A request that is late does not put off the next one.
+func (d *daemons) paced(ctx context.Context, n, of int, every time.Duration) error {
+	group, ctx := errgroup.WithContext(ctx)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for range n {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return group.Wait()
+		}
+		group.Go(func() error {
+			if of == 1 {
+				return d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"})
+			}
+			return d.create(ctx, of)
+		})
+	}
+	return group.Wait()
 }

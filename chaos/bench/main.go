@@ -1,10 +1,12 @@
-// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how many
-// executions a second go from created to orchestrated, and how long one takes while there is little to do.
+// Command bench measures the real daemons on a private PostgreSQL and RabbitMQ of this machine: how many executions a second
+// go from created to orchestrated, what processor time one takes in which process, and how long one takes while there is
+// little to do.
 //
-// Two rows beside them say what the figures are worth. The replay sends the same statements and messages
-// through the same adapters, with nothing that decides in between: what the daemons stay below it is their
-// own cost. River is a well-kept job queue on the same PostgreSQL, without a broker: one transaction takes a
-// job, another one completes it.
+// Beside them, in turn and in the same run, it measures River, a well-kept job queue on the same PostgreSQL server without
+// a broker: one transaction takes a job, another one completes it.
+//
+// Processor time is what to rely on: rates are those of the machine as it is just now. README.md tells how to read the
+// table, and has those of earlier versions.
 //
 // It is a module of its own, because River brings newer versions of what the product links, and a module
 // graph has one version of each.
@@ -12,6 +14,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,10 +34,9 @@ import (
 type options struct {
 	bin     string
 	jobs    int
-	repeat  int
+	rounds  int
 	samples int
 	workers []int
-	only    string
 	verbose bool
 }
 
@@ -42,36 +44,24 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string) (err error) {
 	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	t := newTable()
-	for _, part := range []struct {
-		name    string
-		measure func(context.Context, *cluster.Cluster, options, *table) error
-	}{{"daemons", measureDaemons}, {"replay", measureReplay}, {"river", measureRiver}} {
-		if o.only != "" && o.only != part.name {
-			continue
-		}
-		if err := measure(ctx, o, t, part.measure); err != nil {
-			return fmt.Errorf("%s: %w", part.name, err)
-		}
+	before, err := load()
+	if err != nil {
+		return err
 	}
-	t.print(os.Stdout, o)
-	return nil
-}
-
-// measure gives each part servers that nothing has run on before: old versions of rows and a grown broker
-// would be charged to whoever comes later.
-func measure(ctx context.Context, o options, t *table, part func(context.Context, *cluster.Cluster, options, *table) error) (err error) {
 	actions, err := os.MkdirTemp("", "handoff-bench-*")
 	if err != nil {
 		return err
@@ -94,12 +84,60 @@ func measure(ctx context.Context, o options, t *table, part func(context.Context
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if down := c.Down(); err == nil {
-			err = down
+	defer func() { err = errors.Join(err, c.Down()) }()
+	t := &table{options: o, load: before}
+	if err := measure(ctx, c, o, t); err != nil {
+		return err
+	}
+	t.print(os.Stdout)
+	return nil
+}
+
+// way is one way of working through many executions.
+type way struct {
+	name string
+	jobs int
+	// throughput works through jobs once, on empty tables.
+	throughput func(ctx context.Context, jobs int) (*measurement, error)
+}
+
+// measure lets every way work once a round, so that what else the machine does strikes all of them. The first round warms
+// up: caches, plans, pools.
+func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+	d, err := openDaemons(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	r, err := openRiver(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	var ways []way
+	for _, n := range o.workers {
+		ways = append(ways, d.way(n))
+	}
+	ways = append(ways, r.ways(o.jobs)...)
+	for round := range o.rounds + 1 {
+		for _, w := range ways {
+			jobs := w.jobs
+			if round == 0 {
+				jobs = min(jobs, 2000)
+			}
+			m, err := w.throughput(ctx, jobs)
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			if round > 0 {
+				t.add(round, m)
+			}
 		}
-	}()
-	return part(ctx, c, o, t)
+	}
+	if err := d.latency(ctx, t); err != nil {
+		return err
+	}
+	return r.latency(ctx, o, t)
 }
 
 // concurrency is how many executions a worker holds at a time. The default of 10 suits subprocesses; noop
@@ -111,11 +149,10 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "../../bin", "the folder of the binaries executor and worker")
 	flags.IntVar(&o.jobs, "jobs", 20000, "executions of one measurement")
-	flags.IntVar(&o.repeat, "repeat", 3, "measurements of each kind; the table shows their median, lowest and highest")
+	flags.IntVar(&o.rounds, "rounds", 5, "measurements of each kind, in turn; the table shows their median")
 	flags.IntVar(&o.samples, "samples", 300, "executions of a latency measurement, 20 a second")
-	flags.StringVar(&o.only, "only", "", "measure one of daemons, replay, river")
 	flags.BoolVar(&o.verbose, "v", false, "print every measurement as it is made")
-	workers := flags.String("workers", "1,2,4", "numbers of worker processes")
+	workers := flags.String("workers", "1,4", "numbers of worker processes")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -130,8 +167,8 @@ func parse(args []string) (options, error) {
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return o, err
 	}
-	if o.jobs < 100 || o.repeat < 1 || o.samples < 10 {
-		return o, fmt.Errorf("--jobs must be at least 100, --repeat 1, --samples 10")
+	if o.jobs < 100 || o.rounds < 1 || o.samples < 10 {
+		return o, fmt.Errorf("--jobs %d --rounds %d --samples %d: at least 100, 1 and 10 are needed", o.jobs, o.rounds, o.samples)
 	}
 	return o, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,89 +24,108 @@ type noopArgs struct {
 // Kind implements river.JobArgs.
 func (noopArgs) Kind() string { return "noop" }
 
-type noopWorker struct{ river.WorkerDefaults[noopArgs] }
+type noopWorker struct {
+	river.WorkerDefaults[noopArgs]
+	worked *atomic.Int64
+}
 
 // Work implements river.Worker.
-func (*noopWorker) Work(context.Context, *river.Job[noopArgs]) error { return nil }
+func (w *noopWorker) Work(context.Context, *river.Job[noopArgs]) error {
+	w.worked.Add(1)
+	return nil
+}
 
-// measureRiver runs River in this process on the same PostgreSQL server, with its default settings, and with
-// the fastest that were found: it is bound by how many jobs it fetches at a time and how often.
-func measureRiver(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
-	for _, w := range append(c.Workers, c.Executors...) {
-		w.Instance().Terminate()
-		if err := w.Instance().Wait(ctx); err != nil {
-			return err
-		}
-	}
+// riverQueue runs River in this process, so that its processor time is that of the clients, on the same PostgreSQL server.
+type riverQueue struct {
+	cluster *cluster.Cluster
+	pool    *pgxpool.Pool
+	db      *pgx.Conn
+	worked  atomic.Int64
+}
+
+// riverBest is the row that the others are compared with.
+const riverBest = "River, best settings, COPY"
+
+func openRiver(ctx context.Context, c *cluster.Cluster) (*riverQueue, error) {
 	database, err := c.Servers.Postgres.CreateDatabase(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config, err := pgxpool.ParseConfig(database.URL)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config.MaxConns = 20
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	r := &riverQueue{cluster: c}
+	if r.db, err = pgx.Connect(ctx, database.URL); err != nil {
+		return nil, err
+	}
+	if r.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, err
+	}
+	migrator, err := rivermigrate.New(riverpgxv5.New(r.pool), &rivermigrate.Config{Logger: quiet()})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer pool.Close()
-	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: quiet()})
-	if err != nil {
-		return err
-	}
-	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
-		return err
-	}
-	settings := []struct {
-		name       string
-		maxWorkers int
-		cooldown   time.Duration
-		jobs       int
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return r, err
+}
+
+func (r *riverQueue) close() {
+	r.pool.Close()
+	_ = r.db.Close(context.Background())
+}
+
+// settings are those of a client: River is bound by how many jobs it fetches at a time and how often.
+type settings struct {
+	maxWorkers int
+	cooldown   time.Duration
+	// sql creates with inserts of many rows, not with COPY.
+	sql bool
+}
+
+var best = settings{maxWorkers: 1000, cooldown: river.FetchCooldownMin}
+
+// ways are River with the fastest settings that were found, its jobs created in either way, and with its defaults.
+func (r *riverQueue) ways(jobs int) []way {
+	inserts := best
+	inserts.sql = true
+	var ways []way
+	for _, w := range []struct {
+		name string
+		settings
+		jobs int
 	}{
+		{riverBest, best, jobs},
+		{"River, best settings, inserts", inserts, jobs},
 		// At about a thousand a second fewer jobs say as much.
-		{"River, default settings", 100, river.FetchCooldownDefault, min(o.jobs, 5000)},
-		{"River, best settings", 1000, river.FetchCooldownMin, o.jobs},
+		{"River, default settings, COPY", settings{maxWorkers: 100, cooldown: river.FetchCooldownDefault}, min(jobs, 5000)},
+	} {
+		ways = append(ways, way{
+			name: w.name, jobs: w.jobs,
+			throughput: func(ctx context.Context, jobs int) (*measurement, error) {
+				return r.throughput(ctx, w.name, w.settings, jobs)
+			},
+		})
 	}
-	for _, s := range settings {
-		r := &riverQueue{pool: pool, maxWorkers: s.maxWorkers, cooldown: s.cooldown}
-		samples, err := r.latency(ctx, o.samples)
-		if err != nil {
-			return err
-		}
-		t.latency(s.name+", created to completed", samples)
-		for i := range o.repeat + 1 {
-			took, err := r.throughput(ctx, s.jobs)
-			if err != nil {
-				return err
-			}
-			if i > 0 {
-				t.rate(o, s.name, s.jobs, took)
-			}
-		}
-	}
-	return nil
+	return ways
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-type riverQueue struct {
-	pool       *pgxpool.Pool
-	maxWorkers int
-	cooldown   time.Duration
-}
-
 // start returns a client that works, on a table without old jobs.
-func (r *riverQueue) start(ctx context.Context) (*river.Client[pgx.Tx], error) {
-	if _, err := r.pool.Exec(ctx, "truncate river_job"); err != nil {
-		return nil, err
+func (r *riverQueue) start(ctx context.Context, s settings) (*river.Client[pgx.Tx], error) {
+	for _, statement := range []string{"truncate river_job", "checkpoint"} {
+		if _, err := r.db.Exec(ctx, statement); err != nil {
+			return nil, err
+		}
 	}
+	r.worked.Store(0)
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &noopWorker{})
+	river.AddWorker(workers, &noopWorker{worked: &r.worked})
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{
-		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: r.maxWorkers}},
-		Workers: workers, FetchCooldown: r.cooldown, Logger: quiet(),
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: s.maxWorkers}},
+		Workers: workers, FetchCooldown: s.cooldown, Logger: quiet(),
 	})
 	if err != nil {
 		return nil, err
@@ -119,72 +140,95 @@ func (r *riverQueue) stop(client *river.Client[pgx.Tx]) error {
 }
 
 // throughput counts from the first job's creation to the last one's completion, as for the daemons.
-func (r *riverQueue) throughput(ctx context.Context, jobs int) (took time.Duration, err error) {
+func (r *riverQueue) throughput(ctx context.Context, way string, s settings, jobs int) (*measurement, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := r.start(ctx)
+	// The daemons would ask the same server now and then. They stand still for less than a lease.
+	for _, d := range slices.Concat(r.cluster.Executors, r.cluster.Workers) {
+		if p := d.Instance(); p.Running() {
+			p.Pause()
+			defer p.Resume()
+		}
+	}
+	client, err := r.start(ctx, s)
 	if err != nil {
-		return 0, err
+		return nil, err
+	}
+	meter, err := begin(ctx, r.db)
+	if err != nil {
+		return nil, err
 	}
 	for left := jobs; left > 0; left -= batch {
 		params := make([]river.InsertManyParams, min(left, batch))
 		for i := range params {
 			params[i].Args = noopArgs{i}
 		}
-		if _, err := client.InsertManyFast(ctx, params); err != nil {
-			return 0, err
+		if s.sql {
+			_, err = client.InsertMany(ctx, params)
+		} else {
+			_, err = client.InsertManyFast(ctx, params)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if err := r.completed(ctx, jobs); err != nil {
-		return 0, err
+		return nil, err
 	}
-	err = r.pool.QueryRow(ctx, "select max(finalized_at) - min(created_at) from river_job").Scan(&took)
+	m, err := meter.finish(ctx, way, jobs)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return took, r.stop(client)
+	if err := r.db.QueryRow(ctx, "select max(finalized_at) - min(created_at) from river_job").Scan(&m.took); err != nil {
+		return nil, err
+	}
+	return m, r.stop(client)
 }
 
+// completed waits until so many jobs are completed. The client counts what was worked on, so that the database is asked
+// only when that is all.
 func (r *riverQueue) completed(ctx context.Context, jobs int) error {
 	for {
-		var n int
-		if err := r.pool.QueryRow(ctx, "select count(*) from river_job where state = 'completed'").Scan(&n); err != nil {
-			return err
+		var open bool
+		if r.worked.Load() >= int64(jobs) {
+			err := r.db.QueryRow(ctx, "select exists (select from river_job where state <> 'completed')").Scan(&open)
+			if err != nil || !open {
+				return err
+			}
 		}
-		if n >= jobs {
-			return nil
-		}
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("%d of %d jobs were completed: %w", n, jobs, ctx.Err())
+		if err := pause(ctx, look); err != nil {
+			return fmt.Errorf("%d of %d jobs were worked on: %w", r.worked.Load(), jobs, err)
 		}
 	}
 }
 
-func (r *riverQueue) latency(ctx context.Context, samples int) ([]time.Duration, error) {
+// latency creates jobs at the pace of the daemons' slow one.
+func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	client, err := r.start(ctx)
+	client, err := r.start(ctx, best)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for i := range samples {
+	for i := range o.samples {
 		if _, err := client.Insert(ctx, noopArgs{i}, nil); err != nil {
-			return nil, err
+			return err
 		}
-		time.Sleep(pace)
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
 	}
-	if err := r.completed(ctx, samples); err != nil {
-		return nil, err
+	if err := r.completed(ctx, o.samples); err != nil {
+		return err
 	}
 	rows, err := r.pool.Query(ctx, "select finalized_at - created_at from river_job")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
+	samples, err := pgx.CollectRows(rows, pgx.RowTo[time.Duration])
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return found, r.stop(client)
+	t.latency("River, best settings, created to completed, at 20 a second", samples)
+	return r.stop(client)
 }

@@ -10,16 +10,21 @@ import (
 	"time"
 )
 
+// quietLoad is the load before a run above which rates are not judged: they are those of a machine that does other things.
+const quietLoad = 0.5
+
 // table collects measurements by what was measured, in the order of their first.
 type table struct {
-	rates     []rateRow
+	options   options
+	load      float64
+	ways      []*wayRows
 	latencies []latencyRow
 }
 
-type rateRow struct {
-	name string
-	// perSecond has one figure for each repetition.
-	perSecond []float64
+// wayRows are the measurements of one way, one a round.
+type wayRows struct {
+	name   string
+	rounds map[int]*measurement
 }
 
 type latencyRow struct {
@@ -27,21 +32,25 @@ type latencyRow struct {
 	samples []time.Duration
 }
 
-func newTable() *table { return &table{} }
-
-// rate notes n things done in d.
-func (t *table) rate(o options, name string, n int, d time.Duration) {
-	figure := float64(n) / d.Seconds()
-	if o.verbose {
-		fmt.Fprintf(os.Stderr, "%s: %d in %v, %.0f/s\n", name, n, d.Round(time.Millisecond), figure)
+func (t *table) add(round int, m *measurement) {
+	if t.options.verbose {
+		fmt.Fprintf(os.Stderr, "%s: %d in %v, %.0f/s, %v each\n", m.way, m.n, m.took.Round(time.Millisecond), m.perSecond(), m.whole())
 	}
-	for i := range t.rates {
-		if t.rates[i].name == name {
-			t.rates[i].perSecond = append(t.rates[i].perSecond, figure)
-			return
+	rows := t.way(m.way)
+	if rows == nil {
+		rows = &wayRows{name: m.way, rounds: map[int]*measurement{}}
+		t.ways = append(t.ways, rows)
+	}
+	rows.rounds[round] = m
+}
+
+func (t *table) way(name string) *wayRows {
+	for _, w := range t.ways {
+		if w.name == name {
+			return w
 		}
 	}
-	t.rates = append(t.rates, rateRow{name, []float64{figure}})
+	return nil
 }
 
 func (t *table) latency(name string, samples []time.Duration) {
@@ -49,35 +58,59 @@ func (t *table) latency(name string, samples []time.Duration) {
 	t.latencies = append(t.latencies, latencyRow{name, samples})
 }
 
-// replayName is the row that the others are compared with.
-const replayName = "replay of statements and messages"
+// all are the figures of a way, one a round.
+func (w *wayRows) all(figure func(*measurement) float64) []float64 {
+	var figures []float64
+	for _, m := range w.rounds {
+		figures = append(figures, figure(m))
+	}
+	return figures
+}
 
-func (t *table) print(w io.Writer, o options) {
-	fmt.Fprintf(w, "%d cores, %s/%s, %s; servers, daemons and clients share them\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-	fmt.Fprintf(w, "%d noop executions a measurement, %d measurements; workers hold up to %d at a time\n\n", o.jobs, o.repeat, concurrency)
-	ceiling := 0.0
-	for _, r := range t.rates {
-		if r.name == replayName {
-			ceiling = median(r.perSecond)
+// beside are the figures of a way divided by those of another one in the same round.
+func (w *wayRows) beside(other *wayRows, figure func(*measurement) float64) []float64 {
+	var ratios []float64
+	for round, m := range w.rounds {
+		if o := other.rounds[round]; o != nil {
+			ratios = append(ratios, figure(m)/figure(o))
 		}
 	}
+	return ratios
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+func (t *table) print(w io.Writer) {
+	fmt.Fprintf(w, "%d cores, %s/%s, %s; servers, daemons and clients share them; load before: %.2f\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), t.load)
+	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
+	best := t.way(riverBest)
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(out, "from created to orchestrated\tmedian/s\tlowest\thighest\tof the replay\t")
-	for _, r := range t.rates {
-		share := "-"
-		if ceiling > 0 {
-			share = fmt.Sprintf("%.0f %%", 100*median(r.perSecond)/ceiling)
-		}
-		fmt.Fprintf(out, "%s\t%.0f\t%.0f\t%.0f\t%s\t\n", r.name, median(r.perSecond), slices.Min(r.perSecond), slices.Max(r.perSecond), share)
+	fmt.Fprint(out, "µs of processor time an execution\tall\tof River")
+	for _, kind := range kinds {
+		fmt.Fprintf(out, "\t%s", kind)
 	}
-	if len(t.latencies) > 0 {
-		fmt.Fprintln(out, "\t\t\t\t\t")
-		fmt.Fprintln(out, "at 20 a second\tp50\tp99\tslowest\tsamples\t")
-		for _, l := range t.latencies {
-			fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t\n", l.name, short(quantile(l.samples, 0.50)), short(quantile(l.samples, 0.99)), short(l.samples[len(l.samples)-1]), len(l.samples))
+	fmt.Fprintln(out, "\tWAL bytes\texecutions/s\tlowest\thighest\tof River\t")
+	for _, r := range t.ways {
+		whole := func(m *measurement) float64 { return micros(m.whole()) }
+		fmt.Fprintf(out, "%s\t%.0f\t%.2f", r.name, median(r.all(whole)), median(r.beside(best, whole)))
+		for _, kind := range kinds {
+			fmt.Fprintf(out, "\t%.0f", median(r.all(func(m *measurement) float64 { return micros(m.each(kind)) })))
 		}
+		rates := r.all((*measurement).perSecond)
+		fmt.Fprintf(out, "\t%.0f\t%.0f\t%.0f\t%.0f\t%.2f\t\n", median(r.all(func(m *measurement) float64 { return float64(m.wal) / float64(m.n) })),
+			median(rates), slices.Min(rates), slices.Max(rates), median(r.beside(best, (*measurement).perSecond)))
 	}
 	_ = out.Flush()
+	fmt.Fprintln(w)
+	out = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "latency\tp50\tp99\tslowest\tsamples\t")
+	for _, l := range t.latencies {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t\n", l.name, short(quantile(l.samples, 0.50)), short(quantile(l.samples, 0.99)), short(l.samples[len(l.samples)-1]), len(l.samples))
+	}
+	_ = out.Flush()
+	if t.load >= quietLoad {
+		fmt.Fprintf(w, "\nRates and latencies are not judged: the load before the run was %.2f, and %.1f is the most.\n", t.load, quietLoad)
+	}
 }
 
 func median(figures []float64) float64 {

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"math"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
+	before, err := processor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A child that has ended is counted with this process.
+	spin := exec.Command("sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done")
+	if err := spin.Run(); err != nil {
+		t.Fatal(err)
+	}
+	took := spin.ProcessState.UserTime() + spin.ProcessState.SystemTime()
+	after, err := processor()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := after["clients"] - before["clients"]; got < took-2*tick {
+		t.Errorf("a child used %v, and %v are counted", took, got)
+	}
+	if after["RabbitMQ"] != 0 {
+		t.Errorf("no server runs below this process, and it has used %v", after["RabbitMQ"])
+	}
+}
+
+func TestRatiosAreThoseOfOneRound(t *testing.T) {
+	var text strings.Builder
+	tab := &table{options: options{jobs: 100, rounds: 3}, load: 7}
+	for round, used := range [][2]time.Duration{{40, 10}, {900, 300}, {20, 10}} {
+		tab.add(round+1, &measurement{way: "daemons", n: 100, took: time.Second, used: map[string]time.Duration{"PostgreSQL": used[0] * time.Millisecond}, wal: 1000})
+		tab.add(round+1, &measurement{way: riverBest, n: 100, took: time.Second / 2, used: map[string]time.Duration{"clients": used[1] * time.Millisecond}})
+	}
+	got := median(tab.way("daemons").beside(tab.way(riverBest), func(m *measurement) float64 { return micros(m.whole()) }))
+	if math.Abs(got-3) > 1e-9 {
+		t.Errorf("the ratios of the rounds are 4, 3 and 2, and their median is given as %v", got)
+	}
+	tab.print(&text)
+	for _, want := range []string{"3.00", "0.50", "not judged"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, text.String())
+		}
+	}
+}
