@@ -364,6 +364,7 @@ unit: servers
 	go test -vet=off -p 3 -timeout 14m -skip '$(PAGES)' $(FIRST_PACKAGE) $$packages $(LAST_PACKAGE)
 	go test -vet=off -count 1 ./cmd
 	cd .tools && go test -vet=off -count 1 ./...
+	cd chaos/bench && go test -vet=off -count 1 .
 
 # The large sample of drawn clusters; make test draws a hundred. A seed that fails does not stop the others; the last
 # line names all that failed.
