@@ -298,8 +298,10 @@ func over(was, now map[string]spent) (faults []string) {
 			what     string
 			was, now float64
 		}{
-			{"statements", w.statements, n.statements}, {"round trips", w.trips, n.trips},
-			{"allocations", w.allocations, n.allocations}, {"bytes of WAL", w.wal, n.wal},
+			{"statements", w.statements, n.statements},
+			{"round trips", w.trips, n.trips},
+			{"allocations", w.allocations, n.allocations},
+			{"bytes of WAL", w.wal, n.wal},
 		} {
 			if f.now > f.was*mayGrow+0.005 {
 				faults = append(faults, fmt.Sprintf("%s rows a call: %.2f %s an execution, and %.2f are allowed (%.2f before, and a thirtieth more)", name, f.now, f.what, f.was*mayGrow, f.was))

@@ -1,0 +1,140 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+	"handoff/chaos/mutant"
+	"handoff/chaos/scenario"
+	"handoff/core/config"
+)
+
+// What an execution costs in statements and messages while nothing goes wrong, from its creation to the handling of its end.
+// A run is a function of its seed, so no noise moves these figures; one that has grown by more than a thirtieth fails:
+//
+//	go test ./sim -run 'TestBudget$' -update-budget
+//
+// writes them anew. What the statements themselves cost is a budget of chaos/conformance/postgrestest.
+
+var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
+
+// mayGrow is by how much a figure may grow.
+const mayGrow = 1.03
+
+const budgetFile = "testdata/budget.txt"
+
+// counting counts the events of a run by kind.
+type counting struct{ of [history.Kinds]int }
+
+// Observe implements history.Sink.
+func (c *counting) Observe(e *history.Event) { c.of[e.Kind]++ }
+
+// spending is what an execution of each load costs, by figure.
+func spending(t *testing.T, m *mutant.Mutant) map[string]float64 {
+	t.Helper()
+	const executions = 2_000
+	figures := map[string]float64{}
+	for name, text := range map[string]string{"steady": steadyLoad(executions), "busy": busyLoad(executions)} {
+		s, err := scenario.Parse(name+".yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var seen counting
+		r := Run(s, config.Hardened, Options{Seed: 1, Mutant: m, Record: &seen})
+		if m == nil && (len(r.Violations) > 0 || r.Panic != "" || r.GaveUp != "") {
+			t.Fatalf("%s: %v %s %s", name, r.Violations, r.Panic, r.GaveUp)
+		}
+		note := func(figure string, n float64) { figures[name+" load, "+figure] = n / executions }
+		note("steps", float64(r.Steps))
+		note("messages", float64(seen.of[history.Published]))
+		note("copies in queues", float64(seen.of[history.Enqueued]))
+		note("events", float64(r.Events))
+		byExecutors, byWorkers := 0.0, 0.0
+		r.world.Statements(func(_ string, worker bool, made uint64) {
+			if worker {
+				byWorkers += float64(made)
+			} else {
+				byExecutors += float64(made)
+			}
+		})
+		note("statements of the executor", byExecutors)
+		note("statements of workers", byWorkers)
+	}
+	return figures
+}
+
+func TestBudget(t *testing.T) {
+	now := spending(t, nil)
+	if *updateBudget {
+		text := "# What one execution costs, by load and figure. Written by TestBudget -update-budget.\n"
+		for _, name := range slices.Sorted(maps.Keys(now)) {
+			text += fmt.Sprintf("%9.3f  %s\n", now[name], name)
+		}
+		if err := os.WriteFile(budgetFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	for _, fault := range over(budget(t), now) {
+		t.Error(fault)
+	}
+}
+
+// A statement too many and a message too many are seen.
+func TestABudgetIsExceeded(t *testing.T) {
+	was := budget(t)
+	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {
+		m := mutant.Find(name)
+		if m == nil {
+			t.Fatalf("there is no mutant %q", name)
+		}
+		if faults := strings.Join(over(was, spending(t, m)), "\n"); !strings.Contains(faults, figure) {
+			t.Errorf("%s: no figure of %s is above its budget; told is:\n%s", name, figure, faults)
+		}
+	}
+}
+
+func budget(t *testing.T) map[string]float64 {
+	t.Helper()
+	text, err := os.ReadFile(budgetFile)
+	if err != nil {
+		t.Fatalf("%v; -update-budget writes it", err)
+	}
+	was := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		var n float64
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if _, err := fmt.Sscan(line, &n); err != nil {
+			t.Fatalf("%s: %q: a figure and its name are expected", budgetFile, line)
+		}
+		was[strings.Join(strings.Fields(line)[1:], " ")] = n
+	}
+	return was
+}
+
+// over tells which figures have grown too much, and which are unknown or gone.
+func over(was, now map[string]float64) (faults []string) {
+	for _, name := range slices.Sorted(maps.Keys(now)) {
+		w, known := was[name]
+		switch {
+		case !known:
+			faults = append(faults, name+" has no budget; -update-budget writes one")
+		case now[name] > w*mayGrow:
+			faults = append(faults, fmt.Sprintf("%s: %.3f an execution, and %.3f are allowed (%.3f before, and a thirtieth more)", name, now[name], w*mayGrow, w))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, is := now[name]; !is {
+			faults = append(faults, name+" has a budget and is not measured")
+		}
+	}
+	return faults
+}
