@@ -62,8 +62,10 @@ type world struct {
 	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
-	client      *netproxy.Link
-	workload    *run.Workload
+	// untraced says that nobody listens to the broker's firehose: a soak judges no messages.
+	untraced bool
+	client   *netproxy.Link
+	workload *run.Workload
 	// clients are the tasks of the process that submits.
 	clients sync.WaitGroup
 
@@ -173,6 +175,15 @@ func (w *world) emit(e history.Event) {
 // observe is told of everything as it is seen, to find the triggers of faults.
 func (w *world) observe(e *history.Event) { w.injector.Observe(e) }
 
+// took takes what the harness itself did or saw, and keeps none of it.
+func (w *world) took() []evidence.Item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := w.happened
+	w.happened = nil
+	return own
+}
+
 func (w *world) own() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -232,6 +243,22 @@ func (w *world) start() error {
 	for _, p := range w.all() {
 		p.followWitness()
 	}
+	if err := w.startCluster(); err != nil {
+		return err
+	}
+	w.ready = w.now()
+	for _, p := range w.all() {
+		if p.spec != nil && p.spec.Starts > 0 {
+			w.after(p.spec.Starts, func() { _ = p.start() })
+		}
+	}
+	w.injector.Arm()
+	w.after(0, w.alerts.Sample)
+	return w.submit()
+}
+
+// startCluster starts what is there from the start, and waits for it to be ready.
+func (w *world) startCluster() error {
 	if err := w.watch(); err != nil {
 		return err
 	}
@@ -255,15 +282,7 @@ func (w *world) start() error {
 	for _, a := range w.scenario.Actions {
 		w.emit(history.Event{Kind: history.ActionDefined, Process: client, Action: a.Ref, Count: int64(a.Concurrency)})
 	}
-	w.ready = w.now()
-	for _, p := range w.all() {
-		if p.spec != nil && p.spec.Starts > 0 {
-			w.after(p.spec.Starts, func() { _ = p.start() })
-		}
-	}
-	w.injector.Arm()
-	w.after(0, w.alerts.Sample)
-	return w.submit()
+	return nil
 }
 
 // readyWithin bounds the start of a cluster.
