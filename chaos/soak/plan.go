@@ -39,8 +39,11 @@ const (
 	mostFaults = 200
 )
 
-// LeastFor is the shortest soak: every part is killed once.
-const LeastFor = 60 * time.Second
+// LeastFor is the shortest soak: every part is killed once. MostFor is the longest whose plan a scenario can hold.
+const (
+	LeastFor = 60 * time.Second
+	MostFor  = 144 * time.Hour
+)
 
 // Cluster is what is struck.
 type Cluster struct {

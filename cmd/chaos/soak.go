@@ -32,7 +32,6 @@ type soakFlags struct {
 
 // The bounds of what soak can be told.
 const (
-	longestSoak   = 7 * 24 * time.Hour
 	highestRate   = 1000
 	soakFor       = 10 * time.Minute
 	soakPlanFile  = "plan.yaml"
@@ -71,7 +70,7 @@ plan.yaml into --out; chaos run takes the plan too.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&f.lasts, "for", soakFor, "how long the load lasts, from 60s to 168h")
+	flags.DurationVar(&f.lasts, "for", soakFor, "how long the load lasts, from 60s to 144h")
 	flags.Uint64Var(&f.seed, "seed", 1, "draws the plan")
 	flags.Float64Var(&f.rate, "rate", 0, "submit so many executions a second; left out: the rate that the machine holds is found")
 	flags.StringVar(&f.out, "out", filepath.Join("reports", "out", "soak"), "the folder of the report")
@@ -83,8 +82,8 @@ plan.yaml into --out; chaos run takes the plan too.`,
 
 func (f *soakFlags) check(rated bool) error {
 	switch {
-	case f.lasts < soak.LeastFor || f.lasts > longestSoak:
-		return usage("--for %v: from %v to %v are allowed, as in --for 60m", f.lasts, soak.LeastFor, longestSoak)
+	case f.lasts < soak.LeastFor || f.lasts > soak.MostFor:
+		return usage("--for %v: from %v to %v are allowed, as in --for 60m", f.lasts, soak.LeastFor, soak.MostFor)
 	case rated && !(f.rate > 0 && f.rate <= highestRate): // not a number is none of them
 		return usage("--rate %v: above 0 and up to %d executions a second are allowed; leave it out, and the rate is found", f.rate, highestRate)
 	case f.out == "":
