@@ -241,7 +241,7 @@ func newSoakPart(r *soak.Result, name string, counts map[string]int) soakPart {
 // newSoakPlan draws a row for each part.
 func newSoakPlan(r *soak.Result, span time.Duration) soakPlan {
 	parts, _ := r.Parts()
-	p := soakPlan{Width: planWidth, Left: planLeft, Right: planWidth - 10}
+	p := soakPlan{Width: planWidth, Left: planLeft, Right: planWidth - 20}
 	x := func(at time.Duration) float64 { return planLeft + (p.Right-planLeft)*min(1, float64(at)/float64(span)) }
 	at := make(map[string]float64)
 	for i, name := range parts {
@@ -301,7 +301,7 @@ func soakCharts(r *soak.Result, span time.Duration) (charts []soakChart) {
 }
 
 func newSoakChart(r *soak.Result, name string, of []*soak.Curve, span time.Duration) soakChart {
-	c := soakChart{Name: name, Width: chartWidth, Height: chartHeight, Left: chartLeft, Right: chartWidth - 8, Top: chartTop, Bottom: chartBottom}
+	c := soakChart{Name: name, Width: chartWidth, Height: chartHeight, Left: chartLeft, Right: chartWidth - 18, Top: chartTop, Bottom: chartBottom}
 	x := func(at time.Duration) float64 {
 		return chartLeft + (c.Right-chartLeft)*max(0, min(1, float64(at)/float64(span)))
 	}

@@ -141,12 +141,16 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 func (x *soaking) conclude(r *soak.Result) {
 	// The load has come up by then, and the drain is no load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
-	executions := x.sampler.by["executions so far/the load"]
+	executions := x.sampler.by["executions so far/"+ofLoad]
+	outages := r.Outages()
 	var grows []string
 	for i := range r.Curves {
 		c := &r.Curves[i]
 		if c.Name == openCurve {
-			c.Slack = float64(soak.Backlog(r.Rate)) / 3
+			c.Slack = float64(soak.Backlog(r.Rate)) / 2
+		}
+		if c.Of == ofLoad || c.Name == queuedCurve {
+			c.Without = outages
 		}
 		if c.Rule == soak.PerExecution && executions == nil {
 			c.Judgement = soak.Judgement{Text: "no execution ended"}

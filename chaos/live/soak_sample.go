@@ -207,8 +207,12 @@ func (s *sampler) harness() {
 	}
 }
 
-// openCurve is the curve whose slack depends on the rate.
-const openCurve = "open executions"
+// openCurve is the curve whose slack depends on the rate. What it counts, and what is queued, waits while a server is away.
+const (
+	openCurve   = "open executions"
+	queuedCurve = "messages in queues"
+	ofLoad      = "the load"
+)
 
 // evidenceTable is the harness's own.
 const evidenceTable = "chaos_evidence"
@@ -275,7 +279,7 @@ func (s *sampler) queues(ctx context.Context) {
 		for _, q := range queues {
 			total += q.Messages
 		}
-		s.add("messages in queues", "the broker", "", soak.Flat, slackQueue, total)
+		s.add(queuedCurve, "the broker", "", soak.Flat, slackQueue, total)
 	}
 	var nodes []struct {
 		Memory float64 `json:"mem_used"`
@@ -339,15 +343,15 @@ func (s *sampler) judged(l *soak.Ledger, stream *evidence.Stream) {
 		return
 	}
 	accepted := int(s.x.load.accepted.Load())
-	s.add("accepted a second", "the load", "", soak.Told, 0, float64(accepted-s.last.accepted)/passed.Seconds())
-	s.add("ended a second", "the load", "", soak.Told, 0, float64(l.Ended-s.last.ended)/passed.Seconds())
-	s.add("executions so far", "the load", "", soak.Told, 0, float64(l.Rows))
-	s.add(openCurve, "the load", "", soak.Flat, 0, float64(l.Open()))
+	s.add("accepted a second", ofLoad, "", soak.Told, 0, float64(accepted-s.last.accepted)/passed.Seconds())
+	s.add("ended a second", ofLoad, "", soak.Told, 0, float64(l.Ended-s.last.ended)/passed.Seconds())
+	s.add("executions so far", ofLoad, "", soak.Told, 0, float64(l.Rows))
+	s.add(openCurve, ofLoad, "", soak.Flat, 0, float64(l.Open()))
 	s.add("judge is behind", "the harness", "seconds", soak.Told, 0, stream.Behind.Seconds())
 	if took := l.Latencies(); len(took) > 0 {
 		slices.Sort(took)
-		s.add("creation to end, median", "the load", "seconds", soak.Flat, 1, took[len(took)/2])
-		s.add("creation to end, 99 %", "the load", "seconds", soak.Told, 0, took[len(took)*99/100])
+		s.add("creation to end, median", ofLoad, "seconds", soak.Flat, 1, took[len(took)/2])
+		s.add("creation to end, 99 %", ofLoad, "seconds", soak.Told, 0, took[len(took)*99/100])
 	}
 	s.last.at, s.last.ended, s.last.accepted = time.Now(), l.Ended, accepted
 }

@@ -85,6 +85,25 @@ func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
 	}
 }
 
+// What waits while a server is away is no growth, if it has gone when what had waited is made up for.
+func TestAnOutageIsNoGrowth(t *testing.T) {
+	r := &soak.Result{Strikes: []soak.Struck{{Strike: soak.Strike{Part: "broker"}, Began: true, From: 480 * time.Second, To: 570 * time.Second}}}
+	waits := func(n int) float64 {
+		if n >= 480 && n < 580 {
+			return 5 * float64(n-480)
+		}
+		return 3
+	}
+	s := sampled(&soak.Series{Rule: soak.Flat, Slack: 10}, waits)
+	if j := s.Judge(0, 600*time.Second, nil); !j.Grows {
+		t.Errorf("with the outage: %s", j.Text)
+	}
+	s.Without = r.Outages()
+	if j := s.Judge(0, 600*time.Second, nil); j.Grows || !j.Judged {
+		t.Errorf("without: %+v", j)
+	}
+}
+
 func TestTooShortASeriesIsNotJudged(t *testing.T) {
 	s := &soak.Series{Rule: soak.Flat}
 	for n := range 10 {

@@ -1,7 +1,10 @@
 package soak
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"handoff/chaos/verdict"
@@ -144,7 +147,20 @@ type Summary struct {
 	Judgement
 }
 
-// Parts counts the strikes that made a difference, by part and kind.
+// afterOutage is how long after the return of a server what had waited for it is made up for.
+const afterOutage = 15 * time.Second
+
+// Outages are the times in which a server was away, and what had waited was made up for.
+func (r *Result) Outages() (all []Span) {
+	for i := range r.Strikes {
+		if s := &r.Strikes[i]; s.Began && (s.Part == "database" || s.Part == "broker") {
+			all = append(all, Span{s.From, s.To + afterOutage})
+		}
+	}
+	return all
+}
+
+// Parts counts the strikes that made a difference, by part and kind. The parts are processes, servers, then links.
 func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 	counts = make(map[string]map[string]int)
 	for i := range r.Strikes {
@@ -157,5 +173,17 @@ func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 			counts[s.Part][s.What]++
 		}
 	}
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
 	return parts, counts
+}
+
+// rank puts processes before servers, and both before links.
+func rank(part string) int {
+	switch {
+	case strings.Contains(part, " – "):
+		return 2
+	case part == "database" || part == "broker":
+		return 1
+	}
+	return 0
 }

@@ -11,6 +11,9 @@ type Point struct {
 	Value float64
 }
 
+// Span is a time.
+type Span struct{ From, To time.Duration }
+
 // mostPoints bounds what is kept of a series: a page draws no more, and memory stays bounded however long the soak is.
 const mostPoints = 600
 
@@ -24,6 +27,8 @@ type Series struct {
 	Slack float64
 	// Starts are the moments at which the process that it is of was started anew.
 	Starts []time.Duration
+	// Without are times that are not judged: when a server was away, work waits.
+	Without []Span
 
 	points []Point
 	// stride is how many samples are one point; sum and n are of the point that is being made.
@@ -77,7 +82,8 @@ func (s *Series) Drawn(most int) []Point {
 // between are the values from one moment to another.
 func (s *Series) between(from, to time.Duration) (values []float64) {
 	for _, p := range s.points {
-		if p.At >= from && p.At < to {
+		out := slices.ContainsFunc(s.Without, func(w Span) bool { return p.At >= w.From && p.At < w.To })
+		if p.At >= from && p.At < to && !out {
 			values = append(values, p.Value)
 		}
 	}
