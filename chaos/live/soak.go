@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -51,18 +50,24 @@ type soaking struct {
 	ledger  *soak.Ledger
 	load    *load
 	sampler *sampler
+	plan    *planClock
 
 	// The rest is of the one task that judges.
 	events     uint64
 	mostBehind time.Duration
-	unread     error
-	// ended are how many executions had ended when each fault began.
-	endedAt map[string]int
-	begun   int
+	// struck are the faults that have begun.
+	struck map[string]*struck
 
 	// phase is what goes on, for readers of the progress; open and done are what the ledger knows, for the load.
 	phase      atomic.Pointer[string]
 	open, done atomic.Int64
+}
+
+// struck is what is known of a fault that has begun.
+type struck struct {
+	from, to time.Duration
+	// ended is how many executions had ended by then.
+	ended int
 }
 
 // Soak runs a soak and judges it. When ctx ends it submits nothing more, ends in order and judges what there is. An error
@@ -93,6 +98,7 @@ func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error)
 	w.ready = w.now()
 	x.load.rate(x.load.target)
 	x.say("load")
+	tasks.Go(func() { x.plan.run(judging) })
 	w.injector.Arm()
 	interrupted := x.lasts(ctx)
 	ran := w.clock().Now()
@@ -124,7 +130,8 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 			witnesses = append(witnesses, p.witness)
 		}
 	}
-	x := &soaking{w: w, o: o, ledger: soak.NewLedger(), endedAt: make(map[string]int)}
+	x := &soaking{w: w, o: o, ledger: soak.NewLedger(), struck: make(map[string]*struck), plan: &planClock{w: w}}
+	w.injector = w.newInjector(x.plan)
 	reason := execution.NoReason
 	for _, a := range w.scenario.Actions {
 		reason = a.FailReason
@@ -207,20 +214,21 @@ func (x *soaking) window(ctx context.Context, last bool) error {
 		if !last {
 			x.w.observe(e)
 		}
-		if e.Kind == history.FaultBegan {
-			x.begun++
-			x.endedAt[e.Fault] = x.ledger.Ended
+		switch e.Kind {
+		case history.FaultBegan:
+			x.struck[e.Fault] = &struck{from: e.At - x.w.ready, ended: x.ledger.Ended}
+		case history.FaultEnded:
+			if f := x.struck[e.Fault]; f != nil {
+				f.to = e.At - x.w.ready
+			}
+		default:
 		}
-	}
-	if !last {
-		x.mostBehind = max(x.mostBehind, x.stream.Behind)
 	}
 	x.open.Store(int64(x.ledger.Open()))
 	x.done.Store(int64(x.ledger.Ended))
-	x.sampler.judged(x.ledger, x.stream)
-	var unreadable interface{ Unwrap() []error }
-	if last && err != nil && errors.As(err, &unreadable) {
-		x.unread = err
+	if !last {
+		x.mostBehind = max(x.mostBehind, x.stream.Behind)
+		x.sampler.judged(x.ledger, x.stream)
 	}
 	return err
 }
@@ -231,7 +239,7 @@ func (x *soaking) progress() {
 	}
 	p := soak.Progress{
 		At: x.w.clock().Now(), For: x.o.Plan.For, Phase: *x.phase.Load(), Accepted: int(x.load.accepted.Load()), Ended: x.ledger.Ended,
-		Open: x.ledger.Open(), Started: x.ledger.Started, Strikes: x.begun, All: len(x.w.scenario.Faults), Behind: x.stream.Behind,
+		Open: x.ledger.Open(), Started: x.ledger.Started, Strikes: len(x.struck), All: len(x.w.scenario.Faults), Behind: x.stream.Behind,
 	}
 	p.Rate, p.Held = x.load.now()
 	if p.Phase != "load" && p.Phase != "drain" {
@@ -274,15 +282,21 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lasts waits for the end of the load, and says whether it came early.
+// lasts waits for the end of the plan, and says whether it came early.
 func (x *soaking) lasts(ctx context.Context) (interrupted bool) {
-	for x.w.clock().Now() < x.o.Plan.For && x.w.broken() == "" {
+	for x.plan.Now() < x.o.Plan.For && x.w.broken() == "" {
 		if ctx.Err() != nil {
 			return true
 		}
 		wait(ctx, 100*time.Millisecond)
 	}
 	return false
+}
+
+// settles is how long the configuration allows an execution to take, with its retries.
+func (x *soaking) settles() time.Duration {
+	a := &x.w.scenario.Actions[0]
+	return invariant.Settle(x.w.config, a.TakesMax, a.MaxRetries)
 }
 
 // drain submits nothing more and waits until everything has ended. It returns whether it came to that.
@@ -293,8 +307,7 @@ func (x *soaking) drain() bool {
 		undo()
 	}
 	x.w.serversUp()
-	a := &x.w.scenario.Actions[0]
-	until := time.Now().Add(invariant.Settle(x.w.config, a.TakesMax, a.MaxRetries) + unscaled)
+	until := time.Now().Add(x.settles() + unscaled)
 	quiet := time.Time{}
 	for time.Now().Before(until) && x.w.broken() == "" {
 		switch {

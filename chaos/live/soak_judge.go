@@ -37,23 +37,39 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	for _, s := range stalls {
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
+	if !settled && (w.unable != nil || crashed != "") {
+		// It was broken off: what is young may be open.
+		x.suite.SetPatience(x.settles())
+	}
 	for _, f := range x.suite.End(settled) {
-		r.Violations = append(r.Violations, verdict.Violation{
+		v := verdict.Violation{
 			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: p.Seed,
-			Execution: f.Execution, Step: f.Step, At: f.At - w.ready, Message: f.Message,
-		})
+			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
+		}
+		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
+		v.At -= w.ready
+		if why != "" {
+			r.Noise = why
+			r.Excused = append(r.Excused, v)
+			continue
+		}
+		r.Violations = append(r.Violations, v)
 	}
 	add := func(name, message string) {
 		r.Violations = append(r.Violations, verdict.Violation{Name: name, Seed: p.Seed, At: w.clock().Now(), Message: message})
 	}
-	for _, wrong := range x.ledger.Balance(r.Sent, x.load.book.Has) {
-		add("acceptance", wrong)
+	switch {
+	case w.unable != nil:
+		r.Noise = "the harness could not go on: " + firstLine(w.unable.Error())
+	case crashed != "":
+		add("daemons", firstLine(crashed))
+	default:
+		for _, wrong := range x.ledger.Balance(r.Sent, x.load.book.Has) {
+			add("acceptance", wrong)
+		}
 	}
-	if crashed != "" {
-		add("daemons", crashed)
-	}
-	if x.unread != nil {
-		r.Notes = append(r.Notes, "some evidence could not be read: "+x.unread.Error())
+	if x.stream.Unread != nil {
+		add("journals", "a line of a journal could not be read: "+x.stream.Unread.Error())
 	}
 	if !settled {
 		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest when the time for that was over: %d executions had not ended", x.ledger.Open()))
@@ -61,7 +77,6 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	if r.Late > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after the window that they belong to, and were judged at the begin of the next one", r.Late))
 	}
-	r.Noise = noisy(r.Violations, stalls, w.config.Worker)
 	x.strikes(r)
 	x.rules(r)
 	for _, c := range x.sampler.all {
@@ -70,9 +85,15 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 	return r
 }
 
+// firstLine is the first line of a text: what follows is the end of a log.
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
 // strikes tells what became of each strike.
 func (x *soaking) strikes(r *soak.Result) {
-	counts, intervals := x.w.injector.Counts(), x.w.injector.FaultIntervals(x.w.clock().Now())
+	counts := x.w.injector.Counts()
 	n := 0
 	for i := range x.o.Plan.Strikes {
 		s := soak.Struck{Strike: x.o.Plan.Strikes[i]}
@@ -80,17 +101,14 @@ func (x *soaking) strikes(r *soak.Result) {
 			c := counts[n]
 			n++
 			s.Began, s.Touched = s.Began || c.Fired > 0, s.Touched || c.Touched > 0
-			for _, in := range intervals {
-				if in.Fault == c.Fault {
-					if s.From == 0 || in.Begin < s.From {
-						s.From = in.Begin
-					}
-					s.To = max(s.To, in.End)
-				}
+			f := x.struck[c.Fault]
+			if f == nil {
+				continue
 			}
-			if at, seen := x.endedAt[c.Fault]; seen && s.Ended == 0 {
-				s.Ended = x.ledger.Ended - at
+			if s.From == 0 {
+				s.From, s.Ended = f.from, x.ledger.Ended-f.ended
 			}
+			s.To = max(s.To, f.to, f.from)
 		}
 		r.Strikes = append(r.Strikes, s)
 	}
@@ -113,7 +131,8 @@ func (x *soaking) rules(r *soak.Result) {
 		if j.Not == "" && i.InPart(kinds) {
 			j.Part = i.Part
 		}
-		j.Broken = slices.ContainsFunc(r.Violations, func(v verdict.Violation) bool { return v.Invariant == i.Number })
+		of := func(v verdict.Violation) bool { return v.Invariant == i.Number }
+		j.Broken, j.Excused = slices.ContainsFunc(r.Violations, of), slices.ContainsFunc(r.Excused, of)
 		r.Judged = append(r.Judged, j)
 	}
 }
@@ -188,16 +207,15 @@ func (x *soaking) conclude(r *soak.Result) {
 		r.Verdict = max(r.Verdict, verdict.Inconclusive)
 		r.Why = append(r.Why, why)
 	}
-	if r.Noise != "" {
-		r.Verdict = verdict.Pass
-		inconclusive("the machine was too noisy for a verdict: " + r.Noise)
-		if len(grows) > 0 {
-			r.Verdict = verdict.Fail
-		}
+	if x.w.unable != nil {
+		inconclusive(r.Noise + "; nothing is said of what was open then")
 	}
-	for i := range r.Strikes {
-		if s := &r.Strikes[i]; !s.Touched && !r.Interrupted {
-			inconclusive(fmt.Sprintf("strike %d, %s %s at %v, made no difference to anything", i+1, s.What, s.Part, s.At.Round(time.Second)))
+	for i := range r.Excused {
+		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict, %s: %s", r.Excused[i].Name, r.Noise, r.Excused[i].Message))
+	}
+	for _, missed := range r.Missed() {
+		if !r.Interrupted && x.w.broken() == "" {
+			inconclusive(missed + " made no difference to anything, however often")
 		}
 	}
 	if x.ledger.Ended == 0 {
@@ -212,6 +230,13 @@ func (x *soaking) answer(r *soak.Result, question string, rules []int, name stri
 		if v := &r.Violations[i]; slices.Contains(rules, v.Invariant) || name != "" && v.Name == name {
 			a.Verdict = verdict.Fail
 			a.Text = fmt.Sprintf("execution %d: %s", v.Execution, v.Message)
+			return a
+		}
+	}
+	for i := range r.Excused {
+		if v := &r.Excused[i]; slices.Contains(rules, v.Invariant) {
+			a.Verdict = verdict.Inconclusive
+			a.Text = fmt.Sprintf("execution %d, while the machine stood still: %s", v.Execution, v.Message)
 			return a
 		}
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -86,6 +87,28 @@ func TestTheLoadInsists(t *testing.T) {
 	if why := l.x.w.broken(); !strings.Contains(why, "status 422: no such action") {
 		t.Errorf("after a refusal that lasts: %q", why)
 	}
+}
+
+// The plan's time stands still while a server is being started, so that no strike comes before the system can have
+// recovered from the one before.
+func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
+	w := &world{}
+	w.ctx, w.cancel = context.WithCancel(t.Context())
+	c := &planClock{w: w}
+	struck := make(chan time.Duration, 2)
+	c.After(10*time.Second, func() { struck <- c.Now() })
+	c.After(30*time.Second, func() { t.Error("a strike came twenty seconds early") })
+	c.pass(9*time.Second, false)
+	c.pass(time.Hour, true)
+	if now := c.Now(); now != 9*time.Second || len(struck) != 0 {
+		t.Errorf("after an hour in which a server was started it is %v, and %d strikes have come", now, len(struck))
+	}
+	c.pass(time.Second, false)
+	if at := <-struck; at != 10*time.Second {
+		t.Errorf("the strike came at %v", at)
+	}
+	w.cancel()
+	w.working.Wait()
 }
 
 // A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice, nothing fails without a

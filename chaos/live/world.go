@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,6 +63,8 @@ type world struct {
 	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
+	// starting counts the servers that are being started again.
+	starting atomic.Int32
 	// untraced says that nobody listens to the broker's firehose: a soak judges no messages.
 	untraced bool
 	client   *netproxy.Link
@@ -79,6 +82,8 @@ type world struct {
 	stopping bool
 	happened []evidence.Item
 	why      string
+	// unable is what the harness could not do, where that is why; nil where it is not.
+	unable error
 }
 
 // newWorld makes the database, the virtual host and the links; nothing runs yet.
@@ -109,7 +114,7 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor = w.newInjector(), &interceptor{w: w}
+	w.injector, w.interceptor = w.newInjector(w.clock()), &interceptor{w: w}
 	w.expectAlerts(s.Expect(p).Alerts)
 	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+fault.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
@@ -197,6 +202,17 @@ func (w *world) fail(why string) {
 	if w.why == "" {
 		w.why = why
 	}
+}
+
+// failed notes that the harness itself could not do what it had to: that is the run's end too, and says nothing about the
+// product.
+func (w *world) failed(err error) {
+	w.mu.Lock()
+	if w.why == "" {
+		w.unable = err
+	}
+	w.mu.Unlock()
+	w.fail(err.Error())
 }
 
 func (w *world) broken() string {
@@ -305,11 +321,11 @@ func (w *world) after(d time.Duration, f func()) {
 	context.AfterFunc(w.ctx, func() { timer.Stop() })
 }
 
-func (w *world) newInjector() *run.Injector {
+func (w *world) newInjector(clock run.Clock) *run.Injector {
 	return run.NewInjector(run.InjectorOptions{
-		Scenario: w.scenario, Config: w.config, World: w, Clock: clock{w}, Emit: w.emit, Workers: w.database.Worker,
+		Scenario: w.scenario, Config: w.config, World: w, Clock: clock, Emit: w.emit, Workers: w.database.Worker,
 		Draws: func(label string) run.Draws { return newStream(w.options.Seed, label) },
-		Fail:  func(err error) { w.fail(err.Error()) },
+		Fail:  w.failed,
 	})
 }
 

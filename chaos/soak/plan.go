@@ -37,6 +37,9 @@ const (
 	quiet      = 5 * time.Second
 	// mostFaults is what one scenario may hold.
 	mostFaults = 200
+	// healthProbes is the link that only the executors' probes use: every 6 s, so a shorter cut may strike nothing.
+	healthProbes = "executors"
+	probed       = 6200 * time.Millisecond
 )
 
 // LeastFor is the shortest soak: every part is killed once. MostFor is the longest whose plan a scenario can hold.
@@ -94,7 +97,7 @@ func (c *Cluster) round() (kills, others []Strike) {
 		others = append(others, Strike{What: Pause, Part: p, faults: []string{"pause: " + p}, ends: "for"})
 		ends := []string{"database", "broker"}
 		if slices.Contains(c.Workers, p) {
-			ends = append(ends, "executors")
+			ends = append(ends, healthProbes)
 		}
 		for _, end := range ends {
 			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{cut(p, end)}, ends: "for"})
@@ -143,6 +146,9 @@ func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	for i := range p.Strikes {
 		s := &p.Strikes[i]
 		s.For = drawn(r, time.Second, min(slot/2, 8*time.Second))
+		if strings.HasSuffix(s.Part, " – "+healthProbes) {
+			s.For = min(max(s.For, probed), slot*4/5).Round(100 * time.Millisecond)
+		}
 		if s.What == Kill {
 			s.For = drawn(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
 		}

@@ -37,6 +37,9 @@ func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
 				t.Errorf("seed %d: %s %s at %v, and the one before ended at %v", seed, s.What, s.Part, s.At, end)
 			}
 			end = s.At + s.For
+			if strings.HasSuffix(s.Part, "executors") && s.For < 6*time.Second {
+				t.Errorf("seed %d: the health probes of %s are cut for %v, and come every 6 s", seed, s.Part, s.For)
+			}
 		}
 		if end > p.For-3*time.Second {
 			t.Errorf("seed %d: the last strike ends at %v of %v", seed, end, p.For)
@@ -70,6 +73,19 @@ func TestAShortPlanKillsEveryPartOnceAndSaysWhatItLacks(t *testing.T) {
 	}
 	if short := soak.Draw(1, 10*time.Minute, soak.Default()).Short(); short != "10m0s has room for 2 of 5 strikes of every kind on every part" {
 		t.Errorf("ten minutes: %q", short)
+	}
+}
+
+func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
+	r := &soak.Result{}
+	for _, s := range []struct {
+		part    string
+		touched bool
+	}{{"shell-1", false}, {"shell-1", true}, {"shell-2", false}, {"shell-2", false}} {
+		r.Strikes = append(r.Strikes, soak.Struck{Strike: soak.Strike{What: soak.Pause, Part: s.part}, Touched: s.touched})
+	}
+	if missed := r.Missed(); !slices.Equal(missed, []string{"pause shell-2"}) {
+		t.Errorf("missed: %v", missed)
 	}
 }
 

@@ -80,6 +80,8 @@ type Judged struct {
 	// Occasions is how often it judged something.
 	Occasions uint64 `json:"occasions"`
 	Broken    bool   `json:"broken"`
+	// Excused says that it was broken while the machine stood still, which is no verdict.
+	Excused bool `json:"excused,omitempty"`
 	// Not says why it was not judged; Part which part was judged, empty for all of it.
 	Not  string `json:"not_judged,omitempty"`
 	Part string `json:"in_part,omitempty"`
@@ -126,9 +128,11 @@ type Result struct {
 	Short      string              `json:"short,omitempty"`
 	Strikes    []Struck            `json:"strikes"`
 	Violations []verdict.Violation `json:"violations,omitempty"`
-	Judged     []Judged            `json:"judged"`
-	Curves     []Curve             `json:"-"`
-	Summaries  []Summary           `json:"curves"`
+	// Excused are violations close to a moment in which the machine stood still; Noise is the last such moment.
+	Excused   []verdict.Violation `json:"excused,omitempty"`
+	Judged    []Judged            `json:"judged"`
+	Curves    []Curve             `json:"-"`
+	Summaries []Summary           `json:"curves"`
 	// Stalls is how often, and the longest time for which, the machine stood still.
 	Stalls       int           `json:"stalls"`
 	LongestStall time.Duration `json:"longest_stall"`
@@ -175,6 +179,20 @@ func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 	}
 	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
 	return parts, counts
+}
+
+// Missed are the kinds of strikes that made no difference, however often they came, as "cut shell-1 – broker".
+func (r *Result) Missed() (all []string) {
+	touched := make(map[string]bool)
+	for i := range r.Strikes {
+		s := &r.Strikes[i]
+		name := s.What + " " + s.Part
+		if _, seen := touched[name]; !seen {
+			all = append(all, name)
+		}
+		touched[name] = touched[name] || s.Touched
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return touched[name] })
 }
 
 // rank puts processes before servers, and both before links.

@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -43,6 +42,8 @@ type Stream struct {
 	// Late counts events that came after their window; Behind is how far the last window ended behind the present.
 	Late   int
 	Behind time.Duration
+	// Unread is the first line of a journal that could not be read, nil if all could.
+	Unread error
 }
 
 // oldClaim is a claim that is over since a moment.
@@ -83,11 +84,12 @@ func (s *Stream) Close() {
 func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.Event, error) {
 	s.own = append(s.own, own...)
 	began := time.Now().Round(0)
-	var bad error
 	for _, w := range s.witnesses {
 		items, err := w.Take()
 		s.runs = append(s.runs, items...)
-		bad = errors.Join(bad, err)
+		if s.Unread == nil {
+			s.Unread = err
+		}
 	}
 	known, err := s.read(ctx)
 	if err != nil {
@@ -96,7 +98,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 			s.conn = nil
 		}
 		s.Behind = time.Since(s.until)
-		return nil, errors.Join(bad, err)
+		return nil, err
 	}
 	if lag := began.Add(-shimLag); lag.Before(known) {
 		known = lag
@@ -106,7 +108,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 	}
 	events := s.cut(known)
 	s.Behind = time.Since(known)
-	return events, bad
+	return events, nil
 }
 
 // read takes the evidence from the database, and returns the moment before which there is no more of it.
