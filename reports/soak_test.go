@@ -60,7 +60,8 @@ func soaked() *soak.Result {
 	return r
 }
 
-// The page of a soak needs nothing else, escapes what it quotes, stays small, and shows what grows and what was not judged.
+// The page of a soak needs nothing else, escapes what it quotes, stays small, and shows what grows and what was not
+// judged.
 func TestThePageOfASoakIsWholeAndSmall(t *testing.T) {
 	var page bytes.Buffer
 	if err := reports.WriteSoak(&page, soaked()); err != nil {

@@ -76,8 +76,9 @@ func (c *ownReapingChecker) lost(e *history.Event) {
 	}
 }
 
-// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before. A worker
-// that registers anew ends its last incarnation too, and takes nothing back: that is left to the executors' passes.
+// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before. A
+// worker that registers anew ends its last incarnation too, and takes nothing back: that is left to the executors'
+// passes.
 func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
 	from, p := c.s.recovered(at), c.s.roads.byName[executor]
 	return p.clear(from) && !p.worker && c.s.roads.clear(from)

@@ -17,8 +17,9 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is a soak: the same daemons, links and faults as of any live run, a load at the rate that the machine holds, and
-// evidence that is judged as it comes and then forgotten, so that the soak may last as long as anybody likes.
+// This file is a soak: the same daemons, links and faults as of any live run, a load at the rate that the machine
+// holds, and evidence that is judged as it comes and then forgotten, so that the soak may last as long as anybody
+// likes.
 
 // SoakOptions say how to soak.
 type SoakOptions struct {
@@ -70,8 +71,8 @@ type struck struct {
 	ended int
 }
 
-// Soak runs a soak and judges it. When ctx ends it submits nothing more, ends in order and judges what there is. An error
-// means that it did not come up or that the evidence could not be read.
+// Soak runs a soak and judges it. When ctx ends it submits nothing more, ends in order and judges what there is. An
+// error means that it did not come up or that the evidence could not be read.
 func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
 	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
 	if err != nil {
@@ -151,8 +152,8 @@ func newSoaking(w *world, o SoakOptions) *soaking {
 
 func (x *soaking) say(phase string) { x.phase.Store(&phase) }
 
-// soakEvidence are the kinds of events that a soak records whenever they happen. Messages are not among them: the broker's
-// trace of every message costs more than the load. Neither is what only daemons or models tell.
+// soakEvidence are the kinds of events that a soak records whenever they happen. Messages are not among them: the
+// broker's trace of every message costs more than the load. Neither is what only daemons or models tell.
 func soakEvidence() []history.Kind {
 	without := []history.Kind{
 		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
@@ -251,8 +252,8 @@ func (x *soaking) progress() {
 	x.o.Progress(p)
 }
 
-// findRate sets the rate of the load: the one that was asked for, or a safe share of the highest that the machine holds, which
-// it returns.
+// findRate sets the rate of the load: the one that was asked for, or a safe share of the highest that the machine
+// holds, which it returns.
 func (x *soaking) findRate(ctx context.Context) (held float64) {
 	if x.o.Rate > 0 {
 		x.load.target = x.o.Rate

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// planClock is the time of a soak's plan. It stands still while a server is being started, which on a busy machine takes
-// longer than the plan knows of: otherwise the next strikes would come before the system can have recovered. It implements
-// run.Clock.
+// planClock is the time of a soak's plan. It stands still while a server is being started, which on a busy machine
+// takes longer than the plan knows of: otherwise the next strikes would come before the system can have recovered. It
+// implements run.Clock.
 type planClock struct {
 	w *world
 

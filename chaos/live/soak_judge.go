@@ -49,7 +49,7 @@ func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Res
 		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
 		v.At -= w.ready
 		if why != "" {
-			r.Noise = why
+			v.Message += " (" + why + ")"
 			r.Excused = append(r.Excused, v)
 			continue
 		}
@@ -211,7 +211,7 @@ func (x *soaking) conclude(r *soak.Result) {
 		inconclusive(r.Noise + "; nothing is said of what was open then")
 	}
 	for i := range r.Excused {
-		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict, %s: %s", r.Excused[i].Name, r.Noise, r.Excused[i].Message))
+		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
 	}
 	for _, missed := range r.Missed() {
 		if !r.Interrupted && x.w.broken() == "" {

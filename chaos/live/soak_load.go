@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// load submits executions through the executors' API, in batches, at a rate. A request that was not answered is sent again
-// under its idempotency key, to the next executor, until it is.
+// load submits executions through the executors' API, in batches, at a rate. A request that was not answered is sent
+// again under its idempotency key, to the next executor, until it is.
 type load struct {
 	x         *soaking
 	executors []string

@@ -21,7 +21,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampler draws the curves of a soak. Nobody is asked through a link: who watches a system is no part of what is broken.
+// sampler draws the curves of a soak. Nobody is asked through a link: who watches a system is no part of what is
+// broken.
 type sampler struct {
 	x      *soaking
 	client *http.Client
@@ -207,7 +208,8 @@ func (s *sampler) harness() {
 	}
 }
 
-// openCurve is the curve whose slack depends on the rate. What it counts, and what is queued, waits while a server is away.
+// openCurve is the curve whose slack depends on the rate. What it counts, and what is queued, waits while a server is
+// away.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"

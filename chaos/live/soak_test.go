@@ -111,8 +111,8 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 	w.working.Wait()
 }
 
-// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice, nothing fails without a
-// cause, and the journals tell of each process.
+// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice, nothing fails
+// without a cause, and the journals tell of each process.
 func TestAShortSoak(t *testing.T) {
 	if testing.Short() {
 		t.Skip("soaks the whole system for 20 s")

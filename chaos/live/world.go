@@ -243,7 +243,7 @@ func (w *world) watch() error {
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
-	w.noise = watchNoise(w.folder, ask)
+	w.noise = watchNoise(w.began, w.folder, ask)
 	return nil
 }
 

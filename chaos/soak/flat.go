@@ -11,12 +11,13 @@ type Rule uint8
 const (
 	// Told: the curve is drawn and nothing is asked of it.
 	Told Rule = iota
-	// Flat: the median of the last quarter may be a quarter above that of the second one, and the series' slack. The first
-	// quarter is left out: processes warm up. A process that is killed begins anew, which would hide a leak; so each of its
-	// lives that is long enough is judged in the same way, and more than half of them must be flat.
+	// Flat: the median of the last quarter may be a quarter above that of the second one, and the series' slack. The
+	// first quarter is left out: processes warm up. A process that is killed begins anew, which would hide a leak; so
+	// each of its lives that is long enough is judged in the same way, and more than half of them must be flat, where
+	// there are three.
 	Flat
-	// PerExecution: the series grows with the executions, since nothing removes them before their retention is over. It is
-	// told as growth per execution, and may not grow faster for each in the last quarter than in the second one.
+	// PerExecution: the series grows with the executions, since nothing removes them before their retention is over. It
+	// is told as growth per execution, and may not grow faster for each in the last quarter than in the second one.
 	PerExecution
 )
 
@@ -34,7 +35,8 @@ type Judgement struct {
 	Judged bool `json:"judged"`
 	// Grows says that it broke its rule.
 	Grows bool `json:"grows"`
-	// Before and After are what was compared: the medians of the second and of the last quarter, or growth per execution.
+	// Before and After are what was compared: the medians of the second and of the last quarter, or growth per
+	// execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
 	// Text says it in words.
@@ -62,7 +64,7 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.in(j.Before), s.in(j.After), s.in(j.Before*Tolerance+s.Slack))
 		return j
 	}
-	if grew, lives, b, a := s.lives(from, to); lives > 0 {
+	if grew, lives, b, a := s.lives(from, to); lives >= fewestLives {
 		j.Text += fmt.Sprintf("; %d of %d long lives flat", lives-grew, lives)
 		if 2*grew > lives {
 			j.Grows, j.Before, j.After = true, b, a
@@ -75,11 +77,15 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 // exceeds says that a median is too much more than one before.
 func (s *Series) exceeds(before, after float64) bool { return after > before*Tolerance+s.Slack }
 
-// longLife is how long a process must have lived for its life to be judged.
-const longLife = 60 * time.Second
+// longLife is how long a process must have lived for its life to be judged, and fewestLives how many such lives there
+// must be: one of them may just have had an outage at its end.
+const (
+	longLife    = 60 * time.Second
+	fewestLives = 3
+)
 
-// lives counts the lives of the process that are long enough, and those in which the series grew. before and after are the
-// medians of the longest one that did.
+// lives counts the lives of the process that are long enough, and those in which the series grew. before and after are
+// the medians of the longest one that did.
 func (s *Series) lives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
 	for i, begin := range s.Starts {

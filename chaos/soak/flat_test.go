@@ -51,7 +51,8 @@ func TestLeaksAreFoundAndNothingElse(t *testing.T) {
 	}
 }
 
-// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found in each of its lives.
+// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found in each of its
+// lives.
 func TestAKillHidesNoLeak(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}

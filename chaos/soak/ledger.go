@@ -10,15 +10,16 @@ import (
 	"handoff/core/execution"
 )
 
-// Ledger keeps the book of a soak on what was accepted: each request under its number once, and each of them ended. It needs
-// two bits for each request, and more only for those that have not ended. It is for one task.
+// Ledger keeps the book of a soak on what was accepted: each request under its number once, and each of them ended. It
+// needs two bits for each request, and more only for those that have not ended. It is for one task.
 type Ledger struct {
 	created, ended bits
 	alive          map[execution.ID]open
 	// Rows and Ends count rows that were created, and chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
-	// Created counts the requests that became an execution, Ended those whose chain is at its end, Retries their later rows.
+	// Created counts the requests that became an execution, Ended those whose chain is at its end, Retries their later
+	// rows.
 	Created, Ended, Retries int
 	// Started and Stopped count processes of actions, by the journals of the shims.
 	Started, Stopped int
@@ -113,8 +114,8 @@ func (l *Ledger) Latencies() []float64 {
 	return taken
 }
 
-// Balance compares the book with what clients were told. sent is how many requests were sent, numbered from 0; accepted says
-// which of them were answered with an execution. It says what is wrong, nothing if nothing is.
+// Balance compares the book with what clients were told. sent is how many requests were sent, numbered from 0; accepted
+// says which of them were answered with an execution. It says what is wrong, nothing if nothing is.
 func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	if l.twice != "" {
 		wrong = append(wrong, l.twice)

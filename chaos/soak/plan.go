@@ -1,6 +1,7 @@
-// Package soak is what a soak is: the highest rate that a machine holds, with every part of the system killed, paused and cut
-// off again and again, for as long as asked. The package draws the plan of the strikes, keeps the curves in bounded memory,
-// says which of them are flat, and keeps the book on what was accepted and how it ended. It knows no world.
+// Package soak is what a soak is: the highest rate that a machine holds, with every part of the system killed, paused
+// and cut off again and again, for as long as asked. The package draws the plan of the strikes, keeps the curves in
+// bounded memory, says which of them are flat, and keeps the book on what was accepted and how it ended. It knows no
+// world.
 //
 // A strike is one thing that happens to one part. A round strikes every part in every way once, in a drawn order.
 package soak
@@ -29,8 +30,9 @@ const (
 // Wanted is how often every part is to be struck in every way.
 const Wanted = 5
 
-// The room between strikes. Slot is the time of one strike with the recovery from it, where the soak is long enough; leastSlot
-// is the shortest. quiet is left before the first and after the last strike, so that both show a system that works.
+// The room between strikes. Slot is the time of one strike with the recovery from it, where the soak is long enough;
+// leastSlot is the shortest. quiet is left before the first and after the last strike, so that both show a system that
+// works.
 const (
 	slotWanted = 12 * time.Second
 	leastSlot  = 8 * time.Second
@@ -105,7 +107,8 @@ func (c *Cluster) round() (kills, others []Strike) {
 	}
 	for _, server := range []string{"database", "broker"} {
 		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
-		// No kind of fault pauses a server. Cut off from everybody it looks the same: connections stay open, nothing answers.
+		// No kind of fault pauses a server. Cut off from everybody it looks the same: connections stay open, nothing
+		// answers.
 		others = append(others, Strike{What: Pause, Part: server, faults: []string{cut("every executor", server), cut("every worker", server)}, ends: "for"})
 	}
 	return kills, others
@@ -181,8 +184,8 @@ func (p *Plan) Short() string {
 	return fmt.Sprintf("%v has room for %d of %d strikes of every kind on every part", p.For, p.Rounds, Wanted)
 }
 
-// YAML is the plan as a scenario, whose times are the real ones divided by scale: chaos run takes it too, in both worlds.
-// Its workload is for those runs; a soak submits at the rate that the machine holds.
+// YAML is the plan as a scenario, whose times are the real ones divided by scale: chaos run takes it too, in both
+// worlds. Its workload is for those runs; a soak submits at the rate that the machine holds.
 func (p *Plan) YAML(scale float64) []byte {
 	var b strings.Builder
 	long := func(d time.Duration) string {

@@ -89,7 +89,8 @@ func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A plan is a scenario that the loader takes, with the faults of its strikes in their order, of any length that is allowed.
+// A plan is a scenario that the loader takes, with the faults of its strikes in their order, of any length that is
+// allowed.
 func TestAPlanIsAScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())

@@ -1,7 +1,7 @@
 package soak
 
-// Ramp finds the rate that a machine holds: it begins low and goes on to a higher rate as long as the last one was held. It
-// is for one task.
+// Ramp finds the rate that a machine holds: it begins low and goes on to a higher rate as long as the last one was
+// held. It is for one task.
 type Ramp struct {
 	// Rate is what to submit at now, in executions a second.
 	Rate float64
@@ -22,8 +22,8 @@ const (
 // NewRamp returns a ramp before its first step.
 func NewRamp() *Ramp { return &Ramp{Rate: rampFirst} }
 
-// Step is told how many executions were open at the end of a step, and how many a second were accepted in it. It says whether
-// another step follows.
+// Step is told how many executions were open at the end of a step, and how many a second were accepted in it. It says
+// whether another step follows.
 func (r *Ramp) Step(open int, accepted float64) (more bool) {
 	held := float64(open) <= r.Rate*rampBacklog && accepted >= 0.8*r.Rate
 	if held {
@@ -39,6 +39,6 @@ func (r *Ramp) Step(open int, accepted float64) (more bool) {
 // Safe is the rate of the soak.
 func (r *Ramp) Safe() float64 { return max(1, r.Held*SafeShare) }
 
-// Backlog bounds what may be open: nothing more is submitted while there is more. It is fifteen seconds of work: two leases
-// and what waits behind them.
+// Backlog bounds what may be open: nothing more is submitted while there is more. It is fifteen seconds of work: two
+// leases and what waits behind them.
 func Backlog(rate float64) int { return int(rate*15) + 50 }

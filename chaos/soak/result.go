@@ -16,7 +16,8 @@ type Progress struct {
 	At, For time.Duration
 	// Phase says what goes on: finding the rate, load, drain.
 	Phase string
-	// Rate is what is submitted at, in executions a second; Held says that nothing is submitted just now, for the backlog.
+	// Rate is what is submitted at, in executions a second; Held says that nothing is submitted just now, for the
+	// backlog.
 	Rate float64
 	Held bool
 	// Accepted, Ended and Open count executions; Started counts processes of actions.
@@ -105,8 +106,8 @@ type Result struct {
 	Ran         time.Duration `json:"ran"`
 	Interrupted bool          `json:"interrupted"`
 	Mutant      string        `json:"mutant,omitempty"`
-	// Rate is what was submitted at; Held is the rate that the ramp found, 0 where the rate was given. HeldBack is how long
-	// nothing was submitted for the backlog.
+	// Rate is what was submitted at; Held is the rate that the ramp found, 0 where the rate was given. HeldBack is how
+	// long nothing was submitted for the backlog.
 	Rate     float64       `json:"rate"`
 	Held     float64       `json:"held"`
 	HeldBack time.Duration `json:"held_back"`
@@ -128,7 +129,7 @@ type Result struct {
 	Short      string              `json:"short,omitempty"`
 	Strikes    []Struck            `json:"strikes"`
 	Violations []verdict.Violation `json:"violations,omitempty"`
-	// Excused are violations close to a moment in which the machine stood still; Noise is the last such moment.
+	// Excused are violations close to a moment in which the machine stood still, which their messages name.
 	Excused   []verdict.Violation `json:"excused,omitempty"`
 	Judged    []Judged            `json:"judged"`
 	Curves    []Curve             `json:"-"`
@@ -136,7 +137,8 @@ type Result struct {
 	// Stalls is how often, and the longest time for which, the machine stood still.
 	Stalls       int           `json:"stalls"`
 	LongestStall time.Duration `json:"longest_stall"`
-	Noise        string        `json:"noise,omitempty"`
+	// Noise says why the harness itself could not go on; empty if it could.
+	Noise string `json:"noise,omitempty"`
 	// Audit is what judging the database's audit table came to.
 	Audit string   `json:"audit"`
 	Notes []string `json:"notes,omitempty"`

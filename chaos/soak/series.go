@@ -19,7 +19,8 @@ const mostPoints = 600
 
 // Series is one curve. It keeps at most 2 × 600 points: when there are more, neighbours become one.
 type Series struct {
-	// Name says what is drawn; Of is whose it is, empty for the whole system. Unit is "bytes", "seconds" or empty for a count.
+	// Name says what is drawn; Of is whose it is, empty for the whole system. Unit is "bytes", "seconds" or empty for a
+	// count.
 	Name, Of, Unit string
 	// Rule says how its growth is judged.
 	Rule Rule

@@ -12,13 +12,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Stream makes a history of the evidence of a run that is too long to keep: window by window, and it forgets each window when
-// it has handed it over. What it takes from the database it deletes there.
+// Stream makes a history of the evidence of a run that is too long to keep: window by window, and it forgets each
+// window when it has handed it over. What it takes from the database it deletes there.
 //
-// A window ends at a moment before which everything is known. Of the database that is the begin of the oldest transaction
-// that has written and not ended: what a transaction writes is dated by its triggers, so not before it began. Shims write a
-// line right after they have read the clock; shimLag is left for that. A line that comes later still is put at the begin of
-// the next window, and counted.
+// A window ends at a moment before which everything is known. Of the database that is the begin of the oldest
+// transaction that has written and not ended: what a transaction writes is dated by its triggers, so not before it
+// began. Shims write a line right after they have read the clock; shimLag is left for that. A line that comes later
+// still is put at the begin of the next window, and counted.
 //
 // Messages are left out: the broker's trace of everything costs more than the load itself. The order is that of Order.
 //
@@ -32,7 +32,8 @@ type Stream struct {
 	own, rows, runs []Item
 	// taken are numbers of evidence that were read and are perhaps not deleted yet.
 	taken map[int64]bool
-	// claims are those of executions that may still have a process; old are those that nobody runs any more, oldest first.
+	// claims are those of executions that may still have a process; old are those that nobody runs any more, oldest
+	// first.
 	claims map[execution.Key]history.Event
 	old    []oldClaim
 	step   uint64
@@ -62,8 +63,8 @@ const (
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of a database's evidence and of witnesses, all of whose actions fail for the same reason. Times
-// are counted from start, as theirs are.
+// NewStream returns a stream of a database's evidence and of witnesses, all of whose actions fail for the same reason.
+// Times are counted from start, as theirs are.
 func NewStream(database *Database, witnesses []*Witness, start time.Time, fail execution.Reason) *Stream {
 	return &Stream{
 		database: database, witnesses: witnesses, start: start, until: start, fail: fail,
@@ -78,9 +79,9 @@ func (s *Stream) Close() {
 	}
 }
 
-// Window takes what the harness did since the last call and everything else that is there, and returns the history up to the
-// moment before which all of it is known. An error means that the database could not be asked, which may be a fault's work:
-// what is there then waits for the next call. last says that nothing will come any more.
+// Window takes what the harness did since the last call and everything else that is there, and returns the history up
+// to the moment before which all of it is known. An error means that the database could not be asked, which may be a
+// fault's work: what is there then waits for the next call. last says that nothing will come any more.
 func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.Event, error) {
 	s.own = append(s.own, own...)
 	began := time.Now().Round(0)
@@ -137,8 +138,8 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	}
 }
 
-// batch takes one batch, and returns how many rows were there. A row that was read and perhaps not deleted, because the answer
-// was lost, is not taken twice.
+// batch takes one batch, and returns how many rows were there. A row that was read and perhaps not deleted, because the
+// answer was lost, is not taken twice.
 func (s *Stream) batch(ctx context.Context) (n int, err error) {
 	rows, err := s.conn.Query(ctx, `select id, tx, at, process, source, was, became from chaos_evidence order by id limit $1`, streamBatch)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// busyHour makes the evidence of many executions: each is created, claimed, run and completed, in overlapping transactions.
+// busyHour makes the evidence of many executions: each is created, claimed, run and completed, in overlapping
+// transactions.
 func busyHour(n int) (own, database, witness []Item) {
 	r := rand.New(rand.NewPCG(1, 1))
 	tx := int64(0)
@@ -47,7 +48,8 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := NewStream(nil, nil, start, execution.Connection)
 		var got []history.Event
-		// What has happened before a moment is there, in any order between the sources, and the window ends at that moment.
+		// What has happened before a moment is there, in any order between the sources, and the window ends at that
+		// moment.
 		at := start
 		for given := (Sources{Own: own, Database: database, Witness: witness}); at.Before(start.Add(20 * time.Second)); {
 			at = at.Add(time.Duration(r.Uint64N(700)) * time.Millisecond)
