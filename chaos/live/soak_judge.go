@@ -246,6 +246,11 @@ func (x *soaking) answer(r *soak.Result, question string, rules []int, name stri
 			rests = append(rests, fmt.Sprintf("%s (%d times)", j.Name, j.Occasions))
 		}
 	}
+	if question == soak.NothingLost && x.w.unable != nil && x.ledger.Open() > 0 {
+		a.Verdict = verdict.Inconclusive
+		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", x.ledger.Ended, r.Accepted)
+		return a
+	}
 	if question == soak.NothingLost {
 		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, x.ledger.Ended)}, rests...)
 	}
