@@ -22,8 +22,10 @@ func soaked() *soak.Result {
 		Ends: map[string]int{"completed": 64_990, "failed": 10}, Processes: 66_400, Events: 620_000, Behind: 7 * time.Second, Drain: 9 * time.Second,
 		Rounds: plan.Rounds, Audit: "chaos check: 66300 executions, 470000 events, 7 rules hold",
 		Answers: []soak.Answer{
-			{Question: soak.NothingLost, Text: "judged: 65000 accepted, 65000 ended"}, {Question: soak.NothingTwice, Text: "judged: one run at a time (130000 times)"},
-			{Question: soak.NothingUnearned, Text: "judged: earned (312 times)"}, {Question: soak.AllFlat, Verdict: verdict.Fail, Text: "goroutines of shell-2 <grows>"},
+			{Question: soak.NothingLost, Text: "judged: 65000 accepted, 65000 ended"},
+			{Question: soak.NothingTwice, Text: "judged: one run at a time (130000 times)"},
+			{Question: soak.NothingUnearned, Text: "judged: earned (312 times)"},
+			{Question: soak.AllFlat, Verdict: verdict.Fail, Text: "goroutines of shell-2 <grows>"},
 		},
 		Judged: []soak.Judged{
 			{Number: 4, Name: "one run at a time", Statement: "No two runs.", Occasions: 130_000}, {Number: 6, Name: "message conservation", Not: "a soak records no enqueued events"},

@@ -38,7 +38,6 @@ type load struct {
 	held    bool
 	heldFor time.Duration
 	book    soak.Accepted
-	refused string
 }
 
 const (

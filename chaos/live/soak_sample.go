@@ -67,7 +67,7 @@ func newSampler(x *soaking) *sampler {
 }
 
 // add adds a sample to the curve of that name, which the first one makes.
-func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float64) *soak.Series {
+func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := name + "/" + of
@@ -77,7 +77,6 @@ func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float6
 		s.by[key], s.all = c, append(s.all, c)
 	}
 	c.Add(s.x.w.clock().Now(), value)
-	return c
 }
 
 // run samples until ctx ends.
@@ -150,7 +149,7 @@ func (s *sampler) started(name string) {
 
 // ofProcess reads what a process holds.
 func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
-	proc := filepath.Join("/proc", strconv.Itoa(pid))
+	proc := "/proc/" + strconv.Itoa(pid)
 	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
 	if err != nil {
 		return 0, 0, 0, false

@@ -9,15 +9,15 @@ import (
 type Rule uint8
 
 const (
-	// Told: the curve is drawn and nothing is asked of it.
+	// Told means that the curve is drawn and nothing is asked of it.
 	Told Rule = iota
-	// Flat: the median of the last quarter may be a quarter above that of the second one, and the series' slack. The
-	// first quarter is left out: processes warm up. A process that is killed begins anew, which would hide a leak; so
-	// each of its lives that is long enough is judged in the same way, and more than half of them must be flat, where
-	// there are three.
+	// Flat means that the median of the last quarter may be a quarter above that of the second one, and the series'
+	// slack. The first quarter is left out: processes warm up. A process that is killed begins anew, which would hide a
+	// leak; so each of its lives that is long enough is judged in the same way where there are three of them, and more
+	// than half of them must be flat.
 	Flat
-	// PerExecution: the series grows with the executions, since nothing removes them before their retention is over. It
-	// is told as growth per execution, and may not grow faster for each in the last quarter than in the second one.
+	// PerExecution means that the series grows with the executions, since nothing removes them before their retention is
+	// over. It is told as growth per execution, and may not grow faster for each in the last quarter than in the second.
 	PerExecution
 )
 
