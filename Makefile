@@ -53,13 +53,15 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: newer reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order soak containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
 ##   chaos-live   the library on real PostgreSQL, RabbitMQ and daemons, side by side with the simulator;
 ##                both profiles with LIVE_PROFILES=
 ##   live-named   nine scenarios on real servers: the five of the first design and those of live-order; in make test
+##   soak         real daemons at the highest rate that the machine holds, every part killed, paused and cut off, judged as it goes:
+##                SOAK_FOR=60m SOAK_SEED=7 SOAK_FLAGS='--rate 20'; page in reports/out/soak
 ##   live-order   crash-after-heartbeat, network-partition, ttl-race, dropped-status-messages on real servers, both profiles
 ##   mutants      every mutant: what kills it, which scenario kills which, and every shrunk file
 ##   mutants-source  300 mutants of the core's own source, and docs/score.md anew: goes on where it stopped; SOURCE_SEEDS=2
@@ -132,6 +134,14 @@ chaos-live: build servers
 
 live-named: build servers
 	$(MAKE) live-named-run
+
+# How long, by which plan, and what else the soak is told (bin/chaos help soak).
+SOAK_FOR   := 10m
+SOAK_SEED  := 1
+SOAK_FLAGS :=
+
+soak: build servers
+	bin/chaos soak --for $(SOAK_FOR) --seed $(SOAK_SEED) --out reports/out/soak $(SOAK_FLAGS)
 
 # A machine that was said to be without them runs nothing here, and says so.
 live-order: build servers

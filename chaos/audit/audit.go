@@ -86,21 +86,15 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 	if !there {
 		return nil, ErrNoAudit
 	}
-	events, now, err := read(ctx, tx)
-	if err != nil {
-		return nil, err
-	}
 	j := newJudge(History{Config: o.Config, Kinds: evidence}, func(i *invariant.Invariant) string {
 		if i.Number == 8 {
 			return "the audit does not keep when a retry was due"
 		}
 		return missing(i, evidence)
 	})
-	for i := range events {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		j.observe(&events[i])
+	now, err := read(ctx, tx, j.observe)
+	if err != nil {
+		return nil, err
 	}
 	return j.end(now), nil
 }
@@ -207,8 +201,9 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 	return ""
 }
 
-// read returns the history in its order, with times since the first event, and the present on that scale.
-func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Duration, err error) {
+// read hands over the history in its order, with times since the first event, and returns the present on that scale. It keeps
+// none of it.
+func read(ctx context.Context, tx pgx.Tx, take func(*history.Event)) (now time.Duration, err error) {
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
 		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
@@ -228,10 +223,11 @@ func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Dura
 		  from worker_incarnation w
 		 order by 1, 2, 3`)
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading the audit: %w", err)
+		return 0, fmt.Errorf("reading the audit: %w", err)
 	}
 	var first time.Time
 	var r record
+	n := uint64(0)
 	_, err = pgx.ForEachRow(rows, r.targets(), func() error {
 		if first.IsZero() {
 			first = r.at
@@ -240,21 +236,22 @@ func read(ctx context.Context, tx pgx.Tx) (events []history.Event, now time.Dura
 		if err != nil {
 			return fmt.Errorf("audit row %d: %w", r.id, err)
 		}
-		e.Step = uint64(len(events))
-		events = append(events, e)
+		e.Step = n
+		n++
+		take(&e)
 		return nil
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("reading the audit: %w", err)
+		return 0, fmt.Errorf("reading the audit: %w", err)
 	}
 	var present time.Time
 	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&present); err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	if first.IsZero() {
 		first = present
 	}
-	return events, present.Sub(first), nil
+	return present.Sub(first), nil
 }
 
 // The ranks order rows of one moment: causes before consequences.

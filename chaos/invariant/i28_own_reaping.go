@@ -76,10 +76,12 @@ func (c *ownReapingChecker) lost(e *history.Event) {
 	}
 }
 
-// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before.
+// clear says that nothing is wrong with an executor that has declared a worker lost at that moment, nor was before. A
+// worker that registers anew ends its last incarnation too, and takes nothing back: that is left to the executors'
+// passes.
 func (c *ownReapingChecker) clear(executor string, at time.Duration) bool {
-	from := c.s.recovered(at)
-	return c.s.roads.byName[executor].clear(from) && c.s.roads.clear(from)
+	from, p := c.s.recovered(at), c.s.roads.byName[executor]
+	return p.clear(from) && !p.worker && c.s.roads.clear(from)
 }
 
 // check judges an execution that is still at a worker that was declared lost.

@@ -38,6 +38,8 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	ended := to(3*minute, execution.Running, execution.Completed, "shell-1")
 	canceling := to(3*minute, execution.Running, execution.Canceling, "client")
 	lost := history.Event{At: 3 * minute, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"}
+	superseded := lost
+	superseded.Process = "shell-1"
 	later := func(d time.Duration) history.Event { return history.Event{At: 3*minute + d, Kind: history.Quiescent} }
 	fault := func(process string) history.Event {
 		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
@@ -62,6 +64,7 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"canceling within it", 27, calmly(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
 		{"canceling at a worker on a slow link", 27, calmly(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
 		{"scheduled at a worker that was declared lost", 28, calmly(submitted, claimed, dispatched, published, lost, later(2*second)), true},
+		{"scheduled at a worker that has registered anew", 28, calmly(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
 		{"running there, within the grace", 28, calmly(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
 	} {
 		t.Run(x.name, func(t *testing.T) {

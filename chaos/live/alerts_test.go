@@ -29,7 +29,7 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
-	w.injector = w.newInjector()
+	w.injector = w.newInjector(w.clock())
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return standing{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {

@@ -11,6 +11,9 @@ import (
 
 // trace turns the broker's firehose on and listens to it. The broker forgets it when it restarts.
 func (w *world) trace(ctx context.Context) error {
+	if w.untraced {
+		return nil
+	}
 	vhost := w.mq.Vhost
 	if _, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf("ok = rabbit_trace:start(<<%q>>).", vhost)); err != nil {
 		return fmt.Errorf("turning the broker's trace on: %w", err)

@@ -47,15 +47,16 @@ const (
 	leastStall = 100 * time.Millisecond
 )
 
-func newNoise() *noise {
-	n := &noise{began: time.Now()}
+// newNoise counts from when the run began, as the events of its history do.
+func newNoise(began time.Time) *noise {
+	n := &noise{began: began}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
 // watchNoise begins the watch. ask goes the way of a process that connects anew.
-func watchNoise(folder string, ask func(ctx context.Context) error) *noise {
-	n := newNoise()
+func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noise {
+	n := newNoise(began)
 	n.tasks.Go(func() {
 		n.probe(wakeEvery, "the harness was not woken", func(context.Context) error { return nil })
 	})

@@ -41,12 +41,21 @@ var ErrNoDaemons = errors.New("the daemons are not built")
 // Open starts the servers. bin is the folder of the binaries executor and worker; log receives a line for
 // each thing done, nil for silence.
 func Open(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
+	return open(ctx, bin, false, log)
+}
+
+// OpenManaged is Open with the broker's management API, which tells what its queues and connections cost.
+func OpenManaged(ctx context.Context, bin string, log io.Writer) (*Sandbox, error) {
+	return open(ctx, bin, true, log)
+}
+
+func open(ctx context.Context, bin string, management bool, log io.Writer) (*Sandbox, error) {
 	for _, name := range []string{"executor", "worker"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return nil, fmt.Errorf("%w: there is no %s in %s; run make build first", ErrNoDaemons, name, bin)
 		}
 	}
-	servers, err := servers.Up(ctx, servers.Options{Postgres: true, RabbitMQ: true, PrivateOnly: true, Log: log})
+	servers, err := servers.Up(ctx, servers.Options{Postgres: true, RabbitMQ: true, Management: management, PrivateOnly: true, Log: log})
 	if err != nil {
 		return nil, err
 	}

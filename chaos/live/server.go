@@ -16,7 +16,7 @@ import (
 // This file is what the live world can do to its two servers.
 
 // serverWithin bounds what is asked of a server to bring a fault about, or to end it.
-const serverWithin = 2 * time.Minute
+const serverWithin = 5 * time.Minute
 
 func (w *world) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(w.ctx), serverWithin)
@@ -77,6 +77,8 @@ func (w *world) StopBroker(x *fault.Injection, kill bool) (func(), error) {
 	}
 	return func() {
 		defer w.down.broker.Unlock()
+		w.starting.Add(1)
+		defer w.starting.Add(-1)
 		ctx, cancel := w.within()
 		defer cancel()
 		if err := mq.Start(ctx); err != nil {
@@ -107,6 +109,8 @@ func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
 	}
 	return func() {
 		defer w.down.database.Unlock()
+		w.starting.Add(1)
+		defer w.starting.Add(-1)
 		ctx, cancel := w.within()
 		defer cancel()
 		if err := pg.Start(ctx); err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -62,8 +63,12 @@ type world struct {
 	stuck       suspendedQueues
 	alerts      *run.Alerts // nil when the scenario expects none
 	scraper     *scraper
-	client      *netproxy.Link
-	workload    *run.Workload
+	// starting counts the servers that are being started again.
+	starting atomic.Int32
+	// untraced says that nobody listens to the broker's firehose: a soak judges no messages.
+	untraced bool
+	client   *netproxy.Link
+	workload *run.Workload
 	// clients are the tasks of the process that submits.
 	clients sync.WaitGroup
 
@@ -77,6 +82,8 @@ type world struct {
 	stopping bool
 	happened []evidence.Item
 	why      string
+	// unable is what the harness could not do, where that is why; nil where it is not.
+	unable error
 }
 
 // newWorld makes the database, the virtual host and the links; nothing runs yet.
@@ -107,7 +114,7 @@ func (l *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.P
 	w.database = evidence.NewDatabase(w.db.URL, w.began)
 	dead := broker.DeadLetterQueue(w.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 	w.firehose = evidence.NewFirehose(w.mq.URL, dead, w.began, w.database.Worker)
-	w.injector, w.interceptor = w.newInjector(), &interceptor{w: w}
+	w.injector, w.interceptor = w.newInjector(w.clock()), &interceptor{w: w}
 	w.expectAlerts(s.Expect(p).Alerts)
 	if w.client, err = w.proxies.Link(w.label+"/"+client+"/"+fault.Broker, mustHost(w.mq.URL)); err != nil {
 		return nil, err
@@ -173,6 +180,15 @@ func (w *world) emit(e history.Event) {
 // observe is told of everything as it is seen, to find the triggers of faults.
 func (w *world) observe(e *history.Event) { w.injector.Observe(e) }
 
+// took takes what the harness itself did or saw, and keeps none of it.
+func (w *world) took() []evidence.Item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	own := w.happened
+	w.happened = nil
+	return own
+}
+
 func (w *world) own() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,6 +202,17 @@ func (w *world) fail(why string) {
 	if w.why == "" {
 		w.why = why
 	}
+}
+
+// failed notes that the harness itself could not do what it had to: that is the run's end too, and says nothing about the
+// product.
+func (w *world) failed(err error) {
+	w.mu.Lock()
+	if w.why == "" {
+		w.unable = err
+	}
+	w.mu.Unlock()
+	w.fail(err.Error())
 }
 
 func (w *world) broken() string {
@@ -216,7 +243,7 @@ func (w *world) watch() error {
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
-	w.noise = watchNoise(w.folder, ask)
+	w.noise = watchNoise(w.began, w.folder, ask)
 	return nil
 }
 
@@ -232,6 +259,22 @@ func (w *world) start() error {
 	for _, p := range w.all() {
 		p.followWitness()
 	}
+	if err := w.startCluster(); err != nil {
+		return err
+	}
+	w.ready = w.now()
+	for _, p := range w.all() {
+		if p.spec != nil && p.spec.Starts > 0 {
+			w.after(p.spec.Starts, func() { _ = p.start() })
+		}
+	}
+	w.injector.Arm()
+	w.after(0, w.alerts.Sample)
+	return w.submit()
+}
+
+// startCluster starts what is there from the start, and waits for it to be ready.
+func (w *world) startCluster() error {
 	if err := w.watch(); err != nil {
 		return err
 	}
@@ -255,15 +298,7 @@ func (w *world) start() error {
 	for _, a := range w.scenario.Actions {
 		w.emit(history.Event{Kind: history.ActionDefined, Process: client, Action: a.Ref, Count: int64(a.Concurrency)})
 	}
-	w.ready = w.now()
-	for _, p := range w.all() {
-		if p.spec != nil && p.spec.Starts > 0 {
-			w.after(p.spec.Starts, func() { _ = p.start() })
-		}
-	}
-	w.injector.Arm()
-	w.after(0, w.alerts.Sample)
-	return w.submit()
+	return nil
 }
 
 // readyWithin bounds the start of a cluster.
@@ -286,11 +321,11 @@ func (w *world) after(d time.Duration, f func()) {
 	context.AfterFunc(w.ctx, func() { timer.Stop() })
 }
 
-func (w *world) newInjector() *run.Injector {
+func (w *world) newInjector(clock run.Clock) *run.Injector {
 	return run.NewInjector(run.InjectorOptions{
-		Scenario: w.scenario, Config: w.config, World: w, Clock: clock{w}, Emit: w.emit, Workers: w.database.Worker,
+		Scenario: w.scenario, Config: w.config, World: w, Clock: clock, Emit: w.emit, Workers: w.database.Worker,
 		Draws: func(label string) run.Draws { return newStream(w.options.Seed, label) },
-		Fail:  func(err error) { w.fail(err.Error()) },
+		Fail:  w.failed,
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	rabbitStartWithin = 120 * time.Second
+	rabbitStartWithin = 240 * time.Second // on a machine that is busy with others; usually 4 s
 	rabbitStopWithin  = 30 * time.Second
 )
 

@@ -39,9 +39,15 @@ type placed struct {
 // Order makes one history of everything: sorted by moment, causes before their consequences, and numbered.
 // What one transaction wrote, and nothing came between, has one number.
 func Order(s Sources) []history.Event {
+	claims := make(map[execution.Key]history.Event)
+	incarnations(s.Database, claims)
+	return order(s, claims)
+}
+
+// order is Order where the claims are known.
+func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := settle(s.Messages, s.Gaps, s.Depths)
 	causes(messages, s.Database)
-	owners := incarnations(s.Database)
 	var all []placed
 	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.DaemonLog} {
 		for i := range list {
@@ -75,15 +81,13 @@ func Order(s Sources) []history.Event {
 	return events
 }
 
-// incarnations are the claims: who may run which epoch.
-func incarnations(database []Item) map[execution.Key]history.Event {
-	claims := make(map[execution.Key]history.Event)
+// incarnations adds the claims: who may run which epoch.
+func incarnations(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
 			claims[execution.Key{ID: e.Execution, Epoch: e.Epoch}] = *e
 		}
 	}
-	return claims
 }
 
 // together gives all that one transaction wrote one moment, that of its last trigger: nobody saw any of it

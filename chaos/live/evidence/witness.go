@@ -27,6 +27,8 @@ type Witness struct {
 	read  int64
 	rest  []byte
 	items []Item
+	// taken is how many of those that were taken had started and not ended.
+	taken int
 	bad   error
 }
 
@@ -44,17 +46,40 @@ func (w *Witness) Items() ([]Item, error) {
 }
 
 // Alive is how many actions have started and not ended.
-func (w *Witness) Alive() (alive int) {
+func (w *Witness) Alive() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.items {
-		if w.items[i].Event.Kind == history.ActionStarted {
-			alive++
+	return w.taken + alive(w.items)
+}
+
+// alive is how many more actions start than end in items.
+func alive(items []Item) (n int) {
+	for i := range items {
+		if items[i].Event.Kind == history.ActionStarted {
+			n++
 		} else {
-			alive--
+			n--
 		}
 	}
-	return alive
+	return n
+}
+
+// Take reads on, and hands over what it has and what could not be read; it keeps none of it.
+func (w *Witness) Take() ([]Item, error) {
+	err := w.poll(func(*history.Event) {})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	items, bad := w.items, w.bad
+	w.taken += alive(items)
+	w.items, w.bad = nil, nil
+	return items, errors.Join(err, bad)
+}
+
+// Size is how much of the file was read, in bytes.
+func (w *Witness) Size() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.read
 }
 
 // Over notes that everything that ran has ended at a moment, with the container in which it ran: no shim is left

@@ -1,0 +1,327 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/chaos/invariant"
+	"handoff/chaos/live/evidence"
+	"handoff/chaos/scenario"
+	"handoff/chaos/soak"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// This file is a soak: the same daemons, links and faults as of any live run, a load at the rate that the machine
+// holds, and evidence that is judged as it comes and then forgotten, so that the soak may last as long as anybody
+// likes.
+
+// SoakOptions say how to soak.
+type SoakOptions struct {
+	Plan *soak.Plan
+	// Scenario is the plan as a scenario.
+	Scenario *scenario.Scenario
+	// Scale is the time scale of the scenario and its configuration.
+	Scale float64
+	// Rate is what is submitted at, in executions a second; 0 finds the rate that the machine holds.
+	Rate   float64
+	Mutant string
+	// Progress is told how far it is, every few seconds, by one goroutine at a time.
+	Progress func(soak.Progress)
+}
+
+const (
+	// windowEvery is how often the evidence is judged.
+	windowEvery   = 500 * time.Millisecond
+	progressEvery = 5 * time.Second
+	rampStep      = 5 * time.Second
+)
+
+// soaking is a soak under way.
+type soaking struct {
+	w       *world
+	o       SoakOptions
+	stream  *evidence.Stream
+	suite   *invariant.Suite
+	ledger  *soak.Ledger
+	load    *load
+	sampler *sampler
+	plan    *planClock
+
+	// The rest is of the one task that judges.
+	events     uint64
+	mostBehind time.Duration
+	// struck are the faults that have begun.
+	struck map[string]*struck
+
+	// phase is what goes on, for readers of the progress; open and done are what the ledger knows, for the load.
+	phase      atomic.Pointer[string]
+	open, done atomic.Int64
+}
+
+// struck is what is known of a fault that has begun.
+type struck struct {
+	from, to time.Duration
+	// ended is how many executions had ended by then.
+	ended int
+}
+
+// Soak runs a soak and judges it. When ctx ends it submits nothing more, ends in order and judges what there is. An
+// error means that it did not come up or that the evidence could not be read.
+func (l *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
+	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
+	if err != nil {
+		return nil, err
+	}
+	w, err := l.newWorld(context.WithoutCancel(ctx), scaled, config.Hardened, Options{Seed: o.Plan.Seed, Scale: o.Scale, Mutant: o.Mutant})
+	if err != nil {
+		return nil, err
+	}
+	defer w.close()
+	w.untraced = true
+	x := newSoaking(w, o)
+	defer x.stream.Close()
+	if err := w.startCluster(); err != nil {
+		return nil, err
+	}
+	x.load = newLoad(x)
+	x.sampler = newSampler(x)
+	judging, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var tasks sync.WaitGroup
+	tasks.Go(func() { x.judge(judging) })
+	tasks.Go(func() { x.sampler.run(judging) })
+	held := x.findRate(ctx)
+	w.ready = w.now()
+	x.load.rate(x.load.target)
+	x.say("load")
+	tasks.Go(func() { x.plan.run(judging) })
+	w.injector.Arm()
+	interrupted := x.lasts(ctx)
+	ran := w.clock().Now()
+	settled := x.drain()
+	drained := w.clock().Now() - ran
+	if settled {
+		w.emit(history.Event{Kind: history.Quiescent})
+	}
+	w.stopFaults()
+	stalls := w.noise.stop()
+	crashed := w.broken()
+	w.stopDaemons()
+	stop()
+	tasks.Wait()
+	if err := x.window(context.WithoutCancel(ctx), true); err != nil {
+		return nil, fmt.Errorf("reading the last of the evidence: %w", err)
+	}
+	r := x.result(settled, stalls, crashed)
+	r.Held, r.Ran, r.Interrupted, r.Drain = held, ran, interrupted, drained
+	x.audit(context.WithoutCancel(ctx), r)
+	x.conclude(r)
+	return r, nil
+}
+
+func newSoaking(w *world, o SoakOptions) *soaking {
+	var witnesses []*evidence.Witness
+	for _, p := range w.all() {
+		if p.witness != nil {
+			witnesses = append(witnesses, p.witness)
+		}
+	}
+	x := &soaking{w: w, o: o, ledger: soak.NewLedger(), struck: make(map[string]*struck), plan: &planClock{w: w}}
+	w.injector = w.newInjector(x.plan)
+	reason := execution.NoReason
+	for _, a := range w.scenario.Actions {
+		reason = a.FailReason
+	}
+	x.stream = evidence.NewStream(w.database, witnesses, w.began, reason)
+	judged, _ := soakRules()
+	x.suite = invariant.New(w.config, judged)
+	x.suite.SetEvidence(soakEvidence())
+	x.suite.SetTolerance(JudgedWithin)
+	x.suite.SetRequests(func(key string) (execution.Action, bool) {
+		_, ours := soak.Number(key)
+		return w.scenario.Actions[0].Action, ours
+	})
+	x.say("start")
+	return x
+}
+
+func (x *soaking) say(phase string) { x.phase.Store(&phase) }
+
+// soakEvidence are the kinds of events that a soak records whenever they happen. Messages are not among them: the
+// broker's trace of every message costs more than the load. Neither is what only daemons or models tell.
+func soakEvidence() []history.Kind {
+	without := []history.Kind{
+		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
+		history.Rejected, history.DeadLettered, history.Dropped, history.ReturnedTooOften, history.ConsumerTimedOut, history.KeyKnown,
+		history.StaleWrite, history.AlertFired, history.AlertResolved, history.ClockStepped, history.Logged, history.MutantActed,
+		history.EndAsked, history.PoliciesAsked, history.ToldGone, history.Hinted, history.ProcessFrozen, history.ProcessThawed,
+	}
+	var kinds []history.Kind
+	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
+		if !slices.Contains(without, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// soakRules are the numbers of the invariants that a soak judges, and why it does not judge the others.
+func soakRules() (judged []int, not map[int]string) {
+	kinds := soakEvidence()
+	not = make(map[int]string)
+	for _, i := range invariant.All() {
+		lacks := slices.DeleteFunc(slices.Clone(i.Needs), func(k history.Kind) bool { return slices.Contains(kinds, k) })
+		if len(lacks) > 0 {
+			not[i.Number] = fmt.Sprintf("a soak records no %v events", lacks[0])
+			continue
+		}
+		judged = append(judged, i.Number)
+	}
+	return judged, not
+}
+
+// judge judges window after window, until ctx ends, and tells how far the soak is.
+func (x *soaking) judge(ctx context.Context) {
+	tick := time.NewTicker(windowEvery)
+	defer tick.Stop()
+	said := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		_ = x.window(ctx, false) // the database may be down; what is there waits for the next window
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			x.progress()
+		}
+	}
+}
+
+// window judges what is known by now.
+func (x *soaking) window(ctx context.Context, last bool) error {
+	events, err := x.stream.Window(ctx, x.w.took(), last)
+	for i := range events {
+		e := &events[i]
+		x.events++
+		x.suite.Observe(e)
+		x.ledger.Observe(e)
+		if !last {
+			x.w.observe(e)
+		}
+		switch e.Kind {
+		case history.FaultBegan:
+			x.struck[e.Fault] = &struck{from: e.At - x.w.ready, ended: x.ledger.Ended}
+		case history.FaultEnded:
+			if f := x.struck[e.Fault]; f != nil {
+				f.to = e.At - x.w.ready
+			}
+		default:
+		}
+	}
+	x.open.Store(int64(x.ledger.Open()))
+	x.done.Store(int64(x.ledger.Ended))
+	if !last {
+		x.mostBehind = max(x.mostBehind, x.stream.Behind)
+		x.sampler.judged(x.ledger, x.stream)
+	}
+	return err
+}
+
+func (x *soaking) progress() {
+	if x.o.Progress == nil {
+		return
+	}
+	p := soak.Progress{
+		At: x.w.clock().Now(), For: x.o.Plan.For, Phase: *x.phase.Load(), Accepted: int(x.load.accepted.Load()), Ended: x.ledger.Ended,
+		Open: x.ledger.Open(), Started: x.ledger.Started, Strikes: len(x.struck), All: len(x.w.scenario.Faults), Behind: x.stream.Behind,
+	}
+	p.Rate, p.Held = x.load.now()
+	if p.Phase != "load" && p.Phase != "drain" {
+		p.At = 0
+	}
+	if f := x.suite.Findings(); len(f) > 0 {
+		p.Broken = fmt.Sprintf("%s: %s", f[0].Invariant.Name, f[0].Message)
+	}
+	x.o.Progress(p)
+}
+
+// findRate sets the rate of the load: the one that was asked for, or a safe share of the highest that the machine
+// holds, which it returns.
+func (x *soaking) findRate(ctx context.Context) (held float64) {
+	if x.o.Rate > 0 {
+		x.load.target = x.o.Rate
+		return 0
+	}
+	x.say("finding the rate")
+	ramp := soak.NewRamp()
+	for more := true; more && ctx.Err() == nil && x.w.broken() == ""; {
+		before := x.load.accepted.Load()
+		x.load.rate(ramp.Rate)
+		wait(ctx, rampStep)
+		accepted := float64(x.load.accepted.Load()-before) / rampStep.Seconds()
+		more = ramp.Step(x.load.open(), accepted)
+	}
+	x.load.rate(0)
+	x.load.target = ramp.Safe()
+	for x.load.open() > soak.Backlog(x.load.target)/4 && ctx.Err() == nil && x.w.broken() == "" {
+		wait(ctx, windowEvery)
+	}
+	return ramp.Held
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// lasts waits for the end of the plan, and says whether it came early.
+func (x *soaking) lasts(ctx context.Context) (interrupted bool) {
+	for x.plan.Now() < x.o.Plan.For && x.w.broken() == "" {
+		if ctx.Err() != nil {
+			return true
+		}
+		wait(ctx, 100*time.Millisecond)
+	}
+	return false
+}
+
+// settles is how long the configuration allows an execution to take, with its retries.
+func (x *soaking) settles() time.Duration {
+	a := &x.w.scenario.Actions[0]
+	return invariant.Settle(x.w.config, a.TakesMax, a.MaxRetries)
+}
+
+// drain submits nothing more and waits until everything has ended. It returns whether it came to that.
+func (x *soaking) drain() bool {
+	x.say("drain")
+	x.load.rate(0)
+	for _, undo := range x.w.injector.Stop() {
+		undo()
+	}
+	x.w.serversUp()
+	until := time.Now().Add(x.settles() + unscaled)
+	quiet := time.Time{}
+	for time.Now().Before(until) && x.w.broken() == "" {
+		switch {
+		case x.load.open() > 0 || x.w.alive() > 0 || x.load.unanswered() > 0:
+			quiet = time.Time{}
+		case quiet.IsZero():
+			quiet = time.Now()
+		case time.Since(quiet) > time.Duration(float64(15*time.Second)*x.o.Scale):
+			x.load.stop()
+			return true
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	x.load.stop()
+	return false
+}

@@ -1,0 +1,78 @@
+package live
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// planClock is the time of a soak's plan. It stands still while a server is being started, which on a busy machine
+// takes longer than the plan knows of: otherwise the next strikes would come before the system can have recovered. It
+// implements run.Clock.
+type planClock struct {
+	w *world
+
+	mu      sync.Mutex
+	now     time.Duration
+	waiting []appointment
+}
+
+// appointment is something that is called at a moment of the plan.
+type appointment struct {
+	at time.Duration
+	f  func()
+}
+
+// planTick is how exact the plan's moments are.
+const planTick = 20 * time.Millisecond
+
+// Now implements run.Clock.
+func (c *planClock) Now() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// After implements run.Clock. It calls f in a goroutine of its own.
+func (c *planClock) After(d time.Duration, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting = append(c.waiting, appointment{c.now + max(0, d), f})
+}
+
+// run lets time pass until ctx ends.
+func (c *planClock) run(ctx context.Context) {
+	tick := time.NewTicker(planTick)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		passed := time.Since(last)
+		last = time.Now()
+		c.pass(passed, c.w.starting.Load() > 0)
+	}
+}
+
+// pass lets some time pass, unless it stands still, and calls what is due.
+func (c *planClock) pass(passed time.Duration, still bool) {
+	c.mu.Lock()
+	if !still {
+		c.now += passed
+	}
+	var due []func()
+	c.waiting = slices.DeleteFunc(c.waiting, func(p appointment) bool {
+		if p.at <= c.now {
+			due = append(due, p.f)
+		}
+		return p.at <= c.now
+	})
+	c.mu.Unlock()
+	for _, f := range due {
+		c.w.after(0, f)
+	}
+}

@@ -1,0 +1,279 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"handoff/chaos/audit"
+	"handoff/chaos/invariant"
+	"handoff/chaos/soak"
+	"handoff/chaos/verdict"
+)
+
+// This file makes a verdict of a soak.
+
+// The invariants that answer each question of a soak, by number.
+var (
+	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
+	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
+	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
+)
+
+// result is what the judges found.
+func (x *soaking) result(settled bool, stalls []Stall, crashed string) *soak.Result {
+	w, p := x.w, x.o.Plan
+	r := &soak.Result{
+		Seed: p.Seed, For: p.For, Mutant: x.o.Mutant, Rate: x.load.target, HeldBack: x.load.heldFor,
+		Sent: int(x.load.sent.Load()), Accepted: x.load.book.N, Rows: x.ledger.Rows, Retries: x.ledger.Retries,
+		Ends: make(map[string]int), Processes: x.ledger.Started, Events: x.events, Late: x.stream.Late, Behind: x.mostBehind,
+		Rounds: p.Rounds, Short: p.Short(), Stalls: len(stalls),
+	}
+	for s, n := range x.ledger.Ends {
+		r.Ends[s.String()] = n
+	}
+	for _, s := range stalls {
+		r.LongestStall = max(r.LongestStall, s.For)
+	}
+	if !settled && (w.unable != nil || crashed != "") {
+		// It was broken off: what is young may be open.
+		x.suite.SetPatience(x.settles())
+	}
+	for _, f := range x.suite.End(settled) {
+		v := verdict.Violation{
+			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: p.Seed,
+			Execution: f.Execution, Step: f.Step, At: f.At, Message: f.Message,
+		}
+		why := noisy([]verdict.Violation{v}, stalls, w.config.Worker)
+		v.At -= w.ready
+		if why != "" {
+			v.Message += " (" + why + ")"
+			r.Excused = append(r.Excused, v)
+			continue
+		}
+		r.Violations = append(r.Violations, v)
+	}
+	add := func(name, message string) {
+		r.Violations = append(r.Violations, verdict.Violation{Name: name, Seed: p.Seed, At: w.clock().Now(), Message: message})
+	}
+	switch {
+	case w.unable != nil:
+		r.Noise = "the harness could not go on: " + firstLine(w.unable.Error())
+	case crashed != "":
+		add("daemons", firstLine(crashed))
+	default:
+		for _, wrong := range x.ledger.Balance(r.Sent, x.load.book.Has) {
+			add("acceptance", wrong)
+		}
+	}
+	if x.stream.Unread != nil {
+		add("journals", "a line of a journal could not be read: "+x.stream.Unread.Error())
+	}
+	if !settled {
+		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest when the time for that was over: %d executions had not ended", x.ledger.Open()))
+	}
+	if r.Late > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after the window that they belong to, and were judged at the begin of the next one", r.Late))
+	}
+	x.strikes(r)
+	x.rules(r)
+	for _, c := range x.sampler.all {
+		r.Curves = append(r.Curves, soak.Curve{Series: c})
+	}
+	return r
+}
+
+// firstLine is the first line of a text: what follows is the end of a log.
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
+}
+
+// strikes tells what became of each strike.
+func (x *soaking) strikes(r *soak.Result) {
+	counts := x.w.injector.Counts()
+	n := 0
+	for i := range x.o.Plan.Strikes {
+		s := soak.Struck{Strike: x.o.Plan.Strikes[i]}
+		for range s.Faults() {
+			c := counts[n]
+			n++
+			s.Began, s.Touched = s.Began || c.Fired > 0, s.Touched || c.Touched > 0
+			f := x.struck[c.Fault]
+			if f == nil {
+				continue
+			}
+			if s.From == 0 {
+				s.From, s.Ended = f.from, x.ledger.Ended-f.ended
+			}
+			s.To = max(s.To, f.to, f.from)
+		}
+		r.Strikes = append(r.Strikes, s)
+	}
+	for i := range r.Strikes {
+		next := 0
+		if i+1 < len(r.Strikes) {
+			next = r.Strikes[i+1].Ended
+		}
+		r.Strikes[i].Ended = max(0, r.Strikes[i].Ended-next)
+	}
+}
+
+// rules tells what became of each invariant.
+func (x *soaking) rules(r *soak.Result) {
+	_, not := soakRules()
+	occasions := x.suite.Judged()
+	kinds := soakEvidence()
+	for _, i := range invariant.All() {
+		j := soak.Judged{Number: i.Number, Name: i.Name, Statement: i.Statement, Occasions: occasions[i.Number-1], Not: not[i.Number]}
+		if j.Not == "" && i.InPart(kinds) {
+			j.Part = i.Part
+		}
+		of := func(v verdict.Violation) bool { return v.Invariant == i.Number }
+		j.Broken, j.Excused = slices.ContainsFunc(r.Violations, of), slices.ContainsFunc(r.Excused, of)
+		r.Judged = append(r.Judged, j)
+	}
+}
+
+// audit judges the database's own audit table, as chaos check does.
+func (x *soaking) audit(ctx context.Context, r *soak.Result) {
+	began := time.Now()
+	a, err := audit.Judge(ctx, x.w.db.URL, audit.Options{Config: x.w.config, StatementTimeout: 10 * time.Minute})
+	if err != nil {
+		r.Audit = "not judged: " + err.Error()
+		r.Notes = append(r.Notes, "the database's audit table was not judged: "+err.Error())
+		return
+	}
+	r.Audit = fmt.Sprintf("chaos check: %d executions, %d events, %d rules hold, %d still open, in %v",
+		a.Executions, a.Events, len(a.Judged)-len(a.Violations), a.Open, time.Since(began).Round(100*time.Millisecond))
+	for _, f := range a.Violations {
+		r.Violations = append(r.Violations, verdict.Violation{
+			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed, Execution: f.Execution,
+			At: f.At - x.w.ready, Message: "by the audit table: " + f.Message,
+		})
+	}
+}
+
+// conclude makes the verdict of everything else.
+func (x *soaking) conclude(r *soak.Result) {
+	// The load has come up by then, and the drain is no load.
+	from, to := min(10*time.Second, r.Ran/4), r.Ran
+	executions := x.sampler.by["executions so far/"+ofLoad]
+	outages := r.Outages()
+	var grows []string
+	for i := range r.Curves {
+		c := &r.Curves[i]
+		if c.Name == openCurve {
+			c.Slack = float64(soak.Backlog(r.Rate)) / 2
+		}
+		if c.Of == ofLoad || c.Name == queuedCurve {
+			c.Without = outages
+		}
+		if c.Rule == soak.PerExecution && executions == nil {
+			c.Judgement = soak.Judgement{Text: "no execution ended"}
+		} else {
+			c.Judgement = c.Judge(from, to, executions)
+		}
+		sum := soak.Summary{Name: c.Name, Of: c.Of, Unit: c.Unit, Judgement: c.Judgement}
+		if points := c.Points(); len(points) > 0 {
+			sum.Last = points[len(points)-1].Value
+		}
+		r.Summaries = append(r.Summaries, sum)
+		if c.Judgement.Grows {
+			grows = append(grows, fmt.Sprintf("%s of %s %s", c.Name, c.Of, c.Judgement.Text))
+		}
+	}
+	r.Answers = []soak.Answer{
+		x.answer(r, soak.NothingLost, lostRules, "acceptance"), x.answer(r, soak.NothingTwice, twiceRules, ""), x.answer(r, soak.NothingUnearned, unearnedRules, ""), flatness(r, grows),
+	}
+	for _, a := range r.Answers {
+		r.Verdict = max(r.Verdict, a.Verdict)
+		if a.Verdict != verdict.Pass {
+			r.Why = append(r.Why, a.Question+": "+a.Text)
+		}
+	}
+	said := slices.Concat(lostRules, twiceRules, unearnedRules)
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		if v.Name == "acceptance" || slices.Contains(said, v.Invariant) {
+			continue
+		}
+		r.Verdict = verdict.Fail
+		r.Why = append(r.Why, fmt.Sprintf("%s: %s", v.Name, v.Message))
+	}
+	inconclusive := func(why string) {
+		r.Verdict = max(r.Verdict, verdict.Inconclusive)
+		r.Why = append(r.Why, why)
+	}
+	if x.w.unable != nil {
+		inconclusive(r.Noise + "; nothing is said of what was open then")
+	}
+	for i := range r.Excused {
+		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict: %s", r.Excused[i].Name, r.Excused[i].Message))
+	}
+	for _, missed := range r.Missed() {
+		if !r.Interrupted && x.w.broken() == "" {
+			inconclusive(missed + " made no difference to anything, however often")
+		}
+	}
+	if x.ledger.Ended == 0 {
+		inconclusive("no execution ended: there was nothing to judge")
+	}
+}
+
+// answer answers a question by the invariants that it rests on.
+func (x *soaking) answer(r *soak.Result, question string, rules []int, name string) soak.Answer {
+	a := soak.Answer{Question: question}
+	for i := range r.Violations {
+		if v := &r.Violations[i]; slices.Contains(rules, v.Invariant) || name != "" && v.Name == name {
+			a.Verdict = verdict.Fail
+			a.Text = fmt.Sprintf("execution %d: %s", v.Execution, v.Message)
+			return a
+		}
+	}
+	for i := range r.Excused {
+		if v := &r.Excused[i]; slices.Contains(rules, v.Invariant) {
+			a.Verdict = verdict.Inconclusive
+			a.Text = fmt.Sprintf("execution %d, while the machine stood still: %s", v.Execution, v.Message)
+			return a
+		}
+	}
+	var rests []string
+	for _, j := range r.Judged {
+		if slices.Contains(rules, j.Number) && j.Not == "" {
+			rests = append(rests, fmt.Sprintf("%s (%d times)", j.Name, j.Occasions))
+		}
+	}
+	if question == soak.NothingLost && x.w.unable != nil && x.ledger.Open() > 0 {
+		a.Verdict = verdict.Inconclusive
+		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", x.ledger.Ended, r.Accepted)
+		return a
+	}
+	if question == soak.NothingLost {
+		rests = append([]string{fmt.Sprintf("%d accepted, %d ended", r.Accepted, x.ledger.Ended)}, rests...)
+	}
+	a.Text = "judged: " + strings.Join(rests, ", ")
+	return a
+}
+
+// flatness answers whether the curves are flat.
+func flatness(r *soak.Result, grows []string) soak.Answer {
+	a := soak.Answer{Question: soak.AllFlat}
+	judged := 0
+	for _, c := range r.Curves {
+		if c.Judgement.Judged {
+			judged++
+		}
+	}
+	switch {
+	case len(grows) > 0:
+		a.Verdict, a.Text = verdict.Fail, strings.Join(grows, "; ")
+	case judged == 0:
+		a.Verdict, a.Text = verdict.Inconclusive, "the soak was too short to judge a curve"
+	default:
+		a.Text = fmt.Sprintf("%d of %d curves judged, the others are told", judged, len(r.Curves))
+	}
+	return a
+}

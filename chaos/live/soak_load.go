@@ -1,0 +1,225 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"handoff/chaos/soak"
+)
+
+// load submits executions through the executors' API, in batches, at a rate. A request that was not answered is sent
+// again under its idempotency key, to the next executor, until it is.
+type load struct {
+	x         *soaking
+	executors []string
+	client    *http.Client
+	ctx       context.Context //nolint:containedctx // of the requests
+	end       context.CancelFunc
+	tasks     sync.WaitGroup
+	batches   chan []int
+	// target is the rate of the soak; the ramp sets it.
+	target float64
+
+	accepted atomic.Int64
+	// sent counts the requests whose number was given out.
+	sent atomic.Int64
+
+	mu      sync.Mutex
+	current float64
+	held    bool
+	heldFor time.Duration
+	book    soak.Accepted
+}
+
+const (
+	// loadTick is how often a batch is made; senders is how many are under way at once.
+	loadTick = 200 * time.Millisecond
+	senders  = 4
+	// answeredWithin bounds one request.
+	answeredWithin = 5 * time.Second
+	largestBatch   = 200
+)
+
+func newLoad(x *soaking) *load {
+	l := &load{x: x, client: &http.Client{Timeout: answeredWithin}, batches: make(chan []int, senders)}
+	for _, p := range x.w.all() {
+		if p.spec == nil {
+			l.executors = append(l.executors, p.daemon.URL)
+		}
+	}
+	l.ctx, l.end = context.WithCancel(x.w.ctx)
+	l.tasks.Go(l.pace)
+	for n := range senders {
+		l.tasks.Go(func() { l.send(n) })
+	}
+	return l
+}
+
+// rate sets the rate, 0 for nothing.
+func (l *load) rate(perSecond float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = perSecond
+}
+
+// now is the rate just now, and whether the backlog holds it back.
+func (l *load) now() (float64, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current, l.held
+}
+
+// open is how many executions were accepted and have not ended, as far as is known.
+func (l *load) open() int { return int(l.accepted.Load() - l.x.done.Load()) }
+
+// unanswered is how many requests wait for an answer.
+func (l *load) unanswered() int { return int(l.sent.Load() - l.accepted.Load()) }
+
+// stop ends all tasks.
+func (l *load) stop() {
+	l.end()
+	l.tasks.Wait()
+}
+
+// pace makes a batch every tick, unless too much is open.
+func (l *load) pace() {
+	tick := time.NewTicker(loadTick)
+	defer tick.Stop()
+	owed, last := 0.0, time.Now()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		passed := time.Since(last)
+		last = time.Now()
+		rate, _ := l.now()
+		held := rate > 0 && l.open()+l.unanswered() > soak.Backlog(rate)
+		l.mu.Lock()
+		if l.held = held; held {
+			l.heldFor += passed
+		}
+		l.mu.Unlock()
+		if held || rate == 0 {
+			owed = 0 // what was not submitted in time is not submitted at once later
+			continue
+		}
+		owed += min(passed, time.Second).Seconds() * rate
+		n := min(int(owed), largestBatch)
+		if n == 0 {
+			continue
+		}
+		owed -= float64(n)
+		first := int(l.sent.Add(int64(n))) - n
+		batch := make([]int, n)
+		for i := range batch {
+			batch[i] = first + i
+		}
+		select {
+		case l.batches <- batch:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// send sends batches until each of their requests is answered.
+func (l *load) send(n int) {
+	for at := n; ; {
+		var batch []int
+		select {
+		case <-l.ctx.Done():
+			return
+		case batch = <-l.batches:
+		}
+		for len(batch) > 0 && l.ctx.Err() == nil {
+			left, err := l.post(l.executors[at%len(l.executors)], batch)
+			at++
+			if err != nil || len(left) > 0 {
+				wait(l.ctx, 200*time.Millisecond)
+			}
+			batch = left
+		}
+	}
+}
+
+// item is one execution of a batch.
+type item struct {
+	Action string `json:"action_ref"`
+	Key    string `json:"idempotency_key"`
+}
+
+// post sends a batch to one executor, and returns what has to be sent again.
+func (l *load) post(executor string, batch []int) (left []int, err error) {
+	items := make([]item, len(batch))
+	for i, n := range batch {
+		items[i] = item{soak.Action, soak.KeyPrefix + strconv.Itoa(n)}
+	}
+	body, err := json.Marshal(map[string]any{"executions": items})
+	if err != nil {
+		return batch, err
+	}
+	request, err := http.NewRequestWithContext(l.ctx, http.MethodPost, executor+"/api/v1/executions/batch", bytes.NewReader(body))
+	if err != nil {
+		return batch, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := l.client.Do(request)
+	if err != nil {
+		return batch, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return batch, err
+	}
+	if response.StatusCode != http.StatusOK {
+		l.refuse(response.StatusCode, string(text))
+		return batch, errors.New(response.Status)
+	}
+	var answer struct {
+		Results []struct {
+			Status    int             `json:"status"`
+			Execution json.RawMessage `json:"execution"`
+			Problem   json.RawMessage `json:"problem"`
+		} `json:"results"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil || len(answer.Results) != len(batch) {
+		return batch, fmt.Errorf("an answer for %d requests has %d results: %w", len(batch), len(answer.Results), err)
+	}
+	l.mu.Lock()
+	for i, r := range answer.Results {
+		if len(r.Execution) > 0 {
+			l.book.Add(batch[i])
+			continue
+		}
+		left = append(left, batch[i])
+	}
+	l.accepted.Store(int64(l.book.N))
+	l.mu.Unlock()
+	for _, r := range answer.Results {
+		if len(r.Execution) == 0 {
+			l.refuse(r.Status, string(r.Problem))
+			break
+		}
+	}
+	return left, nil
+}
+
+// refuse notes an answer that sending again does not mend: the request itself is wrong.
+func (l *load) refuse(status int, why string) {
+	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {
+		return
+	}
+	l.x.w.fail(fmt.Sprintf("the system refused a part of the load with status %d: %s", status, why))
+}

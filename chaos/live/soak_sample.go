@@ -1,0 +1,358 @@
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/common/expfmt"
+
+	"handoff/chaos/live/evidence"
+	"handoff/chaos/soak"
+)
+
+// sampler draws the curves of a soak. Nobody is asked through a link: who watches a system is no part of what is
+// broken.
+type sampler struct {
+	x      *soaking
+	client *http.Client
+	conn   *pgx.Conn
+	broker *url.URL
+
+	mu   sync.Mutex
+	all  []*soak.Series
+	by   map[string]*soak.Series
+	pids map[string]int
+	last struct {
+		at              time.Time
+		ended, accepted int
+	}
+}
+
+const (
+	sampleEvery  = time.Second
+	serversEvery = 5 * time.Second
+	// sampledWithin bounds one question.
+	sampledWithin = 3 * time.Second
+)
+
+// The slacks of the curves: what a figure may grow by in any case, in its unit.
+const (
+	slackRSS      = 16 << 20
+	slackHeap     = 8 << 20
+	slackFiles    = 12
+	slackRoutines = 20
+	slackHarness  = 64 << 20
+	slackBroker   = 64 << 20
+	slackQueue    = 200
+)
+
+func newSampler(x *soaking) *sampler {
+	s := &sampler{x: x, client: &http.Client{Timeout: sampledWithin, Transport: &http.Transport{DisableKeepAlives: true}}, by: make(map[string]*soak.Series), pids: make(map[string]int)}
+	if u, err := url.Parse(x.w.mq.URL); err == nil {
+		s.broker = u
+	}
+	s.last.at = time.Now()
+	return s
+}
+
+// add adds a sample to the curve of that name, which the first one makes.
+func (s *sampler) add(name, of, unit string, rule soak.Rule, slack, value float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := name + "/" + of
+	c := s.by[key]
+	if c == nil {
+		c = &soak.Series{Name: name, Of: of, Unit: unit, Rule: rule, Slack: slack}
+		s.by[key], s.all = c, append(s.all, c)
+	}
+	c.Add(s.x.w.clock().Now(), value)
+}
+
+// run samples until ctx ends.
+func (s *sampler) run(ctx context.Context) {
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	defer func() {
+		if s.conn != nil {
+			_ = s.conn.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	var servers time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, p := range s.x.w.all() {
+			s.process(ctx, p)
+		}
+		s.harness()
+		if time.Since(servers) < serversEvery {
+			continue
+		}
+		servers = time.Now()
+		s.database(ctx)
+		s.queues(ctx)
+		s.files()
+	}
+}
+
+// process samples a daemon. One that stands still has what it had, and answers nothing.
+func (s *sampler) process(ctx context.Context, p *process) {
+	running, ok := p.daemon.Instance().(interface{ PID() int })
+	if !ok || !p.alive() {
+		return
+	}
+	pid := running.PID()
+	if s.pids[p.name] != pid {
+		s.pids[p.name] = pid
+		s.started(p.name)
+	}
+	if rss, files, sockets, ok := ofProcess(pid); ok {
+		s.add("memory (RSS)", p.name, "bytes", soak.Flat, slackRSS, rss)
+		s.add("file descriptors", p.name, "", soak.Flat, slackFiles, files)
+		s.add("connections", p.name, "", soak.Flat, slackFiles, sockets)
+	}
+	if p.still.Load() > 0 {
+		return
+	}
+	figures, err := s.figures(ctx, p.daemon.URL+"/metrics", "go_goroutines", "go_memstats_heap_inuse_bytes")
+	if err != nil {
+		return
+	}
+	s.add("goroutines", p.name, "", soak.Flat, slackRoutines, figures["go_goroutines"])
+	s.add("heap", p.name, "bytes", soak.Flat, slackHeap, figures["go_memstats_heap_inuse_bytes"])
+}
+
+// started notes that a process was started anew in its curves.
+func (s *sampler) started(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.all {
+		if c.Of == name {
+			c.Starts = append(c.Starts, s.x.w.clock().Now())
+		}
+	}
+}
+
+// ofProcess reads what a process holds.
+func ofProcess(pid int) (rss, files, sockets float64, ok bool) {
+	proc := "/proc/" + strconv.Itoa(pid)
+	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	fields := strings.Fields(string(statm))
+	if len(fields) < 2 {
+		return 0, 0, 0, false
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	entries, err := os.ReadDir(filepath.Join(proc, "fd"))
+	if err != nil {
+		return 0, 0, 0, false
+	}
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(proc, "fd", e.Name())); err == nil && strings.HasPrefix(to, "socket:") {
+			sockets++
+		}
+	}
+	return pages * float64(os.Getpagesize()), float64(len(entries)), sockets, true
+}
+
+// figures asks a daemon for figures of its runtime.
+func (s *sampler) figures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	var parser expfmt.TextParser
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]float64)
+	for _, name := range names {
+		for _, m := range families[name].GetMetric() {
+			found[name] = m.GetGauge().GetValue()
+		}
+	}
+	return found, nil
+}
+
+// harness samples this process: the judge keeps no history.
+func (s *sampler) harness() {
+	if rss, files, _, ok := ofProcess(os.Getpid()); ok {
+		s.add("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
+		s.add("file descriptors", "the harness", "", soak.Flat, slackFiles*4, files)
+	}
+}
+
+// openCurve is the curve whose slack depends on the rate. What it counts, and what is queued, waits while a server is
+// away.
+const (
+	openCurve   = "open executions"
+	queuedCurve = "messages in queues"
+	ofLoad      = "the load"
+)
+
+// evidenceTable is the harness's own.
+const evidenceTable = "chaos_evidence"
+
+// database samples sizes and rows of tables, and connections.
+func (s *sampler) database(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, sampledWithin)
+	defer cancel()
+	err := s.askDatabase(ctx)
+	if err != nil && s.conn != nil {
+		_ = s.conn.Close(context.WithoutCancel(ctx))
+		s.conn = nil
+	}
+}
+
+func (s *sampler) askDatabase(ctx context.Context) (err error) {
+	if s.conn == nil {
+		if s.conn, err = pgx.Connect(ctx, s.x.w.db.URL); err != nil {
+			s.conn = nil
+			return err
+		}
+	}
+	var connections float64
+	if err := s.conn.QueryRow(ctx, "select count(*) from pg_stat_activity where datname = current_database()").Scan(&connections); err != nil {
+		return err
+	}
+	s.add("connections", "the database", "", soak.Flat, slackFiles, connections)
+	rows, err := s.conn.Query(ctx, `select relname::text, n_live_tup::float8, n_dead_tup::float8, pg_total_relation_size(relid)::float8
+		from pg_stat_user_tables order by relname`)
+	if err != nil {
+		return err
+	}
+	var name string
+	var live, dead, size float64
+	_, err = pgx.ForEachRow(rows, []any{&name, &live, &dead, &size}, func() error {
+		rule, slack := soak.PerExecution, float64(1<<10)
+		if name == evidenceTable {
+			rule = soak.Told // the harness's own: it is emptied as it is read
+		}
+		if size > 64<<10 {
+			s.add("table size", name, "bytes", rule, slack, size)
+		}
+		if live+dead > 100 {
+			s.add("live rows", name, "", rule, 1, live)
+			s.add("dead rows", name, "", soak.Told, 0, dead)
+		}
+		return nil
+	})
+	return err
+}
+
+// queues samples the broker, by its management API.
+func (s *sampler) queues(ctx context.Context) {
+	var queues []struct {
+		Name     string
+		Messages float64
+	}
+	base := s.x.w.sandbox.servers.RabbitMQ.Management
+	if base == "" || s.broker == nil {
+		return
+	}
+	if s.askBroker(ctx, base+"/api/queues/"+url.PathEscape(s.x.w.mq.Vhost)+"?columns=name,messages", &queues) == nil {
+		total := 0.0
+		for _, q := range queues {
+			total += q.Messages
+		}
+		s.add(queuedCurve, "the broker", "", soak.Flat, slackQueue, total)
+	}
+	var nodes []struct {
+		Memory float64 `json:"mem_used"`
+		Files  float64 `json:"fd_used"`
+	}
+	if s.askBroker(ctx, base+"/api/nodes?columns=mem_used,fd_used", &nodes) == nil && len(nodes) > 0 {
+		s.add("memory", "the broker", "bytes", soak.Flat, slackBroker, nodes[0].Memory)
+		s.add("file descriptors", "the broker", "", soak.Flat, slackFiles*2, nodes[0].Files)
+	}
+	var overview struct {
+		Totals struct{ Connections, Channels float64 } `json:"object_totals"`
+	}
+	if s.askBroker(ctx, base+"/api/overview?columns=object_totals", &overview) == nil {
+		s.add("connections", "the broker", "", soak.Flat, slackFiles, overview.Totals.Connections)
+		s.add("channels", "the broker", "", soak.Flat, slackFiles*2, overview.Totals.Channels)
+	}
+}
+
+func (s *sampler) askBroker(ctx context.Context, address string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	password, _ := s.broker.User.Password()
+	request.SetBasicAuth(s.broker.User.Username(), password)
+	response, err := s.client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answers %s", address, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// files samples the journals of the shims, the logs of the daemons, and what workers leave on disk.
+func (s *sampler) files() {
+	var journals, logs float64
+	for _, p := range s.x.w.all() {
+		if p.witness != nil {
+			journals += float64(p.witness.Size())
+		}
+		if r := p.daemon.Instance(); r != nil {
+			if info, err := os.Stat(r.Log()); err == nil {
+				logs += float64(info.Size())
+			}
+		}
+	}
+	s.add("journals", "the shims", "bytes", soak.PerExecution, 128, journals)
+	s.add("logs", "the daemons", "bytes", soak.PerExecution, 1<<10, logs)
+	if entries, err := os.ReadDir(s.x.w.folder); err == nil {
+		s.add("files left", "the workers", "", soak.Flat, slackFiles*2, float64(len(entries)))
+	}
+}
+
+// judged samples what the judge knows, every second.
+func (s *sampler) judged(l *soak.Ledger, stream *evidence.Stream) {
+	passed := time.Since(s.last.at)
+	if passed < sampleEvery {
+		return
+	}
+	accepted := int(s.x.load.accepted.Load())
+	s.add("accepted a second", ofLoad, "", soak.Told, 0, float64(accepted-s.last.accepted)/passed.Seconds())
+	s.add("ended a second", ofLoad, "", soak.Told, 0, float64(l.Ended-s.last.ended)/passed.Seconds())
+	s.add("executions so far", ofLoad, "", soak.Told, 0, float64(l.Rows))
+	s.add(openCurve, ofLoad, "", soak.Flat, 0, float64(l.Open()))
+	s.add("judge is behind", "the harness", "seconds", soak.Told, 0, stream.Behind.Seconds())
+	if took := l.Latencies(); len(took) > 0 {
+		slices.Sort(took)
+		s.add("creation to end, median", ofLoad, "seconds", soak.Flat, 1, took[len(took)/2])
+		s.add("creation to end, 99 %", ofLoad, "seconds", soak.Told, 0, took[len(took)*99/100])
+	}
+	s.last.at, s.last.ended, s.last.accepted = time.Now(), l.Ended, accepted
+}

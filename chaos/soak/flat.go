@@ -1,0 +1,167 @@
+package soak
+
+import (
+	"fmt"
+	"time"
+)
+
+// Rule says how the growth of a series is judged.
+type Rule uint8
+
+const (
+	// Told means that the curve is drawn and nothing is asked of it.
+	Told Rule = iota
+	// Flat means that the median of the last quarter may be a quarter above that of the second one, and the series'
+	// slack. The first quarter is left out: processes warm up. A process that is killed begins anew, which would hide a
+	// leak; so each of its lives that is long enough is judged in the same way where there are three of them, and more
+	// than half of them must be flat.
+	Flat
+	// PerExecution means that the series grows with the executions, since nothing removes them before their retention is
+	// over. It is told as growth per execution, and may not grow faster for each in the last quarter than in the second.
+	PerExecution
+)
+
+// Tolerance is how much more the last quarter may have than the second one, as a factor.
+const (
+	Tolerance             = 1.25
+	perExecutionTolerance = 1.6
+	// fewestPoints is how many points a quarter needs to be judged.
+	fewestPoints = 5
+)
+
+// Judgement is what became of one curve.
+type Judgement struct {
+	// Judged says that there was enough of it.
+	Judged bool `json:"judged"`
+	// Grows says that it broke its rule.
+	Grows bool `json:"grows"`
+	// Before and After are what was compared: the medians of the second and of the last quarter, or growth per
+	// execution.
+	Before float64 `json:"before"`
+	After  float64 `json:"after"`
+	// Text says it in words.
+	Text string `json:"text"`
+}
+
+// Judge judges a series from one moment to another: the time under full load. executions are all executions so far, for
+// PerExecution.
+func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
+	quarter := (to - from) / 4
+	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
+	second, last := s.between(at(1), at(2)), s.between(at(3), to)
+	switch {
+	case s.Rule == Told:
+		return Judgement{Text: "told, not judged"}
+	case len(second) < fewestPoints || len(last) < fewestPoints:
+		return Judgement{Text: fmt.Sprintf("too short to judge: %d points in the second quarter and %d in the last, %d are needed", len(second), len(last), fewestPoints)}
+	case s.Rule == PerExecution:
+		return s.perExecution(executions, at)
+	}
+	j := Judgement{Judged: true, Before: Median(second), After: Median(last)}
+	j.Grows = s.exceeds(j.Before, j.After)
+	j.Text = fmt.Sprintf("flat: median %s in the second quarter, %s in the last", s.in(j.Before), s.in(j.After))
+	if j.Grows {
+		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.in(j.Before), s.in(j.After), s.in(j.Before*Tolerance+s.Slack))
+		return j
+	}
+	if grew, lives, b, a := s.lives(from, to); lives >= fewestLives {
+		j.Text += fmt.Sprintf("; %d of %d long lives flat", lives-grew, lives)
+		if 2*grew > lives {
+			j.Grows, j.Before, j.After = true, b, a
+			j.Text = fmt.Sprintf("grows from each start of the process: in %d of %d lives, in the longest of them from %s in its second quarter to %s in its last", grew, lives, s.in(b), s.in(a))
+		}
+	}
+	return j
+}
+
+// exceeds says that a median is too much more than one before.
+func (s *Series) exceeds(before, after float64) bool { return after > before*Tolerance+s.Slack }
+
+// longLife is how long a process must have lived for its life to be judged, and fewestLives how many such lives there
+// must be: one of them may just have had an outage at its end.
+const (
+	longLife    = 60 * time.Second
+	fewestLives = 3
+)
+
+// lives counts the lives of the process that are long enough, and those in which the series grew. before and after are
+// the medians of the longest one that did.
+func (s *Series) lives(from, to time.Duration) (grew, all int, before, after float64) {
+	var longest time.Duration
+	for i, begin := range s.Starts {
+		end := to
+		if i+1 < len(s.Starts) {
+			end = min(end, s.Starts[i+1])
+		}
+		begin = max(begin, from)
+		quarter := (end - begin) / 4
+		if end-begin < longLife {
+			continue
+		}
+		second, last := s.between(begin+quarter, begin+2*quarter), s.between(begin+3*quarter, end)
+		if len(second) < fewestPoints || len(last) < fewestPoints {
+			continue
+		}
+		all++
+		b, a := Median(second), Median(last)
+		if !s.exceeds(b, a) {
+			continue
+		}
+		grew++
+		if end-begin > longest {
+			longest, before, after = end-begin, b, a
+		}
+	}
+	return grew, all, before, after
+}
+
+// perExecution compares the growth for each execution.
+func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Judgement {
+	growth := func(n int) (float64, bool) {
+		values, done := s.between(at(n), at(n+1)), executions.between(at(n), at(n+1))
+		if len(values) < 2 || len(done) < 2 {
+			return 0, false
+		}
+		more := done[len(done)-1] - done[0]
+		if more < 1 {
+			return 0, false
+		}
+		return (values[len(values)-1] - values[0]) / more, true
+	}
+	before, ok := growth(1)
+	after, also := growth(3)
+	if !ok || !also {
+		return Judgement{Text: "too few executions to judge growth by"}
+	}
+	j := Judgement{Judged: true, Before: before, After: after}
+	j.Text = fmt.Sprintf("grows with the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+	if after > before*perExecutionTolerance+s.Slack {
+		j.Grows = true
+		j.Text = fmt.Sprintf("grows faster than the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+	}
+	return j
+}
+
+// in is a value in the series' unit, for readers.
+func (s *Series) in(v float64) string { return InUnit(v, s.Unit) }
+
+// InUnit writes a value for readers; unit is a series'.
+func InUnit(v float64, unit string) string {
+	switch {
+	case unit == "seconds" && v < 1:
+		return fmt.Sprintf("%.0f ms", v*1000)
+	case unit == "seconds":
+		return fmt.Sprintf("%.2f s", v)
+	case unit != "bytes" && (v >= 100 || v == float64(int64(v))):
+		return fmt.Sprintf("%.0f", v)
+	case unit != "bytes":
+		return fmt.Sprintf("%.1f", v)
+	case v >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", v/(1<<30))
+	case v >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", v/(1<<20))
+	case v >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", v/(1<<10))
+	}
+	return fmt.Sprintf("%.0f B", v)
+}

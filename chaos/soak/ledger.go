@@ -1,0 +1,160 @@
+package soak
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+)
+
+// Ledger keeps the book of a soak on what was accepted: each request under its number once, and each of them ended. It
+// needs two bits for each request, and more only for those that have not ended. It is for one task.
+type Ledger struct {
+	created, ended bits
+	alive          map[execution.ID]open
+	// Rows and Ends count rows that were created, and chains by their last status.
+	Rows int
+	Ends map[execution.Status]int
+	// Created counts the requests that became an execution, Ended those whose chain is at its end, Retries their later
+	// rows.
+	Created, Ended, Retries int
+	// Started and Stopped count processes of actions, by the journals of the shims.
+	Started, Stopped int
+	// twice is the first number that became two executions, foreign the first row of nobody's request.
+	twice   string
+	latency []float64
+}
+
+// open is what is known of a chain that has not ended.
+type open struct {
+	number int
+	since  time.Duration
+}
+
+// bits is a set of numbers.
+type bits []uint64
+
+func (b *bits) set(n int) (again bool) {
+	for len(*b) <= n/64 {
+		*b = append(*b, 0)
+	}
+	again = (*b)[n/64]&(1<<(n%64)) != 0
+	(*b)[n/64] |= 1 << (n % 64)
+	return again
+}
+
+func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
+
+// NewLedger returns an empty book.
+func NewLedger() *Ledger {
+	return &Ledger{alive: make(map[execution.ID]open), Ends: make(map[execution.Status]int)}
+}
+
+// Number is the number of the request under a stored idempotency key, false for a key that is none of a soak.
+func Number(key string) (int, bool) {
+	_, digits, ours := strings.Cut(key, KeyPrefix)
+	n, err := strconv.Atoi(digits)
+	return n, ours && err == nil && n >= 0
+}
+
+// Observe implements history.Sink.
+func (l *Ledger) Observe(e *history.Event) {
+	switch e.Kind {
+	case history.Created:
+		l.Rows++
+		if e.Count > 0 {
+			l.Retries++
+			return
+		}
+		n, ours := Number(e.Key)
+		if !ours {
+			l.wrong("execution %d has the idempotency key %q, which nobody sent", e.Execution, e.Key)
+			return
+		}
+		if l.created.set(n) {
+			l.wrong("request %d became a second execution, %d", n, e.Execution)
+			return
+		}
+		l.Created++
+		l.alive[e.Chain] = open{n, e.At}
+	case history.Orchestrated:
+		o, known := l.alive[e.Chain]
+		if !known || e.Related != 0 {
+			return
+		}
+		delete(l.alive, e.Chain)
+		l.ended.set(o.number)
+		l.Ended++
+		l.Ends[e.From]++
+		l.latency = append(l.latency, (e.At - o.since).Seconds())
+	case history.ActionStarted:
+		l.Started++
+	case history.ActionEnded:
+		l.Stopped++
+	default:
+	}
+}
+
+func (l *Ledger) wrong(format string, args ...any) {
+	if l.twice == "" {
+		l.twice = fmt.Sprintf(format, args...)
+	}
+}
+
+// Open is how many executions have not ended.
+func (l *Ledger) Open() int { return len(l.alive) }
+
+// Latencies takes the times from creation to end, in seconds, of what has ended since the last call.
+func (l *Ledger) Latencies() []float64 {
+	taken := l.latency
+	l.latency = nil
+	return taken
+}
+
+// Balance compares the book with what clients were told. sent is how many requests were sent, numbered from 0; accepted
+// says which of them were answered with an execution. It says what is wrong, nothing if nothing is.
+func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
+	if l.twice != "" {
+		wrong = append(wrong, l.twice)
+	}
+	lost, first, unended, still := 0, -1, 0, -1
+	for n := range sent {
+		switch {
+		case accepted(n) && !l.created.has(n):
+			if lost++; first < 0 {
+				first = n
+			}
+		case l.created.has(n) && !l.ended.has(n):
+			if unended++; still < 0 {
+				still = n
+			}
+		}
+	}
+	if lost > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d requests were answered with an execution that the database never had, the first is request %d", lost, first))
+	}
+	if unended > 0 {
+		wrong = append(wrong, fmt.Sprintf("%d executions were accepted and have not ended, the first is that of request %d", unended, still))
+	}
+	return wrong
+}
+
+// Accepted is which requests were answered with an execution. The zero value is none. It is for one task.
+type Accepted struct {
+	is bits
+	// N is how many.
+	N int
+}
+
+// Add notes a number.
+func (a *Accepted) Add(n int) {
+	if !a.is.set(n) {
+		a.N++
+	}
+}
+
+// Has says whether a number was accepted.
+func (a *Accepted) Has(n int) bool { return a.is.has(n) }

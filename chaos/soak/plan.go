@@ -1,0 +1,222 @@
+// Package soak is what a soak is: the highest rate that a machine holds, with every part of the system killed, paused
+// and cut off again and again, for as long as asked. The package draws the plan of the strikes, keeps the curves in
+// bounded memory, says which of them are flat, and keeps the book on what was accepted and how it ended. It knows no
+// world.
+//
+// A strike is one thing that happens to one part. A round strikes every part in every way once, in a drawn order.
+package soak
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Action is the action that a soak runs.
+const Action = "soak.job"
+
+// KeyPrefix begins the idempotency keys of a soak; the number of the request follows, counted from 0.
+const KeyPrefix = "soak/"
+
+// What a strike does to a part.
+const (
+	Kill  = "kill"
+	Pause = "pause"
+	Cut   = "cut"
+)
+
+// Wanted is how often every part is to be struck in every way.
+const Wanted = 5
+
+// The room between strikes. Slot is the time of one strike with the recovery from it, where the soak is long enough;
+// leastSlot is the shortest. quiet is left before the first and after the last strike, so that both show a system that
+// works.
+const (
+	slotWanted = 12 * time.Second
+	leastSlot  = 8 * time.Second
+	quiet      = 5 * time.Second
+	// mostFaults is what one scenario may hold.
+	mostFaults = 200
+	// healthProbes is the link that only the executors' probes use: every 6 s, so a shorter cut may strike nothing.
+	healthProbes = "executors"
+	probed       = 6200 * time.Millisecond
+)
+
+// LeastFor is the shortest soak: every part is killed once. MostFor is the longest whose plan a scenario can hold.
+const (
+	LeastFor = 60 * time.Second
+	MostFor  = 144 * time.Hour
+)
+
+// Cluster is what is struck.
+type Cluster struct {
+	Executors int
+	Workers   []string
+}
+
+// Default is the cluster of a soak.
+func Default() Cluster {
+	return Cluster{Executors: 2, Workers: []string{"shell-1", "shell-2", "shell-3"}}
+}
+
+// Strike is one strike of a plan. Its times are real ones, counted from the moment at which the load is up.
+type Strike struct {
+	At  time.Duration `json:"at"`
+	For time.Duration `json:"for"`
+	// What is Kill, Pause or Cut; Part names a process, a server or a link.
+	What string `json:"what"`
+	Part string `json:"part"`
+	// faults are the faults of a scenario that it consists of, without their times.
+	faults []string
+	// ends is the key of how long the faults last.
+	ends string
+}
+
+// Faults is how many faults of the scenario the strike consists of.
+func (s *Strike) Faults() int { return len(s.faults) }
+
+// Plan is a drawn plan. The same seed, duration and cluster give the same plan.
+type Plan struct {
+	Seed    uint64
+	For     time.Duration
+	Cluster Cluster
+	// Rounds is how often every part is struck in every way. 0: there was only time to kill every part once.
+	Rounds  int
+	Strikes []Strike
+}
+
+// round is one strike of every kind on every part, without times.
+func (c *Cluster) round() (kills, others []Strike) {
+	var processes []string
+	for n := range c.Executors {
+		processes = append(processes, fmt.Sprintf("executor-%d", n+1))
+	}
+	processes = append(processes, c.Workers...)
+	for _, p := range processes {
+		kills = append(kills, Strike{What: Kill, Part: p, faults: []string{"crash: " + p}, ends: "restart_after"})
+		others = append(others, Strike{What: Pause, Part: p, faults: []string{"pause: " + p}, ends: "for"})
+		ends := []string{"database", "broker"}
+		if slices.Contains(c.Workers, p) {
+			ends = append(ends, healthProbes)
+		}
+		for _, end := range ends {
+			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{cut(p, end)}, ends: "for"})
+		}
+	}
+	for _, server := range []string{"database", "broker"} {
+		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
+		// No kind of fault pauses a server. Cut off from everybody it looks the same: connections stay open, nothing
+		// answers.
+		others = append(others, Strike{What: Pause, Part: server, faults: []string{cut("every executor", server), cut("every worker", server)}, ends: "for"})
+	}
+	return kills, others
+}
+
+func cut(process, end string) string {
+	return fmt.Sprintf("partition: {cut: %s, from: [%s], direction: both}", process, end)
+}
+
+// Draw draws the plan of a soak. It makes as many rounds as there is room for: with slots of 12 s if every part is then
+// struck five times in every way, else with shorter ones.
+func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
+	p := &Plan{Seed: seed, For: lasts, Cluster: c}
+	r := rand.New(rand.NewPCG(seed, uint64(lasts)))
+	kills, others := c.round()
+	round := slices.Concat(kills, others)
+	faults := 0
+	for i := range round {
+		faults += round[i].Faults()
+	}
+	room := lasts - 2*quiet
+	fit := func(slot time.Duration) int { return int(room / (slot * time.Duration(len(round)))) }
+	p.Rounds = fit(slotWanted)
+	if p.Rounds < Wanted {
+		p.Rounds = min(Wanted, fit(leastSlot))
+	}
+	p.Rounds = min(p.Rounds, mostFaults/faults)
+	for range p.Rounds {
+		p.Strikes = append(p.Strikes, shuffled(r, round)...)
+	}
+	if p.Rounds == 0 {
+		p.Strikes = shuffled(r, kills)
+		if more := int(room/leastSlot) - len(kills); more > 0 {
+			p.Strikes = append(p.Strikes, shuffled(r, others)[:min(more, len(others))]...)
+		}
+	}
+	slot := room / time.Duration(len(p.Strikes))
+	for i := range p.Strikes {
+		s := &p.Strikes[i]
+		s.For = drawn(r, time.Second, min(slot/2, 8*time.Second))
+		if strings.HasSuffix(s.Part, " – "+healthProbes) {
+			s.For = min(max(s.For, probed), slot*4/5).Round(100 * time.Millisecond)
+		}
+		if s.What == Kill {
+			s.For = drawn(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
+		}
+		s.At = (quiet + time.Duration(i)*slot + drawn(r, 0, slot/8)).Round(time.Millisecond)
+	}
+	return p
+}
+
+func shuffled(r *rand.Rand, of []Strike) []Strike {
+	of = slices.Clone(of)
+	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of
+}
+
+func drawn(r *rand.Rand, least, most time.Duration) time.Duration {
+	if most <= least {
+		return least
+	}
+	return (least + time.Duration(r.Int64N(int64(most-least)))).Round(100 * time.Millisecond)
+}
+
+// Short says what of the wanted number of strikes the plan lacks; empty if nothing.
+func (p *Plan) Short() string {
+	switch {
+	case p.Rounds >= Wanted:
+		return ""
+	case p.Rounds == 0:
+		return fmt.Sprintf("%v is too short for a round: every part is killed once, and %d strikes of other kinds follow", p.For, len(p.Strikes)-p.Cluster.Executors-len(p.Cluster.Workers)-2)
+	}
+	return fmt.Sprintf("%v has room for %d of %d strikes of every kind on every part", p.For, p.Rounds, Wanted)
+}
+
+// YAML is the plan as a scenario, whose times are the real ones divided by scale: chaos run takes it too, in both
+// worlds. Its workload is for those runs; a soak submits at the rate that the machine holds.
+func (p *Plan) YAML(scale float64) []byte {
+	var b strings.Builder
+	long := func(d time.Duration) string {
+		return fmt.Sprintf("%dms", int64(float64(d)/scale)/int64(time.Millisecond))
+	}
+	count := min(20_000, int(float64(p.For)/scale/float64(time.Second)))
+	fmt.Fprintf(&b, `# The plan of a soak: chaos soak --for %v --seed %d
+# Times are those of a scenario; a soak runs it at a time scale of %v.
+name: soak
+about: >-
+  Every part is killed, paused and cut off in a drawn order, one strike after the other, with time to recover. %d rounds.
+profile: hardened
+cluster:
+  executors: %d
+  workers:
+`, p.For, p.Seed, scale, p.Rounds, p.Cluster.Executors)
+	for _, w := range p.Cluster.Workers {
+		fmt.Fprintf(&b, "    %s: {runtimes: [shell]}\n", w)
+	}
+	fmt.Fprintf(&b, `actions:
+  %s: {runtime: shell, takes: {uniform: [50ms, 1s]}, fails: {rate: 2%%, reason: connection reset}, max_retries: 3}
+workload:
+  - {action: %[1]s, count: %d, every: 1s}
+faults:
+`, Action, count)
+	for i := range p.Strikes {
+		s := &p.Strikes[i]
+		for _, f := range s.faults {
+			fmt.Fprintf(&b, "  - {when: {at: %s}, %s, %s: %s}\n", long(s.At), f, s.ends, long(s.For))
+		}
+	}
+	b.WriteString("expect:\n  invariants: all\n  executions: {stuck: 0}\n")
+	return []byte(b.String())
+}
