@@ -33,6 +33,16 @@ adds what was found to the last table (` + "`make newer`" + ` does it for the se
 	for _, d := range Differences() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.Model, d.Kind, d.About, d.What, d.Why)
 	}
+	fmt.Fprintf(&b, "\n## What RabbitMQ does differently by its release\n\nThe model behaves like the release that is tested; a scenario names one with `cluster: {rabbitmq: \"%s\"}`.\n"+
+		"Between releases of PostgreSQL no difference is accepted.\n\n| Rule | Queues | %s |\n|---|---|---|---|---|\n",
+		Modelled[len(Modelled)-1], strings.Join(Modelled, " | "))
+	for _, v := range Behaviours() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", v.Rule, v.Queues, strings.Join(v.On[:], " | "))
+	}
+	b.WriteString("\n## Before a server is upgraded\n\n| Server | To | What | What to do |\n|---|---|---|---|\n")
+	for _, c := range Caveats() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", c.Server, c.To, c.What, c.Do)
+	}
 	b.WriteString("\n## Divergences that were found and mended\n\n| Model | The model was wrong | The case that keeps it mended |\n|---|---|---|\n")
 	for _, m := range Mended() {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Model, m.What, m.Case)
