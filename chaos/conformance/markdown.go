@@ -22,7 +22,7 @@ A divergence is a bug of the model unless it stands in the first table.
     HANDOFF_CONFORMANCE_PAIRS=all go test ./chaos/conformance/postgrestest -run TestPairs -timeout 2h
     HANDOFF_CHAOS_DATABASE_URL=… HANDOFF_CHAOS_AMQP_URL=… go test ./chaos/conformance/postgrestest ./chaos/conformance/rabbitmqtest
 
-run longer ones, every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
+run longer ones (HANDOFF_CONFORMANCE_PARALLEL=8 compares fewer sequences at a time, for a busy machine), every pair at every lock instead of a sample, and all of them on servers that you name. ` + "`HANDOFF_CONFORMANCE_RECORD=$PWD/chaos/conformance/results.json`" + `
 adds what was found to the last table (` + "`make newer`" + ` does it for the servers of newer Debian releases), and ` + "`go test ./chaos/conformance -update`" + ` writes this page.
 
 ## Accepted differences, and what is not modelled
