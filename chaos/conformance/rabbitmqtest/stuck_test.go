@@ -197,7 +197,7 @@ func TestDeadLetteringThatStandsStill(t *testing.T) {
 	if err := broker.Canary(w.within(2*broker.CanaryWait), daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{}), c); err == nil || errors.Is(err, broker.ErrClosed) {
 		t.Errorf("the canary: %v", err)
 	}
-	eval("application:unset_env(rabbit, dead_letter_worker_consumer_prefetch), [sys:resume(P) || P <- " + workers + "], ok.")
+	eval("application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 32), [sys:resume(P) || P <- " + workers + "], ok.")
 	for died := 0; died < 2; {
 		d := w.receive(letters)
 		if len(d.Deaths) > 0 && d.Deaths[0].Queue == queue {
