@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	rabbitStartWithin = 120 * time.Second
+	// A node takes seconds to start on an idle machine, and minutes on one where much else is built.
+	rabbitStartWithin = 5 * time.Minute
 	rabbitStopWithin  = 30 * time.Second
 )
 
