@@ -68,10 +68,10 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##                plain and SOURCE_VARIED=2 varied runs of every scenario and profile
 ##   mutants-sql  60 mutants of the store's SQL, on a private PostgreSQL: into the same page
 ##   conformance  the store's model against PostgreSQL: 100,000 random commands, every pair of writes (an hour)
-##   newer        the servers of newer Debian releases (PostgreSQL 17 and 18, RabbitMQ 4.0 and 4.3), each release in a chroot that
-##                is made where it is missing: contract suites, 100,000 random commands, the five scenarios of the first design
-##                live; results into the conformance page. Root, on Debian, hours: NEWER=trixie takes one release,
-##                HANDOFF_CONFORMANCE_STEPS fewer commands
+##   newer        the servers of this machine and of newer Debian releases (PostgreSQL 17 and 18, RabbitMQ 4.0 and 4.3), each
+##                release in a chroot that is made where it is missing: contract suites, 100,000 random commands, the five
+##                scenarios of the first design and those of queues that hang, live; results into the conformance page. Root,
+##                on Debian, hours: NEWER=trixie takes one release, HANDOFF_CONFORMANCE_STEPS=10000 fewer commands
 ##   drawn        20,000 drawn clusters on every time scale: DRAWN_SEEDS, DRAWN_CHECKS clusters for each seed
 ##   shards       the library at 40 seeds in four shares, merged: byte for byte what one run writes? also with a share repeated
 ##   night-run    one share of a night's sweep: SHARD=3/16; night-mutants, night-merge, night-merge-mutants and
@@ -269,11 +269,12 @@ conformance:
 	HANDOFF_CONFORMANCE_STEPS=100000 go test -count 1 -timeout 60m -run TestSequences ./chaos/conformance/postgrestest
 	HANDOFF_CONFORMANCE_PAIRS=all go test -count 1 -timeout 2h -v -run 'TestPairs$$' ./chaos/conformance/postgrestest
 
-# The servers of Debian's next releases. Every release runs, whatever an earlier one found.
-NEWER := trixie forky
+# The servers of this machine, and of Debian's next releases. All run, whatever an earlier one found.
+NEWER      := here trixie forky
+NEWER_LIVE := $(LIVE_FIRST) one-queue-stuck dead-lettering-stands-still
 
 newer: build
-	@red=; for release in $(NEWER); do .ci/newer all $$release $(LIVE_FIRST) || red="$$red $$release"; done; \
+	@red=; for release in $(NEWER); do .ci/newer all $$release $(NEWER_LIVE) || red="$$red $$release"; done; \
 	if [ -n "$$red" ]; then echo "newer: red:$$red"; exit 1; fi
 
 # What one task at a time can't show: real goroutines under the race detector. make race has some seconds of it.

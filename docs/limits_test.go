@@ -47,6 +47,7 @@ func limits() []limit {
 		{"core/worker", "longestHeld", "how long a delivery may wait for a run slot, whatever its dispatch timeout is"},
 		{"core/broker", "canaryTTL", "TTL of the canary"},
 		{"core/broker", "CanaryWait", "how long the canary may take"},
+		{"core/broker", "DeclareWait", "how long the declaration of a process's queues may take"},
 		{"core/executor", "canaryInterval", "time between two canaries"},
 		{"core/executor", "hintPrefetch", "prefetch of the hint queues"},
 		{"core/executor", "deadLetterPrefetch", "prefetch of the dead letter queue"},

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"handoff/chaos/conformance"
 	"handoff/chaos/conformance/brokertest"
 	"handoff/chaos/conformance/storetest"
+	"handoff/sim/simbroker"
 )
 
 var update = flag.Bool("update", false, "write README.md")
@@ -38,6 +41,44 @@ func TestEveryDifferenceHasItsReason(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 	}
+}
+
+// The page says of each release what the suite expects of it, and nothing that the suite tells apart is missing.
+func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
+	if !slices.Equal(conformance.Modelled, simbroker.Versions()) {
+		t.Fatalf("the page has the releases %v, the model %v", conformance.Modelled, simbroker.Versions())
+	}
+	told := make(map[string]bool)
+	for _, b := range conformance.Behaviours() {
+		for i, version := range conformance.Modelled {
+			for j, other := range conformance.Modelled[:i] {
+				same, differ := b.On[i] == b.On[j], false
+				for _, queue := range []string{brokertest.Quorum, brokertest.Classic} {
+					if queue == brokertest.Classic && b.Queues != "both" {
+						continue
+					}
+					keeps := strings.Contains(b.Queues, "without")
+					differ = differ || feature(b.Feature, queue, version, keeps) != feature(b.Feature, queue, other, keeps)
+				}
+				if same == differ {
+					t.Errorf("%s of %s queues: the page says that %s and %s do the same: %v; the suite says: %v", b.Feature, b.Queues, other, version, same, !differ)
+				}
+			}
+		}
+		told[b.Feature] = true
+	}
+	for i := range reflect.TypeFor[brokertest.Features]().NumField() {
+		name := reflect.TypeFor[brokertest.Features]().Field(i).Name
+		for _, version := range conformance.Modelled[1:] {
+			if !told[name] && feature(name, brokertest.Quorum, version, false) != feature(name, brokertest.Quorum, conformance.Modelled[0], false) {
+				t.Errorf("the suite tells releases apart by %s, and the page does not say so", name)
+			}
+		}
+	}
+}
+
+func feature(name, queue, version string, keeps bool) any {
+	return reflect.ValueOf(brokertest.FeaturesOf(queue, version, keeps)).FieldByName(name).Interface()
 }
 
 // What was mended stays so: the case that keeps it exists.

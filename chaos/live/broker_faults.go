@@ -108,12 +108,19 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 // deadLetterWorkers is Erlang for the processes that move dead letters, one for each quorum queue.
 const deadLetterWorkers = `[P || {_, P, _, _} <- supervisor:which_children(rabbit_fifo_dlx_sup), is_pid(P)]`
 
+// deadLetterPrefetch is the setting by which such a process takes nothing, if it is 0, and RabbitMQ's own value. It has to
+// be set at all times: without it each process that is started dies, and soon RabbitMQ starts none any more.
+const (
+	deadLetterPrefetch  = `application:set_env(rabbit, dead_letter_worker_consumer_prefetch, %d)`
+	usualDeadLetterTake = 32
+)
+
 // StopDeadLettering implements fault.DeadLettering: the processes that move dead letters are suspended, and those that are
-// started meanwhile, for new queues, take nothing. At the end the latter are started anew, one after the other:
-// RabbitMQ ends dead lettering for good if two of them die within a short time.
+// started meanwhile, for new queues, take nothing. At the end the latter are started anew, one after the other, while the
+// run goes on: RabbitMQ ends dead lettering for good if two of them die within five seconds.
 func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
 	err := w.evaluate("stopping dead lettering",
-		"application:set_env(rabbit, dead_letter_worker_consumer_prefetch, 0), persistent_term:put(handoff_dead_letters, Suspended = "+deadLetterWorkers+"), "+
+		fmt.Sprintf(deadLetterPrefetch, 0)+", persistent_term:put(handoff_dead_letters, Suspended = "+deadLetterWorkers+"), "+
 			"[sys:suspend(P) || P <- Suspended], ok.")
 	if err != nil {
 		return nil, err
@@ -121,7 +128,7 @@ func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
 	x.Touch(fault.Touched{Process: fault.Broker})
 	return func() {
 		x.Fail(w.evaluate("starting dead lettering again",
-			"application:unset_env(rabbit, dead_letter_worker_consumer_prefetch), Suspended = persistent_term:get(handoff_dead_letters), "+
-				"[catch sys:resume(P) || P <- Suspended], [begin exit(P, kill), timer:sleep(6000) end || P <- "+deadLetterWorkers+", not lists:member(P, Suspended)], ok."))
+			fmt.Sprintf(deadLetterPrefetch, usualDeadLetterTake)+", Suspended = persistent_term:get(handoff_dead_letters), [catch sys:resume(P) || P <- Suspended], "+
+				"Started = "+deadLetterWorkers+" -- Suspended, spawn(fun() -> [begin exit(P, kill), timer:sleep(6000) end || P <- Started] end), ok."))
 	}, nil
 }

@@ -34,8 +34,10 @@ end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`
 
 var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
 
-// depths are the messages in each queue of the run.
+// depths are the messages in each queue of the run. What is not answered within serverWithin is an error.
 func (w *world) depths(ctx context.Context) (map[string]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, serverWithin)
+	defer cancel()
 	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", fmt.Sprintf(askDepths, w.mq.Vhost))
 	if err != nil {
 		return nil, fmt.Errorf("counting messages: %w", err)

@@ -11,8 +11,10 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"handoff/core/execution"
@@ -35,12 +37,26 @@ var (
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")
+	// ErrUnanswered: the broker did not answer a declaration within DeclareWait.
+	ErrUnanswered = errors.New("the broker does not answer for a queue or exchange")
 )
+
+// DeclareWait is how long all declarations of one call may take: a classic queue whose process hangs answers none.
+const DeclareWait = 10 * time.Second
+
+// Unanswered is the error of a declaration that was given up. what is the queue, exchange or binding, empty where that is
+// not known.
+func Unanswered(what string) error {
+	return fmt.Errorf("declare %s: %w within %v, although it takes connections. A process of the broker may hang: see "+
+		"`rabbitmqctl list_unresponsive_queues`, with -p where the virtual host is not /; if it stays so, restart that node of the broker",
+		cmp.Or(what, "the topology"), ErrUnanswered, DeclareWait)
+}
 
 // Session is one connection to the broker. Its methods may be used by several tasks.
 type Session interface {
 	// Declare declares exchanges, queues and bindings; repeating it is harmless. A queue that
-	// exists with other settings is ErrPrecondition.
+	// exists with other settings is ErrPrecondition. What the broker has not answered within DeclareWait is ErrUnanswered:
+	// it may still come to be, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
 	// Limited names, sorted, the queues declared over this connection that should keep what comes back
 	// (Queue.KeepsReturned) but exist with the broker's delivery limit. A client can't see a policy that lifts the limit.

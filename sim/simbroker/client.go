@@ -198,7 +198,9 @@ func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool
 
 // Declare implements broker.Session. A refusal leaves the session open, as with a channel of its own.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
-	err := s.askOf(ctx, func(yield func(string) bool) {
+	within, cancel := s.b.k.WithTimeout(ctx, broker.DeclareWait)
+	defer cancel()
+	err := s.askOf(within, func(yield func(string) bool) {
 		for _, q := range t.Queues {
 			if !yield(q.Name) {
 				return
@@ -212,10 +214,23 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 		}
 		return err
 	})
-	if errors.Is(err, errInternal) {
+	switch {
+	case errors.Is(err, errInternal):
 		return broker.ErrClosed
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return broker.Unanswered(s.unanswering(t))
 	}
 	return err
+}
+
+// unanswering names the queue of a topology that keeps its declaration waiting.
+func (s *session) unanswering(t broker.Topology) string {
+	for _, decl := range t.Queues {
+		if q := s.b.queue(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+			return "queue " + decl.Name
+		}
+	}
+	return ""
 }
 
 // noteLimits notes which queues of a topology exist with a delivery limit and were to have none.

@@ -2,6 +2,8 @@ package brokertest
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"handoff/core/broker"
@@ -17,6 +19,8 @@ func stuckCases() []Case {
 		{Name: "a queue that hangs neither confirms nor delivers, and holds up no other", needs: needsSuspend, body: stuckQueue},
 		{Name: "what is asked of a queue that hangs is done when it goes on", needs: needsSuspend, body: askedOfStuck},
 		{Name: "a quorum queue that hangs seems empty, and is not idle", Types: []string{Quorum}, needs: needsSuspend, body: stuckState},
+		{Name: "declaring a classic queue that hangs is given up in time, and the session goes on", Types: []string{Classic}, needs: needsSuspend, body: declareStuck},
+		{Name: "one queue of many hangs: publishes to all others are confirmed within a second", needs: needsSuspend, body: oneOfMany},
 		{Name: "rule 31 a delivery that stays unacknowledged ends the session", Alone: true, needs: needsTimeout, body: consumerTimeout},
 	}
 }
@@ -95,6 +99,75 @@ func stuckState(b *fixture) {
 	resume()
 	b.settled()
 	b.holds("q", 1, 2)
+}
+
+// declareStuck: without a deadline of its own a process would wait for one queue for as long as that hangs, and nobody
+// could tell for what.
+func declareStuck(b *fixture) {
+	s := b.session()
+	t := broker.Topology{Queues: []broker.Queue{b.queue("before"), b.queue("q"), b.queue("after")}}
+	b.declare(s, t)
+	resume := b.Suspend(b.called("q"))
+	began := b.Now()
+	err := s.Declare(b.ctx, t)
+	b.refused("declaring a queue that hangs", err, broker.ErrUnanswered)
+	if err != nil && !strings.Contains(err.Error(), "queue "+b.called("q")+":") {
+		b.errorf("the error does not name the queue: %v", err)
+	}
+	if took := b.Now() - began; took < broker.DeclareWait || took > broker.DeclareWait+5*time.Second {
+		b.errorf("it was given up after %v, the deadline is %v", took, broker.DeclareWait)
+	}
+	b.expect("the session is closed", s.Closed(), false)
+	b.declare(s, broker.Topology{Queues: []broker.Queue{b.queue("before")}})
+	resume()
+	b.declare(s, t)
+	b.put(s, 1)
+	b.settled()
+	b.holds("q", 1)
+}
+
+// oneOfMany: what is published to the queue that hangs waits, and nothing else does, also of the same call's publishes.
+func oneOfMany(b *fixture) {
+	const queues = 12
+	s := b.session()
+	var t broker.Topology
+	var well, stuck []broker.Message
+	for i := range queues {
+		t.Queues = append(t.Queues, b.queue(fmt.Sprint("q", i)))
+	}
+	t.Queues = append(t.Queues, b.queue("stuck"))
+	b.declare(s, t)
+	for n := range 4 {
+		for i := range queues {
+			well = append(well, message("", b.called(fmt.Sprint("q", i)), n*queues+i))
+		}
+		stuck = append(stuck, message("", b.called("stuck"), 100+n))
+	}
+	b.Within(patience, func(ctx context.Context) {
+		b.expect("the first publish", s.Publish(ctx, well[:1])[0], broker.Confirmed)
+	})
+	resume := b.Suspend(b.called("stuck"))
+	defer resume()
+	b.Within(patience, func(ctx context.Context) {
+		began := b.Now()
+		for i, o := range s.Publish(ctx, append(stuck, well...)) {
+			if want := broker.Confirmed; i >= len(stuck) && o != want {
+				b.errorf("publish %d to a queue that does not hang is %v", i-len(stuck), o)
+			}
+		}
+		if took := b.Now() - began; took > 3*time.Second {
+			b.errorf("a call with publishes to the queue that hangs took %v", took)
+		}
+		for range 5 {
+			began = b.Now()
+			for i, o := range s.Publish(ctx, well) {
+				b.expect(fmt.Sprint("the outcome of publish ", i), o, broker.Confirmed)
+			}
+			if took := b.Now() - began; took > time.Second {
+				b.errorf("publishes to the queues that do not hang took %v", took)
+			}
+		}
+	})
 }
 
 func consumerTimeout(b *fixture) {

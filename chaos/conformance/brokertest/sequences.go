@@ -14,6 +14,9 @@ const StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
 // SeedVariable sets the first sequence; a failure names the one to begin with.
 const SeedVariable = "HANDOFF_CONFORMANCE_SEED"
 
+// ParallelVariable sets how many sequences are compared at a time: fewer on a busy machine.
+const ParallelVariable = "HANDOFF_CONFORMANCE_PARALLEL"
+
 func setting(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	text := os.Getenv(variable)
@@ -95,10 +98,10 @@ func (a arms) shrink(t *testing.T, seq sequence, v verdict) (sequence, verdict) 
 }
 
 // Sequences compares random command sequences on a reference and a subject, so many at a time, until
-// that many commands were run, or as many as StepsVariable says. It returns how many there were.
+// that many commands were run, or as many as StepsVariable and ParallelVariable say. It returns how many commands there were.
 func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) int {
 	t.Helper()
-	steps = setting(t, StepsVariable, steps)
+	steps, atOnce = setting(t, StepsVariable, steps), max(1, setting(t, ParallelVariable, atOnce))
 	first := uint64(setting(t, SeedVariable, 1)) //nolint:gosec // not negative
 	a := arms{reference, subject}
 	canDelete := false
@@ -120,9 +123,9 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 	c := &comparison{arms: a, t: t}
 	// What differs among many is judged among few: on a busy machine the broker moves a dead letter so late that
 	// something else comes first. Messages that expire do so by the clock, so theirs must keep time from the start.
-	few := atOnce / 16
+	few := max(1, atOnce/16)
 	differing := c.run(calm, atOnce, false)
-	unjudged := len(c.run(differing, few, true)) + len(c.run(c.run(hasty, atOnce/4, false), few, true))
+	unjudged := len(c.run(differing, few, true)) + len(c.run(c.run(hasty, max(1, atOnce/4), false), few, true))
 	t.Logf("%d commands in %d sequences, %d deliveries; %d runs repeated more slowly, %d sequences left unjudged for lack of time",
 		planned, len(all), c.deliveries, c.again, unjudged)
 	if unjudged > len(all)/10 {

@@ -189,7 +189,8 @@ func (r *rabbit) open() (broker.Session, error) {
 	p := r.proxy()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second}).Connect(ctx)
+	// Of many sessions at once on a busy machine, one may take long to open.
+	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience}).Connect(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -23,22 +24,46 @@ const (
 )
 
 // Declare implements broker.Session. Its channel is its own: RabbitMQ closes it with a refusal, and
-// the session stays open. What was declared before a refusal stays declared.
+// the session stays open. What was declared before a refusal stays declared. A declaration that was given up goes on as
+// soon as the broker answers, or ends with the session.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
-	_, err := call(ctx, s, func() (nothing, error) {
+	within, cancel := context.WithTimeout(ctx, broker.DeclareWait)
+	defer cancel()
+	var at progress
+	_, err := call(within, s, func() (nothing, error) {
 		ch, err := s.consuming.amqp.Channel()
 		if err != nil {
 			return nothing{}, err
 		}
-		err = s.declare(ctx, ch, t)
+		err = s.declare(ctx, ch, t, &at)
 		_ = ch.Close()
 		return nothing{}, err
 	}, func(nothing) {})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return broker.Unanswered(at.where())
+	}
 	return err
 }
 
-func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topology) error {
+// progress is what a declaration waits for.
+type progress struct{ what atomic.Pointer[string] }
+
+func (p *progress) at(what, name string) {
+	what += " " + name
+	p.what.Store(&what)
+}
+
+// where is empty before anything was asked.
+func (p *progress) where() string {
+	if what := p.what.Load(); what != nil {
+		return *what
+	}
+	return ""
+}
+
+func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topology, p *progress) error {
 	for _, e := range t.Exchanges {
+		p.at("exchange", e.Name)
 		// RabbitMQ closes the whole connection over a kind that it does not know.
 		if e.Kind != broker.Topic && e.Kind != broker.Direct {
 			return fmt.Errorf("exchange %s: unknown kind %q", e.Name, e.Kind)
@@ -48,6 +73,7 @@ func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topolo
 		}
 	}
 	for _, q := range t.Queues {
+		p.at("queue", q.Name)
 		args, err := QueueArguments(q)
 		if err != nil {
 			return err
@@ -61,6 +87,7 @@ func (s *session) declare(ctx context.Context, ch *amqp.Channel, t broker.Topolo
 		s.noteLimit(ctx, q)
 	}
 	for _, b := range t.Bindings {
+		p.at("binding to queue", b.Queue)
 		if err := ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil); err != nil {
 			return fmt.Errorf("bind %s to %s with %s: %w", b.Queue, b.Exchange, b.Pattern, err)
 		}

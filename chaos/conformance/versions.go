@@ -1,0 +1,75 @@
+package conformance
+
+// Modelled are the releases of RabbitMQ that the model behaves like, oldest first. A newer release is taken for the one
+// before it (simbroker.Like).
+var Modelled = []string{"3.10", "4.0", "4.3"}
+
+// Behaviour is something that releases of RabbitMQ do differently. The model and the suite follow the release that is
+// tested, so that each difference is accepted of these releases and of no other. Between releases of PostgreSQL none is.
+type Behaviour struct {
+	// Feature is what the suite calls it: a field of brokertest.Features.
+	Feature string
+	// Rule is its number in the list of rules of RabbitMQ, Queues the queues that it is about.
+	Rule, Queues string
+	// On is what each of Modelled does.
+	On [3]string
+}
+
+// Behaviours lists what differs by release. The suite knows the same, and a test compares the two.
+func Behaviours() []Behaviour {
+	return []Behaviour{
+		{
+			"RequeuesLast", "28", "quorum",
+			[3]string{"a requeue goes to the end", "a requeue is given out before what was never delivered", "a requeue is given out before what was never delivered"},
+		},
+		{
+			"RequeuesLast", "28", "quorum, without a delivery limit",
+			[3]string{"a requeue goes to the end", "a requeue goes to the end", "a requeue is given out before what was never delivered"},
+		},
+		{
+			"Limit", "30", "quorum",
+			[3]string{"no delivery limit", "a message that came back more than 20 times dies", "a message that came back more than 20 times dies"},
+		},
+		{
+			"MarksDead", "29", "quorum",
+			[3]string{
+				"a dead letter is not redelivered", "a dead letter that was rejected, or that the end of a session returned, is redelivered",
+				"a dead letter that was rejected, or that the end of a session returned, is redelivered",
+			},
+		},
+		{
+			"MarksRequeued", "29", "quorum",
+			[3]string{"a dead letter that was requeued is not redelivered", "a dead letter that was requeued is not redelivered", "a dead letter that was requeued is redelivered"},
+		},
+		{
+			"NewestFirst", "18", "both",
+			[3]string{"each death turns the order of the older entries of x-death round", "x-death is newest first", "x-death is newest first"},
+		},
+	}
+}
+
+// Caveat is something to know before a server is upgraded under a system that runs.
+type Caveat struct{ Server, To, What, Do string }
+
+// Caveats lists them. That of the delivery limit was measured; the others are of the servers' own release notes, and nothing
+// here upgrades a server in place: each release was tested on a node of its own.
+func Caveats() []Caveat {
+	return []Caveat{
+		{
+			"RabbitMQ", "4.0", "queues that exist keep their arguments, and get the delivery limit of 20: what comes back more often from a queue without dead lettering is gone",
+			"set the policy of docs/queues.md (The delivery limit) as soon as RabbitMQ 4 runs, since 3.10 refuses it; or delete the empty queues and start again; `/readyz` names them",
+		},
+		{
+			"RabbitMQ", "4.0", "3.10 can't be upgraded in one step: each series starts only if the feature flags of the one before are enabled",
+			"go by way of 3.11, 3.12 and 3.13, with `rabbitmqctl enable_feature_flag all` after each; or begin with an empty broker, as the database is the truth",
+		},
+		{
+			"RabbitMQ", "4.3", "Mnesia is gone: a node starts in place only after 4.2 with the feature flag khepri_db",
+			"enable it on 4.2 first; partition handling in rabbitmq.conf has no effect any more",
+		},
+		{
+			"PostgreSQL", "17 and 18", "a data directory is of one major release; PostgreSQL 18 makes new ones with data checksums, and pg_upgrade wants both alike",
+			"pg_upgrade or a dump, with all executors and workers stopped; initdb --no-data-checksums where the old one has none",
+		},
+	}
+}

@@ -1,0 +1,164 @@
+package live
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"handoff/chaos/fault"
+	"handoff/chaos/servers"
+)
+
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// The harness knows that a run is over by asking the queues themselves, in the words of the library under them, which differ
+// by release. A broker that answers is believed; one that does not ends the run, with what it said.
+// `.ci/newer suites forky chaos/live -test.run TestTheBrokerAnswersTheHarness` asks a newer one.
+func TestTheBrokerAnswersTheHarness(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a node of its own takes a while")
+	}
+	set := servers.Own(t, servers.Options{RabbitMQ: true})
+	mq, err := set.RabbitMQ.CreateVhost(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{sandbox: &Sandbox{servers: set}, mq: mq, ctx: t.Context()}
+	fill(t, mq.URL, map[string]int{"quorum": 3, "classic": 2})
+	depths, err := w.depths(t.Context())
+	if err != nil || depths["quorum"] != 3 || depths["classic"] != 2 || len(depths) != 2 {
+		t.Fatalf("the broker answers %v, %v; there are 3 messages in the queue quorum and 2 in classic", depths, err)
+	}
+	t.Run("after dead lettering stood still, all of it goes on, and that of new queues too", func(t *testing.T) { deadLettersGoOn(t, w) })
+	if err := set.RabbitMQ.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s := state{w, t.Context()}
+	for i := range mostUnanswered {
+		if w.silent != nil {
+			t.Errorf("the run ends after %d questions without an answer: %v", i, w.silent)
+		}
+		if s.Drained() {
+			t.Error("a broker that does not answer has empty queues")
+		}
+	}
+	if w.silent == nil || !strings.Contains(w.silent.Error(), "counting messages") {
+		t.Errorf("after %d questions without an answer the run goes on, its end would be: %v", mostUnanswered, w.silent)
+	}
+}
+
+// fill declares queues that are called as their types, and publishes messages to them.
+func fill(t *testing.T, url string, queues map[string]int) {
+	t.Helper()
+	conn, err := amqp.Dial(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	for name, n := range queues {
+		ch, err := conn.Channel()
+		if err == nil {
+			err = ch.Confirm(false)
+		}
+		if err == nil {
+			_, err = ch.QueueDeclare(name, true, false, false, false, amqp.Table{amqp.QueueTypeArg: name})
+		}
+		for i := 0; i < n && err == nil; i++ {
+			var confirm *amqp.DeferredConfirmation
+			if confirm, err = ch.PublishWithDeferredConfirm("", name, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent}); err == nil {
+				confirm.Wait()
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deadLettersGoOn: a queue that is made while dead lettering stands still has a process that takes nothing, and is
+// started anew. The next run on the same node must not meet a broker that moves nothing any more.
+func deadLettersGoOn(t *testing.T, w *world) {
+	conn, err := amqp.Dial(w.mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err == nil {
+		_, err = ch.QueueDeclare("letters", true, false, false, false, amqp.Table{amqp.QueueTypeArg: "classic"})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters, err := ch.Consume("letters", "", true, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dies := func(name string) {
+		t.Helper()
+		if _, err := ch.QueueDeclare(name, true, false, false, false, amqp.Table{
+			amqp.QueueTypeArg: "quorum", amqp.QueueMessageTTLArg: int64(50), amqp.QueueOverflowArg: amqp.QueueOverflowRejectPublish,
+			"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters", "x-dead-letter-strategy": "at-least-once",
+		}); err != nil {
+			t.Fatalf("declaring queue %s: %v", name, err)
+		}
+		if err := ch.PublishWithContext(t.Context(), "", name, true, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(name)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	arrive := func(want ...string) {
+		t.Helper()
+		for len(want) > 0 {
+			select {
+			case d, open := <-letters:
+				if !open {
+					t.Fatal("the broker has closed the channel")
+				}
+				want = slices.DeleteFunc(want, func(name string) bool { return name == string(d.Body) })
+			case <-time.After(time.Minute):
+				t.Fatalf("the dead letters of %v did not arrive within a minute", want)
+			}
+		}
+	}
+	dies("before")
+	arrive("before")
+	touched := &strain{t: t}
+	resume, err := w.StopDeadLettering(&fault.Injection{Runner: touched})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dies("before")
+	dies("during")
+	dies("during too")
+	select {
+	case d := <-letters:
+		t.Errorf("a dead letter of queue %s was moved while dead lettering stood still", d.Body)
+	case <-time.After(time.Second):
+	}
+	resume()
+	arrive("before", "during", "during too")
+	dies("after")
+	dies("after too")
+	arrive("after", "after too")
+	if touched.n == 0 {
+		t.Error("the fault says that it made no difference")
+	}
+}
+
+// strain is an injector that counts what a fault touched, and fails the test with what they could not undo.
+type strain struct {
+	fault.Runner
+	t *testing.T
+	n int
+}
+
+func (r *strain) Touch(fault.Touched) { r.n++ }
+
+func (r *strain) Fail(err error) {
+	if err != nil {
+		r.t.Error(err)
+	}
+}
