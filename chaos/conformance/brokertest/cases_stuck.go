@@ -139,7 +139,7 @@ func oneOfMany(b *fixture) {
 	b.declare(s, t)
 	for n := range 4 {
 		for i := range queues {
-			well = append(well, message("", b.called(fmt.Sprint("q", i)), n*queues+i))
+			well = append(well, message("", b.called(fmt.Sprint("q", i)), n*queues+i+1)) // an execution's id is not 0
 		}
 		stuck = append(stuck, message("", b.called("stuck"), 100+n))
 	}

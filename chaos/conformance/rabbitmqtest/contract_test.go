@@ -189,8 +189,8 @@ func (r *rabbit) open() (broker.Session, error) {
 	p := r.proxy()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// Of many sessions at once on a busy machine, one may take long to open.
-	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience}).Connect(ctx)
+	// Of many sessions at once on a busy machine, one may take long to open, and rabbitmqctl to let a queue go on.
+	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour}).Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
