@@ -137,10 +137,13 @@ func TestAShortSoak(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r.Noise != "" {
+		t.Skipf("no verdict: %s", r.Noise)
+	}
 	t.Logf("%d accepted, %d rows, %d processes, ends %v, %d stalls of %v at most, audit: %s", r.Accepted, r.Rows, r.Processes, r.Ends, r.Stalls, r.LongestStall, r.Audit)
 	for _, a := range r.Answers {
 		t.Logf("%s: %v: %s", a.Question, a.Verdict, a.Text)
-		if a.Verdict == verdict.Fail && a.Question != soak.AllFlat && r.Noise == "" {
+		if a.Verdict == verdict.Fail && a.Question != soak.AllFlat {
 			t.Errorf("%s: %s", a.Question, a.Text)
 		}
 	}
