@@ -94,9 +94,13 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	return versions, nil
 }
 
-// Up applies every migration that the database lacks, in order, each in a transaction of its own.
-// Of several processes that start at once one applies them and the others wait for it.
-func Up(ctx context.Context, conn *pgx.Conn) error {
+// Up applies every migration that the database lacks, in order, each in a transaction of its own, with DefaultPatience.
+// Of several processes that start at once one applies them and the others wait for it. A migration that does not get its
+// locks is a *Blocked.
+func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(ctx, conn) }
+
+// Up is Up with this patience.
+func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 	return locked(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
 			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: start a newer one", applied, all[n-1].version)
@@ -105,7 +109,7 @@ func Up(ctx context.Context, conn *pgx.Conn) error {
 			if m.version <= applied {
 				continue
 			}
-			if err := m.run(ctx, conn, m.up, "insert into schema_version (version) values ($1)"); err != nil {
+			if err := m.run(ctx, conn, p, m.up, "insert into schema_version (version) values ($1)"); err != nil {
 				return err
 			}
 		}
@@ -124,7 +128,7 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 			if m.version <= to || m.version > applied {
 				continue
 			}
-			if err := m.run(ctx, conn, m.down, "delete from schema_version where version = $1"); err != nil {
+			if err := m.run(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1"); err != nil {
 				return err
 			}
 		}
@@ -139,7 +143,7 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 	if err != nil {
 		return err
 	}
-	// Waiting for whoever migrates now, and building an index, take as long as they take.
+	// Waiting for whoever migrates now, which keeps nobody else from work, and building an index, take as long as they take.
 	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -192,19 +196,17 @@ func (m migration) loses() (lost []string) {
 }
 
 // run executes one direction and notes it, both or neither.
-func (m migration) run(ctx context.Context, conn *pgx.Conn, script, note string) error {
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// Without arguments a whole script goes in one message.
-		if _, err := tx.Exec(ctx, script); err != nil {
+func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, note string) error {
+	return p.patiently(ctx, conn, m.name, func() error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			// Without arguments a whole script goes in one message.
+			if _, err := tx.Exec(ctx, script); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, note, m.version)
 			return err
-		}
-		_, err := tx.Exec(ctx, note, m.version)
-		return err
+		})
 	})
-	if err != nil {
-		return fmt.Errorf("migrations: %s: %w", m.name, err)
-	}
-	return nil
 }
 
 // load reads the files, in the order of their versions.
