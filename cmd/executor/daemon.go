@@ -267,7 +267,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	if d.deployment.API.Listen == "" {
 		return
 	}
-	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited)}
+	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable)}
 	// The self-test would find a planted defect before any execution does.
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})

@@ -105,6 +105,16 @@ func LimitCheck(limited func() []string) Check {
 	}}
 }
 
+// UnreadableCheck remarks on rows that this program can't read, in the words of unreadable; empty for none.
+func UnreadableCheck(unreadable func() string) Check {
+	return Check{"unreadable_rows", func(context.Context) error {
+		if why := unreadable(); why != "" {
+			return Remark(why)
+		}
+		return nil
+	}}
+}
+
 // StartingHandler answers while a process is not ready for requests yet. It serves the playbooks: whoever was woken
 // may need them just because the executor can't reach its database.
 func StartingHandler(playbooks http.Handler) http.Handler {

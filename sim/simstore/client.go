@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -181,19 +182,27 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	c.named(len(ids))
-	return look(ctx, c, func(s *step) (found []execution.Execution) {
+	var unreadable error
+	found, err := look(ctx, c, func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
 		for i, id := range slices.Compact(wanted) {
-			if r := s.db.row(id); r != nil {
-				if found == nil {
-					found = make([]execution.Execution, 0, len(wanted)-i)
-				}
-				found = append(found, r.Execution)
+			r := s.db.row(id)
+			if r == nil {
+				continue
 			}
+			if err := s.db.unreadable(id); err != nil {
+				unreadable = errors.Join(unreadable, err)
+				continue
+			}
+			if found == nil {
+				found = make([]execution.Execution, 0, len(wanted)-i)
+			}
+			found = append(found, r.Execution)
 		}
 		return found
 	})
+	return found, cmp.Or(err, unreadable)
 }
 
 // Actions implements store.Client.

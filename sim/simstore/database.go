@@ -74,6 +74,8 @@ type Database struct {
 	observed     int64
 	refused      int
 
+	// foreign are the rows that this program can't read, and why; nil for none.
+	foreign map[execution.ID]string
 	// readOnly, full and noConnections are the faults that make it so, empty for none.
 	readOnly, full, noConnections string
 	rollback, unread              rollback

@@ -131,6 +131,7 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker := m.connect("migrator"), m.connect("looker")
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	ended := make(chan error, 1)
 	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 2, Pause: time.Hour}
 	go func() { ended <- patience.Up(ctx, migrator) }()
