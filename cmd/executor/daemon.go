@@ -200,19 +200,23 @@ func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 // open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
 // actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
+	var known, applied int64
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
 		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
-		if err != nil || d.deployment.Database.Migrate {
+		if err != nil {
 			return err
 		}
-		if err = d.store.SchemaReady(ctx); err != nil {
+		if known, applied, err = d.store.Schema(ctx); err != nil {
 			d.store.Close()
 		}
 		return err
 	})
 	if errors.Is(err, postgres.ErrNoSchema) {
-		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
-			"run `executor migrate up` with a role that may alter tables, then start again")
+		return fmt.Errorf("the database's schema is at version %d, this program needs %d, and database.migrate is false: "+
+			"run `executor migrate up` with a role that may alter tables, then start again", applied, known)
+	}
+	if err == nil && applied > known {
+		d.log.LogAttrs(ctx, slog.LevelInfo, "the database's schema is newer than this program, which can work with it", slog.Int64("database", applied), slog.Int64("known", known))
 	}
 	if err == nil && d.deployment.API.Listen != "" {
 		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
@@ -267,7 +271,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	if d.deployment.API.Listen == "" {
 		return
 	}
-	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable)}
+	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable), api.SchemaCheck(d.store.SchemaReady)}
 	// The self-test would find a planted defect before any execution does.
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})

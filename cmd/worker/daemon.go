@@ -120,7 +120,7 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 		}
 		switch {
 		case errors.Is(err, postgres.ErrNoSchema):
-			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for the database's schema: an executor brings it up to date when it starts, and so does `executor migrate up`")
+			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for the database's schema: an executor brings it up to date when it starts, and so does `executor migrate up`", slog.Any("error", err))
 		case !store.Retriable(err):
 			return nil, fmt.Errorf("connecting to the database: %w", err)
 		default:

@@ -115,6 +115,19 @@ func UnreadableCheck(unreadable func() string) Check {
 	}}
 }
 
+// SchemaCheck asks whether the schema of the database is still one that this program can work with: a newer one may have
+// migrated it meanwhile.
+func SchemaCheck(ready func(ctx context.Context) error) Check {
+	return Check{"schema", func(ctx context.Context) error {
+		err := ready(ctx)
+		if store.Retriable(err) {
+			// The check of the database tells.
+			return nil
+		}
+		return err
+	}}
+}
+
 // StartingHandler answers while a process is not ready for requests yet. It serves the playbooks: whoever was woken
 // may need them just because the executor can't reach its database.
 func StartingHandler(playbooks http.Handler) http.Handler {

@@ -121,29 +121,39 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 // ErrNoSchema says that nobody has migrated the database as far as this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
-// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. What does
-// not migrate by itself asks before its first step.
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and a *migrations.Skew if
+// a newer program has migrated it so that this one can't work with it. What does not migrate by itself asks before its first
+// step; afterwards a newer program may migrate the database at any time.
 func (s *Store) SchemaReady(ctx context.Context) error {
-	latest, err := migrations.Latest()
-	if err != nil {
-		return fmt.Errorf("postgres: %w", err)
+	_, _, err := s.Schema(ctx)
+	return err
+}
+
+// Schema is SchemaReady, and returns the latest version that this program knows and that of the database as well: the latter
+// is greater where a newer program has migrated it so that this one can work with it, too.
+func (s *Store) Schema(ctx context.Context) (latest, applied int64, err error) {
+	if latest, err = migrations.Latest(); err != nil {
+		return 0, 0, fmt.Errorf("postgres: %w", err)
 	}
 	const op = "reading the version of the schema"
 	exists := false
 	err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&exists) },
 		"select to_regclass($1) is not null", "schema_version")
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	var applied int64
+	var have, needs int64
+	var said bool
 	if exists {
-		err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&applied) },
-			"select coalesce(max(version), 0) from schema_version where version <= $1", latest)
+		err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&have, &applied, &needs, &said) }, migrations.SelectVersions, latest)
 	}
-	if err == nil && applied < latest {
-		return ErrNoSchema
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case have < latest:
+		return latest, applied, fmt.Errorf("%w (it is at version %d, this program needs %d)", ErrNoSchema, applied, latest)
 	}
-	return err
+	return latest, applied, migrations.Fits(latest, applied, needs, said)
 }
 
 // Close waits for the calls under way and ends all connections.
