@@ -123,13 +123,17 @@ const attempts = 4
 
 // attempt does something on a connection of the pool, and again if the server rolls it back in favour of another one.
 func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
+	return s.attemptOn(ctx, s.pool, op, do)
+}
+
+func (s *Store) attemptOn(ctx context.Context, on *pool, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := on.acquire(ctx)
 	if err != nil {
 		return unavailable(op, err)
 	}
-	defer conn.Release()
+	defer on.release(conn)
 	for attempt := 1; ; attempt++ {
 		err := do(ctx, conn.Conn())
 		if attempt == attempts || !again(err) {
@@ -159,8 +163,8 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 // pipeline sends the statements that queue queues in one go, and then reads their answers: one round trip,
 // however many they are, or two on a connection that does not know them yet. They are one transaction, which
 // commits behind the last. queue may be called again and must begin anew then.
-func (s *Store) pipeline(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
-	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
+func (s *Store) pipeline(ctx context.Context, on *pool, op string, queue func(p *pgx.Batch)) error {
+	return s.attemptOn(ctx, on, op, func(ctx context.Context, conn *pgx.Conn) error {
 		var p pgx.Batch
 		queue(&p)
 		err := conn.SendBatch(ctx, &p).Close()
