@@ -30,6 +30,7 @@ type Simulated interface {
 	DatabaseReadFailures
 	DatabaseFull
 	DatabaseConnections
+	DatabaseHanging
 	Clocks
 }
 
@@ -53,6 +54,7 @@ type Live interface {
 	DatabaseFailures
 	DatabaseFull
 	DatabaseConnections
+	DatabaseHanging
 }
 
 // part is one of the interfaces that worlds offer.
@@ -88,6 +90,7 @@ func parts() []part {
 		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
+		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}
 }
