@@ -86,6 +86,12 @@ func (w *Path) Broken(connection uint64) bool {
 	return connection <= max(w.forth.broken, w.back.broken)
 }
 
+// Silent says whether a connection is silent.
+func (w *Path) Silent(connection uint64) bool {
+	w.links()
+	return w.forth.silent(connection) || w.back.silent(connection)
+}
+
 // Troubled says that something may keep a connection from being answered at once: a fault of the link or the server.
 func (w *Path) Troubled(connection uint64) bool {
 	w.links()
@@ -100,7 +106,8 @@ func (l *link) troubled(connection uint64) bool {
 func (w *Path) Trips(n int) (d time.Duration) {
 	w.links()
 	for range n {
-		d += w.forth.delay() + w.back.delay()
+		d += w.forth.delayAfter(d)
+		d += w.back.delayAfter(d)
 	}
 	return d
 }
@@ -185,7 +192,8 @@ func (c *call) sendRequest() {
 	c.phase = requestUnderWay
 	d := c.forth.delay()
 	for range c.trips {
-		d += c.back.delay() + c.forth.delay()
+		d += c.back.delayAfter(d)
+		d += c.forth.delayAfter(d)
 	}
 	c.n.k.AfterEvent(d, c)
 }

@@ -221,15 +221,18 @@ func (l *link) touchCuts() {
 	}
 }
 
-// delay draws how long one leg takes.
-func (l *link) delay() time.Duration {
+// delay draws how long one leg takes that begins now.
+func (l *link) delay() time.Duration { return l.delayAfter(0) }
+
+// delayAfter draws how long one leg takes that begins in a while.
+func (l *link) delayAfter(wait time.Duration) time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
 		d += l.faults.Duration(s.lo, s.hi)
 		l.n.Touch(Touched{Fault: s.fault, Process: l.process})
 	}
 	for _, s := range l.narrow {
-		now := l.n.k.Now()
+		now := l.n.k.Now() + wait
 		l.free = max(l.free, now) + l.faults.Duration(s.lo, s.hi)
 		d += l.free - now
 		l.n.Touch(Touched{Fault: s.fault, Process: l.process})

@@ -63,7 +63,9 @@ type statement[T any] struct {
 	// trips is how many round trips of the call go before the one that applies it; on is the pool it goes over.
 	trips int
 	on    *pool
-	step  step
+	// beat says that it is a heartbeat, which is sent again over another connection where one turns out to be silent.
+	beat bool
+	step step
 
 	answer       T
 	bad, refused error
@@ -118,10 +120,10 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 	if q.c.p == nil {
 		q.Arrive()
 	} else {
-		conn, unsent := q.on.acquire(ctx)
+		conn, unsent := q.on.acquire(ctx, !q.beat)
 		if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
 			q.on = q.c.work
-			conn, unsent = q.on.acquire(ctx)
+			conn, unsent = q.on.acquire(ctx, false)
 		}
 		if unsent != nil {
 			return none, fmt.Errorf("%w: %w", store.ErrUnavailable, unsent)

@@ -67,8 +67,10 @@ func (cn *connection) trips() int {
 	return n
 }
 
-// acquire returns a connection that is thought to be well.
-func (p *pool) acquire(ctx context.Context) (*connection, error) {
+// acquire returns a connection that is thought to be well, because it was used lately or, where it may ask, is asked
+// first. What may not ask is sent twice instead: over a silent connection, which is not worth a step here, and then over
+// the one that is returned.
+func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 	k := p.c.db.k
 	k.CheckAlive()
 	if err := ctx.Err(); err != nil {
@@ -89,7 +91,9 @@ func (p *pool) acquire(ctx context.Context) (*connection, error) {
 		p.idle = p.idle[:n-1]
 		switch {
 		case p.gone(cn):
-		case k.Now()-cn.used <= idleUnasked && cn.used > p.suspect:
+		case ask && k.Now()-cn.used <= idleUnasked && cn.used > p.suspect:
+			return cn, nil
+		case !ask && !p.c.path.Silent(cn.number):
 			return cn, nil
 		case !p.c.path.Troubled(cn.number):
 			cn.asked = true

@@ -46,16 +46,25 @@ func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 
 // answer makes a call whose step can refuse the incarnation.
 func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
-	return answerOn(ctx, c, c.work, 1, f)
+	return answerIn(ctx, c, 1, f)
 }
 
-// answerOn is answer over a pool, and in a transaction of several statements; see transact.
-func answerOn[T any](ctx context.Context, c *Client, on *pool, statements int, f func(s *step) (T, error)) (T, error) {
-	do := func(s *step) (result T) {
+// answerIn is answer in a transaction of several statements; see transact.
+func answerIn[T any](ctx context.Context, c *Client, statements int, f func(s *step) (T, error)) (T, error) {
+	return transact(ctx, c, statements, refusing(f))
+}
+
+// beat is answer for a heartbeat.
+func beat[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
+	return (&statement[T]{c: c, do: refusing(f), writes: true, on: c.beats, beat: true}).make(ctx)
+}
+
+// refusing is a step that can refuse the incarnation.
+func refusing[T any](f func(s *step) (T, error)) func(s *step) T {
+	return func(s *step) (result T) {
 		result, s.refused = f(s)
 		return result
 	}
-	return (&statement[T]{c: c, do: do, writes: true, on: on, trips: statements - 1}).make(ctx)
 }
 
 // Round trips of the transactions, begin and commit among them. A heartbeat is one: its statements are sent together.
@@ -80,7 +89,7 @@ func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation
 
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	return answerOn(ctx, c, c.work, tripsOfRegister, func(s *step) (store.Registered, error) {
+	return answerIn(ctx, c, tripsOfRegister, func(s *step) (store.Registered, error) {
 		db := s.db
 		if s.garbled(append([]string{g.Name}, g.Runtimes...)...) {
 			return store.Registered{}, nil
@@ -133,7 +142,7 @@ func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 
 // SetLifecycle implements store.Worker.
 func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	_, err := answerOn(ctx, c, c.work, tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
+	_, err := answerIn(ctx, c, tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
 		inc, err := s.check(w)
 		if err != nil {
 			if old := s.db.incarnation(w.Incarnation); old != nil && old.worker == w.ID && old.lifecycle == to {
@@ -151,7 +160,7 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 
 // Heartbeat implements store.Worker.
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return answerOn(ctx, c, c.beats, 1, func(s *step) (reply store.BeatReply, err error) {
+	return beat(ctx, c, func(s *step) (reply store.BeatReply, err error) {
 		inc, err := s.check(b.WorkerKey)
 		if err != nil {
 			return reply, err
@@ -292,7 +301,7 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 
 // Release implements store.Worker.
 func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return answerOn(ctx, c, c.work, tripsOfRelease, func(s *step) (released []execution.Key, err error) {
+	return answerIn(ctx, c, tripsOfRelease, func(s *step) (released []execution.Key, err error) {
 		inc, err := s.check(w)
 		if err != nil || inc.lifecycle != execution.Draining {
 			return nil, err

@@ -40,11 +40,11 @@ func (f *fences) Add(figure telemetry.Figure, n int64, l telemetry.Labels) {
 	f.Recorder.Add(figure, n, l)
 }
 
-// patient is a worker's configuration in small: a lease of six seconds, given up 4.7 s after the last heartbeat.
+// patient is a worker's configuration in small: a lease of nine seconds, given up 7.1 s after the last heartbeat.
 func patient() config.Config {
 	c := config.Default(config.Hardened)
-	c.Worker.HeartbeatInterval, c.Worker.StatementTimeout = 2*time.Second, time.Second
-	c.Worker.KillGrace, c.Worker.FenceMargin = 200*time.Millisecond, 1300*time.Millisecond
+	c.Worker.HeartbeatInterval, c.Worker.StatementTimeout = 3*time.Second, 1500*time.Millisecond
+	c.Worker.KillGrace, c.Worker.FenceMargin = 200*time.Millisecond, 1900*time.Millisecond
 	return c
 }
 

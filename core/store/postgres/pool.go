@@ -22,7 +22,8 @@ import (
 // So a connection that was idle is asked first (a ping). If it is silent for longer than PingTimeout, a new connection is
 // made beside it. If that one is there before the answer, all from before are thrown away. On a path that is merely
 // slow the answer comes first, because a new connection takes several round trips; and if no connection can be made,
-// there is nothing better than to wait.
+// there is nothing better than to wait. A heartbeat, which may be sent twice, is its own question: a ping before it would
+// cost a lease on a slow path another round trip.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
@@ -74,7 +75,10 @@ func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 			return nil, err
 		}
 		u := used(conn.Conn())
-		if p.now()-u.last <= int64(idleUnasked) && u.last > p.suspect.Load() || p.answers(ctx, conn.Conn(), u) {
+		if p.now()-u.last <= int64(idleUnasked) && u.last > p.suspect.Load() {
+			return conn, nil
+		}
+		if _, err := p.heard(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
 			return conn, nil
 		}
 		p.discard(conn)
@@ -105,12 +109,13 @@ func (*pool) discard(conn *pgxpool.Conn) {
 	}
 }
 
-// answers asks a connection whether its server is still there. The connection is closed if not.
-func (p *pool) answers(ctx context.Context, conn *pgx.Conn, u *usage) bool {
+// heard asks something over a connection and waits for the answer. If none comes for longer than PingTimeout, and a new
+// connection is there before it, the connection is silent: it is closed, and what was asked may have been done or not.
+func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	pong := make(chan error, 1)
-	go func() { pong <- conn.Ping(ctx) }()
+	answer := make(chan error, 1)
+	go func() { answer <- ask(ctx) }()
 	var patience <-chan time.Time
 	if p.ping > 0 {
 		timer := time.NewTimer(p.ping)
@@ -120,8 +125,8 @@ func (p *pool) answers(ctx context.Context, conn *pgx.Conn, u *usage) bool {
 	var fresh <-chan singleflight.Result
 	for {
 		select {
-		case err := <-pong:
-			return err == nil && !conn.IsClosed()
+		case err := <-answer:
+			return false, err
 		case <-patience:
 			fresh = p.probes.DoChan("", p.dial)
 		case made := <-fresh:
@@ -130,9 +135,11 @@ func (p *pool) answers(ctx context.Context, conn *pgx.Conn, u *usage) bool {
 				continue
 			}
 			giveUp()
-			<-pong
-			p.silent(u)
-			return false
+			err := <-answer
+			if err != nil {
+				p.silent(used(conn))
+			}
+			return err != nil, err
 		}
 	}
 }
