@@ -100,8 +100,9 @@ type Looker struct {
 	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
 	// 0 if it has not begun.
 	passes, next time.Duration
-	// settled is a reason to look for children.
-	settled bool
+	// settled counts the reasons to look for children: two parts settle them, and what each leaves wakes a look. Those that
+	// come before a look that finds nothing are one.
+	settled int
 	// lost are how many workers it has marked lost since it looked at what they hold.
 	lost int
 }
@@ -193,7 +194,9 @@ func (k *Looker) Lost() { k.lost++ }
 // Settled notes how children were settled: left says that some wait, more that others of a chain follow of which some were
 // settled.
 func (k *Looker) Settled(at time.Duration, left, more bool) {
-	k.settled = k.settled || left
+	if left {
+		k.settled++
+	}
 	if more {
 		k.kinds[LookSettle].due, k.kinds[LookSettle].answered = true, at
 	}
@@ -275,8 +278,8 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		k.reasons = slices.Delete(k.reasons, best, best+1)
 		return true
 	case LookSettle:
-		was := k.settled
-		k.settled = false
+		was := k.settled > 0
+		k.settled = max(0, k.settled-1)
 		// Where calls fail, chains are settled one by one, and what is left is known to the executor alone.
 		from := k.c.s.recovered(k.kinds[l].began)
 		return was || k.kinds[l].due || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
@@ -298,6 +301,9 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	}
 	t.due = goesOn
 	// Chains with many children come again and again, and two loops look for what workers hold that are gone.
+	if l == LookSettle && len(rows) == 0 {
+		k.settled = min(k.settled, 1)
+	}
 	if l == LookSettle || l == LookOwners {
 		return
 	}
