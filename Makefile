@@ -8,7 +8,7 @@
 # moves fails the check rather than dropping out of it.
 DETERMINISTIC := \
 	./core/executor ./core/worker ./core/broker ./core/store \
-	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./chaos/mutant \
+	./sim ./sim/kernel ./sim/simhost ./sim/simnet ./sim/simstore ./sim/simbroker ./sim/simcalls ./chaos/mutant \
 	./chaos/fault ./chaos/history ./chaos/invariant ./chaos/oracle ./chaos/alert ./core/store/metered ./chaos/run ./chaos/run/product
 
 # The race detector costs about ten times the time, so it goes where goroutines meet: the daemons'
@@ -53,7 +53,7 @@ FUZZTIME := 1s
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 
-.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
+.PHONY: reached check pages drawn help attack checks servers build chaos demo test lint bench fmt vet unit race detlint actionlint golangci cross determinism chaos-binary chaos-live live-named live-named-run live-order containers contracts mutants live-mutants mutated flaws live-flaws flawed conformance fuzz bench-daemons bench-sim bench-beside shards night-run night-mutants night-merge night-merge-mutants night-merge-source mutants-source mutants-sql sure stress preempt
 
 ## Targets:
 ##   chaos        build the harness and run the whole scenario library, report in reports/out
@@ -90,6 +90,7 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 ##   lint         vet and the linters: detlint, golangci-lint, actionlint for the workflow
 ##   cross        vet for macOS and Windows, where the harness and the simulator run too
 ##   bench        the daemons on real servers beside a replay and River; then the simulated world
+##   bench-beside the simulated world's processor time a step beside that of an older commit: BEFORE=8ac9cdc ROUNDS=11
 ##   fuzz         a short run of every fuzz target: messages, configuration, actions, API, scenarios
 ##   build        all three binaries, into bin/; then `bin/chaos up` runs the whole system
 ##   fmt          format the code as the linters want it
@@ -100,11 +101,15 @@ GOLANGCI         := .tools/bin/golangci-lint-$(GOLANGCI_VERSION)
 help:
 	@sed -n 's/^## \{0,1\}//p' Makefile
 
-build:
-	go build -o bin/ ./cmd/...
+build: chaos-binary
+	go build -o bin/ ./cmd/executor ./cmd/worker
+
+# The core in it is guarded (sim/guard): who touches what a mutex guards without it panics, which fails the run.
+GUARDED := reports/out/guarded
 
 chaos-binary:
-	go build -o bin/chaos ./cmd/chaos
+	go run ./sim/guard/weave/write $(GUARDED)
+	go build -overlay $(GUARDED)/overlay.json -o bin/chaos ./cmd/chaos
 
 chaos: chaos-binary
 	bin/chaos run --out reports/out $(RUN_FLAGS)
@@ -267,7 +272,7 @@ preempt:
 	go build -tags preempt -overlay $(WOVEN)/overlay.json -o bin/chaos-preempt ./cmd/chaos
 	go test -vet=off -tags preempt ./sim/preempt
 	bin/chaos-preempt run --seeds $(PREEMPT_SEEDS) --varied=never --out reports/out/preempt || [ $$? -eq 3 ]
-	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/preempt/weave
+	HANDOFF_PREEMPT=yes go test -vet=off -count 1 -timeout 20m -run Killed ./sim/preempt/weave ./sim/guard/weave
 
 live-mutants: build mutated servers
 	bin/chaos mutants --world live --parallel $(LIVE_PARALLEL)
@@ -419,6 +424,25 @@ bench-daemons: build
 # -run '^$$' matches no test, so that only benchmarks run. One core, and the collector as cmd/chaos sets it.
 bench-sim:
 	GOGC=400 go test -cpu 1 -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./sim/...
+
+# Steps a second of processor time before and now: the benchmarks of this tree on the code of an older commit and on this one,
+# in turn, so that what else the machine does strikes both. Take the median of the ratios: single ones differ by a tenth.
+BEFORE      := HEAD~1
+ROUNDS      := 11
+BESIDE      := Named|BusyLoad
+BESIDE_TREE := bin/before
+
+bench-beside:
+	git worktree add --force --detach $(BESIDE_TREE) $(BEFORE)
+	cp sim/bench_test.go $(BESIDE_TREE)/sim/
+	go test -c -o bin/now.test ./sim
+	cd $(BESIDE_TREE) && go test -c -o ../before.test ./sim
+	for round in $$(seq $(ROUNDS)); do for which in before now; do \
+		(cd sim && GOGC=400 ../bin/$$which.test -test.cpu 1 -test.run '^$$' -test.bench '$(BESIDE)' -test.benchtime 1x) | \
+			awk -v which=$$which '/^Benchmark/ {for (i = 1; i <= NF; i++) if ($$i == "steps/cpu_s") print $$1, which, $$(i-1)}'; \
+	done; done | awk '{if ($$2 == "before") before[$$1] = $$3; else print $$1, before[$$1] / $$3}' | sort -k1,1 -k2,2n | \
+		awk '{n[$$1]++; all[$$1, n[$$1]] = $$2} END {for (name in n) print name ": processor time a step, now / before, median of", n[name] ":", all[name, int((n[name] + 1) / 2)]}'
+	git worktree remove --force $(BESIDE_TREE)
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
 # process, nor the race detector (which needs a C compiler, and ten times the time) may change a hash.

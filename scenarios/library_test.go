@@ -34,7 +34,7 @@ func TestLibrary(t *testing.T) {
 		// These have no faults: load, long runs, a broken action or a missing runtime take their place.
 		calm := []string{
 			"overload", "broken-action", "wrong-runtime", "far-ahead", "long-and-short", "long-queue", "long-runs", "long-runs-in-waves", "long-runs-retried",
-			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together",
+			"pinned-backlog", "pinned-beside-unpinned", "pinned-with-a-limit", "long-runs-beside-a-queue", "work-behind-full-workers", "cancelled-together", "late-behind-short-runs",
 		}
 		// The documented profile fails these by its policy, or adds only run time.
 		hardened := []string{

@@ -10,13 +10,17 @@ import (
 // ask asks the core for its tables and policies, beside the run: it takes no time and no choice of the run. What is drawn
 // depends on the scenario, the profile and the seed, so that a sweep asks much and a run little.
 func (w *world) ask() {
-	core := policies.InForce()
+	draw := policies.Lots(w.options.Seed, w.scenario.Name+" "+string(w.profile))
+	var a policies.Answers
 	if w.mutant != nil && w.mutant.Answers != nil {
+		core := policies.InForce()
 		w.mutant.Answers(core)
 		if report := w.acted(""); report != nil {
 			report("answers otherwise than the core does", 0)
 		}
+		a = policies.AskBeside(core, draw)
+	} else {
+		a = policies.AskInForceBeside(draw)
 	}
-	a := policies.AskBeside(core, policies.Lots(w.options.Seed, w.scenario.Name+" "+string(w.profile)))
 	w.emit(history.Event{Kind: history.PoliciesAsked, Count: int64(a.Asked), Text: strings.Join(a.Wrong, "\n")}) //nolint:gosec // there are a few thousand
 }

@@ -136,6 +136,24 @@ func BenchmarkBusyLoad(b *testing.B) {
 	benchmarkScenario(b, s)
 }
 
+// BenchmarkNamed runs the four scenarios for which a harness was asked under sixty seeds each: what `make bench-beside`
+// compares with an older commit.
+func BenchmarkNamed(b *testing.B) {
+	total := measured{cpu: cpuTime()}
+	for b.Loop() {
+		for _, name := range []string{"crash-after-heartbeat", "network-partition", "ttl-race", "dropped-status-messages"} {
+			s, err := scenarios.Find(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			for seed := range uint64(60) {
+				total.add(b, Run(s, config.Hardened, Options{Seed: seed + 1}))
+			}
+		}
+	}
+	total.report(b)
+}
+
 // BenchmarkLibrary runs one seed of every scenario of the library under each of its profiles: what a sweep
 // of `chaos run` does for every seed.
 func BenchmarkLibrary(b *testing.B) {

@@ -202,7 +202,7 @@ func (s *looking) SettleChildren(ctx context.Context, chains []execution.ID, mos
 		left = left || settled[i].More
 		more = more || err == nil && settled[i].More && len(settled[i].Started)+len(settled[i].Skipped) > 0
 	}
-	s.k.Settled(s.w.k.Now(), left, more)
+	s.k.Settled(s.w.k.Now(), chains, left, more)
 	return settled, err
 }
 

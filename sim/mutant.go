@@ -6,6 +6,10 @@ import (
 	"handoff/chaos/history"
 	"handoff/chaos/mutant"
 	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/sim/preempt"
+	"handoff/sim/simcalls"
 	"handoff/sim/simstore"
 )
 
@@ -15,12 +19,16 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	ports.Store, ports.Recorder = db, w.witness.recorder(w.recorder(p.Name))
 	if w.figures != nil {
 		watch := w.figures.Process(p.Name, !p.Worker && !p.Client)
+		watch.Clock(ports.Host)
 		ports.Store, ports.Recorder = watch.Store(ports.Store), watch.Recorder(ports.Recorder)
 		if ports.Broker != nil {
 			ports.Broker = watch.Broker(ports.Broker)
 		}
 	}
-	if !p.Worker && !p.Client {
+	switch {
+	case p.Worker:
+		ports.Store = w.calling(w.process(p.Name), ports.Store, ports.Host)
+	case !p.Client:
 		ports.Store = w.looking(p.Name, ports.Store)
 	}
 	ports.Step = func(ctx context.Context, do func(mutant.Tx)) error {
@@ -40,6 +48,17 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	}
 	db.Configure(connections)
 	return ports
+}
+
+// calling has the calls of a worker judged that has just started. Between what it is answered and what it does with that, a
+// woven task can be switched: then nobody is. Nor where a mutant replaces statements: those reach the database past what is
+// seen here.
+func (w *world) calling(p *process, s store.Store, h host.Host) store.Store {
+	if preempt.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
+		return s
+	}
+	p.calls = w.judges.Suite.Calls(p.name, p.settings().Worker.Concurrency)
+	return simcalls.Store(s, h, p.calls)
 }
 
 // acted is told when the mutant of a process has made a difference; nil when nobody keeps the history. What it writes

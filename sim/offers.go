@@ -306,6 +306,12 @@ func (w *world) FillDatabase(x *fault.Injection) (func(), error) {
 	return func() { w.db.SetFull("") }, nil
 }
 
+// HoldSlots implements fault.SlotEdits.
+func (w *world) HoldSlots(x *fault.Injection, most int) int { return w.db.HoldSlots(x.Name, most) }
+
+// HeldSlots implements fault.SlotEdits.
+func (w *world) HeldSlots() int { return w.db.HeldSlots() }
+
 // RefuseConnections implements fault.DatabaseConnections.
 func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
 	w.db.SetNoConnections(x.Name)

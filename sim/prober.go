@@ -29,6 +29,12 @@ type prober struct {
 // Probe implements executor.Prober. A process that has ended refuses; one that stands still lets the
 // caller wait.
 func (p *prober) Probe(ctx context.Context, url string) error {
+	err := p.probe(ctx, url)
+	p.w.witness.probed(p.p, url, err)
+	return err
+}
+
+func (p *prober) probe(ctx context.Context, url string) error {
 	name, path, _ := strings.Cut(strings.TrimPrefix(url, healthScheme), "/")
 	target := p.w.process(name)
 	if target == nil {

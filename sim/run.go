@@ -117,8 +117,11 @@ type state struct{ w *world }
 
 func (s state) Faults() bool     { return s.w.injector.Busy() }
 func (s state) Unfinished() bool { return s.w.db.Unfinished() > 0 }
-func (s state) Messages() bool   { return !s.w.broker.Idle() }
 func (s state) Drained() bool    { return true }
+
+// Messages implements run.State. It is asked at every step: while something is unfinished the answer makes no difference, and
+// is had for less.
+func (s state) Messages() bool { return s.Unfinished() || !s.w.broker.Idle() }
 
 func (s state) Actions() bool {
 	for _, p := range s.w.processes {

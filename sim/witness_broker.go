@@ -47,12 +47,50 @@ type seenSession struct {
 	consumers map[string]int
 	// opener is the task that has opened the session.
 	opener uint64
+	// declared says that the topology was declared, and that the broker has cancelled no consumer since; taken that it has.
+	declared, taken bool
+}
+
+// Publish implements broker.Session.
+func (s *seenSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	w := s.b.w
+	if len(ms) == 0 {
+		w.nothing()
+	}
+	if w.sees() != nil {
+		w.goesOn(ctx, "publishes")
+		for i := range ms {
+			if len(ms[i].Envelope.Changes) > 0 {
+				w.rules.Publishing(s.b.process, &ms[i], w.k.Now())
+			}
+		}
+	}
+	outcomes := s.Session.Publish(ctx, ms)
+	if w.sees() != nil {
+		for i := range ms {
+			if len(ms[i].Envelope.Changes) > 0 {
+				w.rules.Published(s.b.process, s.Session, &ms[i], outcomes[i], w.k.Now())
+			}
+		}
+	}
+	return outcomes
+}
+
+// Wait implements broker.Session.
+func (s *seenSession) Wait(ctx context.Context) error {
+	s.b.w.goesOn(ctx, "waits for the end of a session")
+	err := s.Session.Wait(ctx)
+	s.b.w.toldOver(ctx, err)
+	return err
 }
 
 // Declare implements broker.Session.
 func (s *seenSession) Declare(ctx context.Context, t broker.Topology) error {
 	err := s.Session.Declare(ctx, t)
 	s.b.w.answered(ctx, err)
+	if err == nil {
+		s.declared, s.taken = true, false
+	}
 	return err
 }
 
@@ -75,6 +113,9 @@ func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.Queu
 // Consume implements broker.Session. That a session has ended is not told by who would consume over it, but by the client
 // that opens the next one.
 func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	if !s.declared && s.b.w.sees() != nil {
+		s.b.w.rules.Undeclared(s.b.process, queue, s.taken)
+	}
 	c, err := s.Session.Consume(ctx, queue, prefetch)
 	if !errors.Is(err, broker.ErrClosed) {
 		s.b.w.answered(ctx, err)
@@ -92,6 +133,8 @@ type seenConsumer struct {
 	s     *seenSession
 	queue string
 	over  bool
+	// asked says that the process has asked for its end.
+	asked bool
 }
 
 // ended notes that the broker delivers no more through the consumer.
@@ -105,9 +148,15 @@ func (c *seenConsumer) ended() {
 // Receive implements broker.Consumer. That the session has ended is for its opener to tell.
 func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
+	if err == nil {
+		return d, nil
+	}
 	switch t := c.s.b.w.sees(); {
 	case errors.Is(err, broker.ErrCancelled):
 		c.ended()
+		if !c.asked {
+			c.s.declared, c.s.taken = false, true
+		}
 	case errors.Is(err, broker.ErrClosed) && t != nil && t.ID() == c.s.opener:
 		c.s.b.w.answered(ctx, err)
 	}
@@ -116,6 +165,7 @@ func (c *seenConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 
 // Cancel implements broker.Consumer.
 func (c *seenConsumer) Cancel(ctx context.Context) error {
+	c.asked = true
 	err := c.Consumer.Cancel(ctx)
 	if err == nil {
 		c.ended()

@@ -21,7 +21,7 @@ func (w *world) startClient() {
 	p := w.k.NewProcess(client)
 	h := simhost.New(w.k, p)
 	ports := w.plant(mutant.Process{Name: client, Client: true, Config: w.config}, w.db.Client(p), mutant.Ports{
-		Host: h, Broker: w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat),
+		Host: h, Broker: w.witness.broker(client, w.broker.Client(p, w.config.MessageQueue.RabbitMQ.Heartbeat)),
 	})
 	db := metered.Client(ports.Store, ports.Recorder)
 	c := broker.NewClient(h, ports.Broker,

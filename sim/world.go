@@ -13,9 +13,11 @@ import (
 
 	"handoff/chaos/figures"
 	"handoff/chaos/history"
+	"handoff/chaos/invariant"
 	"handoff/chaos/mutant"
 	"handoff/chaos/run"
 	"handoff/chaos/scenario"
+	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/executor"
 	"handoff/core/store/metered"
@@ -24,6 +26,7 @@ import (
 	"handoff/sim/kernel"
 	"handoff/sim/preempt"
 	"handoff/sim/simbroker"
+	"handoff/sim/simcalls"
 	"handoff/sim/simhost"
 	"handoff/sim/simnet"
 	"handoff/sim/simstore"
@@ -77,6 +80,8 @@ type process struct {
 	ended func()
 	// pulse is what a worker's health endpoint answers by.
 	pulse *worker.Pulse
+	// calls judges what a worker asks and is answered; nil if nobody does.
+	calls *invariant.Calls
 	// gray is what is wrong with the process while it runs.
 	gray grayFailures
 }
@@ -94,6 +99,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	w.witness = newWitness(w.k, w.judges.Suite.Conduct())
 	if w.witness != nil {
 		w.db.OnAnswer(w.witness.answered)
+		w.db.OnNothing(w.witness.nothing)
 	}
 	w.log = w.witness.log(slog.DiscardHandler)
 	if o.Record != nil {
@@ -300,9 +306,10 @@ func (p *process) runExecutor() {
 	p.stop = stop
 	ports := w.plant(mutant.Process{Name: p.name}, w.db.Client(p.current), mutant.Ports{
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h),
+		Log: w.log,
 	})
 	service := executor.New(executor.Options{
-		Name: p.name, Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Executors,
+		Name: p.name, Host: ports.Host, Config: c, Log: ports.Log, Recorder: ports.Recorder, Topology: ports.Executors,
 		Store:  metered.Executor(ports.Store, ports.Recorder),
 		Broker: ports.Broker,
 		Prober: &prober{w, p.current, h},
@@ -323,13 +330,18 @@ func (p *process) runWorker() {
 		Config: &c, Broker: w.witness.broker(p.name, w.broker.Client(p.current, c.MessageQueue.RabbitMQ.Heartbeat)), Host: w.witness.host(p, h), Machine: p.machine,
 	})
 	p.pulse = worker.NewPulse(h, c.Worker.Lease())
+	var messages broker.Broker = &deafened{ports.Broker, p, h}
+	runner := p.machine.Runner(p.current)
+	if p.calls != nil {
+		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, p.calls)
+	}
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(worker.Options{
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,
 		Store:  p.pulse.Watch(metered.Worker(&muted{ports.Store, p}, ports.Recorder)),
-		Broker: &deafened{ports.Broker, p, h},
-		Runner: p.machine.Runner(p.current),
+		Broker: messages,
+		Runner: runner,
 	}).Run(ctx)
 	w.witness.ended()
 }

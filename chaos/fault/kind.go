@@ -34,6 +34,8 @@ type Kind struct {
 	Draw func(d *Dice) string
 	// Hinders says that it can keep an executor from detecting something in time, whatever its target is.
 	Hinders bool
+	// Edits says that it only changes what the database holds: every server and process answers as before.
+	Edits bool
 
 	blank  func() Fault
 	needs  reflect.Type

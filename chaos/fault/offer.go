@@ -31,6 +31,7 @@ type Simulated interface {
 	DatabaseFull
 	DatabaseConnections
 	DatabaseHanging
+	SlotEdits
 	Clocks
 }
 
@@ -91,6 +92,7 @@ func parts() []part {
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
 		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
+		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}
 }

@@ -231,6 +231,14 @@ type DatabaseHanging interface {
 	HangDatabase(x *Injection) (end func(), err error)
 }
 
+// SlotEdits is a database in which somebody edits rows by hand.
+type SlotEdits interface {
+	// HoldSlots gives free concurrency slots to executions that have ended, and says to how many.
+	HoldSlots(x *Injection, most int) int
+	// HeldSlots is how many slots that HoldSlots gave away have not come free.
+	HeldSlots() int
+}
+
 // Clocks are the clocks of processes and of the database, each of which can be moved.
 type Clocks interface {
 	// ShiftClock moves the wall clock of a process, as it runs now.

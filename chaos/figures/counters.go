@@ -15,10 +15,21 @@ var known = map[telemetry.Figure]int{
 	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
 	telemetry.WorkerDowntime: 0,
 	telemetry.Dispatches:     1, telemetry.Canaries: 0, telemetry.DeadLettered: 3, telemetry.DeadLetters: 1, telemetry.DeadLetterSeconds: 0,
+	telemetry.Observed: 2,
 }
 
 // malformed is the outcome of a message that nobody can read.
 const malformed = "malformed"
+
+// What a prober that only observes counts under: of whom it would think what.
+const (
+	prober      = "health_prober"
+	reachable   = "reachable"
+	unreachable = "unreachable"
+)
+
+// unhandled is the outcome of a dead letter that was given up.
+const unhandled = "unhandled"
 
 // count notes what a process counts, under the labels that the history knows.
 func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
@@ -32,9 +43,6 @@ func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if f == telemetry.DeadLetters && l[1] == malformed {
 		// Each is settled by the same hand, whatever queue it came from.
 		l, labels = telemetry.Labels{"", malformed}, len(l)
-	}
-	if f == telemetry.DeadLetters && l[1] == "unhandled" {
-		p.unhandled += n
 	}
 	for i := labels; i < len(l); i++ {
 		l[i] = ""
@@ -52,12 +60,6 @@ func (p *process) doubtful(of series) bool {
 	return p.crashed && len(steps(of)) == 0
 }
 
-// givenUp says that a figure is about dead letters, some of which the process has given up: those it counts before it
-// settles them, and not always once.
-func (p *process) givenUp(f telemetry.Figure) bool {
-	return p.unhandled > 0 && (f == telemetry.DeadLetters || f == telemetry.DeadLettered || f == telemetry.DeadLetterSeconds)
-}
-
 // steps are the calls of the database that may make what a counter counts.
 func steps(of series) []string {
 	from, to, by := of.labels[0], of.labels[1], of.labels[2]
@@ -70,6 +72,8 @@ func steps(of series) []string {
 		return []string{"dispatch"}
 	case telemetry.LeasesExpired, telemetry.WorkerDowntime:
 		return []string{"reap"}
+	case telemetry.Observed:
+		return []string{"observe"}
 	case telemetry.Transitions:
 	default:
 		return nil
@@ -104,7 +108,7 @@ func (j *Judge) judgeCounters(p *process) {
 	maps.Copy(all, p.counted)
 	for _, of := range slices.SortedFunc(maps.Keys(all), compare) {
 		counted, happened := p.counted[of], p.happened[of]
-		if counted < happened && p.doubtful(of) || p.givenUp(of.figure) {
+		if counted < happened && p.doubtful(of) {
 			continue
 		}
 		j.judged++

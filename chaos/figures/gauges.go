@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/oracle"
+	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -212,3 +213,32 @@ func (w *Watch) judgeHealth() {
 		w.violate("it says that it is connected, and has no session that takes a publish")
 	}
 }
+
+// judgeSuspicion judges that more open dead letters than at the last look have the dead letter path tested soon, whoever
+// stored them: who sends what nobody can read may have sent what ends dead lettering.
+func (w *Watch) judgeSuspicion(open int) {
+	now, x := w.j.now(), &w.j.config.Executor
+	path := series{telemetry.DeadLetterPathBroken, telemetry.Labels{}}
+	broken, tested := w.gauges[path]
+	// After a test there is none for a while. The one that is under way may take as long as its message may.
+	within := soonTested + broker.CanaryWait + 4*x.StatementTimeout
+	switch {
+	case !w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || w.ending:
+		w.suspicious = -1
+	case w.suspicious < 0:
+	case !tested || broken != 0 || w.session == nil || w.session.Closed() || w.connected > w.suspicious || w.fresh < 0 || w.hindered > w.suspicious:
+		// A test that fails is made again later and later, and one that can't begin waits for the broker.
+		w.suspicious = now
+	case now-w.suspicious > within:
+		w.j.judged++
+		w.violate("since %v there are dead letters that nobody has dealt with, and the dead letter path has not been tested since; it is to be within %v", w.suspicious, soonTested)
+		w.suspicious = -1
+	}
+	if open > w.open && w.suspicious < 0 {
+		w.suspicious = now
+	}
+	w.open = open
+}
+
+// soonTested is how long after a test of the dead letter path the next one comes where messages come that nobody can read.
+const soonTested = 30 * time.Second

@@ -52,9 +52,7 @@ type process struct {
 	open map[string]int
 	// crashed says that it was killed at least once: what it was about to count is lost.
 	crashed bool
-	// unhandled is how many dead letters it has given up.
-	unhandled int64
-	current   *Watch
+	current *Watch
 }
 
 // New returns a judge that has seen nothing. now is the run's clock, for what is said.
@@ -133,6 +131,15 @@ func (j *Judge) Observe(e *history.Event) {
 		if reason, retry := j.retries[e.Execution]; retry && oracle.Terminal(e.To) && e.Reason != execution.ParentFailed {
 			j.happens(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
 		}
+	case history.Observed:
+		part, would := e.By.String(), e.To.String()
+		if e.By != execution.TimeoutMonitor {
+			part, would = prober, reachable
+			if e.Count > 0 {
+				would = unreachable
+			}
+		}
+		j.happens(e.Process, telemetry.Observed, part, would)
 	case history.WorkerLifecycle:
 		if p := j.processes[e.Process]; e.Lifecycle == execution.Lost && p != nil && p.current != nil && p.current.samples {
 			j.happens(e.Process, telemetry.LeasesExpired)
@@ -153,7 +160,7 @@ func (j *Judge) Observe(e *history.Event) {
 		}
 	case history.ProcessResumed, history.ProcessThawed:
 		if w := j.process(e.Process).current; w != nil {
-			w.fresh = e.At
+			w.fresh, w.hindered = e.At, e.At
 		}
 	default:
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -181,3 +182,110 @@ func TestACrashTakesWithItWhatWasAboutToBeCounted(t *testing.T) {
 		t.Error(wrong)
 	}
 }
+
+// still is a machine whose clocks are those of the run.
+type still struct{ f *fixture }
+
+func (c still) Now() time.Time           { return time.Unix(1000, 0).Add(c.f.now) }
+func (c still) Monotonic() time.Duration { return c.f.now }
+
+func TestTheTimeOfADeadLetterIsTheOneSinceItsDeath(t *testing.T) {
+	for what, c := range map[string]struct {
+		told time.Duration
+		want string
+	}{
+		"as it was":        {8 * time.Second, ""},
+		"until another":    {30 * time.Second, "handled 30s after its death, which was 8s ago"},
+		"from its arrival": {3 * time.Second, "handled 3s after its death, which was 8s ago"},
+	} {
+		f := newFixture()
+		f.current().Clock(still{f})
+		d := broker.Delivery{Deaths: []broker.Death{{Reason: broker.DeathExpired, Time: time.Unix(1000, 0)}}}
+		f.now = 5 * time.Second
+		f.current().comes(&d)
+		f.now = 8 * time.Second
+		f.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"expired", "reclaimed"})
+		f.recorder.Observe(telemetry.DeadLetterSeconds, c.told, telemetry.Labels{})
+		f.current().settled(&d)
+		f.expect(t, what, c.want)
+	}
+}
+
+func TestALetterThatIsGivenUpIsCountedOnceWithItsReason(t *testing.T) {
+	for what, c := range map[string]struct {
+		reason string
+		times  int
+		want   string
+	}{
+		"once":             {"expired", 1, ""},
+		"twice":            {"expired", 2, "has counted 2 of handoff_dead_letters_total"},
+		"without a reason": {"", 1, "has counted 1 of handoff_dead_letters_total"},
+	} {
+		f := newFixture()
+		d := broker.Delivery{Deaths: []broker.Death{{Reason: broker.DeathExpired}}}
+		f.current().comes(&d)
+		for range c.times {
+			f.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{c.reason, "unhandled"})
+		}
+		f.current().settled(&d)
+		f.expect(t, what, c.want)
+	}
+}
+
+func TestALoopTellsHowLateItIsFromItsSecondPassOn(t *testing.T) {
+	for what, c := range map[string]struct {
+		first, second bool
+		late          time.Duration
+		want          string
+	}{
+		"in order":     {false, true, time.Second, ""},
+		"at its start": {true, true, time.Second, "is told of its first pass, which can't be late"},
+		"never":        {false, false, 0, "and of 0 it was told how late they were"},
+		"too late":     {false, true, time.Minute, "is 1m0s, and the pass before began 10s ago"},
+	} {
+		f := newFixture()
+		loop := telemetry.Labels{"scheduler"}
+		pass := func(tells bool) {
+			if tells {
+				f.recorder.Observe(telemetry.LoopLag, c.late, loop)
+			}
+			f.recorder.Observe(telemetry.LoopSeconds, 0, loop)
+			f.recorder.Add(telemetry.LoopRuns, 1, telemetry.Labels{"scheduler", "ok"})
+		}
+		pass(c.first)
+		f.now += 10 * time.Second
+		pass(c.second)
+		f.expect(t, what, c.want)
+	}
+}
+
+func TestMoreOpenLettersHaveThePathTestedSoon(t *testing.T) {
+	for what, c := range map[string]struct {
+		tested bool
+		want   string
+	}{"tested": {true, ""}, "not tested": {false, "the dead letter path has not been tested since"}} {
+		f := newFixture()
+		f.current().session = standing{}
+		f.recorder.Set(telemetry.DeadLetterPathBroken, 0, telemetry.Labels{})
+		f.now = 10 * time.Second
+		f.current().judgeSuspicion(2)
+		if c.tested {
+			f.current().suspicious = -1
+		}
+		for range 5 {
+			f.now += 15 * time.Second
+			f.current().judgeSuspicion(2)
+		}
+		if wrong := f.wrong; c.want == "" && strings.Contains(wrong, "tested") || !strings.Contains(wrong, c.want) {
+			t.Errorf("%s: %q, want %q", what, wrong, c.want)
+		}
+	}
+}
+
+// standing is a session that stands.
+type standing struct{ broker.Session }
+
+func (standing) Closed() bool  { return false }
+func (standing) Blocked() bool { return false }
+
+func (f *fixture) current() *Watch { return f.processes["executor-1"].current }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"time"
 
 	"handoff/core/broker"
@@ -32,8 +31,21 @@ type Watch struct {
 	health Health
 	// session is the one on which the process works, nil before the first.
 	session broker.Session
+	// connected is since when.
+	connected time.Duration
 	// queue is the last answer about the dead letter queue that has not been reported yet, nil for none.
 	queue *broker.QueueState
+	// loops are those of which passes were told, by name.
+	loops map[string]*passes
+	// clock is the one of its machine, nil if nobody knows it. letter is the dead letter that it handles, nil for none.
+	clock  Clock
+	letter *letter
+	// open is how many dead letters nobody had dealt with at the last look, suspicious when the first was seen since the last
+	// test of the dead letter path, negative for none.
+	open       int
+	suspicious time.Duration
+	// hindered is when it stood still last.
+	hindered time.Duration
 }
 
 // sample is what the sampler was answered, since it last asked.
@@ -64,7 +76,10 @@ func (j *Judge) Ask(process string, h Health) {
 // Process watches a process that starts. samples says that it is an executor.
 func (j *Judge) Process(name string, samples bool) *Watch {
 	p := j.process(name)
-	p.current = &Watch{j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool)}
+	p.current = &Watch{
+		j: j, p: p, samples: samples, fresh: j.now(), gauges: make(map[series]int64), shown: make(map[execution.WorkerID]bool),
+		loops: make(map[string]*passes), suspicious: -1,
+	}
 	return p.current
 }
 
@@ -79,6 +94,15 @@ type recorder struct {
 // Add implements telemetry.Recorder.
 func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.w.p.count(f, n, l)
+	switch of := r.w.letter; {
+	case f == telemetry.LoopRuns:
+		r.w.counts(l[0])
+	case of == nil:
+	case f == telemetry.DeadLetters && l[1] == unhandled:
+		of.unhandled = true
+	case f == telemetry.DeadLettered:
+		of.named[l]++
+	}
 	r.Recorder.Add(f, n, l)
 }
 
@@ -87,6 +111,13 @@ func (r *recorder) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labe
 	r.w.p.count(f, 1, l)
 	if d < 0 {
 		r.w.violate("%s has measured %v", r.w.j.text(series{f, l}), d)
+	}
+	switch f {
+	case telemetry.LoopSeconds, telemetry.LoopLag:
+		r.w.measures(f, d, l[0])
+	case telemetry.DeadLetterSeconds:
+		r.w.tells(d)
+	default:
 	}
 	r.Recorder.Observe(f, d, l)
 }
@@ -125,6 +156,9 @@ func (s *asking) Survey(ctx context.Context) (store.Survey, error) {
 	s.w.sample, s.w.fresh = sample{asked: ctx}, s.w.j.now()
 	survey, err := s.Store.Survey(ctx)
 	s.w.sample.survey = survey
+	if err == nil {
+		s.w.judgeSuspicion(survey.DeadLettersOpen)
+	}
 	return survey, err
 }
 
@@ -159,6 +193,14 @@ func (s *asking) Park(ctx context.Context, by string, ps []store.Park) ([]store.
 
 func (s *asking) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	return step(s, "reclaim", func() ([]store.Outcome, error) { return s.Store.Reclaim(ctx, rs) })
+}
+
+func (s *asking) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	return step(s, "observe", func() ([]store.Observed, error) { return s.Store.ObserveReclaims(ctx, rs) })
+}
+
+func (s *asking) ObserveWorkers(ctx context.Context, ws []store.ProbedWorker) ([]bool, error) {
+	return step(s, "observe", func() ([]bool, error) { return s.Store.ObserveWorkers(ctx, ws) })
 }
 
 func (s *asking) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
@@ -241,7 +283,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	s.declared = true
 	// Only the canary's session looks at the queue before it declares anything.
 	if !s.looked {
-		s.w.session = s.Session
+		s.w.session, s.w.connected = s.Session, s.w.j.now()
 	}
 	return s.Session.Declare(ctx, t)
 }
@@ -249,7 +291,10 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 // QueueState implements broker.Session. The test of the dead letter path looks at the same queue, before it declares
 // anything on a session of its own; nothing is reported of that.
 func (s *session) QueueState(ctx context.Context, queue string) (broker.QueueState, error) {
-	s.looked = s.looked || !s.declared
+	if !s.declared && !s.looked {
+		s.looked = true
+		s.w.suspicious = -1
+	}
 	state, err := s.Session.QueueState(ctx, queue)
 	if err == nil && !s.looked && queue == s.w.deadLetters() {
 		s.w.queue = &state
@@ -292,13 +337,14 @@ func (c *consumer) Ack(d broker.Delivery) {
 		j.happens(name, telemetry.Canaries)
 		return
 	}
-	reason, queue := broker.DeathUnknown.String(), ""
-	if len(d.Deaths) > 0 {
-		reason, queue = d.Deaths[0].Reason.String(), d.Deaths[0].Queue
+	c.w.settled(&d)
+}
+
+// Receive implements broker.Consumer.
+func (c *consumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	if err == nil && c.dead && d.Malformed == nil && d.Envelope.Type != broker.DeadLetterCanary {
+		c.w.comes(&d)
 	}
-	j.happens(name, telemetry.DeadLetters, reason)
-	j.happens(name, telemetry.DeadLetterSeconds)
-	if of := d.Envelope.Dispatch; of != nil && d.Envelope.Type == broker.ExecutionScheduled && broker.IsWorkerQueue(queue) && j.actions[of.Key.ID] != "" {
-		j.happens(name, telemetry.DeadLettered, reason, j.actions[of.Key.ID], strconv.FormatInt(int64(of.Worker), 10))
-	}
+	return d, err
 }

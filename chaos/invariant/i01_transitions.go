@@ -22,6 +22,11 @@ type transitionChecker struct {
 	s *Suite
 }
 
+// hears implements selective.
+func (c *transitionChecker) hears() []history.Kind {
+	return []history.Kind{history.Created, history.Transition}
+}
+
 func (c *transitionChecker) observe(e *history.Event, l *life) {
 	if e.Kind == history.Created {
 		c.s.judged(c.i)

@@ -21,6 +21,11 @@ type fencingChecker struct {
 	s *Suite
 }
 
+// hears implements selective.
+func (c *fencingChecker) hears() []history.Kind {
+	return []history.Kind{history.Transition}
+}
+
 func (c *fencingChecker) observe(e *history.Event, _ *life) {
 	if e.Kind != history.Transition {
 		return

@@ -25,6 +25,11 @@ type lostChecker struct {
 	s *Suite
 }
 
+// hears implements selective.
+func (c *lostChecker) hears() []history.Kind {
+	return []history.Kind{history.Transition}
+}
+
 // observe counts what has ended: that is the proof that it was not lost. What has not is judged at the end.
 func (c *lostChecker) observe(e *history.Event, l *life) {
 	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {

@@ -59,6 +59,16 @@ type conservationChecker struct {
 	expired map[copyOf]struct{}
 }
 
+// hears implements selective.
+func (c *conservationChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.Published, history.Enqueued, history.Delivered, history.Requeued, history.Acked, history.DeadLetterStored,
+		history.DeadLettered, history.Dropped, history.FaultBegan, history.FaultEnded, history.ProcessPaused,
+		history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp,
+		history.Rejected, history.Expired,
+	}
+}
+
 func (c *conservationChecker) observe(e *history.Event, _ *life) {
 	at := copyOf{e.Message, e.Queue}
 	switch e.Kind {

@@ -28,6 +28,11 @@ type orchestrationChecker struct {
 	retries map[execution.ID]int64
 }
 
+// hears implements selective.
+func (c *orchestrationChecker) hears() []history.Kind {
+	return []history.Kind{history.Created, history.ChildStarted, history.Transition, history.Orchestrated}
+}
+
 func (c *orchestrationChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:

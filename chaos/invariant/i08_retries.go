@@ -26,6 +26,11 @@ type retryChecker struct {
 	created history.Event
 }
 
+// hears implements selective.
+func (c *retryChecker) hears() []history.Kind {
+	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
+}
+
 func (c *retryChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:

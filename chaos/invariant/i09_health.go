@@ -66,7 +66,8 @@ func (c *placementChecker) surely(w *candidate, s *snapshot, at time.Duration, h
 
 // evidence is what a snapshot says of a worker's failures at a moment. A worker says how much it ran only while it has
 // failures of its own. Otherwise that is anything up to what it claimed, and of its unclaimed dispatches the least and the
-// most make the smallest shares, and the fewest runs with which shares count the largest one.
+// most make the smallest shares, and the fewest runs with which shares count the largest one. What it returns is good until
+// it is called again.
 func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {
@@ -75,9 +76,9 @@ func (c *placementChecker) evidence(w *candidate, s *snapshot, at time.Duration)
 		}
 	}
 	if s.failed+s.consecutive > 0 || e.Unclaimed == 0 {
-		return []oracle.Evidence{e}
+		return append(c.shares[:0], e)
 	}
 	least, few, most := e, e, e
 	least.Total, few.Total, most.Total = 0, min(w.claims, max(0, c.s.config.Health.MinSamples-e.Unclaimed)), w.claims
-	return []oracle.Evidence{least, few, most}
+	return append(c.shares[:0], least, few, most)
 }

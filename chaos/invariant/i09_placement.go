@@ -22,7 +22,7 @@ func placement() *Invariant {
 		x := s.config.Executor
 		return &placementChecker{
 			i: i, roster: newRoster(s), thresholds: oracle.NewThresholds(&s.config.Health),
-			limited: make(map[string]bool), brokerUp: -1,
+			limited: make(map[string]bool), frozen: make(map[string]time.Duration), slept: make(map[string]time.Duration), brokerUp: -1,
 			// A decision may be as old as the claim under which it was made, and the look before that.
 			memory: x.ClaimExpiry + 2*x.StatementTimeout,
 			// Four looks, each as slow as it may be.
@@ -49,6 +49,10 @@ type placementChecker struct {
 	limited map[string]bool
 	// brokerUp is when the broker came back the last time.
 	brokerUp time.Duration
+	// frozen is since when machines stand still, slept how long they did before: no clock of theirs counted that time.
+	frozen, slept map[string]time.Duration
+	// shares is where evidence has its place.
+	shares [3]oracle.Evidence
 }
 
 func (c *placementChecker) observe(e *history.Event, l *life) {
@@ -67,6 +71,15 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		}
 	case history.BrokerUp:
 		c.brokerUp = e.At
+	case history.ProcessFrozen:
+		if _, is := c.frozen[e.Process]; !is {
+			c.frozen[e.Process] = e.At
+		}
+	case history.ProcessThawed:
+		if since, is := c.frozen[e.Process]; is {
+			c.slept[e.Process] += e.At - since
+			delete(c.frozen, e.Process)
+		}
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
@@ -79,7 +92,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 // the failures of its actions loses its work for nothing (defect D44).
 func (c *placementChecker) reported(w *candidate, e *history.Event) {
 	h := c.s.config.Health
-	since := e.At - h.Window - h.Window/10
+	since := e.At - h.Window - h.Window/10 - c.slept[e.Process]
 	had := 0
 	for _, at := range w.failures {
 		if at >= since {

@@ -30,7 +30,8 @@ type stopDeadline struct {
 
 // stops notes that a process begins to stop.
 func (c *gracefulChecker) stops(process string, at time.Duration) {
-	if p := c.s.roads.byName[process]; p == nil || !p.worker {
+	// What stands still hears of the stop when it goes on.
+	if p := c.s.roads.byName[process]; p == nil || !p.worker || p.held > 0 {
 		return
 	}
 	if !slices.ContainsFunc(c.deadlines, func(d stopDeadline) bool { return d.process == process }) {

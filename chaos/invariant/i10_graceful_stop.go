@@ -14,12 +14,13 @@ import (
 func gracefulStop() *Invariant {
 	i := &Invariant{
 		Number: 10, Name: "graceful stop",
-		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered, what it runs may finish within the shutdown timeout and is ended then, what it ran is finished or handed back, and its process is gone in time.",
+		Statement: "A worker that stops gracefully, on a signal or because an operator drains it, claims nothing after it has deregistered and begins no claim once it has begun to, what it runs may finish within the shutdown timeout and is ended then, what it ran is finished or handed back, and its process is gone in time.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.ProcessStopping, history.ProcessStopped},
 	}
 	i.make = func(s *Suite) checker {
 		return &gracefulChecker{
-			i: i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]int),
+			stood: make(map[string]time.Duration),
+			i:     i, s: s, held: make(map[execution.Incarnation]int), running: make(map[string][]stoppable), stopping: make(map[string]time.Duration), asked: make(map[string]int),
 			wished: make(map[string]bool), present: make(map[execution.WorkerID]string),
 		}
 	}
@@ -47,6 +48,8 @@ type gracefulChecker struct {
 	// has not ended.
 	wished  map[string]bool
 	present map[execution.WorkerID]string
+	// stood is when each process stood still last, or went on.
+	stood map[string]time.Duration
 }
 
 // excuses says whether a kind of fault can keep a worker from its graceful stop. Those that ask for one excuse nothing.
@@ -77,6 +80,8 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 	case history.ProcessStarted:
 		// Who was asked to stop when it was down already was not asked.
 		delete(c.stopping, e.Process)
+	case history.ProcessPaused, history.ProcessResumed, history.ProcessFrozen, history.ProcessThawed:
+		c.stood[e.Process] = e.At
 	case history.ProcessCrashed:
 		c.ended(e.Process)
 	case history.ProcessStopped:

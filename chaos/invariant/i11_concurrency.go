@@ -31,6 +31,11 @@ type actionUse struct {
 	holders map[int64]execution.ID // by the number of the slot
 }
 
+// hears implements selective.
+func (c *concurrencyChecker) hears() []history.Kind {
+	return []history.Kind{history.ActionDefined, history.SlotTaken, history.SlotFreed, history.Transition}
+}
+
 func (c *concurrencyChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionDefined:

@@ -272,7 +272,7 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 	if l.returned && !l.published {
 		consider(deadline{since: l.cameBack, bound: b.Publish}, "scheduled although its message was returned")
 	}
-	if l.died != 0 {
+	if l.died != 0 && !l.givenUp {
 		consider(deadline{l.died, b.DeadLetter, 0}, "scheduled although its message has died")
 	}
 	if t := c.s.workers[l.incarnation]; t != nil {

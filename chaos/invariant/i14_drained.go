@@ -37,6 +37,11 @@ type slot struct {
 	number int64
 }
 
+// hears implements selective.
+func (c *drainedChecker) hears() []history.Kind {
+	return []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped, history.SlotTaken, history.SlotFreed}
+}
+
 func (c *drainedChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.Enqueued:

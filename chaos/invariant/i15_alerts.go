@@ -14,7 +14,7 @@ const AlertsNumber = 15
 func alerting() *Invariant {
 	i := &Invariant{
 		Number: AlertsNumber, Name: "alerts",
-		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures that they read are what the database, the broker and the history say.",
+		Statement: "The alerts that should fire fire and resolve, and those that should not stay silent; the figures that they read, and those of runs that workers send, are what the database, the broker and the history say.",
 		Needs:     []history.Kind{history.AlertFired, history.AlertResolved},
 	}
 	i.make = func(s *Suite) checker {
@@ -53,6 +53,11 @@ type alertChecker struct {
 	fired, firing map[string]bool
 	// wrong is the first figure that was wrong.
 	wrong string
+}
+
+// hears implements selective.
+func (c *alertChecker) hears() []history.Kind {
+	return []history.Kind{history.AlertFired, history.AlertResolved}
 }
 
 func (c *alertChecker) observe(e *history.Event, _ *life) {

@@ -41,6 +41,11 @@ type keyChecker struct {
 	text []byte
 }
 
+// hears implements selective.
+func (c *keyChecker) hears() []history.Kind {
+	return []history.Kind{history.KeyKnown, history.Created}
+}
+
 func (c *keyChecker) observe(e *history.Event, _ *life) {
 	if e.Kind == history.KeyKnown {
 		c.known(e)

@@ -96,8 +96,16 @@ func sinceDispatch(c *ending) time.Duration {
 	return min(c.l.entered, c.l.due-c.s.skew-c.recovery())
 }
 
-// sinceQueue: a worker that lost its queue declares it anew when it recovers, and may get work before that.
-func sinceQueue(c *ending) time.Duration { return c.l.entered - c.recovery() }
+// sinceQueue: a worker that lost its queue declares it anew when it recovers, and may get work before that. One that is
+// cut off from the database fences itself and can't come back as long as that lasts, while a renewal that was under way
+// may make it look alive: then whatever has struck its queue since it registered counts.
+func sinceQueue(c *ending) time.Duration {
+	since := c.l.entered - c.recovery()
+	if c.t != nil && c.s.ledger.struck(toDatabase|databaseFails, c.t.process, c.t.worker, since) {
+		return min(since, c.t.joined)
+	}
+	return since
+}
 
 // sinceAttempt: two statements lie between the failed start and its result.
 func sinceAttempt(c *ending) time.Duration { return c.e.At - c.s.bounds.Slack }

@@ -100,9 +100,10 @@ type Looker struct {
 	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
 	// 0 if it has not begun.
 	passes, next time.Duration
-	// settled counts the reasons to look for children: two parts settle them, and what each leaves wakes a look. Those that
-	// come before a look that finds nothing are one.
-	settled int
+	// settled are the moments of reasons to look for children that come from elsewhere than the looks. found are the chains
+	// that the last look has found, until their children are settled.
+	settled []time.Duration
+	found   []execution.ID
 	// lost are how many workers it has marked lost since it looked at what they hold.
 	lost int
 }
@@ -167,6 +168,9 @@ func (k *Looker) Parks(at, delay time.Duration) {
 	k.parked = append(k.parked, at+delay)
 }
 
+// wakeGrain is how long after a call was answered the executor may be woken for what it said.
+const wakeGrain = 50 * time.Millisecond
+
 // parkGrain is how far apart the moments are at which rows that were given back are looked at again, and parkCalls how long
 // the calls before the look may take while nothing is wrong.
 const (
@@ -191,12 +195,17 @@ func (k *Looker) putOff(at time.Duration) {
 // Lost notes that the executor has marked a worker lost.
 func (k *Looker) Lost() { k.lost++ }
 
-// Settled notes how children were settled: left says that some wait, more that others of a chain follow of which some were
-// settled.
-func (k *Looker) Settled(at time.Duration, left, more bool) {
-	if left {
-		k.settled++
+// Settled notes how children of chains were settled: left says that some wait, more that others of a chain follow of which
+// some were settled. What a look has found goes on at once while there is more. What was settled beside the looks, when the
+// ends of its chains were handled, is a reason for a row of looks of its own, after the one that goes on.
+func (k *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
+	if !slices.Equal(chains, k.found) {
+		if left {
+			k.settled = append(k.settled, at)
+		}
+		return
 	}
+	k.found = nil
 	if more {
 		k.kinds[LookSettle].due, k.kinds[LookSettle].answered = true, at
 	}
@@ -278,11 +287,17 @@ func (k *Looker) reasoned(l Look, at time.Duration) bool {
 		k.reasons = slices.Delete(k.reasons, best, best+1)
 		return true
 	case LookSettle:
-		was := k.settled > 0
-		k.settled = max(0, k.settled-1)
+		if k.kinds[l].due {
+			return true
+		}
+		// A look is for all that came before it. What came just now may wake the executor once more.
+		was := len(k.settled) > 0
+		if was {
+			k.settled = slices.DeleteFunc(k.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })
+		}
 		// Where calls fail, chains are settled one by one, and what is left is known to the executor alone.
 		from := k.c.s.recovered(k.kinds[l].began)
-		return was || k.kinds[l].due || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
+		return was || !k.c.s.roads.clear(from) || !k.c.s.roads.byName[k.process].clear(from)
 	case LookOwners:
 		was := k.lost > 0
 		k.lost = max(0, k.lost-1)
@@ -301,8 +316,11 @@ func (k *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Fo
 	}
 	t.due = goesOn
 	// Chains with many children come again and again, and two loops look for what workers hold that are gone.
-	if l == LookSettle && len(rows) == 0 {
-		k.settled = min(k.settled, 1)
+	if l == LookSettle {
+		k.found = k.found[:0]
+		for _, r := range rows {
+			k.found = append(k.found, r.Key.ID)
+		}
 	}
 	if l == LookSettle || l == LookOwners {
 		return

@@ -96,10 +96,10 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 // handles remembers for a moment whose end was handled.
 func (c *workChecker) handles(e *history.Event) {
 	c.handled[e.Execution] = true
-	c.recent = append(c.recent, watched{at: e.At + 2*c.s.prompt(), id: e.Execution})
-	for len(c.recent) > 0 && c.recent[0].at < e.At {
-		delete(c.handled, c.recent[0].id)
-		c.recent = c.recent[1:]
+	c.recent.add(watched{at: e.At + 2*c.s.prompt(), id: e.Execution})
+	for w, any := c.recent.first(); any && w.at < e.At; w, any = c.recent.first() {
+		c.recent.drop()
+		delete(c.handled, w.id)
 	}
 }
 

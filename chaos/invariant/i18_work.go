@@ -14,7 +14,7 @@ import (
 func work() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work",
-		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, and no process spins without time moving.",
+		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers behind messages that come to nothing once a second, no call names nothing, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}
 	i.make = func(s *Suite) checker {
@@ -97,7 +97,7 @@ type workChecker struct {
 	tests   map[string]*canaries
 	unread  trouble
 	handled map[execution.ID]bool
-	recent  []watched
+	recent  queue[watched]
 }
 
 // Work tells how many statements each process has made since the start. Only the simulated world implements it.
@@ -283,6 +283,9 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 // published judges one message of a dispatch.
 func (c *workChecker) published(e *history.Event, l *life) {
 	c.s.judged(c.i)
+	if e.Process != "" {
+		c.executors[e.Process] = true
+	}
 	b, x := c.budget(e.Execution), c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))

@@ -29,6 +29,11 @@ type limitsChecker struct {
 	created history.Event
 }
 
+// hears implements selective.
+func (c *limitsChecker) hears() []history.Kind {
+	return []history.Kind{history.Created, history.Orchestrated, history.Transition}
+}
+
 func (c *limitsChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.Created:

@@ -45,6 +45,8 @@ type startedChecker struct {
 	// shut are the processes whose machine is frozen, also under a process that was started since, or whose way to the
 	// database is cut: the database may have renewals of which the worker has not heard.
 	shut map[string]*trouble
+	// narrow are when the slow links began that have not ended, the oldest first.
+	narrow []time.Duration
 }
 
 // claimed is a claim whose action has not started.
@@ -91,6 +93,18 @@ func (c *startedChecker) fault(e *history.Event) {
 	default:
 		return
 	}
+	at := e.At
+	if e.Text == "slow_link" {
+		if e.Kind == history.FaultBegan {
+			c.narrow = append(c.narrow, e.At)
+		} else if len(c.narrow) > 0 {
+			// What has queued up in a narrow link arrives after its end, at most as much later as the fault lasted.
+			at += e.At - c.narrow[0]
+			if c.narrow = c.narrow[1:]; len(c.narrow) == 0 {
+				c.narrow = nil
+			}
+		}
+	}
 	for name := range strings.SplitSeq(e.Process, ",") {
 		t := c.shut[name]
 		if t == nil {
@@ -100,7 +114,7 @@ func (c *startedChecker) fault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			t.begin(e.At)
 		} else {
-			t.end(e.At)
+			t.end(at)
 		}
 	}
 }
@@ -140,6 +154,12 @@ func (c *startedChecker) has(t *session, now time.Duration) bool {
 	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && c.s.database(now) < t.leaseEnds
 }
 
+// heard is when the last renewal can have been asked for. A worker that was shut off since then may not have heard its
+// answer, and has fenced itself although the database counts its lease on.
+func (c *startedChecker) heard(t *session) time.Duration {
+	return t.renewed - c.s.config.Worker.StatementTimeout
+}
+
 // look judges the claims that are old. One whose worker was hindered is looked at again.
 func (c *startedChecker) look(now time.Duration) {
 	c.next = never
@@ -150,7 +170,7 @@ func (c *startedChecker) look(now time.Duration) {
 			continue
 		}
 		c.next = min(c.next, now+c.bound/4)
-		if !c.has(t, now) || c.isShut(t.process, now-c.bound) || c.s.ledger.struck(noAnswer, t.process, t.worker, now-c.bound) {
+		if !c.has(t, now) || c.isShut(t.process, min(now-c.bound, c.heard(t))) || c.s.ledger.struck(noAnswer, t.process, t.worker, now-c.bound) {
 			continue
 		}
 		c.s.violate(c.i, w.id, "%s claimed execution %d at epoch %d at %v and has neither started nor ended it since; its lease holds, nothing hinders it, and the bound is %v",
@@ -165,7 +185,7 @@ func (c *startedChecker) ended(e *history.Event, l *life) {
 		return
 	}
 	t := c.s.workers[e.Incarnation]
-	if !c.has(t, e.At) || t.lifecycle > execution.Active || c.isShut(t.process, l.entered-c.bound) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
+	if !c.has(t, e.At) || t.lifecycle > execution.Active || c.isShut(t.process, min(l.entered-c.bound, c.heard(t))) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}
 	c.s.judged(c.i)

@@ -33,6 +33,11 @@ type inServiceChecker struct {
 	ready map[execution.Incarnation]time.Duration
 }
 
+// hears implements selective.
+func (c *inServiceChecker) hears() []history.Kind {
+	return []history.Kind{history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed}
+}
+
 func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -65,7 +70,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 // judge says whether an incarnation has been starting for too long.
 func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
 	t := c.s.workers[e.Incarnation]
-	if t == nil {
+	if t == nil || t.late {
 		return
 	}
 	c.s.judged(c.i)

@@ -36,6 +36,11 @@ type capacityChecker struct {
 	of map[execution.Incarnation]*carried
 }
 
+// hears implements selective.
+func (c *capacityChecker) hears() []history.Kind {
+	return []history.Kind{history.WorkerRegistered, history.ActionStarted, history.ActionEnded, history.Transition}
+}
+
 func (c *capacityChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:

@@ -14,7 +14,7 @@ import (
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts",
-		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before.",
+		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before; one that waited behind others until it was sent back counts for nobody.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
@@ -31,6 +31,7 @@ type busy struct {
 	// beat is the last renewal, refused the last claim that was refused, and doubt when both may have been under way
 	// together: the worker may have said that its slots were taken, by claims.
 	beat, refused, doubt time.Duration
+	slots                slots
 }
 
 // refused is a claim that came too late. Its message has to die.
@@ -50,6 +51,14 @@ type lyingChecker struct {
 	// long it may take: the worker first tells the database, with a heartbeat, that it was full.
 	late  []refused
 	bound time.Duration
+	// waited are the dispatches that a worker has sent back and that waited there behind others, by what they were then.
+	waited map[execution.ID]waitedAt
+}
+
+// waitedAt is the epoch of a dispatch that was sent back, and until when all slots of its worker were taken while it waited.
+type waitedAt struct {
+	epoch execution.Epoch
+	until time.Duration
 }
 
 func (c *lyingChecker) observe(e *history.Event, l *life) {
@@ -63,7 +72,7 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 				delete(c.of, n)
 			}
 		}
-		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1}
+		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1, slots: slots{capacity: e.Limit}}
 	case history.HeartbeatRenewed:
 		if w := c.of[e.Incarnation]; w != nil {
 			w.beat = e.At
@@ -84,6 +93,7 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 	case history.Rejected:
 		if l != nil {
 			c.sentBack(e, l)
+			c.behindOthers(e, l)
 		}
 		c.died(e)
 	case history.Requeued, history.Dropped:
@@ -95,6 +105,7 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 		if e.From == execution.Scheduled {
 			c.died(e)
 			c.takenBack(e, l)
+			c.blamed(e, l)
 		}
 		c.claim(e)
 	default:
@@ -111,6 +122,9 @@ func (c *lyingChecker) doubt(w *busy, now time.Duration) {
 
 func (c *lyingChecker) claim(e *history.Event) {
 	w := c.of[e.Incarnation]
+	if w != nil {
+		w.slots.run(e)
+	}
 	switch {
 	case w == nil:
 	case oracle.Claimed(e.To) && !oracle.Claimed(e.From):
@@ -169,6 +183,46 @@ func (c *lyingChecker) sentBack(e *history.Event, l *life) {
 	}
 }
 
+// behindOthers notes a dispatch that its worker sends back and that has waited there while every slot was taken. The worker
+// tells the database so before, unless it has told it since.
+func (c *lyingChecker) behindOthers(e *history.Event, l *life) {
+	const hinders = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails | databaseClock
+	w := c.of[l.incarnation]
+	if w == nil || e.Fault != "" || l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 ||
+		c.s.stepped >= l.entered || c.s.ledger.struck(hinders, c.process(l), l.worker, l.entered) {
+		return
+	}
+	until := w.slots.fullUntil
+	if w.slots.full() {
+		until = e.At
+	}
+	// On its way to the worker it does not wait there.
+	if until < l.delivered+c.s.prompt() {
+		return
+	}
+	if c.waited == nil {
+		c.waited = make(map[execution.ID]waitedAt)
+	}
+	c.waited[l.id] = waitedAt{l.epoch, until}
+}
+
+// blamed judges that a dispatch which waited behind others, and was sent back, counts for nobody (defect D20).
+func (c *lyingChecker) blamed(e *history.Event, l *life) {
+	w, any := c.waited[e.Execution]
+	if !any {
+		return
+	}
+	delete(c.waited, e.Execution)
+	if w.epoch != l.epoch || e.By != execution.DeadLetterHandler && e.By != execution.TimeoutMonitor || c.s.stepped >= l.entered || c.s.ledger.struck(databaseClock|databaseFails, "", 0, l.entered) {
+		return
+	}
+	c.s.judged(c.i)
+	if e.Count > l.dispatches {
+		c.s.violate(c.i, e.Execution, "execution %d was sent back by worker %d at epoch %d, and its dispatch counts, although every slot there was taken at %v and the message had come at %v: the worker has not told so before it sent the message back",
+			e.Execution, l.worker, l.epoch, w.until, l.delivered)
+	}
+}
+
 // process is the one that runs the worker that an execution is dispatched to.
 func (c *lyingChecker) process(l *life) string {
 	if t := c.s.workers[l.incarnation]; t != nil {
@@ -209,8 +263,9 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	clocks := itsClock | databaseClock | standsStill
 	// While it can't write, its slots are taken by claims that nobody answers.
 	claims := clocks | toDatabase | databaseFails
+	// An executor that is answered late can't tell how long the dispatch lay, and blames nobody.
 	if !idle || c.s.stepped >= l.entered || c.s.setBack > l.entered || c.s.database(e.At) < l.due ||
-		c.s.started[e.Process] > l.entered || c.s.ledger.struck(clocks, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
+		c.s.started[e.Process] > l.entered || c.s.ledger.struck(claims, e.Process, 0, l.entered) || c.s.ledger.struck(claims, t.process, 0, l.entered-c.s.config.Worker.StatementTimeout) {
 		return
 	}
 	c.s.judged(c.i)

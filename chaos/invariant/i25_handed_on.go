@@ -24,13 +24,18 @@ type handedOnChecker struct {
 	agenda agenda
 }
 
+// hears implements timed.
+func (c *handedOnChecker) hears() []history.Kind { return []history.Kind{history.Transition} }
+
+func (*handedOnChecker) timed() {}
+
 func (c *handedOnChecker) observe(e *history.Event, _ *life) {
 	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
 		c.check(l)
 	}
 	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && c.clear(e.Process, e.To, c.s.recovered(e.At)) {
 		c.s.judged(c.i)
-		c.agenda.look(e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
+		c.agenda.look(c.s, e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
 	}
 }
 

@@ -36,10 +36,13 @@ type committed struct {
 	process          string
 	at               time.Duration
 	changed, through bool
+	// told are the types of hints that its writer has sent of it.
+	told uint8
 }
 
 // sent is a hint that has come to the broker: from whom, when first, in which message, and how often.
 type sent struct {
+	id       string
 	process  string
 	at       time.Duration
 	message  uint64
@@ -51,17 +54,24 @@ type sent struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent are the changes, the oldest first; byChange finds one.
-	recent   []*committed
-	byChange map[change]*committed
-	// sent are the hints by their ids, and order these ids, the oldest first.
+	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange finds one.
+	recent, kept queue[*committed]
+	byChange     map[change]*committed
+	// sent are the hints by their ids, and order the same, the oldest first.
 	sent  map[string]*sent
-	order []string
+	order queue[*sent]
+	// next is the moment after which there is something to look at.
+	next time.Duration
+	// spared and unsent are what was forgotten, for the next ones.
+	spared []*committed
+	unsent []*sent
 	// again are the processes that have started anew, and when:
 	// what they number may have been numbered before.
 	again map[string]time.Duration
 	// tells says that the history tells what hints say. Without that nobody can be found to have told nothing.
 	tells bool
+	// published is what processes have sent; see Conduct.
+	published
 }
 
 func newHintChecker(i *Invariant, s *Suite) *hintChecker {
@@ -77,8 +87,10 @@ func (c *hintChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		if earnsHint(e) {
-			n := &committed{change: change{e.Execution, e.Epoch, e.To}, from: e.From, process: e.Process, at: e.At}
-			c.recent = append(c.recent, n)
+			n := spare(&c.spared)
+			*n = committed{change: change{e.Execution, e.Epoch, e.To}, from: e.From, process: e.Process, at: e.At}
+			c.recent.add(n)
+			c.next = min(c.next, n.at+c.s.prompt())
 			c.byChange[n.change] = n
 		}
 	case history.Hinted:
@@ -123,16 +135,19 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 func (c *hintChecker) once(e *history.Event) {
 	h := c.sent[e.Key]
 	if h == nil {
-		h = &sent{process: e.Process, at: e.At}
+		h = spare(&c.unsent)
+		*h = sent{id: e.Key, process: e.Process, at: e.At, message: e.Message, attempts: 1, routed: e.Count > 0}
 		c.sent[e.Key] = h
-		c.order = append(c.order, e.Key)
+		c.order.add(h)
+		c.next = min(c.next, h.at+longestHint)
+		return
 	}
-	if h.attempts > 0 && h.message == e.Message && e.Message != 0 && h.process == e.Process {
+	if h.message == e.Message && e.Message != 0 && h.process == e.Process {
 		return // another change of the same message
 	}
 	for _, process := range [...]string{h.process, e.Process} {
 		if _, again := c.again[process]; again || c.s.ledger.struck(hasTwin, process, 0, 0) {
-			*h = sent{process: e.Process, at: h.at, message: e.Message, attempts: 1, routed: e.Count > 0}
+			*h = sent{id: h.id, process: e.Process, at: h.at, message: e.Message, attempts: 1, routed: e.Count > 0}
 			return
 		}
 	}
@@ -155,22 +170,47 @@ func (c *hintChecker) clear(n *committed) bool {
 
 // look judges the changes of which somebody should have heard by now, and forgets what is old.
 func (c *hintChecker) look(now time.Duration) {
-	for len(c.recent) > 0 && now-c.recent[0].at > c.s.prompt() {
-		n := c.recent[0]
-		c.recent = c.recent[1:]
+	c.untried(now)
+	if now <= c.next {
+		return
+	}
+	prompt := c.s.prompt()
+	for n, any := c.recent.first(); any && now-n.at > prompt; n, any = c.recent.first() {
+		c.recent.drop()
+		c.heard(n)
+		c.kept.add(n)
+	}
+	for n, any := c.kept.first(); any && now-n.at > longestHint; n, any = c.kept.first() {
+		c.kept.drop()
 		if c.byChange[n.change] == n {
 			delete(c.byChange, n.change)
 		}
-		if !c.tells || !c.clear(n) {
-			continue
-		}
-		c.s.judged(c.i)
-		if !n.changed || !n.through && oracle.Terminal(n.to) {
-			c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not told of it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
-		}
+		c.spared = append(c.spared, n)
 	}
-	for len(c.order) > 0 && now-c.sent[c.order[0]].at > longestHint {
-		delete(c.sent, c.order[0])
-		c.order = c.order[1:]
+	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {
+		c.order.drop()
+		delete(c.sent, h.id)
+		c.unsent = append(c.unsent, h)
+	}
+	c.next = never
+	if n, any := c.recent.first(); any {
+		c.next = n.at + prompt
+	}
+	if n, any := c.kept.first(); any {
+		c.next = min(c.next, n.at+longestHint)
+	}
+	if h, any := c.order.first(); any {
+		c.next = min(c.next, h.at+longestHint)
+	}
+}
+
+// heard judges whether somebody has told of a change.
+func (c *hintChecker) heard(n *committed) {
+	if !c.tells || !c.clear(n) {
+		return
+	}
+	c.s.judged(c.i)
+	if !n.changed || !n.through && oracle.Terminal(n.to) {
+		c.s.violate(c.i, n.id, "%s wrote at %v that execution %d, epoch %d, is %v, and has not told of it within %v", n.process, n.at, n.id, n.epoch, n.to, c.s.prompt())
 	}
 }

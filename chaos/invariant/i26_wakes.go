@@ -87,7 +87,7 @@ func (c *wakeChecker) transition(e *history.Event, l *life) {
 	switch {
 	case oracle.Terminal(e.To) && c.written(e.Process, c.s.recovered(e.At)):
 		c.s.judged(c.i)
-		c.agenda.look(e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
+		c.agenda.look(c.s, e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
 	case e.To == execution.Requested:
 		c.due(e, e.At)
 	}
@@ -103,7 +103,7 @@ func (c *wakeChecker) written(process string, from time.Duration) bool {
 // due has an execution looked at a while after it is due for a worker.
 func (c *wakeChecker) due(e *history.Event, at time.Duration) {
 	if c.s.roads.hinted(c.s.recovered(at)) {
-		c.agenda.look(max(at, e.Due-c.s.skew)+c.s.prompt(), e.Execution, e.Epoch, execution.Requested)
+		c.agenda.look(c.s, max(at, e.Due-c.s.skew)+c.s.prompt(), e.Execution, e.Epoch, execution.Requested)
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
 // children has those looked at that are to be settled after the end of a chain.
 func (c *wakeChecker) children(e *history.Event) {
 	for _, id := range c.s.orphans.waiting[e.Chain] {
-		c.agenda.look(e.At+c.s.prompt(), id, 0, execution.Requested)
+		c.agenda.look(c.s, e.At+c.s.prompt(), id, 0, execution.Requested)
 	}
 }
 
@@ -145,7 +145,7 @@ func (c *wakeChecker) check(l *life, now time.Duration) {
 		}
 	case l.orphan:
 		if more := l.parentEnded + time.Duration(l.ahead+1)*c.s.prompt(); now <= more {
-			c.agenda.look(more, l.id, l.epoch, l.status)
+			c.agenda.look(c.s, more, l.id, l.epoch, l.status)
 		} else if c.s.roads.hinted(c.s.recovered(l.parentEnded)) {
 			c.s.judged(c.i)
 			c.s.violate(c.i, l.id, "execution %d waits for its parent, execution %d, whose end was handled at %v", l.id, l.parent, l.parentEnded)
@@ -182,7 +182,7 @@ const passTime = 100 * time.Millisecond
 // passes.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 	if more := max(l.entered, l.due-c.s.skew) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
-		c.agenda.look(more, l.id, l.epoch, l.status)
+		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",

@@ -26,13 +26,18 @@ type cancelledChecker struct {
 	agenda agenda
 }
 
+// hears implements timed.
+func (c *cancelledChecker) hears() []history.Kind { return []history.Kind{history.Transition} }
+
+func (*cancelledChecker) timed() {}
+
 func (c *cancelledChecker) observe(e *history.Event, _ *life) {
 	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
 		c.check(l)
 	}
 	if e.Kind == history.Transition && e.To == execution.Canceling && c.clear(e.Incarnation, c.s.recovered(e.At)) {
 		c.s.judged(c.i)
-		c.agenda.look(e.At+c.s.config.Worker.KillGrace+c.s.prompt(), e.Execution, e.Epoch, e.To)
+		c.agenda.look(c.s, e.At+c.s.config.Worker.KillGrace+c.s.prompt(), e.Execution, e.Epoch, e.To)
 	}
 }
 

@@ -34,6 +34,11 @@ type ownReapingChecker struct {
 	reaped map[execution.Incarnation]reaped
 }
 
+// hears implements timed.
+func (c *ownReapingChecker) hears() []history.Kind { return []history.Kind{history.WorkerLifecycle} }
+
+func (*ownReapingChecker) timed() {}
+
 func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
 	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
 		c.check(l)
@@ -64,6 +69,7 @@ func (c *ownReapingChecker) lost(e *history.Event) {
 			after = over + x.ReconcileInterval + prompt
 		}
 		c.agenda.due.push(watched{at: after + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+		c.s.wake(after + time.Nanosecond)
 	}
 	if held {
 		c.reaped[e.Incarnation] = reaped{e.Process, e.At, over}

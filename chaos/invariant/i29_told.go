@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
 // told is invariant 29 (defects D22, D25): no part of the core goes on after a failed call as if nothing had happened.
@@ -12,11 +13,11 @@ import (
 func told() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
-		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; a failed pass is not counted as one that went well; and nothing is told to have failed where nothing has.",
+		Statement: "A call of the database or the broker that failed is answered when it is made again at once, or told in the log with its error before its part waits for the next pass; one that may have written dispatches is made again once in any case; a failed pass is not counted as one that went well; who is told that its context has ended neither waits nor calls under it again; whose consumer the broker has cancelled declares what it needs before it consumes again; nothing is told to have failed where nothing has; a line that tells what was done to an execution, or would be, tells what was; of a worker's health endpoint each change is told, once and when it comes; and that a worker is passed over only by a pass that has something to place.",
 		Needs:     []history.Kind{history.Logged},
 	}
 	i.make = func(s *Suite) checker {
-		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool)}
+		return &toldChecker{i: i, s: s, parts: make(map[uint64]*failures), failed: make(map[string]bool), done: make(map[execution.ID]deed), changes: toldChanges{i: i, s: s}}
 	}
 	return i
 }
@@ -28,7 +29,7 @@ type Part struct {
 	Task uint64
 }
 
-// Line is what the core has logged about an error.
+// Line is what the core has logged about an error or a worker.
 type Line struct {
 	Text string
 	// Warns says that somebody should look: its level is warn or error.
@@ -36,6 +37,16 @@ type Line struct {
 	// Error is the error that the line carries, Empty that it claims to carry one and has none.
 	Error string
 	Empty bool
+	// Execution and Epoch are what the line is about, 0 for none; Outcome is what it says has become of a dead letter.
+	Execution execution.ID
+	Epoch     execution.Epoch
+	Outcome   string
+	// Probe says that it tells whether the health endpoint at URL is Reachable.
+	Probe, Reachable bool
+	URL              string
+	// PassedOver says that it tells of a worker that is passed over, by a task that went to wait last at Waited.
+	PassedOver bool
+	Waited     time.Duration
 }
 
 // failure is a call that failed and was neither told nor made again.
@@ -48,7 +59,13 @@ type failure struct {
 type failures struct {
 	open []failure
 	any  bool
+	// unsure is the call that has to be made again at once, empty for none.
+	unsure failure
 }
+
+// askedAgain are the calls that are made again once where their outcome is unknown: what they have written nobody else acts
+// on before a reconciler finds it.
+func askedAgain(call string) bool { return call == "Dispatch" }
 
 type toldChecker struct {
 	i *Invariant
@@ -57,21 +74,37 @@ type toldChecker struct {
 	parts  map[uint64]*failures
 	failed map[string]bool
 	// struck says that a fault has begun.
-	struck bool
+	struck  bool
+	changes toldChanges
+	// done is what the timeout monitor or the dead letter handler has done last to an execution, or recorded that it would
+	// do, until the end of that is handled.
+	done map[execution.ID]deed
+}
+
+// hears implements selective.
+func (c *toldChecker) hears() []history.Kind {
+	return []history.Kind{history.FaultBegan, history.Transition, history.Observed, history.Orchestrated, history.WorkerRegistered}
 }
 
 func (c *toldChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.FaultBegan:
 		c.struck = true
+	case history.Transition, history.Observed:
+		c.does(e)
+	case history.Orchestrated:
+		delete(c.done, e.Execution)
+	case history.WorkerRegistered:
+		// Changes of endpoints are followed beside.
 	default:
 	}
+	c.changes.observe(e)
 }
 
 func (c *toldChecker) end(bool) {}
 
 // callFailed notes that the world has answered a call with an error.
-func (c *toldChecker) callFailed(p Part, call, text string) {
+func (c *toldChecker) callFailed(p Part, call, text string, again bool) {
 	c.s.judged(c.i)
 	c.failed[p.Process] = true
 	of := c.parts[p.Task]
@@ -80,6 +113,11 @@ func (c *toldChecker) callFailed(p Part, call, text string) {
 		c.parts[p.Task] = of
 	}
 	of.any = true
+	if made := of.unsure.call == call; again && !made && askedAgain(call) {
+		of.unsure = failure{call, text, c.s.now.At}
+	} else if made {
+		of.unsure = failure{}
+	}
 	of.answered(call)
 	of.open = append(of.open, failure{call, text, c.s.now.At})
 }
@@ -110,6 +148,7 @@ func (f *failures) told(text string) {
 }
 
 func (c *toldChecker) line(p Part, l Line) {
+	c.changes.line(p, l)
 	of := c.parts[p.Task]
 	if of != nil && l.Error != "" {
 		of.told(l.Error)
@@ -149,9 +188,30 @@ func (c *toldChecker) waits(p Part) {
 	if of == nil {
 		return
 	}
+	if f := of.unsure; f.call != "" {
+		c.s.violate(c.i, 0, "%s: %s waits for its next pass, and has not made its call %s again, whose outcome it does not know since %v (%s): what it may have written nobody else acts on soon", p.Process, p.Name, f.call, f.at, f.text)
+	}
 	if len(of.open) > 0 {
 		f := of.open[0]
 		c.s.violate(c.i, 0, "%s: %s waits for its next pass, but its call %s failed at %v (%s), and was neither answered when it was made again nor told in the log", p.Process, p.Name, f.call, f.at, f.text)
 	}
 	delete(c.parts, p.Task)
+}
+
+// goesOn judges a part that was told that a context has ended, and waits or calls under it once more: what it does then is
+// over before it began, and a loop that does so may spin.
+func (c *toldChecker) goesOn(p Part, what string, since time.Duration) {
+	c.s.judged(c.i)
+	c.s.violate(c.i, 0, "%s: %s %s under a context of which it was told at %v that it has ended", p.Process, p.Name, what, since)
+}
+
+// undeclared judges who consumes without having declared: its queue may have been deleted, or have lost its bindings, when the
+// broker cancelled the consumer.
+func (c *toldChecker) undeclared(process, queue string, taken bool) {
+	c.s.judged(c.i)
+	why := "since it was opened"
+	if taken {
+		why = "since the broker cancelled a consumer of it"
+	}
+	c.s.violate(c.i, 0, "%s consumes %s over a session over which it has declared nothing %s", process, queue, why)
 }

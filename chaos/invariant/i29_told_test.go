@@ -6,6 +6,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/config"
+	"handoff/core/execution"
 )
 
 // conduct29 says what invariants 29 and 30 find in how a part behaves.
@@ -29,37 +30,37 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 	}{
 		"nothing failed": {func(c *Conduct, _ *Suite) { c.Waits(scheduling, 0, 0) }, ""},
 		"told": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Workers", refused)
+			c.CallFailed(scheduling, "Workers", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "pass: " + refused})
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"made again": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, "Dispatch")
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"counted by the limit of lines": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Claim", refused)
+			c.CallFailed(scheduling, "Claim", refused, false)
 			c.Suppressed(scheduling)
 			c.Waits(scheduling, 0, 0)
 		}, ""},
 		"swallowed": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.CallAnswered(scheduling, "Workers")
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: scheduler waits for its next pass, but its call Dispatch failed"},
 		"told as something else": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Error: "no such thing"})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"told by another part": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Dispatch", refused)
+			c.CallFailed(scheduling, "Dispatch", refused, false)
 			c.Logged(Part{Process: "executor-1", Name: "figures", Task: 8}, Line{Text: "figures", Warns: true, Error: refused})
 			c.Waits(scheduling, 0, 0)
 		}, "its call Dispatch failed"},
 		"counted as one that went well": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused)
+			c.CallFailed(scheduling, "Find", refused, false)
 			c.Counted(scheduling, "scheduler", false)
 			c.Waits(scheduling, 0, 0)
 		}, "executor-1: a pass of scheduler counts as one that went well, but its call Find failed"},
@@ -74,8 +75,29 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 		"told without an error": {func(c *Conduct, _ *Suite) {
 			c.Logged(scheduling, Line{Text: "scheduling pass failed", Warns: true, Empty: true})
 		}, "tells of an error in its log and has none"},
+		"what was done": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Transition, Process: "executor-1", Execution: 7, OldEpoch: 1, Epoch: 2, From: execution.Scheduled, To: execution.Requested, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has been scheduled too long, dispatching again", Execution: 7, Epoch: 1})
+		}, ""},
+		"another end": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Requested, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has been scheduled too long, would mark it requested (observe only)", Execution: 7, Epoch: 1})
+		}, "and it was recorded that it would become requested"},
+		"an end that was only recorded": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			s.Observe(&history.Event{Kind: history.Observed, Process: "executor-1", Execution: 7, Epoch: 1, To: execution.Timeout, By: execution.TimeoutMonitor})
+			c.Says(scheduling, Line{Text: "execution has run past its deadline, marking timeout", Execution: 7, Epoch: 1})
+		}, "and it was recorded that it would become timeout"},
+		"nothing was done": {func(c *Conduct, s *Suite) {
+			s.Observe(&history.Event{Kind: history.Created, Execution: 7, To: execution.Requested})
+			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "reclaimed", Execution: 7, Epoch: 1})
+		}, "and nothing of the kind was done"},
+		"another outcome": {func(c *Conduct, _ *Suite) {
+			c.Says(scheduling, Line{Text: "received dead letter", Outcome: "running", Execution: 7, Epoch: 1})
+		}, ""},
 		"the end is no next pass": {func(c *Conduct, _ *Suite) {
-			c.CallFailed(scheduling, "Find", refused)
+			c.CallFailed(scheduling, "Find", refused, false)
 			c.Ends(scheduling, 0)
 		}, ""},
 	} {
@@ -113,5 +135,28 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	}
 	if New(config.Default(config.Hardened), []int{1}).Conduct() != nil {
 		t.Error("somebody judges conduct who was not asked to")
+	}
+}
+
+func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		behave func(c *Conduct, s *Suite)
+		want   string
+	}{
+		"waits again": {func(c *Conduct, _ *Suite) { c.GoesOn(scheduling, "waits", 7*second) }, "executor-1: scheduler waits under a context of which it was told at 7s that it has ended"},
+		"consumes without a queue": {
+			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", false) },
+			"shell-1 consumes worker.1.executions over a session over which it has declared nothing since it was opened",
+		},
+		"consumes where it was cancelled": {
+			func(c *Conduct, _ *Suite) { c.Undeclared("shell-1", "worker.1.executions", true) },
+			"declared nothing since the broker cancelled a consumer of it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := conduct29(c.behave); !strings.Contains(got, c.want) {
+				t.Errorf("found %q, want %q", got, c.want)
+			}
+		})
 	}
 }

@@ -35,6 +35,11 @@ type heldChecker struct {
 	s *Suite
 }
 
+// hears implements selective.
+func (*heldChecker) hears() []history.Kind {
+	return []history.Kind{}
+}
+
 func (c *heldChecker) observe(*history.Event, *life) {}
 
 func (c *heldChecker) end(bool) {}

@@ -23,6 +23,11 @@ type contractChecker struct {
 	s *Suite
 }
 
+// hears implements selective.
+func (c *contractChecker) hears() []history.Kind {
+	return []history.Kind{history.PoliciesAsked}
+}
+
 func (c *contractChecker) observe(e *history.Event, _ *life) {
 	if e.Kind != history.PoliciesAsked {
 		return

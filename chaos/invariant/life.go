@@ -65,6 +65,8 @@ type life struct {
 	delivered time.Duration // when its message came to the worker that has it, 0 while none has
 	died      time.Duration // when its message reached the dead letter queue
 	cameBack  time.Duration // when its message was returned
+	// givenUp says that the database did not take the dead letter for as long as it is held.
+	givenUp bool
 
 	// parent is the first row of the parent's chain, 0 for no child or one that waits no more.
 	parent execution.ID
@@ -92,11 +94,17 @@ type session struct {
 	joined      time.Duration
 	superseded  bool
 	supersededA time.Duration
+	// late says that so much time has passed between two renewals that it may have fenced itself before the second, which
+	// was under way: what it does after that it does under another incarnation.
+	late bool
 	// outage says that a prober which only observes has recorded that its health endpoint does not answer, outageAt when
 	// by the database's clock.
 	outage   bool
 	outageAt time.Duration
 }
+
+// letterHeld is how long a dead letter that can't be handled is held before it is given up (docs/executor.md).
+const letterHeld = 30 * time.Second
 
 // gone says that the incarnation has lost its right, and since when.
 func (t *session) gone() (since time.Duration, gone bool) {
@@ -192,6 +200,10 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
 			l.delivered = 0
 		}
+		// A dead letter that the database did not take for as long as it is held is given up, and tells nobody any more.
+		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-drift(letterHeld) && s.ledger.struck(databaseFails, e.Process, 0, l.died) {
+			l.givenUp = true
+		}
 	case history.PublishReturned, history.PublishedMarked, history.Expired, history.Rejected, history.DeadLettered:
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
@@ -277,7 +289,7 @@ func (l *life) transition(e *history.Event) {
 		l.published, l.marked, l.returned, l.dying, l.died = false, false, false, false, 0
 		l.expired, l.rejected, l.sentLate, l.observed = false, false, false, false
 		l.exit, l.exited = execution.NoReason, execution.None
-		l.scheduler, l.orphanSentLate = e.Process, false
+		l.scheduler, l.orphanSentLate, l.givenUp = e.Process, false, false
 	}
 	if e.From == execution.Scheduled && e.To == execution.Requested {
 		l.avoid = l.worker
@@ -336,6 +348,9 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 	case history.HeartbeatRenewed:
 		if t := s.workers[e.Incarnation]; t != nil {
+			w := &s.config.Worker
+			counted := (oracle.Lease(w) - w.FenceMargin) * (driftTolerance - 1) / driftTolerance
+			t.late = t.late || e.At-t.renewed > counted-max(w.StatementTimeout, counted/3)
 			t.leaseEnds, t.renewed = e.Due, e.At
 		}
 	default:

@@ -27,9 +27,10 @@ type agenda struct {
 }
 
 // look has an execution looked at after a moment, if it is still in the status and the epoch in which it is now.
-func (a *agenda) look(after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
+func (a *agenda) look(s *Suite, after time.Duration, id execution.ID, epoch execution.Epoch, in execution.Status) {
 	a.seq++
 	a.due.push(watched{at: after + time.Nanosecond, id: id, seq: a.seq, epoch: uint16(epoch), in: in})
+	s.wake(after + time.Nanosecond)
 }
 
 // next takes out what is to be looked at now: an execution that is still as it was.
@@ -39,6 +40,9 @@ func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 		if l := s.lives[w.id]; l != nil && uint16(l.epoch) == w.epoch && l.status == w.in {
 			return l, true
 		}
+	}
+	if len(a.due) > 0 {
+		s.wake(a.due[0].at)
 	}
 	return nil, false
 }

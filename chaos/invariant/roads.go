@@ -107,6 +107,8 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 			note(&r.hints, e.At)
 		}
 		return
+	case kind != nil && kind.Edits:
+		return
 	case e.Process == fault.Database || e.Process == fault.Broker || e.Process == "":
 		note(&r.servers, e.At)
 		return

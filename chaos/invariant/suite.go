@@ -11,6 +11,7 @@ package invariant
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -43,6 +44,21 @@ type checker interface {
 	// end is called once, after the last event. settled says that the run ended because nothing was
 	// left to do.
 	end(settled bool)
+}
+
+// selective is a checker that does nothing at events of other kinds than it hears: it counts no time between them. Most
+// events are of a few frequent kinds, so that a suite spends most of its time on handing them out.
+type selective interface {
+	checker
+	// hears are the kinds of events that the checker observes.
+	hears() []history.Kind
+}
+
+// timed is a selective checker that looks at things when their time has come, at whatever event is next then: before that
+// event it is called as if it heard it. It says when by Suite.wake, for each time anew.
+type timed interface {
+	selective
+	timed()
 }
 
 // Finding is a violation as a checker sees it.
@@ -98,7 +114,12 @@ type Suite struct {
 	transitions *oracle.Law
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	findings    []Finding
+	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
+	heard [history.Kinds]uint64
+	// timed are those that wait for a moment, next the first such moment.
+	timed    uint64
+	next     time.Duration
+	findings []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
@@ -158,10 +179,30 @@ func New(c config.Config, only []int) *Suite {
 	}
 	for _, i := range All() {
 		if wanted(only, i.Number) {
-			s.checkers = append(s.checkers, i.make(s))
+			s.add(i.make(s))
 		}
 	}
 	return s
+}
+
+// wake has the timed checkers called at the first event from a moment on.
+func (s *Suite) wake(at time.Duration) { s.next = min(s.next, at) }
+
+func (s *Suite) add(c checker) {
+	bit := uint64(1) << len(s.checkers)
+	s.checkers = append(s.checkers, c)
+	if of, ok := c.(selective); ok {
+		for _, k := range of.hears() {
+			s.heard[k] |= bit
+		}
+		if _, ok := c.(timed); ok {
+			s.timed |= bit
+		}
+		return
+	}
+	for k := range s.heard {
+		s.heard[k] |= bit
+	}
 }
 
 func wanted(only []int, n int) bool {
@@ -237,8 +278,14 @@ func (s *Suite) Observe(e *history.Event) {
 	if e.Execution != 0 {
 		l = s.lives[e.Execution]
 	}
-	for _, c := range s.checkers {
-		c.observe(e, l)
+	of := s.heard[e.Kind]
+	if e.At >= s.next {
+		// Whoever still waits says so again.
+		s.next = never
+		of |= s.timed
+	}
+	for ; of != 0; of &= of - 1 {
+		s.checkers[bits.TrailingZeros64(of)].observe(e, l)
 	}
 	s.learn(e, l)
 }

@@ -32,6 +32,8 @@ type Process struct {
 	// Apply sets them.
 	Config config.Config
 	Host   host.Host
+	// Log is where an executor writes its log; nil where no rule judges it.
+	Log *slog.Logger
 }
 
 // Executor says that the process is an executor.
@@ -82,6 +84,8 @@ type Ports struct {
 	// Host is the machine as the core sees it.
 	Host     host.Host
 	Recorder telemetry.Recorder
+	// Log is where an executor writes its log; nil where no rule judges it.
+	Log *slog.Logger
 	// Executors is the topology that an executor declares, Workers the one of each worker; nil for the
 	// core's own.
 	Executors *broker.Topology
@@ -96,7 +100,7 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 	if m == nil {
 		return
 	}
-	p.Host = ports.Host
+	p.Host, p.Log = ports.Host, ports.Log
 	p.Report = seldom(p.Report, p.Host)
 	if ports.Config != nil {
 		m.configure(p, ports.Config)
@@ -116,6 +120,9 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 	}
 	if m.Recorder != nil {
 		ports.Recorder = m.Recorder(p, ports.Recorder)
+	}
+	if m.Log != nil && ports.Log != nil {
+		ports.Log = slog.New(m.Log(p, ports.Log.Handler()))
 	}
 	if m.Machine != nil && ports.Machine != nil {
 		m.Machine(p, ports.Machine)

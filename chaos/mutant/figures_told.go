@@ -1,6 +1,8 @@
 package mutant
 
 import (
+	"time"
+
 	"handoff/core/config"
 	"handoff/core/telemetry"
 )
@@ -8,7 +10,7 @@ import (
 // This file plants figures that are reported, and are not what has happened. No alert reads them, or none is near.
 
 func init() {
-	register(swappedGauges, uncountedLosses, namelessDeaths, leftoverCounts, seldomSampled)
+	register(swappedGauges, uncountedLosses, namelessDeaths, leftoverCounts, seldomSampled, lateFirstPasses)
 }
 
 // teller changes what is reported, with its labels.
@@ -123,5 +125,32 @@ func seldomSampled() *Mutant {
 		Name: "seldom-sampled", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
 		About:  "an executor asks for its figures four times less often than it is told to",
 		Config: func(c *config.Config) { c.Executor.FiguresInterval *= 4 },
+	}
+}
+
+// early reports of each loop's first pass how late it came.
+type early struct {
+	telemetry.Recorder
+	p     Process
+	known map[string]bool
+}
+
+// Observe implements telemetry.Recorder.
+func (r *early) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	if f == telemetry.LoopSeconds && !r.known[l[0]] {
+		r.known[l[0]] = true
+		r.p.Acted("reported that the first pass of a loop came late")
+		r.Recorder.Observe(telemetry.LoopLag, r.p.Host.Monotonic(), l)
+	}
+	r.Recorder.Observe(f, d, l)
+}
+
+func lateFirstPasses() *Mutant {
+	return &Mutant{
+		Name: "late-first-passes", Source: "D59", Expected: 15, Scenario: "work-behind-full-workers", Unread: true,
+		About: "a loop reports its first pass as late, by a moment at which none was due",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &early{r, p, make(map[string]bool)}
+		},
 	}
 }

@@ -3,6 +3,7 @@ package mutant
 import (
 	"context"
 
+	"handoff/core/execution"
 	"handoff/core/store"
 )
 
@@ -20,7 +21,7 @@ func (s *credulous) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 	if !refused(err) {
 		return reply, err
 	}
-	if _, readErr := s.Dispatched(ctx, b.WorkerKey, 1); readErr != nil {
+	if _, readErr := s.Executions(ctx, []execution.ID{1}); readErr != nil {
 		return reply, err
 	}
 	s.p.Acted("took its lease for renewed because the database could be read")

@@ -19,13 +19,14 @@
 // defect made a difference. Apply itself says that a configuration or a topology was changed.
 //
 // A mutant that makes statements without a guard has the hook Statements instead of Store, one that
-// changes the machine has the hook Machine, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these hooks that no real
+// changes the machine has the hook Machine, one that changes what is logged the hook Log, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these hooks that no real
 // daemon can have it. Nothing else has to be told of a mutant: lists, hunts and reports read [All].
 package mutant
 
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -72,6 +73,8 @@ type Mutant struct {
 	Host func(p Process, h host.Host) host.Host
 	// Recorder wraps where a process reports its figures to.
 	Recorder func(p Process, r telemetry.Recorder) telemetry.Recorder
+	// Log wraps where an executor writes its log to.
+	Log func(p Process, h slog.Handler) slog.Handler
 	// Machine changes the machine on which a worker's actions run.
 	Machine func(p Process, m Machine)
 	// Answers changes what the core answers to who asks it for its tables and policies beside a run.
@@ -136,6 +139,8 @@ func (m *Mutant) Lacks() string {
 		return "it shows in no alert, and only the simulated world compares figures with what has happened"
 	case m.Statements != nil:
 		return "it is a statement that lacks its guard, and only the model of the database runs one"
+	case m.Log != nil:
+		return "it changes what is logged of workers, which only the simulated world judges"
 	case m.Machine != nil:
 		return "it changes the machine on which actions run"
 	case m.Answers != nil:

@@ -60,9 +60,12 @@ func (s *unforgiving) ObserveWorkers(ctx context.Context, ws []store.ProbedWorke
 	if len(left) < len(ws) {
 		s.p.Acted("did not record that a health endpoint answers again")
 	}
-	changed, err := s.Store.ObserveWorkers(ctx, left)
-	if err != nil {
-		return nil, err
+	var changed []bool
+	if len(left) > 0 {
+		var err error
+		if changed, err = s.Store.ObserveWorkers(ctx, left); err != nil {
+			return nil, err
+		}
 	}
 	all := make([]bool, 0, len(ws))
 	for _, w := range ws {

@@ -11,6 +11,7 @@ func init() {
 	register(
 		claimsUnheeded,
 		successorUnheeded,
+		dispatchesNotAskedAgain,
 	)
 }
 
@@ -78,6 +79,35 @@ func successorUnheeded() *Mutant {
 				return s
 			}
 			return &stubborn{s, p}
+		},
+	}
+}
+
+// resigned is an executor's store whose dispatches have no unknown outcome: they seem to have failed for good.
+type resigned struct {
+	store.Store
+	p Process
+}
+
+// Dispatch implements store.Executor.
+func (s *resigned) Dispatch(ctx context.Context, by string, ds []store.Dispatch) ([]store.DispatchResult, error) {
+	results, err := s.Store.Dispatch(ctx, by, ds)
+	if errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) {
+		s.p.Acted("took a dispatch of unknown outcome for one that has failed")
+		return nil, errors.New(err.Error())
+	}
+	return results, err
+}
+
+func dispatchesNotAskedAgain() *Mutant {
+	return &Mutant{
+		Name: "dispatches-not-asked-again", Source: "D9", Expected: 29, Scenario: "database-outage",
+		About: "an executor does not ask again whether a dispatch of unknown outcome was written",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Executor() {
+				return s
+			}
+			return &resigned{s, p}
 		},
 	}
 }

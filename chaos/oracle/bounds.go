@@ -38,7 +38,9 @@ func (u *unlawful) unless(holds bool, key string, tells ...any) {
 // longer demands of durations that they are longer than nothing.
 func (u *unlawful) longer(section string, of ...setting) {
 	for _, s := range of {
-		u.unless(s.d > 0, section+"."+s.key, s.d)
+		if s.d <= 0 {
+			u.unless(false, section+"."+s.key, s.d)
+		}
 	}
 }
 

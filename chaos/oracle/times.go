@@ -44,6 +44,9 @@ func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {
 	return x.DispatchTimeout
 }
 
+// UnreachableAfter is how many probes in a row fail before a worker counts as unreachable ("Numbers that no key changes").
+const UnreachableAfter = 3
+
 // KeyLifetime is how long an idempotency key belongs to its execution ("Numbers that no key changes").
 const KeyLifetime = 24 * time.Hour
 

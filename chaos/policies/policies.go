@@ -14,6 +14,8 @@ package policies
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"sync"
 	"time"
 
 	"handoff/core/broker"
@@ -102,17 +104,43 @@ type Answers struct {
 // Ask asks the core each kind of question with inputs that draw makes.
 func Ask(core *Core, draw Draw) Answers { return ask(core, draw, 1) }
 
+// besides is how many kinds of questions there are for each that AskBeside asks.
+const besides = 6
+
 // AskBeside asks what a run can afford: all about the tables, and of the policies one kind in six.
-func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, 6) }
+func AskBeside(core *Core, draw Draw) Answers { return ask(core, draw, besides) }
+
+// AskInForceBeside is AskBeside for the core that this program was built with. What it answers about tables of which
+// nothing is drawn is the same in every run, so it is asked for once.
+func AskInForceBeside(draw Draw) Answers {
+	a := &asker{Answers: answersInForce(), core: InForce(), draw: draw}
+	a.Wrong = slices.Clone(a.Wrong)
+	a.ask(fixed, besides)
+	return a.Answers
+}
+
+// answersInForce are those of the fixed tables.
+var answersInForce = sync.OnceValue(func() Answers { //detlint:ok what it holds depends on the program alone, and no task waits for it
+	a := &asker{core: InForce(), draw: func(uint64) uint64 { panic("a fixed table needs no draw") }}
+	for _, about := range a.subjects()[:fixed] {
+		a.about(about)
+	}
+	return a.Answers
+})
 
 func ask(core *Core, draw Draw, oneIn int) Answers {
 	a := &asker{core: core, draw: draw}
+	a.ask(0, oneIn)
+	return a.Answers
+}
+
+// ask asks about the subjects from one on.
+func (a *asker) ask(from, oneIn int) {
 	for n, about := range a.subjects() {
-		if n < tables || a.oneIn(oneIn) {
+		if n >= from && (n < tables || a.oneIn(oneIn)) {
 			a.about(about)
 		}
 	}
-	return a.Answers
 }
 
 // about asks questions of one kind. A panic is an answer, too.
@@ -140,8 +168,12 @@ type asker struct {
 	draw Draw
 }
 
-// tables are how many subjects are tables, which are asked for as a whole; they come first.
-const tables = 4
+// tables are how many subjects are tables, which are asked for as a whole; they come first. About the first of them, which
+// are fixed, nothing is drawn.
+const (
+	fixed  = 3
+	tables = 4
+)
 
 type subject struct {
 	name string

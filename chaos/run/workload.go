@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"handoff/chaos/scenario"
@@ -70,7 +71,7 @@ type Workload struct {
 
 	mu sync.Mutex
 	// left counts the steps that are not over.
-	left int
+	left atomic.Int64
 	// accepted are the executions of each action by their number from 0; 0 for those that were not accepted yet.
 	accepted map[string][]execution.ID
 	// waiting wakes the tasks that wait for an execution to be accepted.
@@ -80,7 +81,8 @@ type Workload struct {
 // NewWorkload returns a workload that has not begun. Until Start it counts as submitting, unless the scenario submits
 // nothing.
 func NewWorkload(o WorkloadOptions) *Workload {
-	w := &Workload{o: o, left: len(o.Scenario.Workload) + len(o.Scenario.Cancels), accepted: make(map[string][]execution.ID)}
+	w := &Workload{o: o, accepted: make(map[string][]execution.ID)}
+	w.left.Store(int64(len(o.Scenario.Workload) + len(o.Scenario.Cancels)))
 	for _, a := range o.Scenario.Actions {
 		w.accepted[a.Ref] = make([]execution.ID, o.Scenario.SubmissionsOf(a.Ref))
 	}
@@ -102,23 +104,15 @@ func (w *Workload) Start(ctx context.Context) {
 
 // Submitting says whether a step is not over.
 func (w *Workload) Submitting() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.left > 0
+	return w.left.Load() > 0
 }
 
 // Abandon is called when the process that submits has died: what it had not submitted was never asked for.
 func (w *Workload) Abandon() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left = 0
+	w.left.Store(0)
 }
 
-func (w *Workload) over() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.left--
-}
+func (w *Workload) over() { w.left.Add(-1) }
 
 // pinPoll is how often a load looks whether the worker that it is pinned to has registered. A real user would get an
 // error for each attempt before.
@@ -179,10 +173,12 @@ func (w *Workload) submit(ctx context.Context, l scenario.Load, from int, reques
 	}
 }
 
-// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, and userAttempts
-// times in all.
+// A user who is told of an error, and not that the request is wrong, sends it again: after userPause, from the sixtieth
+// time on after ten times that, and userAttempts times in all. That is longer than any outage lasts in a scenario or a
+// varied run, so what is never accepted is the system's doing.
 const (
 	userPause    = time.Second
+	userHurries  = 60
 	userAttempts = 300
 )
 
@@ -197,7 +193,11 @@ func (w *Workload) insist(ctx context.Context, ask func() error) {
 			w.refused(err.Error())
 			return
 		}
-		if w.o.Host.Sleep(ctx, userPause) != nil {
+		pause := userPause
+		if attempt >= userHurries {
+			pause *= 10
+		}
+		if w.o.Host.Sleep(ctx, pause) != nil {
 			return
 		}
 	}
@@ -257,7 +257,7 @@ func (w *Workload) cancel(ctx context.Context, index int, c scenario.Cancel) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if left--; left == 0 {
-				w.left--
+				w.left.Add(-1)
 			}
 		})
 	}

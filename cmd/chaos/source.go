@@ -26,6 +26,7 @@ import (
 	"handoff/reports"
 	"handoff/scenarios"
 	"handoff/sim/explore"
+	"handoff/sim/guard/weave"
 )
 
 // How many seeds of each scenario and profile a source mutant gets by default, plain and varied. One that
@@ -290,7 +291,12 @@ func (m *measurement) prepare(ctx context.Context, catalog *source.Catalog) (err
 	if m.overlay, err = catalog.Overlay(m.work, m.full); err != nil {
 		return broken("%v", err)
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-overlay", m.overlay, "-o", m.bin, "./cmd/chaos")
+	// Guarded like the program of make chaos, so that the score is that of its runs.
+	guarded, _, err := weave.Add(m.root, m.overlay, filepath.Join(m.work, "guarded"))
+	if err != nil {
+		return broken("%v", err)
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-overlay", guarded, "-o", m.bin, "./cmd/chaos")
 	build.Dir = m.root
 	if out, err := build.CombinedOutput(); err != nil {
 		return broken("building the mutants: %v\n%s", err, out)

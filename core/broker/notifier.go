@@ -97,18 +97,18 @@ func (n *Notifier) add(t Type, c Change) {
 
 // Run publishes what is pending until ctx ends.
 func (n *Notifier) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		n.Flush(ctx)
+	// Flush may have been told of the end of ctx: then there is nothing to wait for.
+	for n.Flush(ctx); ctx.Err() == nil; n.Flush(ctx) {
 		if _, err := n.wake.Wait(ctx, host.Forever); err != nil {
 			return
 		}
 	}
 }
 
-// Flush publishes what is pending before it returns; a stopping process calls it last, so that
-// nobody has to wait for a reconciler.
+// Flush publishes what is pending before it returns, or until ctx ends; a stopping process calls it last,
+// so that nobody has to wait for a reconciler.
 func (n *Notifier) Flush(ctx context.Context) {
-	for ms := n.take(); len(ms) > 0; ms = n.take() {
+	for ms := n.take(); len(ms) > 0 && ctx.Err() == nil; ms = n.take() {
 		n.send(ctx, ms)
 	}
 }

@@ -30,6 +30,9 @@ const endedTests = 3
 type deadLetterPath struct {
 	*Service
 	suspicious host.Signal
+	// watched is since when settled has tested the path at least every watchGap, last when it did so last. One task reads
+	// and writes them.
+	watched, last time.Duration
 
 	mu     sync.Mutex
 	tested bool
@@ -37,6 +40,14 @@ type deadLetterPath struct {
 	// good is since when every test went well, if the last one did.
 	good time.Duration
 }
+
+// The broker tries a dead letter without a route again every three minutes. Somebody may take the binding away between two
+// tests and somebody else put it back, so before a queue goes the path is tested at every pass for longer than that: what
+// the queue kept is then tried again while the path is known to work.
+const (
+	watchedFor = 200 * time.Second
+	watchGap   = 2 * idleQueueSweep
+)
 
 func newDeadLetterPath(s *Service) *deadLetterPath {
 	return &deadLetterPath{Service: s, suspicious: s.host.NewSignal()}
@@ -130,20 +141,31 @@ func (p *deadLetterPath) found(broken error) {
 }
 
 // settled says that the path works now, and has for a while by all tests: what a queue kept for want of a route has come
-// round since, because the broker tries it again every three minutes.
+// round since. It is asked at every pass while a queue is due to go, and tests the path each time.
 func (p *deadLetterPath) settled(ctx context.Context) bool {
 	p.mu.Lock()
-	good, since := p.tested && p.broken == nil, p.good
+	good := p.tested && p.broken == nil
 	p.mu.Unlock()
-	if !good || p.host.Monotonic()-since < canaryInterval {
+	if !good {
+		p.last = 0
 		return false
 	}
 	// The last test may be minutes old, and what has broken the path since is told by the next one.
 	if err := p.test(ctx); err != nil {
+		p.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
 		p.suspect()
+		p.last = 0
 		return false
 	}
-	return true
+	now := p.host.Monotonic()
+	if p.last == 0 || now-p.last > watchGap {
+		p.watched = now
+	}
+	p.last = now
+	p.mu.Lock()
+	since := p.good
+	p.mu.Unlock()
+	return now-p.watched >= watchedFor && now-since >= canaryInterval
 }
 
 // DeadLetterPath says how the last test of the dead letter path went: nil if its message came round, or if dead

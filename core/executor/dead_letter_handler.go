@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strconv"
 	"time"
@@ -86,17 +87,20 @@ func (s *Service) handleOrKeep(d broker.Delivery, died, patience time.Duration) 
 			return err
 		}
 	}
-	s.announce(&letter)
 	if err == nil {
+		s.announce(&letter)
 		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
 		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		return nil
 	}
-	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", err))
-	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
-	if err := s.keep(store.DeadLetter{Queue: letter.Queue, Reason: letter.Reason, Outcome: "unhandled: " + err.Error(), Open: true}); store.Retriable(err) {
-		return err
+	kept := s.keep(store.DeadLetter{Queue: letter.Queue, Reason: letter.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
+	if store.Retriable(kept) {
+		return kept
 	}
+	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
+	// It is given up once, however often it had to be tried.
+	s.announce(&letter)
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
 	return nil
 }
 

@@ -46,7 +46,9 @@ type probes struct {
 	mu sync.Mutex
 	// failed counts failures in a row, by incarnation, of workers that are probed.
 	failed map[execution.Incarnation]int
-	// told is what the database was last told of an incarnation while the probes only observe: whether it is ready.
+
+	// told is what the database was last told of an incarnation while the probes only observe: whether it is ready. Only
+	// the probing task uses it.
 	told map[execution.Incarnation]bool
 }
 

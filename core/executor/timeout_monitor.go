@@ -63,6 +63,8 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, o *store.Outcome) {
 	message := "execution has been scheduled too long, marking failed"
 	switch {
+	case r.Cause == store.Overrun && o.Row.Status == execution.Cancelled:
+		message = "execution has run past its deadline, marking cancelled"
 	case r.Cause == store.Overrun:
 		message = "execution has run past its deadline, marking timeout"
 	case o.Row.Status == execution.Requested:

@@ -79,16 +79,12 @@ func (t *session) receiveRow(row *execution.Execution) {
 	}}}
 	now := t.host.Monotonic()
 	t.mu.Lock()
-	unwanted := t.over != endNone || t.draining
-	for i := range t.waiting {
-		// Its message came meanwhile, and has to be settled.
-		unwanted = unwanted || t.waiting[i].Envelope.Dispatch.Key == key
-	}
-	if !unwanted {
+	// What waits already has a message, which has to be settled.
+	if !t.held.holds(key) && t.waitsFor(key) == nil {
 		t.waiting = append(t.waiting, waiting{d, now})
 	}
 	t.mu.Unlock()
-	if !unwanted && t.admit() < host.Forever {
+	if t.admit() < host.Forever {
 		t.held.freed.Set()
 	}
 }

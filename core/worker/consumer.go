@@ -41,27 +41,15 @@ func (t *session) receive(d delivery) bool {
 		t.waste()
 		return true
 	}
-	if held, taken := t.held.double(d); held {
-		if !taken {
-			d.consumer.Ack(d.Delivery)
-		}
-		return true
-	}
-	t.mu.Lock()
-	over, draining := t.over != endNone, t.draining
-	if draining && !over {
-		t.leftover = append(t.leftover, d)
-	}
-	t.mu.Unlock()
-	switch {
-	case over:
+	if t.ended() != endNone {
 		return false
-	case !draining:
-		t.queue(d)
-		if t.admit() < host.Forever {
-			// Wakes admitAll, so that it also waits for the end of this delivery's time.
-			t.held.freed.Set()
-		}
+	}
+	if double, any := t.queue(d); any {
+		double.consumer.Ack(double.Delivery)
+	}
+	if t.admit() < host.Forever {
+		// Wakes admitAll, so that it also waits for the end of this delivery's time.
+		t.held.freed.Set()
 	}
 	return true
 }
@@ -79,7 +67,12 @@ func unreadable(d *broker.Delivery) string {
 
 // execute takes one delivery from the claim to the end of its execution.
 func (t *session) execute(d waiting, e *entry) {
-	defer func() { t.held.remove(e, t.host.Monotonic()) }()
+	defer func() {
+		t.held.remove(e, t.host.Monotonic())
+		if e.cancelled {
+			t.beatNow.Set()
+		}
+	}()
 	sent := t.host.Monotonic()
 	row, claimed := t.claim(d, e)
 	if !claimed {
@@ -126,8 +119,7 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			r := &results[0]
 			return &r.Row, t.settle(d, e, r, uncertain)
 		}
-		if why := gone(err); why != endNone {
-			t.endEarly(why)
+		if gone(err) != endNone {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
@@ -174,6 +166,9 @@ func (t *session) settle(d waiting, e *entry, r *store.ClaimResult, uncertain bo
 			d.consumer.Reject(d.Delivery, false)
 		}
 	default:
+		// A claim whose answer was lost, and a cancellation since: nothing runs here, and the next beat says so. That
+		// beat is sent when this entry is gone.
+		e.cancelled = uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == t.key.Incarnation
 		t.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		for _, d := range all {
 			d.consumer.Ack(d.Delivery)

@@ -55,7 +55,7 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		s.store = &grudging{errs: c.errs}
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
-		e, _ := s.held.add(key)
+		e := s.held.add(key)
 		consumer := new(settling)
 		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
 		_, claimed := s.claim(waiting{delivery: delivery{consumer, d}}, e)
@@ -89,7 +89,7 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	consumer := new(settling)
 	d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}}}
 	s.store = &late{meanwhile: func() { s.receive(delivery{consumer, d}) }}
-	e, _ := s.held.add(d.Envelope.Dispatch.Key)
+	e := s.held.add(d.Envelope.Dispatch.Key)
 	s.claim(waiting{delivery: delivery{noMessage{}, d}, since: s.host.Monotonic()}, e)
 	if consumer.rejected != 1 || consumer.acked != 0 {
 		t.Errorf("%d rejected, %d acknowledged", consumer.rejected, consumer.acked)

@@ -34,11 +34,7 @@ func (t *session) beat(ctx context.Context) {
 		early := time.Duration(t.host.Uint64N(uint64(interval/10) + 1)) //nolint:gosec // less than the interval
 		next := max(soon, began+interval-early-t.host.Monotonic())
 		if err != nil {
-			if why := gone(err); why != endNone {
-				t.endEarly(why)
-				return
-			}
-			if ctx.Err() != nil {
+			if gone(err) != endNone || ctx.Err() != nil {
 				return
 			}
 			t.log.LogAttrs(ctx, slog.LevelWarn, "heartbeat failed, trying again", slog.Any("error", err))
@@ -107,11 +103,10 @@ func (t *session) toldFull(at time.Duration, was bool) {
 // that delivery came: the guard of the take-back asks for it. One extra heartbeat tells it for all waiting
 // deliveries. It is tried once: if the database does not answer, the dispatch counts once at worst.
 func (t *session) tellFull(since time.Duration) {
-	full, ever := t.held.lastFull(t.host.Monotonic())
 	t.mu.Lock()
 	known := t.told >= since
 	t.mu.Unlock()
-	if !ever || full < since || known {
+	if known || !t.held.fullSince(since) {
 		return
 	}
 	if err := t.beatOnce(context.Background(), t.consuming()); err != nil {

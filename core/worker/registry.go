@@ -54,6 +54,9 @@ type entry struct {
 	grace time.Duration
 	// doubted says that a hint has told of a cancellation, and nobody has asked the database since.
 	doubted bool
+	// cancelled says that the claim was made, its answer lost, and the execution cancelled before the worker knew.
+	// Only the task that claims reads and writes it.
+	cancelled bool
 }
 
 func newRegistry(h host.Host, capacity int) *registry {
@@ -98,23 +101,17 @@ func (r *registry) answer(e *entry) []delivery {
 	return doubles
 }
 
-// add holds a key if a slot is free and the registry is open; otherwise the entry is nil. double says that the key
-// is already held.
-func (r *registry) add(key execution.Key) (e *entry, double bool) {
+// add holds a key, which is not held yet, if a slot is free and the registry is open; otherwise the entry is nil.
+func (r *registry) add(key execution.Key) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.entries {
-		if e.key == key {
-			return nil, true
-		}
-	}
 	if len(r.entries) >= r.capacity || r.closed != execution.NoReason {
-		return nil, false
+		return nil
 	}
-	e = &entry{key: key, beat: r.beat, wasFull: r.full, fullUntil: r.fullUntil}
+	e := &entry{key: key, beat: r.beat, wasFull: r.full, fullUntil: r.fullUntil}
 	r.entries = append(r.entries, e)
 	r.full = r.full || len(r.entries) >= r.capacity
-	return e, false
+	return e
 }
 
 // lastFull returns the latest moment at which every slot was taken, now if they are; ever is false if they never
@@ -122,14 +119,17 @@ func (r *registry) add(key execution.Key) (e *entry, double bool) {
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fullAt(now)
-}
-
-func (r *registry) fullAt(now time.Duration) (at time.Duration, ever bool) {
 	if r.taken() >= r.capacity {
 		return now, true
 	}
 	return r.fullUntil, r.full
+}
+
+// fullSince says whether every slot was taken at some time since then.
+func (r *registry) fullSince(then time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken() >= r.capacity || r.full && r.fullUntil >= then
 }
 
 // taken counts the slots that are taken. One whose claim was refused is none of them: with a capacity of 1 each claim

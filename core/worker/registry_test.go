@@ -10,19 +10,19 @@ import (
 
 func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
 	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
-	late, _ := r.add(execution.Key{ID: 1, Epoch: 1})
+	late := r.add(execution.Key{ID: 1, Epoch: 1})
 	r.refuse(late)
 	if at, ever := r.lastFull(5 * time.Second); ever && at > 0 {
 		t.Errorf("its only slot is taken by a claim that was refused, and it was full at %v", at)
 	}
-	if e, _ := r.add(execution.Key{ID: 2, Epoch: 1}); e != nil {
+	if e := r.add(execution.Key{ID: 2, Epoch: 1}); e != nil {
 		t.Error("two entries hold one slot")
 	}
 	r.remove(late, 6*time.Second)
 	if at, _ := r.lastFull(7 * time.Second); at > 0 {
 		t.Errorf("nothing ever ran in its only slot, and it was full until %v", at)
 	}
-	e, _ := r.add(execution.Key{ID: 2, Epoch: 1})
+	e := r.add(execution.Key{ID: 2, Epoch: 1})
 	r.remove(e, 8*time.Second)
 	if at, ever := r.lastFull(9 * time.Second); !ever || at != 8*time.Second {
 		t.Errorf("a run held its only slot until 8s, and it was full until %v (%v)", at, ever)
@@ -31,7 +31,7 @@ func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
 
 func TestNothingBeginsOnceAllRunsHaveBeenEnded(t *testing.T) {
 	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
-	e, _ := r.add(execution.Key{ID: 1, Epoch: 1})
+	e := r.add(execution.Key{ID: 1, Epoch: 1})
 	r.closed = execution.WorkerLost
 	if r.begin(e) || e.why != execution.WorkerLost {
 		t.Errorf("it began, or ended for another reason: %v", e.why)

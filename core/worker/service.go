@@ -89,11 +89,9 @@ func New(o Options) *Service {
 // ErrSuperseded is returned by Run when another process registered the same name.
 var ErrSuperseded = store.ErrSuperseded
 
-// Run works until ctx ends, or an operator asks for a drain, and everything that was claimed has been
-// finished or ended: nil then. It
-// returns ErrSuperseded, after ending its actions, when another process took its name; it never
-// registers again after that, because two processes that do would take the name from each other for
-// ever.
+// Run works until ctx ends, or an operator asks for a drain, and everything that was claimed has been finished or ended:
+// nil then. It returns ErrSuperseded, after ending its actions, when another process took its name; it never registers
+// again after that, because two processes that do would take the name from each other for ever.
 func (s *Service) Run(ctx context.Context) error {
 	closing, closed := s.host.WithCancel(context.Background())
 	defer closed()
@@ -114,7 +112,9 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		s.log.LogAttrs(ctx, slog.LevelWarn, "session ended, registering anew", slog.String("why", why.String()))
 		// Registering gives up what the old incarnation holds, so its results are written first.
-		t.awaitResults(ctx)
+		if !t.awaitResults(ctx) {
+			return nil
+		}
 	}
 }
 

@@ -140,6 +140,24 @@ func (t *session) endEarly(why end) {
 	t.ending.Set()
 }
 
+// db makes one database call. Whichever call tells that the incarnation is over, the session ends with it.
+func (t *session) db(f func(ctx context.Context) error) error {
+	return t.heed(t.Service.db(f))
+}
+
+// within is db for a call that is worth nothing once ctx has ended.
+func (t *session) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+	return t.heed(t.Service.within(ctx, patience, f))
+}
+
+// heed ends the session if an error says so, and returns the error.
+func (t *session) heed(err error) error {
+	if why := gone(err); why != endNone {
+		t.endEarly(why)
+	}
+	return err
+}
+
 // askedToStop says that an operator asked for the drain with which the session ended.
 func (t *session) askedToStop() bool {
 	t.mu.Lock()
@@ -166,14 +184,14 @@ func (t *session) guard(ctx context.Context) {
 	t.endEarly(endFenced)
 }
 
-// awaitResults waits until every result of the session was taken or refused by the database, or ctx ends.
-func (t *session) awaitResults(ctx context.Context) {
+// awaitResults waits until every result of the session was taken or refused by the database. It returns false if ctx ended.
+func (t *session) awaitResults(ctx context.Context) bool {
 	for {
 		if held, _ := t.held.counts(); held == 0 {
-			return
+			return true
 		}
 		if _, err := t.held.changed.Wait(ctx, host.Forever); err != nil {
-			return
+			return false
 		}
 	}
 }

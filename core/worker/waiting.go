@@ -16,27 +16,38 @@ type waiting struct {
 	since time.Duration
 }
 
-// queue makes a delivery wait for a run slot. A second delivery of an epoch that already waits replaces the first
-// one, which is acknowledged: after a reconnect only the new one can be settled, and within one session the old
-// one is a duplicate.
-func (t *session) queue(d delivery) {
+// queue makes a delivery wait for a run slot, and returns what there is to acknowledge, if anything. A second delivery of
+// an epoch that already waits replaces the first one: after a reconnect only the new one can be settled, and within one
+// session the old one is a duplicate. One of an epoch that is held is a duplicate, too.
+//
+// Under one lock an epoch waits, or is held, or neither: nothing that waits is held.
+func (t *session) queue(d delivery) (double delivery, any bool) {
 	key, now := d.Envelope.Dispatch.Key, t.host.Monotonic()
 	t.mu.Lock()
-	var double *delivery
+	defer t.mu.Unlock()
+	if held, taken := t.held.double(d); held {
+		return d, !taken
+	}
+	if w := t.waitsFor(key); w != nil {
+		double, w.delivery = w.delivery, d
+		return double, true
+	}
+	if t.draining {
+		t.leftover = append(t.leftover, d)
+		return double, false
+	}
+	t.waiting = append(t.waiting, waiting{d, now})
+	return double, false
+}
+
+// waitsFor returns the delivery of an epoch that waits, nil if there is none. The caller holds t.mu.
+func (t *session) waitsFor(key execution.Key) *waiting {
 	for i := range t.waiting {
 		if w := &t.waiting[i]; w.Envelope.Dispatch.Key == key {
-			double = &delivery{w.consumer, w.Delivery}
-			w.delivery = d
-			break
+			return w
 		}
 	}
-	if double == nil {
-		t.waiting = append(t.waiting, waiting{d, now})
-	}
-	t.mu.Unlock()
-	if double != nil {
-		double.consumer.Ack(double.Delivery)
-	}
+	return nil
 }
 
 // admitAll calls admit whenever a slot comes free or a delivery has waited for its time, until ctx ends.
@@ -64,11 +75,6 @@ func (t *session) admit() time.Duration {
 			t.host.Go("execution", func() { t.execute(d, e) })
 		case d.consumer == nil:
 			return left
-		case left > 0:
-			// A second delivery of an epoch that has got its slot meanwhile.
-			if _, taken := t.held.double(d.delivery); !taken {
-				d.consumer.Ack(d.Delivery)
-			}
 		default:
 			key := d.Envelope.Dispatch.Key
 			t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
@@ -79,9 +85,8 @@ func (t *session) admit() time.Duration {
 	}
 }
 
-// nextWaiting removes the first waiting delivery in one of three cases: it gets a slot (e is set); its epoch
-// already has a slot, so it is a duplicate (left is host.Forever); or its time is over (left is 0). Otherwise it
-// removes none, and left is how long the first one may still wait.
+// nextWaiting removes the first waiting delivery if it gets a slot (e is set) or its time is over (left is 0). Otherwise
+// it removes none, and left is how long the first one may still wait.
 func (t *session) nextWaiting() (d waiting, e *entry, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
@@ -90,12 +95,9 @@ func (t *session) nextWaiting() (d waiting, e *entry, left time.Duration) {
 		return waiting{}, nil, host.Forever
 	}
 	first := t.waiting[0]
-	e, double := t.held.add(first.Envelope.Dispatch.Key)
+	e = t.held.add(first.Envelope.Dispatch.Key)
 	left = max(0, first.since+t.patience(first.Envelope.Dispatch.Action)-now)
-	if double {
-		left = host.Forever
-	}
-	if e == nil && !double && left > 0 {
+	if e == nil && left > 0 {
 		return waiting{}, nil, left
 	}
 	t.waiting = append(t.waiting[:0], t.waiting[1:]...)

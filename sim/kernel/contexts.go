@@ -15,6 +15,7 @@ type kernelContext struct {
 	deadline    time.Time
 	hasDeadline bool
 	timer       Timer
+	maker       Maker // nil when nobody wants to know
 
 	firstChild, lastChild *kernelContext // by creation
 	prev, next            *kernelContext
@@ -92,9 +93,11 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	if d == maxDuration {
 		return c, c.cancelFunc()
 	}
-	deadline := k.start.Add(k.now).Add(d)
+	var deadline time.Time
 	if p != nil {
 		deadline = p.clock.Wall().Add(d)
+	} else {
+		deadline = k.start.Add(k.now + d)
 	}
 	if !c.hasDeadline || deadline.Before(c.deadline) {
 		c.deadline, c.hasDeadline = deadline, true
@@ -139,8 +142,18 @@ func (k *Kernel) newContext(parent context.Context) *kernelContext {
 	return c
 }
 
+// Maker is who has made a context and is told when it is ended by hand, the first time and before anything comes of it.
+type Maker interface{ Ended(ctx context.Context) }
+
+// Watch has m told of the end of a context of the kernel. It costs no object, as another CancelFunc would.
+func Watch(ctx context.Context, m Maker) { ctx.(*kernelContext).maker = m }
+
 func (c *kernelContext) cancelFunc() context.CancelFunc {
 	return func() {
+		if m := c.maker; m != nil {
+			c.maker = nil
+			m.Ended(c)
+		}
 		c.k.CheckAlive()
 		c.cancel(context.Canceled)
 	}

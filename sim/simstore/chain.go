@@ -27,6 +27,7 @@ func (db *Database) last(chain execution.ID) *row {
 
 // Cancel implements store.Client.
 func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
+	c.named(len(ids))
 	return transact(ctx, c, tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
 			answers = append(answers, s.cancel(id, actor))

@@ -162,6 +162,7 @@ func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, 
 
 // eachOf is each in a transaction of several statements.
 func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	c.named(len(items))
 	return transact(ctx, c, statements, func(s *step) []R {
 		var results []R
 		if len(items) > 0 {
@@ -172,6 +173,13 @@ func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q,
 		}
 		return results
 	})
+}
+
+// named tells of a call that names nothing, and could not do anything.
+func (c *Client) named(items int) {
+	if items == 0 && c.p != nil && c.db.idle != nil {
+		c.db.idle()
+	}
 }
 
 // do makes a call that answers nothing.
@@ -185,6 +193,7 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	c.named(len(ids))
 	return look(ctx, c, func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
@@ -214,6 +223,7 @@ func (c *Client) Actions(ctx context.Context, q store.ActionQuery) ([]execution.
 
 // PutActions implements store.Client.
 func (c *Client) PutActions(ctx context.Context, actions []execution.Action) error {
+	c.named(len(actions))
 	return c.do(ctx, func(s *step) {
 		for _, a := range actions {
 			switch {

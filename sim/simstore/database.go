@@ -43,6 +43,8 @@ type Database struct {
 	transitions *oracle.Law
 	// told is called in the caller's task with the outcome of each statement of a process; nil if nobody asks.
 	told func(ctx context.Context, err error)
+	// idle is called in the caller's task for each call of a process that names nothing; nil if nobody asks.
+	idle func()
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -203,6 +205,9 @@ func (db *Database) SetFull(fault string) { db.full = fault }
 
 // OnAnswer has each statement of a process told to f, in the task that made it, with what it was answered.
 func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told = f }
+
+// OnNothing has each call of a process that is about to be made with an empty list told to f, in the task that makes it.
+func (db *Database) OnNothing(f func()) { db.idle = f }
 
 // SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
 // (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls go on over the connections that pools

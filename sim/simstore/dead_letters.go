@@ -16,6 +16,7 @@ import (
 
 // StoreDeadLetters implements store.Executor and store.Worker.
 func (c *Client) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) error {
+	c.named(len(ds))
 	if len(ds) == 0 {
 		return nil
 	}

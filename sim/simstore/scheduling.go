@@ -148,6 +148,7 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) error {
+	c.named(len(keys))
 	return c.do(ctx, func(s *step) {
 		for _, key := range keys {
 			r := s.db.row(key.ID)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -81,6 +82,35 @@ func (s *step) freeSlot(r *row) {
 
 func (s *step) slotEvent(kind history.Kind, id execution.ID, action string, number int) {
 	s.db.emit(history.Event{Kind: kind, Process: s.process, Execution: id, Action: action, Count: int64(number)})
+}
+
+// HoldSlots gives free slots to executions that have ended, as a manual edit can, for the fault of that name. It says to how
+// many.
+func (db *Database) HoldSlots(fault string, most int) (held int) {
+	for i := range db.rows.n {
+		r := db.rows.at(int32(i))
+		of := db.slots[r.Action.Ref]
+		if held == most || r.slot != 0 || of == nil || r.mayHold() || !oracle.Terminal(r.Status) || of.free() == 0 {
+			continue
+		}
+		r.slot = of.free()
+		of.holders[r.slot-1] = r.ID
+		held++
+		db.emit(history.Event{Kind: history.SlotTaken, Execution: r.ID, Action: r.Action.Ref, Count: int64(r.slot), Fault: fault})
+	}
+	return held
+}
+
+// HeldSlots is how many slots executions hold that may hold none.
+func (db *Database) HeldSlots() (held int) {
+	for _, ref := range db.limits {
+		for _, id := range db.slots[ref].holders {
+			if r := db.row(id); r != nil && !r.mayHold() {
+				held++
+			}
+		}
+	}
+	return held
 }
 
 // mayHold says whether a row is between its scheduling and the handling of its end.

@@ -230,6 +230,7 @@ func (s *step) endUnheld(b store.Beat) (ended []store.Outcome) {
 
 // Claim implements store.Worker.
 func (c *Client) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	c.named(len(cs))
 	return answer(ctx, c, func(s *step) (results []store.ClaimResult, err error) {
 		inc, err := s.check(w)
 		if err != nil {

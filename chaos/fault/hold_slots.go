@@ -1,0 +1,67 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "hold_slots", Ends: ByItself, Edits: true,
+		About:   "somebody edits the database by hand, and concurrency slots stay with executions that have ended",
+		Example: "hold_slots: {count: 5}",
+		Keys:    []yamlfile.Key{yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostHeld))},
+	}, (*holdSlots).inject)
+}
+
+const (
+	// mostHeld bounds how many slots one edit leaves, heldWithin how long it waits for executions that have ended.
+	mostHeld   = 1000
+	heldWithin = 2 * time.Minute
+	// freedWithin is how long it counts as lasting at most, if nobody frees them.
+	freedWithin = 10 * time.Minute
+)
+
+type holdSlots struct {
+	databaseStruck
+	Count int
+}
+
+// Read implements Fault.
+func (f *holdSlots) Read(r *Reader) {
+	if n := r.At("count"); n != nil {
+		count, _ := r.Integer(n, "count", 1, mostHeld)
+		f.Count = int(count)
+	}
+}
+
+// Describe implements Describer.
+func (*holdSlots) Describe() string { return "edit slots" }
+
+func (f *holdSlots) inject(x *Injection, w SlotEdits) (func(), error) {
+	left := f.Count
+	var next func(within time.Duration)
+	next = func(within time.Duration) {
+		held := w.HoldSlots(x, left)
+		if held > 0 {
+			x.Touch(Touched{Process: Database})
+		}
+		if left -= held; left == 0 || within <= 0 {
+			x.endWhenFreed(w, freedWithin)
+			return
+		}
+		x.After(time.Second, func() { next(within - time.Second) })
+	}
+	next(heldWithin)
+	return nil, nil
+}
+
+// endWhenFreed ends the fault when nothing is left of the edit.
+func (x *Injection) endWhenFreed(w SlotEdits, within time.Duration) {
+	if w.HeldSlots() == 0 || within <= 0 {
+		x.End()
+		return
+	}
+	x.After(time.Second, func() { x.endWhenFreed(w, within-time.Second) })
+}

@@ -1,0 +1,81 @@
+package figures
+
+import (
+	"strconv"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/telemetry"
+)
+
+// Clock is what the machine of a process says of time.
+type Clock interface {
+	Now() time.Time
+	Monotonic() time.Duration
+}
+
+// Clock tells by which clocks the process measures. Without them the time of a dead letter is not judged.
+func (w *Watch) Clock(c Clock) { w.clock = c }
+
+// clockSlack is how far a measurement may be from the one that is compared with it: the calls in between take a moment.
+const clockSlack = time.Second
+
+// letter is the dead letter that the process handles now.
+type letter struct {
+	// died is when its message died, by the monotonic clock of the process.
+	died time.Duration
+	// measured says that its time was told, unhandled that it was given up.
+	measured, unhandled bool
+	// named counts the labels under which it was counted by action and worker.
+	named map[telemetry.Labels]int
+}
+
+// comes notes a dead letter that has been delivered. The broker notes deaths in whole seconds of its own clock.
+func (w *Watch) comes(d *broker.Delivery) {
+	w.letter = &letter{named: make(map[telemetry.Labels]int)}
+	if w.clock == nil {
+		return
+	}
+	w.letter.died = w.clock.Monotonic()
+	if len(d.Deaths) > 0 && !d.Deaths[0].Time.IsZero() {
+		w.letter.died -= max(0, w.clock.Now().Sub(d.Deaths[0].Time))
+	}
+}
+
+// tells notes what the process tells of a dead letter, and judges its time.
+func (w *Watch) tells(d time.Duration) {
+	if w.letter == nil || w.clock == nil {
+		return
+	}
+	w.letter.measured = true
+	w.j.judged++
+	if want := w.clock.Monotonic() - w.letter.died; d < want-want/10-clockSlack || d > want+want/10+clockSlack {
+		w.violate("a dead letter is told to have been handled %v after its death, which was %v ago", d, want)
+	}
+}
+
+// settled notes a dead letter that is acknowledged: it has been counted, and its time told, unless it was given up.
+func (w *Watch) settled(d *broker.Delivery) {
+	j, name, of := w.j, w.p.name, w.letter
+	w.letter = nil
+	reason, queue := broker.DeathUnknown.String(), ""
+	if len(d.Deaths) > 0 {
+		reason, queue = d.Deaths[0].Reason.String(), d.Deaths[0].Queue
+	}
+	j.happens(name, telemetry.DeadLetters, reason)
+	dispatch := d.Envelope.Dispatch
+	named := dispatch != nil && d.Envelope.Type == broker.ExecutionScheduled && broker.IsWorkerQueue(queue) && j.actions[dispatch.Key.ID] != ""
+	labels := telemetry.Labels{reason}
+	if named {
+		labels = telemetry.Labels{reason, j.actions[dispatch.Key.ID], strconv.FormatInt(int64(dispatch.Worker), 10)}
+	}
+	if of != nil && of.unhandled {
+		// Nobody but the process knows whether it could read what the letter is about.
+		named = named && of.named[labels] > 0
+	} else {
+		j.happens(name, telemetry.DeadLetterSeconds)
+	}
+	if named {
+		j.happens(name, telemetry.DeadLettered, labels[:]...)
+	}
+}

@@ -1,0 +1,70 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// This file is the part of invariant 13 about the reasons that a worker gives for ends, whether they are stored or refused
+// and kept: it gives a reason that it has had. Ends of runs that ended by themselves are judged by what the machine says.
+
+// Starts notes that an action is asked to start, and refused says that it could not.
+func (c *Calls) Starts(key execution.Key) {
+	if r := c.runs[key]; r != nil {
+		r.started = true
+	}
+}
+
+// NotStarted notes that an action could not be started.
+func (c *Calls) NotStarted(key execution.Key) {
+	if r := c.runs[key]; r != nil {
+		r.refused = true
+	}
+}
+
+// Exited notes that an action has ended by itself: what is told of it is its own.
+func (c *Calls) Exited(key execution.Key, to execution.Status, reason execution.Reason) {
+	if r := c.runs[key]; r != nil {
+		r.byItself, r.to, r.reason = true, to, reason
+	}
+}
+
+// clocksOfRuns is how far the clock of a machine and that of a worker on it may disagree about a moment of the near future.
+const clocksOfRuns = time.Second
+
+// tells judges what a worker is about to tell of the end of a run.
+func (c *Calls) tells(now time.Duration, e *End, r *callsOfRun) {
+	if c.result == nil {
+		return
+	}
+	c.s.judged(c.result.i)
+	if !c.had(now, e, r) {
+		c.s.violate(c.result.i, e.Key.ID, "%s tells that execution %d (epoch %d) ended as %v for %v, and that was not why",
+			c.process, e.Key.ID, e.Key.Epoch, e.To, e.Reason)
+	}
+}
+
+// had says that a worker had a reason to end a run, or that the run ended so.
+func (c *Calls) had(now time.Duration, e *End, r *callsOfRun) bool {
+	if r.byItself {
+		return e.To == r.to && e.Reason == r.reason
+	}
+	switch e.Reason {
+	case execution.CancelRequested:
+		return r.cancelled && e.To == execution.Cancelled
+	case execution.WorkerLost:
+		return r.lost || c.gone
+	case execution.WorkerShutdown:
+		return c.draining >= 0
+	case execution.WorkerUnavailable:
+		return r.refused
+	case execution.RunTimeout:
+		return e.To == execution.Timeout && now >= r.limit-clocksOfRuns
+	case execution.HeartbeatStale:
+		// What was ended between its claim and its start has not run.
+		return !r.started || c.lease.fenced || now >= c.fence()-clocksOfRuns
+	default:
+		return false
+	}
+}

@@ -1,0 +1,79 @@
+package invariant
+
+import "time"
+
+// This file is the part of invariant 15 about the figures of runs that a worker sends with its heartbeats: executors judge
+// its health by them, and people read them. They are what the runs of its incarnation were, over the window that the
+// configuration names.
+
+// windowParts is into how many parts a worker cuts the window: it forgets a part at a time (docs/worker.md).
+const windowParts = 60
+
+// endOf is one end that counts: the database has taken it.
+type endOf struct {
+	at, took time.Duration
+	blamed   bool
+}
+
+// endsOf are those of an incarnation, the oldest first, and those that are older than the window left out.
+type endsOf struct {
+	recent      []endOf
+	consecutive int
+	lastFailure time.Duration
+}
+
+func (e *endsOf) add(now, took time.Duration, blamed bool) {
+	e.recent = append(e.recent, endOf{now, took, blamed})
+	if !blamed {
+		e.consecutive = 0
+		return
+	}
+	e.consecutive++
+	e.lastFailure = now
+}
+
+// RunFigures are the figures of a worker's runs.
+type RunFigures struct {
+	Total, Failed, Consecutive int
+	LastFailure, Average       time.Duration
+}
+
+// Reports judges figures that are about to be sent.
+func (c *Calls) Reports(now time.Duration, f RunFigures) {
+	if c.alerts == nil {
+		return
+	}
+	i, window := c.alerts.i, c.s.config.Health.Window
+	c.s.judged(i)
+	var least, most RunFigures
+	var took time.Duration
+	e := &c.ends
+	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
+		e.recent = e.recent[1:]
+	}
+	for _, end := range e.recent {
+		failed := 0
+		if end.blamed {
+			failed = 1
+		}
+		most.Total, most.Failed = most.Total+1, most.Failed+failed
+		if now-end.at < window-window/windowParts-sameMoment {
+			least.Total, least.Failed = least.Total+1, least.Failed+failed
+		}
+		took += end.took
+	}
+	switch {
+	case f.Total < least.Total || f.Total > most.Total || f.Failed < least.Failed || f.Failed > most.Failed:
+		c.s.violate(i, 0, "%s reports %d runs, %d of them failed, within %v; there were %d, and %d failed", c.process, f.Total, f.Failed, window, most.Total, most.Failed)
+	case f.Consecutive != e.consecutive:
+		c.s.violate(i, 0, "%s reports %d failures since the last run that was none; there were %d", c.process, f.Consecutive, e.consecutive)
+	case f.Failed+f.Consecutive > 0 && distance(f.LastFailure, now-e.lastFailure) > sameMoment:
+		c.s.violate(i, 0, "%s reports that its last failure was %v ago; it was %v ago", c.process, f.LastFailure, now-e.lastFailure)
+	case most.Total > 0 && least.Total == most.Total && distance(f.Average, took/time.Duration(most.Total)) > sameMoment:
+		c.s.violate(i, 0, "%s reports that a run takes %v on average; it was %v", c.process, f.Average, took/time.Duration(most.Total))
+	case f.Total == 0 && f.Average != 0:
+		c.s.violate(i, 0, "%s reports that a run takes %v on average, and no run within %v", c.process, f.Average, window)
+	}
+}
+
+func distance(a, b time.Duration) time.Duration { return max(a-b, b-a) }

@@ -1,0 +1,57 @@
+package invariant
+
+import (
+	"time"
+
+	"handoff/core/execution"
+)
+
+// This file is the part of invariant 23 about what a worker asks about one execution: after an error it waits before it
+// says the same again, and each time longer, whatever the error was.
+
+// The calls that are made again.
+const (
+	callClaim = iota
+	callFinish
+	callKeep
+
+	lastCall = callKeep
+)
+
+// pauses are the shortest and the longest pause between two attempts (docs/contract.md, "Numbers that no key changes");
+// each is drawn from the upper half.
+var pauses = [...]struct { //detlint:ok a constant table, never written
+	what        string
+	least, most time.Duration
+}{
+	callClaim:  {"claim", 100 * time.Millisecond, 2 * time.Second},
+	callFinish: {"write the end", 100 * time.Millisecond, 5 * time.Second},
+	callKeep:   {"keep the refused end", 200 * time.Millisecond, 2 * time.Second},
+}
+
+// attempt is the last one of a call about an execution.
+type attempt struct {
+	failed bool
+	at     time.Duration
+	words  string
+	times  int
+}
+
+func (a *attempt) answered(now time.Duration, failed bool) { a.failed, a.at = failed, now }
+
+// repeats judges a call that may have been made before.
+func (c *Calls) repeats(now time.Duration, key execution.Key, r *callsOfRun, call int, words string) {
+	a, p := &r.again[call], &pauses[call]
+	same := a.failed && a.words == words
+	a.words, a.failed = words, false
+	if !same || c.away == nil {
+		return
+	}
+	pause := min(p.most, p.least<<min(a.times, 10)) / 2
+	a.times++
+	c.s.judged(c.away.i)
+	if now-a.at < pause-sameMoment {
+		c.s.violate(c.away.i, key.ID, "%s asked to %s of execution %d (epoch %d) again, in the same words, %v after an error; it is to wait %v at least",
+			c.process, p.what, key.ID, key.Epoch, now-a.at, pause)
+	}
+}

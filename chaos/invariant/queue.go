@@ -1,0 +1,48 @@
+package invariant
+
+// queue hands out what was added, the oldest first. It uses its place again, so that one that is emptied as fast as it is
+// filled costs no memory.
+type queue[T any] struct {
+	all  []T
+	head int
+}
+
+func (q *queue[T]) add(one T) {
+	if q.head > 0 && len(q.all) == cap(q.all) && q.head >= len(q.all)/2 {
+		n := copy(q.all, q.all[q.head:])
+		clear(q.all[n:])
+		q.all, q.head = q.all[:n], 0
+	}
+	q.all = append(q.all, one)
+}
+
+// first is the oldest, if there is any.
+func (q *queue[T]) first() (one T, any bool) {
+	if q.head == len(q.all) {
+		return one, false
+	}
+	return q.all[q.head], true
+}
+
+// drop takes the oldest out.
+func (q *queue[T]) drop() {
+	var none T
+	q.all[q.head] = none
+	if q.head++; q.head == len(q.all) {
+		q.all, q.head = q.all[:0], 0
+	}
+}
+
+// spare is one of those that are not used any more, or a new one. New ones are made several together.
+func spare[T any](of *[]*T) *T {
+	if len(*of) == 0 {
+		block := make([]T, 16)
+		for i := range block {
+			*of = append(*of, &block[i])
+		}
+	}
+	n := len(*of) - 1
+	one := (*of)[n]
+	*of = (*of)[:n]
+	return one
+}

@@ -1,0 +1,71 @@
+package invariant
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSelectiveCheckersHearWhatTheyObserve reads the code of every checker that names the kinds of events it hears: they are
+// the kinds that its observe names, all of them and no others. A kind that is forgotten would never come to it.
+func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed, heard := make(map[string]map[string]bool), make(map[string]map[string]bool)
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Recv == nil {
+				continue
+			}
+			of, ok := f.Recv.List[0].Type.(*ast.StarExpr)
+			if !ok {
+				continue
+			}
+			name, ok := of.X.(*ast.Ident)
+			switch {
+			case !ok:
+			case f.Name.Name == "observe":
+				observed[name.Name] = kindsIn(f)
+			case f.Name.Name == "hears":
+				heard[name.Name] = kindsIn(f)
+			}
+		}
+	}
+	if len(heard) < 10 {
+		t.Fatalf("only %d checkers say what they hear", len(heard))
+	}
+	for name, kinds := range heard {
+		if !maps.Equal(kinds, observed[name]) {
+			t.Errorf("%s hears %v and observes %v", name, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(observed[name])))
+		}
+	}
+}
+
+// kindsIn are the kinds of events that a method names in its body.
+func kindsIn(f *ast.FuncDecl) map[string]bool {
+	kinds := make(map[string]bool)
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := s.X.(*ast.Ident); ok && x.Name == "history" && s.Sel.Name != "Event" && s.Sel.Name != "Kind" {
+				kinds[s.Sel.Name] = true
+			}
+		}
+		return true
+	})
+	return kinds
+}

@@ -1,0 +1,196 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants what a worker asks and tells wrongly, about its lease, its runs and its stop. It takes effect
+// seldom, or somebody else mends it.
+
+func init() {
+	register(
+		fencesInWholeSeconds, claimsLinger, refusedEndsRenamed, runsToldShorter, looksBehindSeldom, asksForNothing, refusedEndsAtOnce,
+	)
+}
+
+// ofWorker wraps the database of workers only.
+func ofWorker(wrap func(p Process, s store.Store) store.Store) func(Process, store.Store) store.Store {
+	return func(p Process, s store.Store) store.Store {
+		if !p.Worker {
+			return s
+		}
+		return wrap(p, s)
+	}
+}
+
+// coarse is a machine whose monotonic clock shows whole seconds.
+type coarse struct {
+	host.Host
+	p Process
+}
+
+// Monotonic implements host.Host.
+func (h *coarse) Monotonic() time.Duration {
+	now := h.Host.Monotonic()
+	if now%time.Second != 0 {
+		h.p.Acted("read its clock in whole seconds")
+	}
+	return now.Truncate(time.Second)
+}
+
+func fencesInWholeSeconds() *Mutant {
+	return &Mutant{
+		Name: "fences-in-whole-seconds", Source: "D15", Expected: 4, Scenario: "mute-worker", Unread: true,
+		About: "a worker knows the end of its lease to the second",
+		Host: func(p Process, h host.Host) host.Host {
+			if !p.Worker {
+				return h
+			}
+			return &coarse{h, p}
+		},
+	}
+}
+
+// lingering is a store to which claims come late.
+type lingering struct {
+	store.Store
+	p Process
+}
+
+// Claim implements store.Worker.
+func (s *lingering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	s.p.Acted("kept a claim back", cs[0].Key.ID)
+	if err := s.p.Host.Sleep(ctx, 300*time.Millisecond); err != nil {
+		return nil, err
+	}
+	return s.Store.Claim(ctx, w, cs)
+}
+
+func claimsLinger() *Mutant {
+	return &Mutant{
+		Name: "claims-linger", Source: "D39", Expected: 10, Scenario: "stop-on-a-slow-road", Unread: true,
+		About: "a worker keeps what it is about to claim for a moment, and claims it also when it has begun to drain meanwhile",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{s, p} }),
+	}
+}
+
+// renaming is a store of a worker that keeps refused ends under another reason.
+type renaming struct {
+	store.Store
+	p Process
+}
+
+// KeepRefusedResult implements store.Worker.
+func (s *renaming) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	if f.Reason == execution.WorkerLost || f.Reason == execution.HeartbeatStale {
+		s.p.Acted("kept a refused end under another reason", f.Key.ID)
+		f.Reason = execution.Unroutable
+	}
+	return s.Store.KeepRefusedResult(ctx, w, f)
+}
+
+func refusedEndsRenamed() *Mutant {
+	return &Mutant{
+		Name: "refused-ends-renamed", Source: "D13", Expected: 13, Scenario: "refused-ends-are-refused", Unread: true,
+		About: "what a lost worker tells of its runs does not say that it was lost",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &renaming{s, p} }),
+	}
+}
+
+// shortening is a store of a worker that reports its runs as shorter than they were.
+type shortening struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Worker.
+func (s *shortening) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	if b.Figures.Average > 0 {
+		s.p.Acted("reported its runs as half as long as they were")
+		b.Figures.Average /= 2
+	}
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func runsToldShorter() *Mutant {
+	return &Mutant{
+		Name: "runs-told-shorter", Source: "D59", Expected: 15, Scenario: "mute-worker", Unread: true,
+		About: "a worker reports that its runs take half as long as they do",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &shortening{s, p} }),
+	}
+}
+
+// dozing is a store of a worker that is slow to ask what is dispatched to it.
+type dozing struct {
+	store.Store
+	p Process
+}
+
+// Dispatched implements store.Worker.
+func (s *dozing) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	s.p.Acted("waited before it asked what is dispatched to it")
+	if err := s.p.Host.Sleep(ctx, time.Second); err != nil {
+		return nil, err
+	}
+	return s.Store.Dispatched(ctx, w, limit)
+}
+
+func looksBehindSeldom() *Mutant {
+	return &Mutant{
+		Name: "looks-behind-seldom", Source: "D25", Expected: 18, Scenario: "garbage-before-work", Unread: true,
+		About: "a worker asks half as often as it is to what stands behind messages that come to nothing",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &dozing{s, p} }),
+	}
+}
+
+// idling is a store of a worker that is asked for no executions.
+type idling struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Worker.
+func (s *idling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	s.p.Acted("asked the database for no executions")
+	if _, err := s.Executions(ctx, nil); err != nil {
+		return store.BeatReply{}, err
+	}
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func asksForNothing() *Mutant {
+	return &Mutant{
+		Name: "asks-for-nothing", Source: "D60", Expected: 18, Scenario: "cancelled-in-bursts", Unread: true,
+		About: "a worker makes a statement with an empty list before each heartbeat",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &idling{s, p} }),
+	}
+}
+
+// pressing is a store of a worker that asks at once again to keep a refused end.
+type pressing struct {
+	store.Store
+	p Process
+}
+
+// KeepRefusedResult implements store.Worker.
+func (s *pressing) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	err := s.Store.KeepRefusedResult(ctx, w, f)
+	if err != nil {
+		s.p.Acted("asked at once again to keep a refused end", f.Key.ID)
+		err = s.Store.KeepRefusedResult(ctx, w, f)
+	}
+	return err
+}
+
+func refusedEndsAtOnce() *Mutant {
+	return &Mutant{
+		Name: "refused-ends-at-once", Source: "D57", Expected: 23, Scenario: "refused-ends-are-refused", Unread: true,
+		About: "a worker asks a database that refuses to keep a refused end at once again",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &pressing{s, p} }),
+	}
+}

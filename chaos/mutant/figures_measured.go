@@ -1,0 +1,201 @@
+package mutant
+
+import (
+	"context"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// This file plants figures and lines that tell of something other than what was measured, found or done.
+
+func init() {
+	register(firstPassLate, deathsMeasuredByPatience, givenUpForNoReason, observerUnnamed, garbageOfOthers, observesOneTellsAnother, earlyDeathsCount, sweepEndsEarly)
+}
+
+// measurer changes what is measured.
+type measurer struct {
+	telemetry.Recorder
+	observe func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels)
+}
+
+// Observe implements telemetry.Recorder.
+func (m *measurer) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+	m.observe(m.Recorder, f, d, l)
+}
+
+func firstPassLate() *Mutant {
+	return &Mutant{
+		Name: "first-pass-late", Source: "D59", Expected: 15, Scenario: "slow-handoffs", Unread: true,
+		About: "the first pass of a loop counts as late by as long as its process has run",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			told := make(map[string]bool)
+			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+				if f == telemetry.LoopSeconds && !told[l[0]] {
+					told[l[0]] = true
+					p.Acted("told how late a first pass was")
+					inner.Observe(telemetry.LoopLag, time.Minute, l)
+				}
+				inner.Observe(f, d, l)
+			}}
+		},
+	}
+}
+
+func deathsMeasuredByPatience() *Mutant {
+	return &Mutant{
+		Name: "deaths-measured-by-patience", Source: "D59", Expected: 15, Scenario: "dead-letter-flood", Unread: true,
+		About: "the time of a dead letter goes up to when it would have been given up, not to when it was handled",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &measurer{r, func(inner telemetry.Recorder, f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+				if f == telemetry.DeadLetterSeconds {
+					p.Acted("measured up to a moment that has not come")
+					d += 20 * time.Second
+				}
+				inner.Observe(f, d, l)
+			}}
+		},
+	}
+}
+
+// countingUnder changes the labels under which something is counted.
+func countingUnder(text string, of func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool)) func(Process, telemetry.Recorder) telemetry.Recorder {
+	return func(p Process, r telemetry.Recorder) telemetry.Recorder {
+		return &teller{Recorder: r, add: func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+			if shown, other := of(f, l); other {
+				p.Acted(text)
+				return shown, true
+			}
+			return l, true
+		}}
+	}
+}
+
+func givenUpForNoReason() *Mutant {
+	return &Mutant{
+		Name: "given-up-for-no-reason", Source: "D19", Expected: 15, Scenario: "dead-letters-refused", Unread: true,
+		About: "a dead letter that is given up is counted without the reason for which its message died",
+		Recorder: countingUnder("counted a dead letter without a reason", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+			return telemetry.Labels{"", l[1]}, f == telemetry.DeadLetters && l[1] == "unhandled"
+		}),
+	}
+}
+
+func observerUnnamed() *Mutant {
+	return &Mutant{
+		Name: "observer-unnamed", Source: "D59", Expected: 15, Scenario: "observed-beyond-a-batch", Unread: true,
+		About: "what a part only observes is counted without the part",
+		Recorder: countingUnder("counted an observation for no part", func(f telemetry.Figure, l telemetry.Labels) (telemetry.Labels, bool) {
+			return telemetry.Labels{l[1]}, f == telemetry.Observed
+		}),
+	}
+}
+
+// dawdling is a machine on which a short pause of that length becomes a long one.
+type dawdling struct {
+	host.Host
+	p           Process
+	pause, long time.Duration
+}
+
+// Sleep implements host.Host.
+func (h *dawdling) Sleep(ctx context.Context, d time.Duration) error {
+	if d == h.pause {
+		h.p.Acted("waited for longer than garbage lets it")
+		d = h.long
+	}
+	return h.Host.Sleep(ctx, d)
+}
+
+func garbageOfOthers() *Mutant {
+	return &Mutant{
+		Name: "garbage-of-others", Source: "D17", Expected: 15, Scenario: "letters-of-workers", Unread: true,
+		About: "messages that nobody can read do not bring the next test of the dead letter path forward",
+		Host: func(p Process, h host.Host) host.Host {
+			if p.Worker {
+				return h
+			}
+			return &dawdling{h, p, 30 * time.Second, 4 * time.Minute}
+		},
+	}
+}
+
+// mistelling is an executor's store that changes what became of its statements.
+type mistelling struct {
+	store.Store
+	p Process
+	// would is what an observation is told to be, None for what it is. counts has each take-back by the dead letter handler
+	// count, fewer leaves one of the freed slots untold.
+	would         execution.Status
+	counts, fewer bool
+}
+
+func mistold(as mistelling) func(Process, store.Store) store.Store {
+	return func(p Process, s store.Store) store.Store {
+		own := as
+		own.Store, own.p = s, p
+		return &own
+	}
+}
+
+// ObserveReclaims implements store.Executor.
+func (s *mistelling) ObserveReclaims(ctx context.Context, rs []store.Reclaim) ([]store.Observed, error) {
+	seen, err := s.Store.ObserveReclaims(ctx, rs)
+	for i := range seen {
+		if s.would != execution.None && seen[i].New && seen[i].Would == execution.Requested {
+			s.p.Acted("told of another status than it recorded", rs[i].Key.ID)
+			seen[i].Would = s.would
+		}
+	}
+	return seen, err
+}
+
+// Reclaim implements store.Executor.
+func (s *mistelling) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	for i := range rs {
+		r := &rs[i]
+		byTime := r.Reason == execution.QueueTimeout || r.Reason == execution.DispatchTimeout
+		if s.counts && r.By == execution.DeadLetterHandler && byTime && !r.Counts {
+			s.p.Acted("counted a dispatch that had not lain for its time", r.Key.ID)
+			r.Counts = true
+		}
+	}
+	return s.Store.Reclaim(ctx, rs)
+}
+
+// FreeSlots implements store.Executor.
+func (s *mistelling) FreeSlots(ctx context.Context, limit int) ([]execution.ID, error) {
+	freed, err := s.Store.FreeSlots(ctx, limit)
+	if s.fewer && len(freed) > 1 {
+		s.p.Acted("told of one freed slot less")
+		freed = freed[1:]
+	}
+	return freed, err
+}
+
+func observesOneTellsAnother() *Mutant {
+	return &Mutant{
+		Name: "observes-one-tells-another", Source: "D28", Expected: 29, Scenario: "monitor-and-probes-observe",
+		About: "the log of a timeout monitor that only observes tells of a failure where a new dispatch was recorded",
+		Store: mistold(mistelling{would: execution.Failed}),
+	}
+}
+
+func earlyDeathsCount() *Mutant {
+	return &Mutant{
+		Name: "early-deaths-count", Source: "D35", Expected: 2, Scenario: "step-past-late-dispatches",
+		About: "a dispatch that died before its time, because the database's clock was set, counts as left lying",
+		Store: mistold(mistelling{counts: true}),
+	}
+}
+
+func sweepEndsEarly() *Mutant {
+	return &Mutant{
+		Name: "sweep-ends-early", Source: "D22", Expected: 18, Scenario: "slots-edited-by-hand",
+		About: "a sweep of slots takes a full batch for the last one",
+		Store: mistold(mistelling{fewer: true}),
+	}
+}

@@ -1,0 +1,115 @@
+package mutant
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+func init() {
+	register(
+		endpointsUntold,
+		endpointsToldTwice,
+		toldUnasked,
+	)
+}
+
+// endpointLine is what an executor logs when its probes find that a worker's health endpoint has changed.
+const endpointLine = "a worker's health endpoint changed"
+
+// repeating hands each line about a health endpoint on a number of times.
+type repeating struct {
+	slog.Handler
+	p     Process
+	times int
+}
+
+// Handle implements slog.Handler.
+func (h *repeating) Handle(ctx context.Context, r slog.Record) error {
+	times := 1
+	if r.Message == endpointLine {
+		if times = h.times; times == 0 {
+			h.p.Acted("kept a health endpoint that has changed to itself")
+		} else {
+			h.p.Acted("told twice that a health endpoint has changed")
+		}
+	}
+	var err error
+	for range times {
+		err = h.Handler.Handle(ctx, r)
+	}
+	return err
+}
+
+// WithAttrs implements slog.Handler.
+func (h *repeating) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &repeating{h.Handler.WithAttrs(attrs), h.p, h.times}
+}
+
+// WithGroup implements slog.Handler.
+func (h *repeating) WithGroup(name string) slog.Handler {
+	return &repeating{h.Handler.WithGroup(name), h.p, h.times}
+}
+
+func endpointsUntold() *Mutant {
+	return &Mutant{
+		Name: "endpoints-untold", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
+		About: "an executor whose probes of a health endpoint begin to fail, or to be answered again, says nothing of it",
+		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 0} },
+	}
+}
+
+func endpointsToldTwice() *Mutant {
+	return &Mutant{
+		Name: "endpoints-told-twice", Source: "D46", Expected: 29, Scenario: "unreachable-health-endpoint",
+		About: "an executor tells more than once that a health endpoint has changed",
+		Log:   func(p Process, h slog.Handler) slog.Handler { return &repeating{h, p, 2} },
+	}
+}
+
+// talkative is the store of an executor that warns of workers with stale heartbeats whenever it looks at them.
+type talkative struct {
+	store.Store
+	p    Process
+	told map[execution.Incarnation]bool
+}
+
+// ClaimForScheduling implements store.Executor.
+func (s *talkative) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	rows, err := s.Store.ClaimForScheduling(ctx, c)
+	if err != nil || len(rows) > 0 {
+		return rows, err
+	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return rows, nil
+	}
+	for i := range workers {
+		w := &workers[i]
+		if w.Lifecycle != execution.Active || w.LeaseValid() || s.told[w.Incarnation] {
+			continue
+		}
+		s.told[w.Incarnation] = true
+		s.p.Acted("warned of a worker with a stale heartbeat, with nothing to place")
+		s.p.Log.LogAttrs(ctx, slog.LevelWarn, "worker with a stale heartbeat is passed over", slog.Int64("worker", int64(w.ID)),
+			slog.Duration("since_heartbeat", max(w.SinceBeat, time.Second)))
+	}
+	return rows, nil
+}
+
+func toldUnasked() *Mutant {
+	return &Mutant{
+		Name: "told-unasked", Source: "D22", Expected: 29, Scenario: "workers-gone-for-long",
+		About: "an executor that has nothing to place warns that it passes a worker over",
+		Log:   func(_ Process, h slog.Handler) slog.Handler { return h }, // the store writes the line
+		Store: func(p Process, s store.Store) store.Store {
+			if p.Log == nil {
+				return s
+			}
+			return &talkative{s, p, make(map[execution.Incarnation]bool)}
+		},
+	}
+}

@@ -1,0 +1,214 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants processes that go wrong where they send: hints, and what they do after a word that something is over.
+
+func init() {
+	register(returnedHintForgotten, hintsInHalves, namelessHints, stopUnheard, staysOnItsSession, fullnessUntold)
+}
+
+// unconcerned is a session that takes a hint which the broker did not take for one that it took.
+type unconcerned struct {
+	broker.Session
+	p Process
+}
+
+// Publish implements broker.Session.
+func (s *unconcerned) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
+	outcomes := s.Session.Publish(ctx, ms)
+	for i := range ms {
+		if len(ms[i].Envelope.Changes) > 0 && (outcomes[i] == broker.Returned || outcomes[i] == broker.Nacked) {
+			s.p.Acted("made no second attempt for a hint that the broker did not take", ms[i].Envelope.Changes[0].Key.ID)
+			outcomes[i] = broker.Confirmed
+		}
+	}
+	return outcomes
+}
+
+func returnedHintForgotten() *Mutant {
+	return &Mutant{
+		Name: "returned-hint-forgotten", Source: "D10", Expected: 26, Scenario: "queue-unbound",
+		About: "a hint that the broker returned is not sent again",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &unconcerned{s, p} }}
+		},
+	}
+}
+
+func hintsInHalves() *Mutant {
+	return &Mutant{
+		Name: "hints-in-halves", Source: "D60", Expected: 26, Scenario: "cancelled-behind-an-alarm",
+		About: "a message tells of at most 50 changes, although 100 go into one",
+		Broker: hints(ofEverybody, func(p Process, ms []broker.Message) []broker.Message {
+			const most = 50
+			var cut []broker.Message
+			for _, m := range ms {
+				for part := 0; len(m.Envelope.Changes) > most; part++ {
+					first := m
+					first.Envelope.MessageID += "." + string(rune('a'+part))
+					first.Envelope.Changes = m.Envelope.Changes[:most:most]
+					m.Envelope.Changes = m.Envelope.Changes[most:]
+					p.Acted("cut a message of hints in two", m.Envelope.Changes[0].Key.ID)
+					cut = append(cut, first)
+				}
+				cut = append(cut, m)
+			}
+			return cut
+		}),
+	}
+}
+
+func namelessHints() *Mutant {
+	return &Mutant{
+		Name: "nameless-hints", Source: "D24", Expected: 26, Scenario: "two-executors",
+		About: "the ids of a worker's hints begin with a number of its own, which does not tell whose they are",
+		Broker: hints(ofWorkers, func(p Process, ms []broker.Message) []broker.Message {
+			for i := range ms {
+				p.Acted("sent a hint that does not tell whose it is", ms[i].Envelope.Changes[0].Key.ID)
+				_, number, _ := strings.Cut(ms[i].Envelope.MessageID, "/")
+				ms[i].Envelope.MessageID = p.Name[len(p.Name)-1:] + "/" + number
+			}
+			return ms
+		}),
+	}
+}
+
+// absorbed is a machine whose pauses, and waits for signals, don't tell that their context has ended.
+type absorbed struct {
+	host.Host
+	p Process
+
+	mu   sync.Mutex
+	said int
+}
+
+// Sleep implements host.Host. It is told the third time, so that nothing goes on for ever.
+func (h *absorbed) Sleep(ctx context.Context, d time.Duration) error {
+	err := h.Host.Sleep(ctx, d)
+	if err == nil {
+		return nil
+	}
+	h.mu.Lock()
+	h.said++
+	heard := h.said%3 == 0
+	h.mu.Unlock()
+	if heard {
+		return err
+	}
+	h.p.Acted("went on after a pause that had ended with its context")
+	return nil
+}
+
+func stopUnheard() *Mutant {
+	return &Mutant{
+		Name: "stop-unheard", Source: "D36", Expected: 29, Scenario: "rolling-restart",
+		About: "a part whose pause ends because its process stops takes it for the end of the pause, and goes on",
+		Host:  func(p Process, h host.Host) host.Host { return &absorbed{Host: h, p: p} },
+	}
+}
+
+// clinging is a session that is not closed when the broker has cancelled one of its consumers.
+type clinging struct {
+	broker.Session
+	p Process
+
+	mu        sync.Mutex
+	cancelled bool
+}
+
+// Consume implements broker.Session.
+func (s *clinging) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil {
+		return nil, err
+	}
+	return &clung{c, s}, nil
+}
+
+// Close implements broker.Session.
+func (s *clinging) Close() {
+	s.mu.Lock()
+	cancelled := s.cancelled
+	s.cancelled = false
+	s.mu.Unlock()
+	if cancelled {
+		s.p.Acted("consumed again over a session of which the broker had cancelled a consumer")
+		return
+	}
+	s.Session.Close()
+}
+
+type clung struct {
+	broker.Consumer
+	s *clinging
+}
+
+// Receive implements broker.Consumer.
+func (c *clung) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	if errors.Is(err, broker.ErrCancelled) {
+		c.s.mu.Lock()
+		c.s.cancelled = true
+		c.s.mu.Unlock()
+	}
+	return d, err
+}
+
+func staysOnItsSession() *Mutant {
+	return &Mutant{
+		Name: "stays-on-its-session", Source: "D32", Expected: 29, Scenario: "consumers-cancelled",
+		About: "a process whose consumer the broker has cancelled consumes again over the same session, and declares nothing",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			return &sessions{b, func(s broker.Session) broker.Session { return &clinging{Session: s, p: p} }}
+		},
+	}
+}
+
+// unassuming is a worker's store that is told of full slots only while they are full.
+type unassuming struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Worker.
+func (s *unassuming) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	if b.WasFull {
+		s.p.Acted("did not tell that every slot was taken", keysOf(b.Held)...)
+		b.WasFull, b.FullAgo = false, 0
+	}
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func keysOf(keys []execution.Key) []execution.ID {
+	ids := make([]execution.ID, 0, len(keys))
+	for _, k := range keys {
+		ids = append(ids, k.ID)
+	}
+	return slices.Compact(ids)
+}
+
+func fullnessUntold() *Mutant {
+	return &Mutant{
+		Name: "fullness-untold", Source: "D20", Expected: 24, Scenario: "late-behind-short-runs",
+		About: "a worker never tells that its slots were taken: what waits there counts as ignored once a slot is free",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Worker {
+				return s
+			}
+			return &unassuming{s, p}
+		},
+	}
+}

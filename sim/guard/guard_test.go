@@ -1,0 +1,34 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+func TestWhoDoesNotHoldTheLockPanicsAndIsNamed(t *testing.T) {
+	var m sync.Mutex
+	touch := func() (said string) {
+		defer func() {
+			if p := recover(); p != nil {
+				said = fmt.Sprint(p)
+			}
+		}()
+		Held(&m, "a.go:3 touches counter.n")
+		return ""
+	}
+	m.Lock()
+	if said := touch(); said != "" {
+		t.Errorf("with the lock: %s", said)
+	}
+	m.Unlock()
+	for range 2 { // and it leaves the mutex as it was
+		if said := touch(); !strings.Contains(said, "a.go:3 touches counter.n") {
+			t.Errorf("without the lock it says %q", said)
+		}
+	}
+	if !m.TryLock() {
+		t.Error("the mutex stays locked")
+	}
+}

@@ -1,0 +1,257 @@
+// Package simcalls shows the calls of a simulated worker process to the rules that judge them: of its database, its machine
+// and its broker. It changes nothing: a run is the same without it.
+package simcalls
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"handoff/chaos/invariant"
+	"handoff/chaos/oracle"
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+	"handoff/core/worker"
+)
+
+// Store tells c what a worker asks the database and what it is answered, on the clock of h. It stands below a planted
+// mutant, so what the mutant makes of that is judged, too.
+func Store(s store.Store, h host.Host, c *invariant.Calls) store.Store {
+	return &calling{Store: s, h: h, c: c}
+}
+
+type calling struct {
+	store.Store
+	h host.Host
+	c *invariant.Calls
+	// asked is when the process began to ask for a registration.
+	asked time.Duration
+}
+
+// Unjudged implements mutant.Unjudged.
+func (s *calling) Unjudged() store.Store { return s.Store }
+
+// gone notes an answer that says that the incarnation is over.
+func (s *calling) gone(err error) {
+	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
+		s.c.Gone()
+	}
+}
+
+// Newest implements store.Worker.
+func (s *calling) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
+	s.asked = s.h.Monotonic()
+	return s.Store.Newest(ctx, name)
+}
+
+// Register implements store.Worker.
+func (s *calling) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	r, err := s.Store.Register(ctx, g)
+	if err == nil {
+		s.c.Registered(s.asked)
+	}
+	return r, err
+}
+
+// SetLifecycle implements store.Worker.
+func (s *calling) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	if to == execution.Draining {
+		s.c.Drains()
+	}
+	err := s.Store.SetLifecycle(ctx, w, to)
+	s.gone(err)
+	return err
+}
+
+// Heartbeat implements store.Worker.
+func (s *calling) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := s.h.Monotonic()
+	f := &b.Figures
+	s.c.Reports(sent, invariant.RunFigures{Total: f.Total, Failed: f.Failed, Consecutive: f.Consecutive, LastFailure: f.LastFailure, Average: f.Average})
+	reply, err := s.Store.Heartbeat(ctx, b)
+	s.gone(err)
+	if err != nil {
+		return reply, err
+	}
+	s.c.Renewed(s.h.Monotonic(), sent)
+	for _, key := range reply.Lost {
+		s.c.Told(key, true)
+	}
+	for _, key := range reply.Cancel {
+		s.c.Told(key, false)
+	}
+	return reply, nil
+}
+
+// Executions implements store.Reader.
+func (s *calling) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
+	rows, err := s.Store.Executions(ctx, ids)
+	for i := range rows {
+		if rows[i].Status == execution.Canceling {
+			s.c.Cancelled(rows[i].Key())
+		}
+	}
+	return rows, err
+}
+
+// answer is what the core can know of a statement about one row, which was to bring it into a status.
+func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
+	if err != nil {
+		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
+	}
+	return invariant.Answer{Applied: o.Applied, Ours: o.Row.Key() == key && o.Row.Status == to && o.Row.Incarnation == w.Incarnation}
+}
+
+// Claim implements store.Worker.
+func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	for i := range cs {
+		s.c.Claims(s.h.Monotonic(), cs[i].Key)
+	}
+	results, err := s.Store.Claim(ctx, w, cs)
+	s.gone(err)
+	for i := range cs {
+		var r store.ClaimResult
+		if err == nil {
+			r = results[i]
+		}
+		a := answer(w, cs[i].Key, execution.Running, &r.Outcome, err)
+		a.Late = r.DeadlinePassed
+		s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
+	}
+	return results, err
+}
+
+// words are what a worker tells of an end.
+func words(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
+
+func endOf(f *store.Finish) invariant.End {
+	return invariant.End{Key: f.Key, To: f.To, Reason: f.Reason}
+}
+
+// Finish implements store.Worker.
+func (s *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	for i := range fs {
+		s.c.Finishes(s.h.Monotonic(), endOf(&fs[i]), words(&fs[i]))
+	}
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	for i := range fs {
+		var o store.Outcome
+		if err == nil {
+			o = outcomes[i]
+		}
+		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), answer(w, fs[i].Key, fs[i].To, &o, err))
+	}
+	return outcomes, err
+}
+
+// KeepRefusedResult implements store.Worker.
+func (s *calling) KeepRefusedResult(ctx context.Context, w store.WorkerKey, f store.Finish) error {
+	s.c.Keeps(s.h.Monotonic(), endOf(&f), words(&f))
+	err := s.Store.KeepRefusedResult(ctx, w, f)
+	s.c.Kept(s.h.Monotonic(), f.Key, err != nil)
+	return err
+}
+
+// Dispatched implements store.Worker.
+func (s *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	s.c.LooksBehind(s.h.Monotonic())
+	rows, err := s.Store.Dispatched(ctx, w, limit)
+	s.c.LookedBehind(s.h.Monotonic())
+	return rows, err
+}
+
+// Runner tells c what becomes of the actions that a worker starts on its machine.
+func Runner(r worker.Runner, c *invariant.Calls) worker.Runner { return &seenRunner{r, c} }
+
+type seenRunner struct {
+	worker.Runner
+	c *invariant.Calls
+}
+
+// Start implements worker.Runner.
+func (r *seenRunner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
+	r.c.Fences(s.Key, s.Fence)
+	r.c.Starts(s.Key)
+	run, err := r.Runner.Start(ctx, s)
+	if err != nil {
+		r.c.NotStarted(s.Key)
+		return nil, err
+	}
+	return &seenRun{run, s.Key, r.c}, nil
+}
+
+type seenRun struct {
+	worker.Run
+	key execution.Key
+	c   *invariant.Calls
+}
+
+// Extend implements worker.Run.
+func (r *seenRun) Extend(fence time.Duration) {
+	r.c.Fences(r.key, fence)
+	r.Run.Extend(fence)
+}
+
+// Wait implements worker.Run.
+func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
+	exit, err := r.Run.Wait(ctx)
+	if err == nil && !exit.Killed {
+		to := execution.Failed
+		if exit.Reason == execution.NoReason {
+			to = execution.Completed
+		}
+		r.c.Exited(r.key, to, exit.Reason)
+	}
+	return exit, err
+}
+
+// Broker tells c of the messages of a worker's queue that come to nothing, on the clock of h. It stands above what makes a
+// worker deaf.
+func Broker(b broker.Broker, h host.Host, c *invariant.Calls) broker.Broker {
+	return &wastedBroker{b, h, c}
+}
+
+type wastedBroker struct {
+	broker.Broker
+	h host.Host
+	c *invariant.Calls
+}
+
+// Connect implements broker.Broker.
+func (b *wastedBroker) Connect(ctx context.Context) (broker.Session, error) {
+	s, err := b.Broker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &wastedSession{s, b}, nil
+}
+
+type wastedSession struct {
+	broker.Session
+	b *wastedBroker
+}
+
+// Consume implements broker.Session.
+func (s *wastedSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
+	c, err := s.Session.Consume(ctx, queue, prefetch)
+	if err != nil || !broker.IsWorkerQueue(queue) {
+		return c, err
+	}
+	return &wastedConsumer{c, s.b}, nil
+}
+
+type wastedConsumer struct {
+	broker.Consumer
+	b *wastedBroker
+}
+
+// Receive implements broker.Consumer.
+func (c *wastedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
+	d, err := c.Consumer.Receive(ctx)
+	if err == nil && (d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil) {
+		c.b.c.Wastes(c.b.h.Monotonic())
+	}
+	return d, err
+}
