@@ -12,3 +12,14 @@ type PoolUse struct {
 	// Resets counts how often all connections were thrown away because they had gone silent.
 	Resets int64
 }
+
+// The figures of pools, beside those of Table: they are read when somebody scrapes, so nobody reports them.
+const (
+	PoolConnections = "handoff_database_connections"
+	PoolWaits       = "handoff_database_connection_waits_total"
+	PoolWaited      = "handoff_database_connection_wait_seconds_total"
+	PoolResets      = "handoff_database_pool_resets_total"
+)
+
+// PoolFigures are the names of the figures of pools.
+func PoolFigures() []string { return []string{PoolConnections, PoolWaits, PoolWaited, PoolResets} }

@@ -17,13 +17,13 @@ type pools struct {
 // names[i]. It is called once.
 func (e *Exporter) Pools(names []string, use ...func() telemetry.PoolUse) {
 	describe := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("handoff_database_"+name, help, append([]string{"pool"}, labels...), nil)
+		return prometheus.NewDesc(name, help, append([]string{"pool"}, labels...), nil)
 	}
 	e.registry.MustRegister(&pools{
-		connections: describe("connections", "Connections to the database, by pool (work, heartbeats, api) and state: in_use, idle, or most, which is how many there may be.", "state"),
-		waits:       describe("connection_waits_total", "Calls that found no idle connection, by pool."),
-		waited:      describe("connection_wait_seconds_total", "How long calls have waited for a connection, by pool."),
-		resets:      describe("pool_resets_total", "How often all connections of a pool were thrown away, because one had gone silent while a new one could be made."),
+		connections: describe(telemetry.PoolConnections, "Connections to the database, by pool (work, heartbeats, api) and state: in_use, idle, or most, which is how many there may be.", "state"),
+		waits:       describe(telemetry.PoolWaits, "Calls that found no idle connection, by pool."),
+		waited:      describe(telemetry.PoolWaited, "How long calls have waited for a connection, by pool."),
+		resets:      describe(telemetry.PoolResets, "How often all connections of a pool were thrown away, because one had gone silent while a new one could be made."),
 		names:       names, use: use,
 	})
 }
