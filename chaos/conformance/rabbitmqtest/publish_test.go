@@ -140,9 +140,13 @@ func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
+	// The first publish of a route opens its channel, which takes an answer.
+	if got := s.Publish(w.within(patience), w.messages(queue, 1)); got[0] != broker.Confirmed {
+		t.Fatalf("the first message is %v", got[0])
+	}
 	p.backing.set(true)
 	go func() {
-		w.eventually("messages stored", func() bool { return w.depth(queue) == 10 })
+		w.eventually("messages stored", func() bool { return w.depth(queue) == 11 })
 		p.cut()
 	}()
 	for i, o := range s.Publish(w.within(patience), w.messages(queue, 10)) {
