@@ -162,7 +162,7 @@ func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 			t.Errorf("message %d after the end is %v", i, o)
 		}
 	}
-	if n := w.depth(queue); n != 10 {
+	if n := w.depth(queue); n != 11 {
 		t.Errorf("%d messages are stored", n)
 	}
 }
