@@ -300,7 +300,12 @@ func (c *earnedChecker) orphans() {
 // claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
-	early := min(c.s.config.Worker.StatementTimeout, max(0, c.l.due-c.l.stamped)/2)
+	// The worker counts from the moment at which it sent the claim, which may have waited for a connection first.
+	early := max(0, c.l.due-c.l.stamped) / 2
+	if c.l.delivered > 0 {
+		early = max(early, c.l.entered-c.l.delivered)
+	}
+	early = min(c.s.config.Worker.StatementTimeout, early)
 	if now >= c.l.due-early-c.s.tolerance {
 		return ""
 	}
