@@ -57,7 +57,7 @@ func (t teller) who(e *history.Event) string {
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported,
 		history.WorkerCordoned, history.ActionStarted, history.ActionEnded, history.EndAsked, history.ToldGone:
 		return t.worker(e.Worker, e.Incarnation)
-	case history.Published, history.PublishReturned, history.Delivered, history.Acked, history.Hinted:
+	case history.Published, history.PublishReturned, history.Delivered, history.Acked, history.Hinted, history.ConsumerTimedOut:
 		return t.or(e.Process, "someone")
 	case history.Enqueued, history.Requeued:
 		return t.queue(e.Queue)
@@ -315,6 +315,8 @@ func (t teller) transport(e *history.Event) string {
 		return "received " + m + " from " + q
 	case history.Acked:
 		return "acknowledged " + m
+	case history.ConsumerTimedOut:
+		return fmt.Sprintf("kept %s from %s unacknowledged for %v, and the broker ended its session", m, q, e.Due)
 	case history.Requeued:
 		return "took back " + m
 	case history.Expired:

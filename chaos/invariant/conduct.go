@@ -85,8 +85,8 @@ func (c *Conduct) Says(p Part, l Line) {
 	}
 }
 
-// Probed says how a process has found a health endpoint at a moment. by is the process's identity, which another one of that name does not
-// have.
+// Probed says how a process has found a health endpoint at a moment. by is the process's identity, which another one of
+// that name does not have.
 func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
 	if c.told != nil {
 		c.told.changes.probed(by, process, url, now, failed)

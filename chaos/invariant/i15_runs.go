@@ -17,19 +17,35 @@ type endOf struct {
 
 // endsOf are those of an incarnation, the oldest first, and those that are older than the window left out.
 type endsOf struct {
-	recent      []endOf
+	recent []endOf
+	// took and failed are the sums over recent: a busy worker has thousands of ends in a window, and reports often.
+	took        time.Duration
+	failed      int
 	consecutive int
 	lastFailure time.Duration
 }
 
 func (e *endsOf) add(now, took time.Duration, blamed bool) {
 	e.recent = append(e.recent, endOf{now, took, blamed})
+	e.took += took
 	if !blamed {
 		e.consecutive = 0
 		return
 	}
+	e.failed++
 	e.consecutive++
 	e.lastFailure = now
+}
+
+// forget leaves out what is older than the window.
+func (e *endsOf) forget(now, window time.Duration) {
+	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
+		e.took -= e.recent[0].took
+		if e.recent[0].blamed {
+			e.failed--
+		}
+		e.recent = e.recent[1:]
+	}
 }
 
 // RunFigures are the figures of a worker's runs.
@@ -45,22 +61,19 @@ func (c *Calls) Reports(now time.Duration, f RunFigures) {
 	}
 	i, window := c.alerts.i, c.s.config.Health.Window
 	c.s.judged(i)
-	var least, most RunFigures
-	var took time.Duration
 	e := &c.ends
-	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
-		e.recent = e.recent[1:]
-	}
+	e.forget(now, window)
+	most := RunFigures{Total: len(e.recent), Failed: e.failed}
+	least, took := most, e.took
+	// The worker may have forgotten the oldest part already.
 	for _, end := range e.recent {
-		failed := 0
-		if end.blamed {
-			failed = 1
-		}
-		most.Total, most.Failed = most.Total+1, most.Failed+failed
 		if now-end.at < window-window/windowParts-sameMoment {
-			least.Total, least.Failed = least.Total+1, least.Failed+failed
+			break
 		}
-		took += end.took
+		least.Total--
+		if end.blamed {
+			least.Failed--
+		}
 	}
 	switch {
 	case f.Total < least.Total || f.Total > most.Total || f.Failed < least.Failed || f.Failed > most.Failed:

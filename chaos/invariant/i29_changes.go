@@ -17,7 +17,9 @@ type toldChanges struct {
 	// probes are those of each process, by address.
 	probes map[string]*probedBy
 	// registered counts registrations: a new incarnation has no failures, and stands at the address of the one before.
-	registered uint64
+	// registeredAt is when the last one was.
+	registered   uint64
+	registeredAt time.Duration
 	// claimed is when each executor claimed a row to place it last.
 	claimed map[string]time.Duration
 }
@@ -41,7 +43,7 @@ type probedURL struct {
 func (c *toldChanges) observe(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		c.registered++
+		c.registered, c.registeredAt = c.registered+1, e.At
 	case history.Transition:
 		if e.From == execution.Requested && e.To == execution.Scheduling {
 			if c.claimed == nil {
@@ -52,6 +54,9 @@ func (c *toldChanges) observe(e *history.Event) {
 	default:
 	}
 }
+
+// probeTakes is how long before a probe its round may have read which incarnations there are.
+const probeTakes = 5 * time.Second
 
 // changed says that the last probe has made the address unreachable, or reachable again.
 func (u *probedURL) changed() bool {
@@ -83,7 +88,7 @@ func (c *toldChanges) probed(by any, process, url string, now time.Duration, fai
 		}
 		// A round that left the worker out forgets it, and an address that two workers have is counted for each.
 		gap, interval := now-u.last, c.s.config.Executor.HealthCheckInterval
-		if u.registered != c.registered || gap > interval+interval/2 || gap < interval/2 {
+		if u.registered != c.registered || c.registeredAt > u.last-probeTakes || gap > interval+interval/2 || gap < interval/2 {
 			u.known = false
 		}
 	}

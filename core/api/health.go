@@ -29,8 +29,8 @@ type Remark string
 // Error is the text of the remark.
 func (r Remark) Error() string { return string(r) }
 
-// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. What is only remarked is told. The isolation of actions, if it is not
-// nil, is told beside them: what it lacks is no reason to send no work.
+// ReadyHandler answers 200 when all checks pass, else 503 with what is missing. What is only remarked is told. The
+// isolation of actions, if it is not nil, is told beside them: what it lacks is no reason to send no work.
 func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 	type answer struct {
 		Status    string            `json:"status"`

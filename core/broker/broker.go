@@ -42,12 +42,13 @@ type Session interface {
 	// Declare declares exchanges, queues and bindings; repeating it is harmless. A queue that
 	// exists with other settings is ErrPrecondition.
 	Declare(ctx context.Context, t Topology) error
-	// Limited names the queues of this session's declarations that were to keep what comes back (Queue.KeepsReturned) and exist
-	// with the broker's delivery limit, sorted. That a policy lifts the limit can't be seen by a client.
+	// Limited names, sorted, the queues declared over this connection that should keep what comes back
+	// (Queue.KeepsReturned) but exist with the broker's delivery limit. A client can't see a policy that lifts the limit.
 	Limited() []string
-	// DeleteIdle deletes a queue that nobody consumes and in which no message waits. RabbitMQ judges both in the same step for a classic queue. For
-	// a quorum queue it knows no condition (540), so there one request looks and the next one deletes: who begins to
-	// use the queue between the two finds it gone, and a message that came in between is lost with it.
+	// DeleteIdle deletes a queue that nobody consumes and in which no message waits. RabbitMQ judges both in the same
+	// step for a classic queue. For a quorum queue it knows no condition (540), so there one request looks and the next
+	// one deletes: who begins to use the queue between the two finds it gone, and a message that came in between is lost
+	// with it.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
 	// QueueState looks at a queue and changes nothing (a passive declaration). What consumers hold unacknowledged is not
 	// ready. That the queue does not exist is no error: Exists says so.

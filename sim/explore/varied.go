@@ -8,8 +8,8 @@ import (
 	"handoff/sim"
 )
 
-// Beside is how many varied seeds a target gets beside so many plain ones: one for every fifteen. More of them still find
-// what new rules and varied settings make of each other: `chaos run --varied`.
+// Beside is how many varied seeds a target gets beside so many plain ones: one for every fifteen. `chaos run --varied` runs as
+// many as there are seeds.
 func Beside(seeds int) int { return (seeds + 14) / 15 }
 
 // Varied returns the same targets, varied.

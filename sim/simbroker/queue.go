@@ -103,11 +103,11 @@ func (q *queue) lastPlace() uint64 {
 // behindFront is more places than sessions return messages.
 const behindFront = 1 << 48
 
-// putBack returns a message that was requeued, or whose session has ended: to its old place in a
-// classic queue. A quorum queue gives out what a session's end returns before everything else, in the order of delivery.
-// What was requeued comes last, because it is appended to the queue's log again; in a queue with a delivery limit it is like
-// what a session's end returns, because the queue counts. Neither moves its expiry. The caller serves the queue afterwards, so that several are back before
-// the first goes out again.
+// putBack returns a message that was requeued, or whose session has ended: to its old place in a classic queue. A
+// quorum queue gives out what a session's end returns before everything else, in the order of delivery. What was
+// requeued comes last, because it is appended to the queue's log again; in a queue with a delivery limit it is like
+// what a session's end returns, because the queue counts. Neither moves its expiry. The caller serves the queue
+// afterwards, so that several are back before the first goes out again.
 //
 // What has come back too often dies instead (rule 30).
 func (q *queue) putBack(m *message, process string, ended bool) {

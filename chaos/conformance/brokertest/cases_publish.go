@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"handoff/core/broker"
@@ -128,15 +129,24 @@ func publishCases() []Case {
 			s, other := b.session(), b.session()
 			b.plain(s)
 			got := s.Publish(b.ctx, []broker.Message{message("", b.called("q"), 1), message(b.called("none"), "a", 2), message("", b.called("q"), 3)})
-			if got[1] != broker.Unknown || got[2] == broker.Confirmed || got[2] == broker.Returned {
-				b.errorf("the outcomes are %v, the contract says the second is unknown and the third not confirmed", got)
+			if got[1] != broker.Unknown || got[2] == broker.Returned {
+				b.errorf("the outcomes are %v, the contract says the second is unknown and the third not returned", got)
 			}
 			b.settled()
 			b.expect("the session is closed", s.Closed(), true)
 			b.expect("another is closed", other.Closed(), false)
 			b.put(other, 4)
 			left := ids(b.left("q"))
-			b.expect("stored before the refusal, and after it by another", left, []int{1, 4})
+			// Messages of different keys have no order, so the refusal may overtake the first and be overtaken by the third.
+			// What was confirmed is stored, what was not sent is not, and what is unknown may be either.
+			var want []int
+			for i, id := range []int{1, 3} {
+				if o := got[2*i]; o == broker.Confirmed || o == broker.Unknown && slices.Contains(left, id) {
+					want = append(want, id)
+				}
+			}
+			want = append(want, 4)
+			b.expect("stored before the refusal, and after it by another", left, want)
 		}},
 		{Name: "rule 38 publishes of one session keep their order", body: func(b *fixture) {
 			s := b.session()

@@ -23,8 +23,9 @@ import (
 // Packages are those whose tasks share memory and run in the simulator.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
-// Add reads the overlay of a build, empty for none, and writes another one into dir, in which Packages are guarded as well: also what
-// the first overlay has put in their place. root is the module's folder. It returns the path of the new overlay, and how many accesses it guards.
+// Add reads the overlay of a build, empty for none, and writes another one into dir, in which Packages are guarded as
+// well: also what the first overlay has put in their place. root is the module's folder. It returns the path of the new
+// overlay, and how many accesses it guards.
 func Add(root, overlay, dir string) (path string, guarded int, err error) {
 	replace := map[string]string{}
 	if overlay != "" {
@@ -224,8 +225,8 @@ func (f *file) guards(s ast.Stmt, own map[types.Object]bool, held []types.Type, 
 	return calls
 }
 
-// held are the pointers that guarded fields of a method's receiver keep, and the expression of the mutex: what they point at is
-// guarded, too, where the receiver's own methods touch it.
+// held are the pointers that guarded fields of a method's receiver keep, and the expression of the mutex: what they
+// point at is guarded, too, where the receiver's own methods touch it.
 func (f *file) held(fn *ast.FuncDecl) (pointers []types.Type, mutex string) {
 	if fn.Recv == nil || len(fn.Recv.List[0].Names) == 0 {
 		return nil, ""
