@@ -25,6 +25,7 @@ import (
 	"handoff/core/store"
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
+	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 	"handoff/docs"
 )
@@ -88,6 +89,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.requests != nil {
 		defer d.requests.Close()
 	}
+
+	d.showPools()
 
 	d.broker = rabbitmq.New(rabbitmq.Options{
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
@@ -202,7 +205,9 @@ func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 func (d *daemon) open(ctx context.Context) error {
 	var known, applied int64
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
+			Migrate: d.deployment.Database.Migrate, MaxConns: d.config.Database.Connections, PingTimeout: d.config.Database.PingTimeout,
+		})
 		if err != nil {
 			return err
 		}
@@ -220,7 +225,9 @@ func (d *daemon) open(ctx context.Context) error {
 	}
 	if err == nil && d.deployment.API.Listen != "" {
 		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
-			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{MaxConns: api.Connections})
+			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
+				MaxConns: d.config.Database.APIConnections, PingTimeout: d.config.Database.PingTimeout,
+			})
 			return err
 		})
 		if err != nil {
@@ -244,6 +251,16 @@ func (d *daemon) open(ctx context.Context) error {
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "actions stored", slog.Int("actions", len(d.actions)), slog.String("from", d.deployment.Executor.Actions))
 	return nil
+}
+
+// showPools adds what the connections to the database look like to the figures.
+func (d *daemon) showPools() {
+	names, uses := []string{"work"}, []func() telemetry.PoolUse{func() telemetry.PoolUse { work, _ := d.store.Use(); return work }}
+	if d.requests != nil {
+		names = append(names, "api")
+		uses = append(uses, func() telemetry.PoolUse { requests, _ := d.requests.Use(); return requests })
+	}
+	d.figures.Pools(names, uses...)
 }
 
 // persist repeats a step while the database is away.

@@ -28,7 +28,7 @@ func (db *Database) last(chain execution.ID) *row {
 // Cancel implements store.Client.
 func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	c.named(len(ids))
-	return ask(ctx, c, func(s *step) (answers []store.Cancellation) {
+	return transact(ctx, c, tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
 			answers = append(answers, s.cancel(id, actor))
 		}

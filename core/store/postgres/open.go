@@ -19,6 +19,12 @@ import (
 type Options struct {
 	// MaxConns bounds the pool; 0 means 16. More does not help: batches do.
 	MaxConns int
+	// HeartbeatConns bounds the pool that heartbeats have for themselves, so that no other call keeps a lease from being
+	// renewed; 0 sends them over the other one.
+	HeartbeatConns int
+	// PingTimeout is how long an idle connection may take to answer before a new one is tried beside it, which may throw
+	// away all from before (see pool.go); 0 waits for as long as the call may take.
+	PingTimeout time.Duration
 	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
 	ConnectTimeout time.Duration
 	// StatementTimeout is how long the server works on a statement; 0 means 10 s. A call's own
@@ -74,7 +80,9 @@ const inFlight = 4
 
 // Store is store.Store on a pool of connections. It is safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
+	pool *pool
+	// beats is what heartbeats go over; it is pool where they have none of their own.
+	beats   *pool
 	options Options
 
 	executions *batcher[execution.ID, *execution.Execution]
@@ -101,18 +109,24 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	all, err := newPool(ctx, config, options.MaxConns, options)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	s := &Store{pool: pool, options: options}
+	s := &Store{pool: all, beats: all, options: options}
+	if options.HeartbeatConns > 0 {
+		if s.beats, err = newPool(ctx, config, options.HeartbeatConns, options); err != nil {
+			all.Close()
+			return nil, fmt.Errorf("postgres: %w", err)
+		}
+	}
 	s.executions = newBatcher(options, s.readExecutions)
 	s.creates = newBatcher(options, s.createEach)
 	s.published = newBatcher(options, s.markEach)
 	s.claims = newBatcher(options, s.claimEach)
 	s.finishes = newBatcher(options, s.finishEach)
 	if err := s.query(ctx, "connecting", func(pgx.Rows) error { return nil }, "select 1 where $1", true); err != nil {
-		pool.Close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -157,11 +171,15 @@ func (s *Store) Schema(ctx context.Context) (latest, applied int64, err error) {
 }
 
 // Close waits for the calls under way and ends all connections.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pool.Close()
+	if s.beats != s.pool {
+		s.beats.Close()
+	}
+}
 
 // configure sets what every connection of the store has.
 func configure(config *pgxpool.Config, o Options) {
-	config.MaxConns = int32(o.MaxConns)
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	if o.Tracer != nil {
 		config.ConnConfig.Tracer = o.Tracer
