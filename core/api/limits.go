@@ -51,6 +51,9 @@ const (
 	// maxPage bounds the bytes of one page. Rows of lists leave out parameters, results and bodies and are smaller than
 	// 8 KB, so only pages of many long entrypoints or reasons get there. What the page has no room for is on the next one.
 	maxPage = 4 << 20
+	// listWindow bounds how many executions one page of a filter looks through that no index serves: some 50 ms of the
+	// database. What passes the filter farther back is on the next pages.
+	listWindow = 50000
 	// defaultDiscard and largestDiscard are how many open dead letters one bulk discard looks at.
 	defaultDiscard = 500
 	largestDiscard = 1000
