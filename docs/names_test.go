@@ -164,6 +164,9 @@ func TestEveryFigureVariableAndScenarioOnAPageExists(t *testing.T) {
 	for _, info := range telemetry.Table() {
 		figures[info.Name] = true
 	}
+	for _, name := range telemetry.PoolFigures() {
+		figures[name] = true
+	}
 	variables := sourceVariables(t)
 	for _, key := range configurationKeys(t) {
 		variables[config.EnvName(key)] = true

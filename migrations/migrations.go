@@ -29,8 +29,15 @@ const lock int64 = 0x68616e646f66662e
 
 const versionTable = `create table if not exists schema_version (
     version    bigint primary key,
-    applied_at timestamptz not null default clock_timestamp()
+    applied_at timestamptz not null default clock_timestamp(),
+    needs      bigint
 )`
+
+// hasNeeds asks whether the table is as it is now; addNeeds makes it so.
+const (
+	hasNeeds = `select exists (select from pg_attribute where attrelid = 'schema_version'::regclass and attname = 'needs' and not attisdropped)`
+	addNeeds = `alter table schema_version add column needs bigint`
+)
 
 // Latest is the version that this build of the program needs.
 func Latest() (int64, error) {
@@ -94,18 +101,33 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	return versions, nil
 }
 
-// Up applies every migration that the database lacks, in order, each in a transaction of its own.
-// Of several processes that start at once one applies them and the others wait for it.
-func Up(ctx context.Context, conn *pgx.Conn) error {
+// Up applies every migration that the database lacks, in order, each in a transaction of its own, with DefaultPatience.
+// Of several processes that start at once one applies them and the others wait for it. A migration that does not get its
+// locks is a *Blocked. A database that a newer program has migrated is left as it is: if this one can work with it that is no
+// error, else it is a *Skew.
+func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(ctx, conn) }
+
+// Up is Up with this patience.
+func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 	return locked(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
-			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: start a newer one", applied, all[n-1].version)
+			known := all[n-1].version
+			var have, needs int64
+			var said bool
+			if err := conn.QueryRow(ctx, SelectVersions, known).Scan(&have, &applied, &needs, &said); err != nil {
+				return fmt.Errorf("migrations: %w", err)
+			}
+			return Fits(known, applied, needs, said)
 		}
 		for _, m := range all {
 			if m.version <= applied {
 				continue
 			}
-			if err := m.run(ctx, conn, m.up, "insert into schema_version (version) values ($1)"); err != nil {
+			needs, err := m.needs()
+			if err != nil {
+				return err
+			}
+			if err := m.run(ctx, conn, p, m.up, "insert into schema_version (version, needs) values ($1, $2)", m.version, needs); err != nil {
 				return err
 			}
 		}
@@ -124,7 +146,7 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 			if m.version <= to || m.version > applied {
 				continue
 			}
-			if err := m.run(ctx, conn, m.down, "delete from schema_version where version = $1"); err != nil {
+			if err := m.run(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1", m.version); err != nil {
 				return err
 			}
 		}
@@ -139,7 +161,7 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 	if err != nil {
 		return err
 	}
-	// Waiting for whoever migrates now, and building an index, take as long as they take.
+	// Waiting for whoever migrates now, which keeps nobody else from work, and building an index, take as long as they take.
 	if _, err := conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %w", err)
 	}
@@ -149,6 +171,19 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 	err = func() error {
 		if _, err := conn.Exec(ctx, versionTable); err != nil {
 			return fmt.Errorf("migrations: %w", err)
+		}
+		var current bool
+		if err := conn.QueryRow(ctx, hasNeeds).Scan(&current); err != nil {
+			return fmt.Errorf("migrations: %w", err)
+		}
+		if !current {
+			err := DefaultPatience.patiently(ctx, conn, "schema_version", func() error {
+				_, err := conn.Exec(ctx, addNeeds)
+				return err
+			})
+			if err != nil {
+				return err
+			}
 		}
 		var applied int64
 		if err := conn.QueryRow(ctx, "select coalesce(max(version), 0) from schema_version").Scan(&applied); err != nil {
@@ -192,19 +227,17 @@ func (m migration) loses() (lost []string) {
 }
 
 // run executes one direction and notes it, both or neither.
-func (m migration) run(ctx context.Context, conn *pgx.Conn, script, note string) error {
-	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		// Without arguments a whole script goes in one message.
-		if _, err := tx.Exec(ctx, script); err != nil {
+func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
+	return p.patiently(ctx, conn, m.name, func() error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			// Without arguments a whole script goes in one message.
+			if _, err := tx.Exec(ctx, script); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, note, values...)
 			return err
-		}
-		_, err := tx.Exec(ctx, note, m.version)
-		return err
+		})
 	})
-	if err != nil {
-		return fmt.Errorf("migrations: %s: %w", m.name, err)
-	}
-	return nil
 }
 
 // load reads the files, in the order of their versions.

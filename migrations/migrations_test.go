@@ -22,3 +22,27 @@ func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Whether older programs can work with a schema is known to nobody but the author of the migration.
+func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
+	all, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if _, err := m.needs(); err != nil {
+			t.Error(err)
+		}
+	}
+	for up, want := range map[string]string{
+		"select 1;":               "add a line `-- needs: N`",
+		"-- needs: 13\nselect 1;": "must be from 1 to 12",
+		"-- needs: 0\nselect 1;":  "must be from 1 to 12",
+		"-- needs: 11\nselect 1;": "",
+	} {
+		_, err := migration{version: 12, name: "00012_a.sql", up: up}.needs()
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", up, err)
+		}
+	}
+}

@@ -36,6 +36,17 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 	}
 	p.Report = w.acted(p.Name)
 	w.mutant.Apply(p, &ports)
+	connections := w.config.Database
+	if ports.Config != nil {
+		connections = ports.Config.Database
+	}
+	switch {
+	case p.Client: // it is the API
+		connections.Connections, connections.HeartbeatConnections = connections.APIConnections, 0
+	case !p.Worker:
+		connections.HeartbeatConnections = 0
+	}
+	db.Configure(connections)
 	return ports
 }
 

@@ -109,6 +109,9 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 // affect has an effect on one way of a link.
 func (w *world) affect(x *fault.Injection, from, to string, e fault.Effect) (heal func()) {
 	switch {
+	case e.Silence:
+		w.net.Silence(from, to, x.Name)
+		return func() { w.net.EndSilence(from, to, x.Name) }
 	case e.Cut:
 		w.net.Cut(from, to, x.Name)
 		return func() { w.net.Heal(from, to, x.Name) }
@@ -333,6 +336,12 @@ func (w *world) HeldSlots() int { return w.db.HeldSlots() }
 func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
 	w.db.SetNoConnections(x.Name)
 	return func() { w.db.SetNoConnections("") }, nil
+}
+
+// HangDatabase implements fault.DatabaseHanging.
+func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
+	w.db.SetHang(x.Name)
+	return func() { w.db.SetHang("") }, nil
 }
 
 // ShiftClock implements fault.Clocks.

@@ -82,6 +82,16 @@ func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsec
 
 func (t *table) print(w io.Writer) {
 	fmt.Fprintf(w, "%d cores, %s/%s, %s; servers, daemons and clients share them; load before: %.2f\n", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, runtime.Version(), t.load)
+	if len(t.ways) > 0 {
+		t.printWays(w)
+	}
+	t.printLatencies(w)
+	if t.load >= quietLoad {
+		fmt.Fprintf(w, "\nRates and latencies are not judged: the load before the run was %.2f, and %.1f is the most.\n", t.load, quietLoad)
+	}
+}
+
+func (t *table) printWays(w io.Writer) {
 	fmt.Fprintf(w, "%d noop executions a measurement, median of %d rounds in turn; workers hold up to %d at a time\n\n", t.options.jobs, t.options.rounds, concurrency)
 	best := t.way(riverBest)
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -102,15 +112,15 @@ func (t *table) print(w io.Writer) {
 	}
 	_ = out.Flush()
 	fmt.Fprintln(w)
-	out = tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+}
+
+func (t *table) printLatencies(w io.Writer) {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(out, "latency\tp50\tp99\tslowest\tsamples\t")
 	for _, l := range t.latencies {
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t\n", l.name, short(quantile(l.samples, 0.50)), short(quantile(l.samples, 0.99)), short(l.samples[len(l.samples)-1]), len(l.samples))
 	}
 	_ = out.Flush()
-	if t.load >= quietLoad {
-		fmt.Fprintf(w, "\nRates and latencies are not judged: the load before the run was %.2f, and %.1f is the most.\n", t.load, quietLoad)
-	}
 }
 
 func median(figures []float64) float64 {

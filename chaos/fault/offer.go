@@ -33,6 +33,7 @@ type Simulated interface {
 	DatabaseReadFailures
 	DatabaseFull
 	DatabaseConnections
+	DatabaseHanging
 	SlotEdits
 	Clocks
 }
@@ -60,6 +61,7 @@ type Live interface {
 	DatabaseFailures
 	DatabaseFull
 	DatabaseConnections
+	DatabaseHanging
 }
 
 // part is one of the interfaces that worlds offer.
@@ -98,6 +100,7 @@ func parts() []part {
 		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
+		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
 		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}

@@ -21,9 +21,11 @@ func read(entry string, judged bool) (Entry, bool, yamlfile.Errors) {
 
 func TestAnEntryOfFaultsIsReadAsItsKind(t *testing.T) {
 	for entry, want := range map[string]string{
-		"crash: shell-1":                                                  "crash: crash shell-1",
-		"crash: any worker":                                               "crash: crash any worker",
-		"broker: kill":                                                    "broker_kill: kill broker",
+		"crash: shell-1":    "crash: crash shell-1",
+		"crash: any worker": "crash: crash any worker",
+		"broker: kill":      "broker_kill: kill broker",
+		"database: hangs":   "database_hangs: database hangs",
+		"silent_connections: {of: shell-1, to: [database]}":               "silent_connections: silent connections of shell-1 to database",
 		"database: read_only":                                             "database_read_only: database read only",
 		"database: {slow: [100ms, 3s]}":                                   "database_slow: database slow",
 		"database: {serialization_failures: 30%}":                         "serialization_failures: serialization failures",

@@ -70,6 +70,8 @@ type Links interface {
 type Effect struct {
 	// Cut holds everything back until the link is healed.
 	Cut bool
+	// Silence loses what passes over the connections that there are when it begins; new ones work. They break when it ends.
+	Silence bool
 	// Delay is added to the time of each message. Busy is how long the link carries one message, and no other.
 	Delay, Busy Span
 	// ResetPerMillion is the share of the calls that lose their connection.
@@ -238,6 +240,12 @@ type DatabaseFull interface {
 // DatabaseConnections is a database that refuses new connections with 53300, while existing ones go on.
 type DatabaseConnections interface {
 	RefuseConnections(x *Injection) (end func(), err error)
+}
+
+// DatabaseHanging is a database that accepts connections and statements and answers nothing. What has come meanwhile is
+// executed when it ends, if the connection has reached it.
+type DatabaseHanging interface {
+	HangDatabase(x *Injection) (end func(), err error)
 }
 
 // SlotEdits is a database in which somebody edits rows by hand.

@@ -306,7 +306,12 @@ func (c *earnedChecker) orphans() {
 // claim, up to one statement before the claim took effect.
 func (c *ending) ranItsTime() string {
 	now := c.s.database(c.e.At)
-	early := min(c.s.config.Worker.StatementTimeout, max(0, c.l.due-c.l.stamped)/2)
+	// The worker counts from the moment at which it sent the claim, which may have waited for a connection first.
+	early := max(0, c.l.due-c.l.stamped) / 2
+	if c.l.delivered > 0 {
+		early = max(early, c.l.entered-c.l.delivered)
+	}
+	early = min(c.s.config.Worker.StatementTimeout, early)
 	if now >= c.l.due-early-c.s.tolerance {
 		return ""
 	}
@@ -326,7 +331,7 @@ func (c *ending) noWorkers() string {
 		began := from
 		if m.lifecycle >= execution.Draining {
 			// The cause of its departure was present when it began to leave, which may be long ago.
-			began = min(from, m.since-c.recovery())
+			began = min(from, m.leaving-c.recovery())
 		}
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
 			continue

@@ -122,6 +122,8 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	}
 	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
 	switch {
+	case e.Silence:
+		effect.Silence = true
 	case e.Cut:
 		effect.Hold = true
 	case e.ResetPerMillion > 0:
@@ -153,6 +155,18 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	for _, p := range w.all() {
 		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawn(x, adds)}
 		ends = append(ends, p.links[fault.Database].Begin(netproxy.Out, e))
+	}
+	return fault.InOrder(ends), nil
+}
+
+// HangDatabase implements fault.DatabaseHanging. The proxies accept connections and take statements, and pass nothing on
+// in either direction until the end. What a daemon has given up by then arrives all the same, late.
+func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
+	var ends []func()
+	for _, p := range w.all() {
+		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Hold: true}
+		l := p.links[fault.Database]
+		ends = append(ends, l.Begin(netproxy.Out, e), l.Begin(netproxy.In, e))
 	}
 	return fault.InOrder(ends), nil
 }

@@ -56,26 +56,34 @@ func fencesInWholeSeconds() *Mutant {
 	}
 }
 
-// lingering is a store to which claims come late.
+// lingering is a store of a worker that claims once more when it drains.
 type lingering struct {
 	store.Store
-	p Process
+	p    Process
+	last []store.Claim
 }
 
 // Claim implements store.Worker.
 func (s *lingering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	s.p.Acted("kept a claim back", cs[0].Key.ID)
-	if err := s.p.Host.Sleep(ctx, 300*time.Millisecond); err != nil {
-		return nil, err
-	}
+	s.last = cs
 	return s.Store.Claim(ctx, w, cs)
+}
+
+// SetLifecycle implements store.Worker.
+func (s *lingering) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	err := s.Store.SetLifecycle(ctx, w, to)
+	if to == execution.Draining && len(s.last) > 0 {
+		s.p.Acted("claimed again after it had begun to drain", s.last[0].Key.ID)
+		_, _ = s.Store.Claim(ctx, w, s.last)
+	}
+	return err
 }
 
 func claimsLinger() *Mutant {
 	return &Mutant{
 		Name: "claims-linger", Source: "D39", Expected: 10, Scenario: "stop-on-a-slow-road", Unread: true,
-		About: "a worker keeps what it is about to claim for a moment, and claims it also when it has begun to drain meanwhile",
-		Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{s, p} }),
+		About: "a worker that has begun to drain claims once more what it claimed last",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &lingering{Store: s, p: p} }),
 	}
 }
 

@@ -41,7 +41,7 @@ func backoffByHabit() *Mutant {
 
 func exchangeByHabit() *Mutant {
 	return &Mutant{
-		Name: "exchange-by-habit", Source: "D28", Expected: 12, Scenario: "message-expires-in-queue", Varied: true,
+		Name: "exchange-by-habit", Source: "D28", Expected: 12, Scenario: "ttl-race", Varied: true,
 		About: "the queues of workers name the dead letter exchange of the defaults, whichever is configured",
 		Workers: func(c config.RabbitMQ, id execution.WorkerID) broker.Topology {
 			c.DeadLetter.Exchange = config.Default(config.Hardened).MessageQueue.RabbitMQ.DeadLetter.Exchange

@@ -28,6 +28,8 @@ type gate struct {
 	// changed is closed when an effect ends.
 	changed chan struct{}
 	opened  bool
+	// broken is the number of the last connection that a silence has broken.
+	broken int
 }
 
 // gateToxic is the gate as toxiproxy knows it: a toxic is made from JSON, so it finds its gate by key.
@@ -49,6 +51,8 @@ var gates struct {
 	sync.Mutex
 	last  int
 	byKey map[string]*gate
+	// connections numbers the connections of all gates, from 1.
+	connections int
 }
 
 func init() { toxics.Register(gateType, new(gateToxic)) }
@@ -78,6 +82,9 @@ func (g *gate) open() {
 }
 
 func (g *gate) begin(e *Effect) (end func()) {
+	gates.Lock()
+	e.last = gates.connections
+	gates.Unlock()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.opened {
@@ -87,6 +94,9 @@ func (g *gate) begin(e *Effect) (end func()) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		g.effects = slices.DeleteFunc(g.effects, func(other *Effect) bool { return other == e })
+		if e.Silence {
+			g.broken = max(g.broken, e.last)
+		}
 		g.wake()
 	}
 }
@@ -97,21 +107,27 @@ func (g *gate) wake() {
 	g.changed = make(chan struct{})
 }
 
-// snapshot is what is in force, and a channel that is closed when less is.
-func (g *gate) snapshot() ([]*Effect, <-chan struct{}) {
+// snapshot is what is in force, the last connection that is broken, and a channel that is closed when less is in force.
+func (g *gate) snapshot() ([]*Effect, int, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.effects), g.changed
+	return slices.Clone(g.effects), g.broken, g.changed
 }
 
 // connection is the state of a gate in one connection.
 type connection struct {
+	number   int
 	rewriter Rewriter
 	begun    bool
 }
 
 // NewState implements toxics.StatefulToxic.
-func (x *gateToxic) NewState() any { return new(connection) }
+func (x *gateToxic) NewState() any {
+	gates.Lock()
+	defer gates.Unlock()
+	gates.connections++
+	return &connection{number: gates.connections}
+}
 
 // Pipe implements toxics.Toxic. No toxic is ever added behind it, so it is not interrupted while it
 // holds something back.
@@ -143,8 +159,8 @@ func (x *gateToxic) Pipe(stub *toxics.ToxicStub) {
 // pass does to a chunk what is in force; nil stands for the end of the stream. It returns false if the
 // connection ends here.
 func (g *gate) pass(state *connection, chunk *stream.StreamChunk) bool {
-	effects := g.await()
-	if chunk == nil {
+	effects, broken := g.await(state, chunk != nil)
+	if chunk == nil || broken {
 		return false
 	}
 	due := chunk.Timestamp
@@ -186,19 +202,22 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// await returns what is in force once nothing holds everything back.
-func (g *gate) await() []*Effect {
+// await returns what is in force once nothing holds back what passes over a connection, and whether the connection is
+// broken by then. The end of a silent connection does not pass either, but it is no evidence that the silence was noticed.
+func (g *gate) await(state *connection, bytes bool) (effects []*Effect, broken bool) {
 	for {
-		effects, changed := g.snapshot()
+		effects, last, changed := g.snapshot()
 		held := false
 		for _, e := range effects {
-			if e.Hold {
+			if silent := e.Silence && state.number <= e.last; e.Hold || silent {
 				held = true
-				e.touch()
+				if bytes || !silent {
+					e.touch()
+				}
 			}
 		}
 		if !held {
-			return effects
+			return effects, state.number <= last
 		}
 		<-changed
 	}

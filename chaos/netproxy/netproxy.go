@@ -127,12 +127,18 @@ type Effect struct {
 	// Hold keeps everything until the effect ends: then it arrives, late, if the connection still lives.
 	// That is what a cut network does to TCP, whose segments are sent again until they arrive.
 	Hold bool
+	// Silence loses what passes over the connections that there are when the effect begins, as when the machine at the
+	// other end is gone and another one has its address: nobody ends them, and new ones work. When the effect ends, they break.
+	Silence bool
 	// Delay draws how much later the next bytes arrive; nil for no delay.
 	Delay func() time.Duration
 	// Break draws whether the connection breaks off over the next bytes, which are lost; nil for never.
 	Break func() bool
 	// Each draws how long the link is busy with the next bytes, one after the other; nil for no time.
 	Each func() time.Duration
+
+	// last is the number of the last connection that was there when the effect began.
+	last int
 }
 
 // Begin begins an effect; end ends it.

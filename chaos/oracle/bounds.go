@@ -23,6 +23,7 @@ func Unlawful(c *config.Config) []Refusal {
 	u.worker(&c.Worker)
 	u.queue(c)
 	u.policies(c)
+	u.database(&c.Database)
 	return u.refused
 }
 
@@ -114,4 +115,11 @@ func (u *unlawful) policies(c *config.Config) {
 	u.unless(h.FailureRateUnhealthy >= h.FailureRateDegraded, "health.failure_rate_unhealthy", h.FailureRateUnhealthy, h.FailureRateDegraded)
 	u.unless(h.Window > 0, "health.window", h.Window)
 	u.unless(h.MinSamples >= 1, "health.min_samples", h.MinSamples, 1)
+}
+
+func (u *unlawful) database(d *config.Database) {
+	u.unless(d.Connections >= 1 && d.Connections <= 1000, "database.connections", d.Connections, 1, 1000)
+	u.unless(d.HeartbeatConnections >= 0 && d.HeartbeatConnections <= 10, "database.heartbeat_connections", d.HeartbeatConnections, 0, 10)
+	u.unless(d.APIConnections >= 6 && d.APIConnections <= 1000, "database.api_connections", d.APIConnections, 6, 1000)
+	u.unless(d.PingTimeout >= 0 && d.PingTimeout <= 500*time.Millisecond, "database.ping_timeout", d.PingTimeout, 500*time.Millisecond)
 }

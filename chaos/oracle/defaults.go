@@ -48,5 +48,9 @@ func Defaults(p config.Profile) (c config.Config) {
 	h.QueueDepthDegraded, h.QueueDepthUnhealthy = 50, 100
 	h.FailureRateDegraded, h.FailureRateUnhealthy = 0.3, 0.7
 	h.Window, h.MinSamples = 5*time.Minute, 20
+
+	d := &c.Database
+	d.Connections, d.HeartbeatConnections, d.APIConnections = 16, 2, 8
+	d.PingTimeout = 500 * time.Millisecond
 	return c
 }

@@ -46,6 +46,8 @@ func tweaks(step time.Duration) []tweak {
 		duration(func(c *config.Config) *time.Duration { return &c.MessageQueue.RabbitMQ.Heartbeat }, zero),
 		duration(func(c *config.Config) *time.Duration { return &c.MessageQueue.RabbitMQ.ReconnectMin }, zero),
 		duration(func(c *config.Config) *time.Duration { return &c.Health.Window }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Database.PingTimeout }, zero),
+		duration(func(c *config.Config) *time.Duration { return &c.Database.PingTimeout }, func(*config.Config) time.Duration { return 500 * ms }),
 
 		duration(func(c *config.Config) *time.Duration { return &c.MessageQueue.RabbitMQ.ReconnectMin }, func(c *config.Config) time.Duration { return c.MessageQueue.RabbitMQ.ReconnectMax }),
 		duration(func(c *config.Config) *time.Duration { return &c.Executor.ReapGrace }, func(c *config.Config) time.Duration { return c.Worker.KillGrace }),
@@ -80,6 +82,12 @@ func tweaks(step time.Duration) []tweak {
 		count(func(c *config.Config) *int { return &c.Health.DegradedThreshold }, 1),
 		count(func(c *config.Config) *int { return &c.Health.QueueDepthDegraded }, 1),
 		count(func(c *config.Config) *int { return &c.Health.MinSamples }, 1),
+		count(func(c *config.Config) *int { return &c.Database.Connections }, 1),
+		count(func(c *config.Config) *int { return &c.Database.Connections }, 1000),
+		count(func(c *config.Config) *int { return &c.Database.HeartbeatConnections }, 0),
+		count(func(c *config.Config) *int { return &c.Database.HeartbeatConnections }, 10),
+		count(func(c *config.Config) *int { return &c.Database.APIConnections }, 6),
+		count(func(c *config.Config) *int { return &c.Database.APIConnections }, 1000),
 		func(c *config.Config, side int) { c.Health.UnhealthyThreshold = c.Health.DegradedThreshold + side },
 		func(c *config.Config, side int) { c.Health.QueueDepthUnhealthy = c.Health.QueueDepthDegraded + side },
 		func(c *config.Config, side int) { c.Retry.BaseBackoffSecs = int64(side) },
@@ -205,7 +213,7 @@ func tells(text string, values []any) bool {
 }
 
 // sections are those of the configuration in their order.
-var sections = []string{"profile", "executor", "worker", "message_queue", "retry", "health"} //detlint:ok a constant table, never written
+var sections = []string{"profile", "executor", "worker", "message_queue", "retry", "health", "database"} //detlint:ok a constant table, never written
 
 func section(key string) string {
 	first, _, _ := strings.Cut(key, ".")

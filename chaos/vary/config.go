@@ -37,7 +37,7 @@ func share(path string, field func(c *config.Config) *float64, of ...float64) ke
 
 // groups lists every key that a scenario can set. TestEveryKeyIsDrawn demands that none is missing.
 func groups() []group {
-	return []group{batches(), deadlines(), patience(), pace(), leases(), brake(), capacity(), queues(), retries(), health(), modes()}
+	return []group{batches(), deadlines(), patience(), pace(), leases(), brake(), capacity(), queues(), retries(), health(), modes(), connections()}
 }
 
 func batches() group {
@@ -158,6 +158,15 @@ func modes() group {
 		{"executor.health_probes", func(d *draw, c *config.Config) {
 			c.Executor.HealthProbes = config.Mode(d.Of(string(config.Act), string(config.Observe), string(config.Off)))
 		}},
+	}
+}
+
+func connections() group {
+	return group{
+		number("database.connections", func(c *config.Config) *int { return &c.Database.Connections }, 1, 2, 4, 32),
+		number("database.heartbeat_connections", func(c *config.Config) *int { return &c.Database.HeartbeatConnections }, 1, 2, 4),
+		number("database.api_connections", func(c *config.Config) *int { return &c.Database.APIConnections }, 6, 16),
+		lasting("database.ping_timeout", 10*time.Millisecond, config.LongestPing, func(c *config.Config) *time.Duration { return &c.Database.PingTimeout }),
 	}
 }
 

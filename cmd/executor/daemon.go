@@ -25,6 +25,7 @@ import (
 	"handoff/core/store"
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
+	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 	"handoff/docs"
 )
@@ -88,6 +89,8 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.requests != nil {
 		defer d.requests.Close()
 	}
+
+	d.showPools()
 
 	d.broker = rabbitmq.New(rabbitmq.Options{
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat, Name: d.name, Log: d.log,
@@ -200,23 +203,31 @@ func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
 // open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
 // actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
 func (d *daemon) open(ctx context.Context) error {
+	var known, applied int64
 	err := d.persist(ctx, "connecting to the database", func() (err error) {
-		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{Migrate: d.deployment.Database.Migrate})
-		if err != nil || d.deployment.Database.Migrate {
+		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
+			Migrate: d.deployment.Database.Migrate, MaxConns: d.config.Database.Connections, PingTimeout: d.config.Database.PingTimeout,
+		})
+		if err != nil {
 			return err
 		}
-		if err = d.store.SchemaReady(ctx); err != nil {
+		if known, applied, err = d.store.Schema(ctx); err != nil {
 			d.store.Close()
 		}
 		return err
 	})
 	if errors.Is(err, postgres.ErrNoSchema) {
-		return errors.New("the database's schema is behind this program, and database.migrate is false: " +
-			"run `executor migrate up` with a role that may alter tables, then start again")
+		return fmt.Errorf("the database's schema is at version %d, this program needs %d, and database.migrate is false: "+
+			"run `executor migrate up` with a role that may alter tables, then start again", applied, known)
+	}
+	if err == nil && applied > known {
+		d.log.LogAttrs(ctx, slog.LevelInfo, "the database's schema is newer than this program, which can work with it", slog.Int64("database", applied), slog.Int64("known", known))
 	}
 	if err == nil && d.deployment.API.Listen != "" {
 		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
-			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{MaxConns: api.Connections})
+			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
+				MaxConns: d.config.Database.APIConnections, PingTimeout: d.config.Database.PingTimeout,
+			})
 			return err
 		})
 		if err != nil {
@@ -240,6 +251,16 @@ func (d *daemon) open(ctx context.Context) error {
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "actions stored", slog.Int("actions", len(d.actions)), slog.String("from", d.deployment.Executor.Actions))
 	return nil
+}
+
+// showPools adds what the connections to the database look like to the figures.
+func (d *daemon) showPools() {
+	names, uses := []string{"work"}, []func() telemetry.PoolUse{func() telemetry.PoolUse { work, _ := d.store.Use(); return work }}
+	if d.requests != nil {
+		names = append(names, "api")
+		uses = append(uses, func() telemetry.PoolUse { requests, _ := d.requests.Use(); return requests })
+	}
+	d.figures.Pools(names, uses...)
 }
 
 // persist repeats a step while the database is away.
@@ -267,7 +288,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	if d.deployment.API.Listen == "" {
 		return
 	}
-	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited)}
+	checks := []api.Check{api.DatabaseCheck(d.store), api.BrokerCheck(service.Connected), api.LimitCheck(service.Limited), api.UnreadableCheck(service.Unreadable), api.SchemaCheck(d.store.SchemaReady)}
 	// The self-test would find a planted defect before any execution does.
 	if d.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && d.plant == nil {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})

@@ -94,7 +94,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	// A database that a newer program has migrated.
 	c.query("insert into schema_version (version) values ($1) returning 'x'", latest+5)
 	c.does(exitFailed, "status", "unknown to this program", "The schema is ahead: 1 migration is unknown to this program.")
-	c.does(exitFailed, "up", "start a newer one")
+	c.does(exitFailed, "up", "start a release that knows version 16")
 	c.does(exitFailed, "down --to 0", "take the newer ones back with the newer program")
 	if found := c.query("select relname from pg_class where relname = 'execution'"); len(found) != 1 {
 		t.Error("what a newer program has migrated was taken back")

@@ -19,6 +19,7 @@ import (
 	"handoff/core/store"
 	"handoff/core/store/metered"
 	"handoff/core/store/postgres"
+	"handoff/core/telemetry"
 	"handoff/core/telemetry/exporter"
 	"handoff/core/worker"
 	"handoff/core/worker/subprocess"
@@ -72,6 +73,9 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer db.Close()
+	d.figures.Pools([]string{"work", "heartbeats"},
+		func() telemetry.PoolUse { all, _ := db.Use(); return all },
+		func() telemetry.PoolUse { _, heartbeats := db.Use(); return heartbeats })
 	mq := rabbitmq.New(rabbitmq.Options{
 		URL: d.deployment.MessageQueue.RabbitMQ.URL, Heartbeat: d.config.MessageQueue.RabbitMQ.Heartbeat,
 		Name: d.deployment.Worker.Name, Log: d.log,
@@ -108,7 +112,9 @@ func (d *daemon) announce(ctx context.Context) {
 func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
-		db, err := postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{})
+		db, err := postgres.Open(ctx, d.deployment.Database.URL, postgres.Options{
+			MaxConns: d.config.Database.Connections, HeartbeatConns: d.config.Database.HeartbeatConnections, PingTimeout: d.config.Database.PingTimeout,
+		})
 		if err == nil {
 			if err = db.SchemaReady(ctx); err == nil {
 				return db, nil
@@ -120,7 +126,7 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 		}
 		switch {
 		case errors.Is(err, postgres.ErrNoSchema):
-			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for the database's schema: an executor brings it up to date when it starts, and so does `executor migrate up`")
+			d.log.LogAttrs(ctx, slog.LevelInfo, "waiting for the database's schema: an executor brings it up to date when it starts, and so does `executor migrate up`", slog.Any("error", err))
 		case !store.Retriable(err):
 			return nil, fmt.Errorf("connecting to the database: %w", err)
 		default:

@@ -91,7 +91,7 @@ func viewAction(a *execution.Action) actionView {
 // listActions is GET /api/v1/actions?after=REF&limit=N, by name.
 func (s *Server) listActions(w http.ResponseWriter, r *http.Request) {
 	var q store.ActionQuery
-	servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage}, func(ctx context.Context, limit int) ([]execution.Action, error) {
+	servePage(s, w, r, list{"actions", "after", []parameter{{"after", actionName(&q.After)}}, defaultPage, nil}, func(ctx context.Context, limit int) ([]execution.Action, error) {
 		q.Limit = limit
 		return s.Store.Actions(ctx, q)
 	}, func(a *execution.Action) any { return viewAction(a) }, func(last *execution.Action) any { return last.Ref })

@@ -62,7 +62,7 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) {
 	servePage(s, w, r, list{"dead_letters", "before", []parameter{
 		{"open", func(text string) (err error) { q.Open, err = strconv.ParseBool(text); return err }},
 		{"before", number64(&q.Before)},
-	}, defaultPage}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
+	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.StoredDeadLetter, error) {
 		q.Limit = limit
 		return s.Store.DeadLetters(ctx, q)
 	}, func(d *store.StoredDeadLetter) any { return viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })

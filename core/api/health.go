@@ -105,6 +105,29 @@ func LimitCheck(limited func() []string) Check {
 	}}
 }
 
+// UnreadableCheck remarks on rows that this program can't read, in the words of unreadable; empty for none.
+func UnreadableCheck(unreadable func() string) Check {
+	return Check{"unreadable_rows", func(context.Context) error {
+		if why := unreadable(); why != "" {
+			return Remark(why)
+		}
+		return nil
+	}}
+}
+
+// SchemaCheck asks whether the schema of the database is still one that this program can work with: a newer one may have
+// migrated it meanwhile.
+func SchemaCheck(ready func(ctx context.Context) error) Check {
+	return Check{"schema", func(ctx context.Context) error {
+		err := ready(ctx)
+		if store.Retriable(err) {
+			// The check of the database tells.
+			return nil
+		}
+		return err
+	}}
+}
+
 // StartingHandler answers while a process is not ready for requests yet. It serves the playbooks: whoever was woken
 // may need them just because the executor can't reach its database.
 func StartingHandler(playbooks http.Handler) http.Handler {

@@ -51,6 +51,9 @@ const (
 	// maxPage bounds the bytes of one page. Rows of lists leave out parameters, results and bodies and are smaller than
 	// 8 KB, so only pages of many long entrypoints or reasons get there. What the page has no room for is on the next one.
 	maxPage = 4 << 20
+	// listWindow bounds how many executions one page of a filter looks through that no index serves: some 50 ms of the
+	// database. What passes the filter farther back is on the next pages.
+	listWindow = 50000
 	// defaultDiscard and largestDiscard are how many open dead letters one bulk discard looks at.
 	defaultDiscard = 500
 	largestDiscard = 1000
@@ -64,7 +67,7 @@ const (
 // finds all places of its class taken waits, at most placeWait, and is then refused with 503 and Retry-After.
 const (
 	// placesOfLists: a list walks through tables, each on a connection of its own. Four of them leave half of the API's
-	// connections to the others, and at 4 MB a page about 64 MB of memory.
+	// connections (database.api_connections, 8) to the others, and at 4 MB a page about 64 MB of memory.
 	placesOfLists = 4
 	// placesOfLarge are for requests whose body is longer than smallBody or of unknown length, batches above all: one
 	// takes up to 16 MB while it is under way. largeBodyWait is how long its client may take to send it.
@@ -73,11 +76,9 @@ const (
 	smallBody     = 64 << 10
 	// placesOfReads: a single row takes up to 6 MB, as a result of 256 KB may be six times as long in JSON.
 	placesOfReads = 16
-	// placesOfWrites: these take less than 1 MB. Executions that come one by one gather in batches at the database.
+	// placesOfWrites: these take less than 1 MB. Executions that come one by one gather in batches at the database,
+	// on four connections, and whoever comes beyond that waits for a moment.
 	placesOfWrites = 64
-	// Connections is what the API's own pool of connections to the database has. Lists hold at most placesOfLists of
-	// them, single rows and submissions gather on four each, and whoever comes beyond that waits for a moment.
-	Connections = 8
 	// queueOfRequests is how many requests of a class may wait for a place; each holds a small body at most.
 	queueOfRequests = 2048
 	// placeWait is shorter than the patience of usual clients.

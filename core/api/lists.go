@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -88,6 +89,9 @@ type list struct {
 	// known are the parameters beside limit, whose default is size.
 	known []parameter
 	size  int
+	// onward is the cursor of a page that is not full although it is not the last, nil for the last; nil where every page
+	// but the last is full.
+	onward func() any
 }
 
 // servePage answers a list: it reads the query, takes a page from the store and shows as much of it as maxPage allows.
@@ -103,6 +107,10 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l lis
 	ctx, cancel := s.statement(r)
 	defer cancel()
 	rows, err := find(ctx, limit)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		tooLong(s.Config.Executor.StatementTimeout).write(w)
+		return
+	}
 	if err != nil {
 		s.storeProblem(r, err, harmless).write(w)
 		return
@@ -113,6 +121,8 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l lis
 		var behind any
 		if shown > 0 && (shown < len(rows) || len(rows) == limit) {
 			behind = cursor(&rows[shown-1])
+		} else if l.onward != nil {
+			behind = l.onward()
 		}
 		next, err = json.Marshal(behind)
 	}
@@ -144,16 +154,39 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 }
 
 // listExecutions is GET /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
+//
+// Statuses in which somebody holds the executions have short indexes. Any other filter looks through listWindow ids at most,
+// so a page may have fewer rows than its limit, or none, and still lead on.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) {
 	var q store.ExecutionQuery
+	onward := func() any {
+		if q.After > q.Parent {
+			return q.After + 1
+		}
+		return nil
+	}
 	servePage(s, w, r, list{"executions", "before", []parameter{
 		{"status", func(text string) (err error) { q.Status, err = execution.ParseStatus(text); return err }},
 		{"action_ref", actionName(&q.ActionRef)},
 		{"worker_id", number64(&q.Worker)},
 		{"parent", number64(&q.Parent)},
 		{"before", number64(&q.Before)},
-	}, defaultPage}, func(ctx context.Context, limit int) ([]store.Listed, error) {
+	}, defaultPage, onward}, func(ctx context.Context, limit int) ([]store.Listed, error) {
 		q.Limit = limit
+		held := q.Status > execution.Requested && !q.Status.Terminal()
+		if q.Status == execution.None && q.ActionRef == "" && q.Worker == 0 && q.Parent == 0 || held {
+			return s.Store.List(ctx, q)
+		}
+		top := q.Before
+		if top == 0 {
+			newest, err := s.Store.List(ctx, store.ExecutionQuery{Limit: 1})
+			if err != nil || len(newest) == 0 {
+				return nil, err
+			}
+			top = newest[0].ID + 1
+		}
+		// A child is younger than its parent.
+		q.After = max(top-1-listWindow, q.Parent, 0)
 		return s.Store.List(ctx, q)
 	}, s.viewListed(r), func(last *store.Listed) any { return last.ID })
 }
@@ -219,7 +252,7 @@ func (s *Server) getTransitions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	q := store.TransitionQuery{Execution: id}
-	servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage}, func(ctx context.Context, limit int) ([]store.Transition, error) {
+	servePage(s, w, r, list{"transitions", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.Transition, error) {
 		q.Limit = limit
 		all, err := s.Store.Transitions(ctx, q)
 		if err != nil || len(all) > 0 {

@@ -43,7 +43,7 @@ func (s *Server) listObservations(w http.ResponseWriter, r *http.Request) {
 		{"execution", number64(&q.Execution)},
 		{"worker", number64(&q.Worker)},
 		{"before", number64(&q.Before)},
-	}, defaultPage}, func(ctx context.Context, limit int) ([]store.Observation, error) {
+	}, defaultPage, nil}, func(ctx context.Context, limit int) ([]store.Observation, error) {
 		q.Limit = limit
 		return s.Store.Observations(ctx, q)
 	}, func(o *store.Observation) any { return viewObservation(o) }, func(last *store.Observation) any { return last.ID })

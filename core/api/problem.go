@@ -2,8 +2,10 @@ package api
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 )
 
 // Problem is every error of the API: RFC 9457, application/problem+json.
@@ -75,6 +77,15 @@ func tooLarge(detail string) *Problem {
 
 func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
+}
+
+// tooLong says that a list was not there in time.
+func tooLong(within time.Duration) *Problem {
+	return &Problem{
+		Type: typeUnavailable, Title: "The list took too long", Status: http.StatusServiceUnavailable,
+		Detail: fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. Nothing was changed. "+
+			"Ask for a smaller page, or with a filter that names less, and send it again.", within), retryAfter: 2,
+	}
 }
 
 // unreadable says that something in the database can't be read, and what is wrong with it.

@@ -74,7 +74,7 @@ func viewWorker(w *store.WorkerRow, c config.Config) workerView {
 // listWorkers is GET /api/v1/workers?after=ID&limit=N: all of them, those that have stopped too.
 func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) {
 	var q store.WorkerQuery
-	servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
+	servePage(s, w, r, list{"workers", "after", []parameter{{"after", number64(&q.After)}}, largestPage, nil}, func(ctx context.Context, limit int) ([]store.WorkerRow, error) {
 		q.Limit = limit
 		return s.Store.FindWorkers(ctx, q)
 	}, func(row *store.WorkerRow) any {

@@ -49,6 +49,7 @@ type Config struct {
 	MessageQueue MessageQueue `yaml:"message_queue"`
 	Retry        Retry        `yaml:"retry"`
 	Health       Health       `yaml:"health"`
+	Database     Database     `yaml:"database"`
 }
 
 // Executor configures the executor's parts.
@@ -186,6 +187,28 @@ type Retry struct {
 	JitterFactor float64 `yaml:"jitter_factor"`
 }
 
+// Database configures the connections to the database. Each process has pools of its own.
+type Database struct {
+	// Connections is how many the parts of an executor share, and those of a worker but its heartbeats.
+	Connections int `yaml:"connections"`
+	// HeartbeatConnections is how many a worker's heartbeats have for themselves, so that no other call keeps a lease from
+	// being renewed. 0 sends them over the others.
+	HeartbeatConnections int `yaml:"heartbeat_connections"`
+	// APIConnections is how many the requests of an executor's API have for themselves, so that nobody who reads keeps the
+	// executor from working.
+	APIConnections int `yaml:"api_connections"`
+	// PingTimeout is how long an idle connection may take to answer before a new one is tried beside it. If that one is
+	// there first, every connection from before is thrown away: its server is gone, and nobody said so. 0 waits for as
+	// long as the call may take.
+	PingTimeout time.Duration `yaml:"ping_timeout"`
+}
+
+// LeastAPIConnections is the least of database.api_connections: lists may hold four, and everything else needs some too.
+const LeastAPIConnections = 6
+
+// LongestPing is the most of database.ping_timeout: a heartbeat has to find out and still be answered in time.
+const LongestPing = 500 * time.Millisecond
+
 // Default returns the defaults of a profile; of Hardened for any other name.
 func Default(p Profile) Config {
 	c := Config{
@@ -231,6 +254,12 @@ func Default(p Profile) Config {
 		}},
 		Retry:  Retry{Enabled: true, BaseBackoffSecs: 1, MaxBackoffSecs: 300, BackoffMultiplier: 2, JitterFactor: 0.2},
 		Health: defaultHealth(),
+		Database: Database{
+			Connections:          16,
+			HeartbeatConnections: 2,
+			APIConnections:       8,
+			PingTimeout:          LongestPing,
+		},
 	}
 	if p == Documented {
 		c.Profile = Documented

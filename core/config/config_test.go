@@ -75,6 +75,10 @@ func TestSettingsThatMakeNoSenseTogetherAreRefused(t *testing.T) {
 		"message_queue.rabbitmq.queue_type":           func(c *Config) { c.MessageQueue.RabbitMQ.QueueType = "stream" },
 		"retry.jitter_factor":                         func(c *Config) { c.Retry.JitterFactor = 1 },
 		"retry.max_backoff_secs":                      func(c *Config) { c.Retry.MaxBackoffSecs = 0 },
+		"database.connections":                        func(c *Config) { c.Database.Connections = 0 },
+		"database.heartbeat_connections":              func(c *Config) { c.Database.HeartbeatConnections = -1 },
+		"database.api_connections":                    func(c *Config) { c.Database.APIConnections = LeastAPIConnections - 1 },
+		"database.ping_timeout":                       func(c *Config) { c.Database.PingTimeout = LongestPing + 1 },
 		"message_queue.rabbitmq.dead_letter.exchange": func(c *Config) { c.MessageQueue.RabbitMQ.DeadLetter.Exchange = "" },
 	} {
 		c := Default(Hardened)

@@ -28,6 +28,7 @@ func (c Config) Validate() []Problem {
 	v.queue(c)
 	v.retry(c.Retry)
 	v.health(c.Health)
+	v.database(c.Database)
 	return v.problems
 }
 
@@ -131,6 +132,24 @@ func (v *validation) worker(w Worker) {
 	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
 		v.refuse("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
 			w.FenceMargin, most, w.Lease())
+	}
+}
+
+func (v *validation) database(d Database) {
+	for _, n := range []struct {
+		key             string
+		is, least, most int
+	}{
+		{"database.connections", d.Connections, 1, 1000},
+		{"database.heartbeat_connections", d.HeartbeatConnections, 0, 10},
+		{"database.api_connections", d.APIConnections, LeastAPIConnections, 1000},
+	} {
+		if n.is < n.least || n.is > n.most {
+			v.refuse(n.key, "is %d, must be between %d and %d", n.is, n.least, n.most)
+		}
+	}
+	if d.PingTimeout < 0 || d.PingTimeout > LongestPing {
+		v.refuse("database.ping_timeout", "is %v, must be between 0s and %v: a heartbeat has to find out and still be answered in time", d.PingTimeout, LongestPing)
 	}
 }
 

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"handoff/core/execution"
@@ -46,7 +47,8 @@ func (l *completionListener) run(ctx context.Context) {
 
 // handle orchestrates the executions that hints named, in batches. The rows decide: a hint has no effect if its
 // execution is not terminal or was handled. It returns an error only when the database is away. An end that can't
-// be handled for another reason is left to the reconciler, and its hint is acknowledged.
+// be handled for another reason is left to the reconciler, and its hint is acknowledged. So is one that can't be read: it
+// waits for a program that can, and survey tells of it.
 func (l *completionListener) handle(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), l.config.Executor.BatchSize)
@@ -54,7 +56,7 @@ func (l *completionListener) handle(ids []execution.ID) error {
 		if err := l.db(func(ctx context.Context) (err error) {
 			rows, err = l.store.Executions(ctx, ids[:n])
 			return err
-		}); err != nil {
+		}); err != nil && !errors.Is(err, store.ErrUnreadable) {
 			return err
 		}
 		if _, err := l.orchestrate(rows); err != nil {

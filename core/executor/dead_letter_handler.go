@@ -152,7 +152,10 @@ func (s *Service) reclaimDeadLettered(dispatch *broker.Dispatch, death broker.De
 	if err := s.db(func(ctx context.Context) (err error) {
 		rows, err = s.store.Executions(ctx, []execution.ID{key.ID})
 		return err
-	}); err != nil {
+	}); errors.Is(err, store.ErrUnreadable) {
+		letter.Open = true
+		return "unreadable execution", nil
+	} else if err != nil {
 		return "", err
 	}
 	if len(rows) == 0 {

@@ -98,6 +98,7 @@ func (s *sampler) sample() error {
 		s.path.suspect()
 	}
 	s.open = survey.DeadLettersOpen
+	s.tellUnreadable(&survey, workers)
 	for _, in := range survey.Slots {
 		s.recorder.Set(telemetry.SlotsInUse, int64(in.Count), telemetry.Labels{in.ActionRef})
 	}

@@ -123,6 +123,11 @@ func (m *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 		}
 		alive++
 		delete(m.brake.departed, w.ID)
+		if w.Lifecycle == execution.NoLifecycle {
+			// A newer program's word: nobody here knows whether its lease counts.
+			delete(m.watched, w.ID)
+			continue
+		}
 		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
 			m.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
 			continue

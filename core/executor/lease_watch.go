@@ -29,15 +29,19 @@ func (l *leaseWatch) look(now time.Duration, workers []store.WorkerRow) {
 	}
 }
 
-// expected says that a worker fits the row except for its lease, which is over by the database's clock alone.
+// expected says that a worker fits the row except for its lease, which is over by the database's clock alone, or except for
+// what this program can't read of it: another executor may.
 func (l *leaseWatch) expected(now time.Duration, workers []store.WorkerRow, row *execution.Execution) bool {
 	for i := range workers {
 		w := &workers[i]
-		if w.LeaseValid() || row.Pinned != 0 && row.Pinned != w.ID || now-l.seen[w.ID].since >= l.lease {
+		if w.LeaseValid() && w.Unreadable == "" || row.Pinned != 0 && row.Pinned != w.ID || now-l.seen[w.ID].since >= l.lease {
 			continue
 		}
 		beating := *w
-		beating.LeaseOverFor = 0
+		beating.LeaseOverFor, beating.Unreadable = 0, ""
+		if w.Lifecycle == execution.NoLifecycle {
+			beating.Lifecycle = execution.Active
+		}
 		if beating.Fits(row.Action.Runtime) {
 			return true
 		}

@@ -300,7 +300,7 @@ const (
 
 // explain says how many workers each filter removed, in the order of the filters.
 func (f *roster) explain(row *execution.Execution) string {
-	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy int
+	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy, unreadable int
 	runtime, pinned := row.Action.Runtime, ""
 	for i := range f.workers {
 		w := &f.workers[i]
@@ -312,6 +312,8 @@ func (f *roster) explain(row *execution.Execution) string {
 			others++
 		case !w.Runs(runtime):
 			noRuntime++
+		case w.Unreadable != "":
+			unreadable++
 		case w.Lifecycle != execution.Active:
 			inactive++
 		case !w.LeaseValid():
@@ -334,5 +336,8 @@ func (f *roster) explain(row *execution.Execution) string {
 	}
 	fmt.Fprintf(&b, "%d lack the runtime %q, %d are not active, %d have a stale heartbeat, %d are cordoned, %d do not consume, %d are unhealthy",
 		noRuntime, runtime, inactive, stale, cordoned, deaf, unhealthy)
+	if unreadable > 0 {
+		fmt.Fprintf(&b, ", %d can't be read by this executor", unreadable)
+	}
 	return b.String()
 }

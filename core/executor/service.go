@@ -48,6 +48,7 @@ type Service struct {
 	prober        Prober
 	probes        *probes
 	path          *deadLetterPath
+	unreadable    unreadable
 }
 
 // Options are what a Service is made of.

@@ -166,6 +166,21 @@ type Survey struct {
 	// Slots are the actions that have a limit of concurrency, or whose executions still hold slots of one, in the order
 	// of the bytes of their refs.
 	Slots []SlotsInUse
+	// Unreadable are some of the executions that have not ended, or whose end is not handled, and that this program can't
+	// read, MostUnreadable at most, in the order of their ids. UnreadableCount is how many there are, of as many as a
+	// survey looks at.
+	Unreadable      []UnreadableRow
+	UnreadableCount int
+}
+
+// MostUnreadable bounds the rows that a survey names.
+const MostUnreadable = 20
+
+// UnreadableRow is an execution that says what this program does not know. Somebody wrote it by hand, or a newer program did.
+type UnreadableRow struct {
+	ID execution.ID
+	// Why names the column and what is wrong with it.
+	Why string
 }
 
 // SlotsInUse is how many concurrency slots the executions of an action hold.

@@ -13,9 +13,10 @@ type ExecutionQuery struct {
 	// Worker is the present or last owner, Parent the first row of the chain whose children are wanted.
 	Worker execution.WorkerID
 	Parent execution.ID
-	// Before is the id under which the page begins; 0 for the newest.
-	Before execution.ID
-	Limit  int
+	// Before is the id under which the page begins; 0 for the newest. After is the id above which it ends, 0 for none: a
+	// filter that hardly anything passes is looked through no farther.
+	Before, After execution.ID
+	Limit         int
 
 	// IDs asks for just these rows, newest first; nothing above counts then. WithParameters asks for their parameters,
 	// Digests for the digests of those and their size.
@@ -41,7 +42,7 @@ const MaxChain = 500
 // Matches says that an execution passes the filters.
 func (q *ExecutionQuery) Matches(e *execution.Execution) bool {
 	return (q.Status == execution.None || e.Status == q.Status) && (q.ActionRef == "" || e.Action.Ref == q.ActionRef) &&
-		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) && (q.Before == 0 || e.ID < q.Before)
+		(q.Worker == 0 || e.Worker == q.Worker) && (q.Parent == 0 || e.Parent == q.Parent) && (q.Before == 0 || e.ID < q.Before) && e.ID > q.After
 }
 
 // WorkerQuery asks for a page of workers, in the order of their ids. A filter that is zero lets all pass.

@@ -153,7 +153,7 @@ func (w *WorkerRow) Evidence(window time.Duration) execution.Figures {
 
 // Fits says whether the worker may be given an execution of this runtime now, whatever its health.
 func (w *WorkerRow) Fits(runtime string) bool {
-	if w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive || w.Cordoned {
+	if w.Unreadable != "" || w.Lifecycle != execution.Active || !w.LeaseValid() || !w.ConsumerAlive || w.Cordoned {
 		return false
 	}
 	return w.Runs(runtime)

@@ -67,7 +67,8 @@ type Store interface {
 
 // Reader reads rows.
 type Reader interface {
-	// Executions returns the rows that exist among ids, ordered by id.
+	// Executions returns the rows that exist among ids, ordered by id. If some of them can't be read, the error is
+	// ErrUnreadable and comes together with the others.
 	Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error)
 }
 
@@ -137,15 +138,16 @@ type Audit interface {
 type Executor interface {
 	Reader
 
-	// Workers returns every worker with its live load, ordered by id. One that can't be read is an error of the whole
-	// call: nobody knows what it holds.
+	// Workers returns every worker with its live load, ordered by id. One that can't be read stands in its place and says
+	// so: it gets no work, and its lease counts like any other's, unless nobody knows its lifecycle.
 	Workers(ctx context.Context) ([]WorkerRow, error)
 
 	// ClaimForScheduling moves due requested rows to scheduling, for one executor, until the claim expires: per
 	// lane at most the demand's limit, oldest due first. Rows that another executor is claiming at the same time
 	// are skipped, and so are rows whose action has a concurrency limit and no free slot: a row with such an
 	// action takes one in the same step, keeps it until its end is handled, and gives it back when it becomes
-	// requested again. The rows and locks that the step takes are bounded by the limits and the number of lanes,
+	// requested again. A row that can't be read stays as it is, and takes no place of others. The rows and locks that the
+	// step takes are bounded by the limits and the number of lanes,
 	// not by the number of waiting rows or free slots.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
@@ -160,7 +162,8 @@ type Executor interface {
 	Park(ctx context.Context, executor string, ps []Park) ([]Outcome, error)
 
 	// Find returns at most f.Limit rows that need a part's attention, oldest first. What it finds
-	// is a candidate; the guard of the write that follows decides.
+	// is a candidate; the guard of the write that follows decides. Rows that can't be read are passed over, and take no
+	// places of others; Survey tells of them.
 	Find(ctx context.Context, f Finding) ([]execution.Execution, error)
 	// Reclaim takes rows back from whoever held them. Guard: one of the statuses of its cause, at this epoch; a
 	// cause that can pass away is judged again. A row that was never claimed is only failed or counted, and only

@@ -35,6 +35,7 @@ const (
 	DeadLetterSeconds
 
 	ReaperBrake
+	UnreadableRows
 	Executions
 	OldestExecution
 	OrchestrationLag
@@ -103,6 +104,7 @@ func Table() []Info {
 		DeadLetterSeconds: {"handoff_dead_letter_handling_seconds", "From the death of a message to its being handled as a dead letter.", Histogram, true, nil},
 
 		ReaperBrake:      {"handoff_reaper_brake", "1 while the lease monitor holds back because most workers are over at once.", Gauge, false, nil},
+		UnreadableRows:   {"handoff_unreadable_rows", "Rows of the database that this executor can't read, because a newer program or somebody by hand wrote them: executions that have not ended or whose end is not handled, and workers. It leaves them alone.", Gauge, false, []string{"kind"}},
 		Executions:       {"handoff_executions", "Executions that have not ended, by status.", Gauge, false, []string{"status"}},
 		OldestExecution:  {"handoff_oldest_execution_age_seconds", "Age, in its status, of the execution that has been in it for longest.", Gauge, true, []string{"status"}},
 		OrchestrationLag: {"handoff_orchestration_lag_seconds", "How long ago the oldest execution ended whose end is not handled.", Gauge, true, nil},

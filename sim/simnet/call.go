@@ -2,6 +2,8 @@ package simnet
 
 import (
 	"context"
+	"math"
+	"time"
 
 	"handoff/sim/kernel"
 )
@@ -35,8 +37,11 @@ type call struct {
 	broken      bool
 	brokenAfter bool
 
-	packets bool // something is still under way
-	caller  bool // somebody still waits
+	// connection is the number of the connection that it goes over, and trips how many round trips go before it.
+	connection uint64
+	trips      int
+	packets    bool // something is still under way
+	caller     bool // somebody still waits
 }
 
 // Path is the way from one process to one server and back. A client that makes many calls keeps one, so that
@@ -56,23 +61,87 @@ func (n *Network) Path(p *kernel.Process, server string) *Path { return &Path{n:
 // server, at most once, and possibly after Call has returned; it must not block. See the package
 // comment for what the errors mean. It is a yield point, before the request is sent.
 func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, apply func()) error {
-	return n.Path(p, server).Call(ctx, FrameFunc(apply))
+	w := n.Path(p, server)
+	return w.Call(ctx, FrameFunc(apply), w.Connect(), 0)
 }
 
-// Call is Network.Call on this path: the request is applied by its arrival.
-func (w *Path) Call(ctx context.Context, apply Frame) error {
+// links looks up what the path consists of.
+func (w *Path) links() {
+	if w.server == nil {
+		w.server = w.n.server(w.to)
+		w.forth = w.n.link(w.p.Name(), w.to)
+		w.back = w.n.link(w.to, w.p.Name())
+	}
+}
+
+// Connect numbers a connection that is made now.
+func (w *Path) Connect() (connection uint64) {
+	w.n.connections++
+	return w.n.connections
+}
+
+// Broken says that a connection was silent and that its end is known by now.
+func (w *Path) Broken(connection uint64) bool {
+	w.links()
+	return connection <= max(w.forth.broken, w.back.broken)
+}
+
+// Silent says whether a connection is silent.
+func (w *Path) Silent(connection uint64) bool {
+	w.links()
+	return w.forth.silent(connection) || w.back.silent(connection)
+}
+
+// Troubled says that something may keep a connection from being answered at once: a fault of the link or the server.
+func (w *Path) Troubled(connection uint64) bool {
+	w.links()
+	return w.server.hangs != "" || !w.server.up || w.forth.troubled(connection) || w.back.troubled(connection)
+}
+
+func (l *link) troubled(connection uint64) bool {
+	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.silent(connection)
+}
+
+// Trips draws how long so many round trips take.
+func (w *Path) Trips(n int) (d time.Duration) {
+	w.links()
+	for range n {
+		d += w.forth.delayAfter(d)
+		d += w.back.delayAfter(d)
+	}
+	return d
+}
+
+// Answers says whether what was sent over a connection, and has arrived, would be answered now. What keeps it back has
+// made a difference then. It asks for a new connection with the number of none that there is.
+func (w *Path) Answers(connection uint64) bool {
+	w.links()
+	if !w.forth.cut() && !w.back.cut() && w.server.hangs == "" && !w.forth.silent(connection) && !w.back.silent(connection) {
+		return true
+	}
+	w.forth.touchCuts()
+	w.back.touchCuts()
+	w.forth.touchSilences(connection)
+	w.back.touchSilences(connection)
+	w.n.Touch(Touched{Fault: w.server.hangs, Process: w.p.Name()})
+	return false
+}
+
+// NoConnection is the number of a connection that is still to be made.
+const NoConnection = math.MaxUint64
+
+// Call is Network.Call on this path: the request is applied by its arrival. It goes over a connection, and so many
+// round trips go before it: those of the same call that apply nothing, and of making the connection ready.
+func (w *Path) Call(ctx context.Context, apply Frame, connection uint64, trips int) error {
 	n := w.n
 	n.k.CheckAlive()
 	n.k.Point()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if w.server == nil {
-		w.server = n.server(w.to)
-		w.forth = n.link(w.p.Name(), w.to)
-		w.back = n.link(w.to, w.p.Name())
-	}
+	w.links()
 	c := n.takeCall()
+	c.connection, c.trips = connection, trips
 	c.forth, c.back, c.server = w.forth, w.back, w.server
 	c.apply = apply
 	c.wait = n.k.NewWait()
@@ -117,8 +186,23 @@ func (c *call) sendRequest() {
 		c.forth.hold(c)
 		return
 	}
+	if c.forth.loses(c.connection, c) {
+		return
+	}
 	c.phase = requestUnderWay
-	c.n.k.AfterEvent(c.forth.delay(), c)
+	d := c.forth.delay()
+	for range c.trips {
+		d += c.back.delayAfter(d)
+		d += c.forth.delayAfter(d)
+	}
+	c.n.k.AfterEvent(d, c)
+}
+
+// silenceOver tells the caller that the connection is broken.
+func (c *call) silenceOver() {
+	c.err, c.apply = ErrReset, nil
+	c.phase = replyUnderWay
+	c.n.k.AfterEvent(c.back.delay(), c)
 }
 
 // Fire is the arrival of the packet that is under way.
@@ -130,11 +214,17 @@ func (c *call) Fire() {
 			c.forth.hold(c)
 			return
 		}
+		if c.forth.loses(c.connection, c) {
+			return
+		}
 		c.arrive()
 	case replyUnderWay:
 		if c.back.cut() {
 			c.phase = replyHeld
 			c.back.hold(c)
+			return
+		}
+		if c.back.loses(c.connection, c) {
 			return
 		}
 		c.answer()
@@ -164,6 +254,11 @@ func (c *call) healed() {
 
 // arrive is the request's arrival at the server.
 func (c *call) arrive() {
+	if c.server.hangs != "" && c.server.up {
+		c.n.Touch(Touched{Fault: c.server.hangs, Process: c.forth.process})
+		c.server.waiting = append(c.server.waiting, c)
+		return
+	}
 	switch {
 	case c.refusal && !c.server.up:
 		c.reply(ErrRefused)

@@ -13,6 +13,7 @@ type Conn struct {
 	n      *Network
 	p      *kernel.Process
 	server *server
+	number uint64
 
 	toServer, toClient     flow
 	clientOpen, serverOpen bool
@@ -53,7 +54,8 @@ type frame struct {
 // whoever holds the connection.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	s := n.server(serverName)
-	c := &Conn{n: n, p: p, server: s, clientOpen: true, serverOpen: true}
+	n.connections++
+	c := &Conn{n: n, p: p, server: s, number: n.connections, clientOpen: true, serverOpen: true}
 	c.toServer = flow{conn: c, link: n.link(p.Name(), serverName)}
 	c.toClient = flow{conn: c, link: n.link(serverName, p.Name()), toCli: true}
 	s.conns = append(s.conns, c)
@@ -97,17 +99,26 @@ func (c *Conn) ClientOpen() bool { return c.clientOpen }
 func (c *Conn) ServerOpen() bool { return c.serverOpen }
 
 // ReachesServer says whether something that the client sends now would not be held.
-func (c *Conn) ReachesServer() bool { return !c.toServer.link.cut() }
+func (c *Conn) ReachesServer() bool {
+	return !c.toServer.link.cut() && !c.toServer.link.silent(c.number)
+}
 
 // ReachesClient says whether something that the server sends now would not be held.
-func (c *Conn) ReachesClient() bool { return !c.toClient.link.cut() }
+func (c *Conn) ReachesClient() bool {
+	return !c.toClient.link.cut() && !c.toClient.link.silent(c.number)
+}
 
 // TouchServerward reports the cuts that lie between the client and the server as faults that made a
 // difference: for silence, which no packet shows.
-func (c *Conn) TouchServerward() { c.toServer.link.touchCuts() }
+func (c *Conn) TouchServerward() { c.toServer.touch() }
 
 // TouchClientward is TouchServerward for the way back.
-func (c *Conn) TouchClientward() { c.toClient.link.touchCuts() }
+func (c *Conn) TouchClientward() { c.toClient.touch() }
+
+func (f *flow) touch() {
+	f.link.touchCuts()
+	f.link.touchSilences(f.conn.number)
+}
 
 // SendToServer sends a frame to the server. It does nothing when the client's end is closed, and the frame
 // does not arrive when the server's end is closed by then.
@@ -192,6 +203,9 @@ func (f *flow) pump() {
 		f.link.hold(f)
 		return
 	}
+	if f.held = f.link.loses(f.conn.number, f); f.held {
+		return
+	}
 	f.armed = true
 	k := f.link.n.k
 	k.AfterEvent(f.frames[f.next].at-k.Now(), f)
@@ -200,7 +214,7 @@ func (f *flow) pump() {
 // Fire is the arrival of the oldest frame.
 func (f *flow) Fire() {
 	f.armed = false
-	if f.link.cut() {
+	if f.link.cut() || f.link.silent(f.conn.number) {
 		f.pump()
 		return
 	}
@@ -217,8 +231,21 @@ func (f *flow) Fire() {
 // healed lets the frames go on in their order, once TCP has noticed.
 func (f *flow) healed() {
 	f.held = false
+	if f.next == len(f.frames) {
+		return
+	}
 	f.frames[f.next].at = f.link.n.k.Now() + f.link.late()
 	f.pump()
+}
+
+// silenceOver breaks the connection: nothing of what was lost arrives, and each end learns of it.
+func (f *flow) silenceOver() {
+	f.held = false
+	c := f.conn
+	for _, way := range []*flow{&c.toServer, &c.toClient} {
+		way.frames, way.next = append(way.frames[:0], frame{at: c.n.k.Now() + way.link.delay()}), 0
+		way.pump()
+	}
 }
 
 // deliver runs a frame at the receiving end, unless that end is closed.

@@ -20,7 +20,22 @@ type link struct {
 	// free is when a narrow link is done with the message before.
 	free time.Duration
 	held []holder // in the order in which they met the cut
+
+	silences []silence
+	// broken is the number of the last connection that a silence has broken.
+	broken uint64
 }
+
+// silence loses what passes over the connections up to a number.
+type silence struct {
+	fault string
+	last  uint64
+	// lost is what was sent over them, in its order.
+	lost []loser
+}
+
+// loser is what a silence has lost.
+type loser interface{ silenceOver() }
 
 type slow struct {
 	fault  string
@@ -78,6 +93,61 @@ func (n *Network) Heal(from, to, fault string) {
 	l.held = nil
 	for _, h := range held {
 		h.healed()
+	}
+}
+
+// Silence loses what passes from one node to another over the connections that there are now, as when the machine at the
+// other end is gone and another one has its address: nobody ends them, and new ones work.
+func (n *Network) Silence(from, to, fault string) {
+	l := n.link(from, to)
+	l.silences = append(l.silences, silence{fault: fault, last: n.connections})
+}
+
+// EndSilence ends the silence of that name: the connections that were silent break.
+func (n *Network) EndSilence(from, to, fault string) {
+	l := n.link(from, to)
+	for i := range l.silences {
+		if s := l.silences[i]; s.fault == fault {
+			l.silences = append(l.silences[:i], l.silences[i+1:]...)
+			l.broken = max(l.broken, s.last)
+			for _, lost := range s.lost {
+				lost.silenceOver()
+			}
+			return
+		}
+	}
+}
+
+// silent says whether a connection is silent.
+func (l *link) silent(connection uint64) bool {
+	for i := range l.silences {
+		if connection <= l.silences[i].last {
+			return true
+		}
+	}
+	return false
+}
+
+// loses loses what is sent over a connection if that is silent.
+func (l *link) loses(connection uint64, what loser) bool {
+	if len(l.silences) == 0 || !l.silent(connection) {
+		return false
+	}
+	l.touchSilences(connection)
+	for i := range l.silences {
+		if s := &l.silences[i]; connection <= s.last {
+			s.lost = append(s.lost, what)
+			break
+		}
+	}
+	return true
+}
+
+func (l *link) touchSilences(connection uint64) {
+	for i := range l.silences {
+		if s := &l.silences[i]; connection <= s.last {
+			l.n.Touch(Touched{Fault: s.fault, Process: l.process})
+		}
 	}
 }
 
@@ -151,15 +221,18 @@ func (l *link) touchCuts() {
 	}
 }
 
-// delay draws how long one leg takes.
-func (l *link) delay() time.Duration {
+// delay draws how long one leg takes that begins now.
+func (l *link) delay() time.Duration { return l.delayAfter(0) }
+
+// delayAfter draws how long one leg takes that begins in a while.
+func (l *link) delayAfter(wait time.Duration) time.Duration {
 	d := l.latency.Duration(l.n.lo, l.n.hi)
 	for _, s := range l.slows {
 		d += l.faults.Duration(s.lo, s.hi)
 		l.n.Touch(Touched{Fault: s.fault, Process: l.process})
 	}
 	for _, s := range l.narrow {
-		now := l.n.k.Now()
+		now := l.n.k.Now() + wait
 		l.free = max(l.free, now) + l.faults.Duration(s.lo, s.hi)
 		d += l.free - now
 		l.n.Touch(Touched{Fault: s.fault, Process: l.process})

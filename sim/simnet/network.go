@@ -23,6 +23,11 @@
 // applied although its caller may have given up, or it is lost with its connection. A caller that is
 // still waiting gets the reply or ErrReset then. A held reply likewise arrives late or is lost.
 //
+// A call goes over one connection of its caller's pool. A silence loses what is sent over the connections that it found, both
+// ways: their callers hear nothing until it ends, and ErrReset then.
+//
+// A server that hangs accepts requests and applies them when it goes on.
+//
 // A server that goes down forgets what it has not applied: a request that was under way to it ends in
 // ErrReset, and a reply that was under way arrives or turns into ErrReset.
 //
@@ -81,6 +86,8 @@ type Network struct {
 	clients map[*kernel.Process]*client
 
 	pool []*call
+	// connections numbers the connections, from 1.
+	connections uint64
 }
 
 type linkName struct{ from, to string }
@@ -90,8 +97,11 @@ type server struct {
 	up bool
 	// generation counts how often it went down; what was sent to an earlier one is lost.
 	generation uint64
-	conns      []*Conn // whose server end is open, oldest first
-	onDown     []func()
+	// hangs is the fault that has it answer nothing, empty for none; waiting is what has arrived since.
+	hangs   string
+	waiting []*call
+	conns   []*Conn // whose server end is open, oldest first
+	onDown  []func()
 }
 
 // client is what the operating system of a process knows of its connections.
@@ -158,6 +168,22 @@ func (n *Network) SetServer(name string, up bool) {
 	}
 	for _, fn := range s.onDown {
 		fn()
+	}
+}
+
+// SetHang has a server accept everything and answer nothing, for the fault of that name. The empty name ends it: what has
+// arrived is applied then, in its order, also that of callers who have given up. Connections of their own ([Conn]) are
+// not touched.
+func (n *Network) SetHang(name, fault string) {
+	s := n.server(name)
+	s.hangs = fault
+	if fault != "" {
+		return
+	}
+	waiting := s.waiting
+	s.waiting = nil
+	for _, c := range waiting {
+		c.arrive()
 	}
 }
 

@@ -28,7 +28,7 @@ func (db *Database) last(chain execution.ID) *row {
 // Cancel implements store.Client.
 func (c *Client) Cancel(ctx context.Context, ids []execution.ID, actor string) ([]store.Cancellation, error) {
 	c.named(len(ids))
-	return ask(ctx, c, func(s *step) (answers []store.Cancellation) {
+	return transact(ctx, c, tripsOfCancel*max(1, len(ids)), func(s *step) (answers []store.Cancellation) {
 		for _, id := range ids {
 			answers = append(answers, s.cancel(id, actor))
 		}
@@ -197,14 +197,14 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 			slices.Sort(wanted)
 			for _, id := range slices.Backward(slices.Compact(wanted)) {
 				if r := s.db.row(id); r != nil {
-					page = append(page, named(&r.Execution, q))
+					page = append(page, s.shown(named(&r.Execution, q)))
 				}
 			}
 			return page
 		}
 		for id := execution.ID(s.db.Rows()); id > 0 && len(page) < q.Limit; id-- {
 			if r := s.db.row(id); q.Matches(&r.Execution) {
-				page = append(page, listed(&r.Execution))
+				page = append(page, s.shown(listed(&r.Execution)))
 			}
 		}
 		return page
@@ -216,6 +216,14 @@ func listed(e *execution.Execution) store.Listed {
 	small := *e
 	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
 	return store.Listed{Execution: small}
+}
+
+// shown is a row of a list, or what stands in its place if it can't be read.
+func (s *step) shown(row store.Listed) store.Listed {
+	if err := s.db.unreadable(row.ID); err != nil {
+		return store.Listed{Execution: execution.Execution{ID: row.ID}, Unreadable: err.Error()}
+	}
+	return row
 }
 
 // named is a row as a query has it that names its rows.
@@ -242,7 +250,7 @@ func (c *Client) Chain(ctx context.Context, id execution.ID) ([]store.Listed, er
 		}
 		first := r.Chain()
 		for r = s.db.row(first); r != nil && len(chain) < store.MaxChain; r = s.db.row(s.db.retries[retryKey{first, r.RetryCount + 1}]) {
-			chain = append(chain, listed(&r.Execution))
+			chain = append(chain, s.shown(listed(&r.Execution)))
 		}
 		return chain
 	})

@@ -1,6 +1,7 @@
 package simstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,34 +11,43 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/sim/kernel"
 	"handoff/sim/simnet"
 )
 
-// Client is one process's connection pool to the database.
+// Client is one process's connections to the database.
 type Client struct {
 	db   *Database
 	p    *kernel.Process // nil for one whose steps are applied at once
 	path *simnet.Path
 	made *uint64 // statements of all processes of that name
-	// session is the server's in which the pool got its connection, 0 if it has lost it; see SetNoConnections.
-	session uint64
+	// work and beats are the pools; beats is work where heartbeats have no connections of their own.
+	work, beats *pool
 }
 
 var _ store.Store = (*Client)(nil)
 
-// Client returns the client of a process.
+// Client returns the client of a process, with pools as they are unless something else is configured.
 func (db *Database) Client(p *kernel.Process) *Client {
 	c := &Client{db: db, p: p, path: db.net.Path(p, Server), made: new(uint64)}
-	if p != nil {
-		if known := db.made[p.Name()]; known != nil {
-			c.made = known
-		}
-		db.made[p.Name()] = c.made
+	if known := db.made[p.Name()]; known != nil {
+		c.made = known
 	}
+	db.made[p.Name()] = c.made
+	c.Configure(config.Default(config.Hardened).Database)
 	return c
+}
+
+// Configure gives the client pools of these sizes, without connections.
+func (c *Client) Configure(d config.Database) {
+	c.work = c.newPool(d.Connections, d.PingTimeout)
+	c.beats = c.work
+	if d.HeartbeatConnections > 0 {
+		c.beats = c.newPool(d.HeartbeatConnections, d.PingTimeout)
+	}
 }
 
 // Step makes one atomic step with raw access, over the network like any statement.
@@ -51,11 +61,12 @@ type statement[T any] struct {
 	c      *Client
 	do     func(s *step) T
 	writes bool
-	// connected says that the pool had a connection when the statement was sent; session is the server's in which
-	// the statement arrived.
-	connected bool
-	session   uint64
-	step      step
+	// trips is how many round trips of the call go before the one that applies it; on is the pool it goes over.
+	trips int
+	on    *pool
+	// beat says that it is a heartbeat, which is sent again over another connection where one turns out to be silent.
+	beat bool
+	step step
 
 	answer       T
 	bad, refused error
@@ -68,8 +79,7 @@ func (q *statement[T]) Arrive() {
 	if q.c.p != nil {
 		q.step.process = q.c.p.Name()
 	}
-	q.session = db.session
-	if q.refused = db.refusal(q.step.process, q.connected, q.writes); q.refused != nil {
+	if q.refused = db.refusal(q.step.process, q.writes); q.refused != nil {
 		return
 	}
 	q.answer = q.do(&q.step)
@@ -82,12 +92,18 @@ func (q *statement[T]) Arrive() {
 // late must not change what its caller has given up on. Items that were wrong in themselves are an error
 // beside the answer.
 func ask[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, do: f, writes: true}).make(ctx)
+	return (&statement[T]{c: c, do: f, writes: true, on: c.work}).make(ctx)
+}
+
+// transact is ask for a call that is a transaction of several statements, each a round trip, begin and commit among
+// them: it is applied by the last.
+func transact[T any](ctx context.Context, c *Client, statements int, f func(s *step) T) (T, error) {
+	return (&statement[T]{c: c, do: f, writes: true, on: c.work, trips: statements - 1}).make(ctx)
 }
 
 // look is ask for a step that only reads, which a database that refuses writes still answers.
 func look[T any](ctx context.Context, c *Client, f func(s *step) T) (T, error) {
-	return (&statement[T]{c: c, do: f}).make(ctx)
+	return (&statement[T]{c: c, do: f, on: c.work}).make(ctx)
 }
 
 func (q *statement[T]) make(ctx context.Context) (T, error) {
@@ -103,14 +119,18 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 	var err error
 	*q.c.made++
 	if q.c.p == nil {
-		q.connected = true
 		q.Arrive()
 	} else {
-		q.connected = q.c.session == q.c.db.session
-		inTime := ctx.Err() == nil
-		if err = q.c.path.Call(ctx, q); inTime {
-			q.c.answered(q.session, err, q.refused)
+		conn, unsent := q.on.acquire(ctx, !q.beat)
+		if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
+			q.on = q.c.work
+			conn, unsent = q.on.acquire(ctx, false)
 		}
+		if unsent != nil {
+			return none, fmt.Errorf("%w: %w", store.ErrUnavailable, unsent)
+		}
+		err = q.c.path.Call(ctx, q, conn.number, q.trips+conn.trips())
+		q.on.release(conn, err)
 	}
 	switch {
 	case err == nil && q.refused != nil:
@@ -136,21 +156,15 @@ func (c *Client) told(s *step) {
 	}
 }
 
-// answered notes whether the pool has a connection after a call. The driver closes one on which no answer came; a
-// call whose deadline was over before it began has touched none.
-func (c *Client) answered(session uint64, err, refused error) {
-	switch {
-	case err != nil:
-		c.session = 0
-	case !errors.Is(refused, errNoConnections):
-		c.session = session
-	}
-}
-
 // each makes a call that does one thing for each of its items.
 func each[Q, R any](ctx context.Context, c *Client, items []Q, do func(s *step, item *Q) R) ([]R, error) {
+	return eachOf(ctx, c, 1, items, do)
+}
+
+// eachOf is each in a transaction of several statements.
+func eachOf[Q, R any](ctx context.Context, c *Client, statements int, items []Q, do func(s *step, item *Q) R) ([]R, error) {
 	c.named(len(items))
-	return ask(ctx, c, func(s *step) []R {
+	return transact(ctx, c, statements, func(s *step) []R {
 		var results []R
 		if len(items) > 0 {
 			results = make([]R, 0, len(items))
@@ -181,19 +195,27 @@ func (c *Client) do(ctx context.Context, f func(s *step)) error {
 // Executions implements store.Reader.
 func (c *Client) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
 	c.named(len(ids))
-	return look(ctx, c, func(s *step) (found []execution.Execution) {
+	var unreadable error
+	found, err := look(ctx, c, func(s *step) (found []execution.Execution) {
 		wanted := slices.Clone(ids)
 		slices.Sort(wanted)
 		for i, id := range slices.Compact(wanted) {
-			if r := s.db.row(id); r != nil {
-				if found == nil {
-					found = make([]execution.Execution, 0, len(wanted)-i)
-				}
-				found = append(found, r.Execution)
+			r := s.db.row(id)
+			if r == nil {
+				continue
 			}
+			if err := s.db.unreadable(id); err != nil {
+				unreadable = errors.Join(unreadable, err)
+				continue
+			}
+			if found == nil {
+				found = make([]execution.Execution, 0, len(wanted)-i)
+			}
+			found = append(found, r.Execution)
 		}
 		return found
 	})
+	return found, cmp.Or(err, unreadable)
 }
 
 // Actions implements store.Client.
@@ -239,6 +261,9 @@ func (s *step) putAction(a execution.Action) {
 
 // Create implements store.Client.
 func (c *Client) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.Parent != 0 }) {
+		return eachOf(ctx, c, tripsOfChildren, items, (*step).create)
+	}
 	return each(ctx, c, items, (*step).create)
 }
 

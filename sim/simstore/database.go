@@ -74,6 +74,8 @@ type Database struct {
 	observed     int64
 	refused      int
 
+	// foreign are the rows that this program can't read, and why; nil for none.
+	foreign map[execution.ID]string
 	// readOnly, full and noConnections are the faults that make it so, empty for none.
 	readOnly, full, noConnections string
 	rollback, unread              rollback
@@ -191,6 +193,10 @@ func (db *Database) SetReadErrors(perMillion uint64, fault string) {
 	db.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: db.k.Stream("database/reads")}
 }
 
+// SetHang has the database accept everything and answer nothing, for the fault of that name; the empty name ends it.
+// What has come meanwhile is applied then, also what its callers have given up.
+func (db *Database) SetHang(fault string) { db.net.SetHang(Server, fault) }
+
 // SetFull lets the database refuse every write, as a server does whose disk is full (SQLSTATE 53100), for the
 // fault of that name; the empty name ends it. Reads go on.
 //
@@ -206,22 +212,14 @@ func (db *Database) OnAnswer(f func(ctx context.Context, err error)) { db.told =
 func (db *Database) OnNothing(f func()) { db.idle = f }
 
 // SetNoConnections lets the database refuse new connections, as a server does that has as many clients as it takes
-// (SQLSTATE 53300), for the fault of that name; the empty name ends it. A process whose pool has a connection goes
-// on; one without is refused everything, reads included, with nothing applied.
+// (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls go on over the connections that pools
+// have; one that needs another is refused, a read as well, with nothing applied.
 //
-// A pool is one connection here. The process's first statement that is answered makes it, and it is lost when the
-// server goes down and when a call ends without an answer: its deadline passed, or the link was reset. Not modelled:
-// a pool grows under load, and what needs one more connection is refused although others of the pool are in use
-// and would soon be free; a pool of several outlives the loss of one; connections end of old age or idleness; the
-// slots that a server reserves for superusers.
+// Not modelled: connections end of old age or idleness; the slots that a server reserves for superusers.
 func (db *Database) SetNoConnections(fault string) { db.noConnections = fault }
 
 // refusal says why a statement is refused by a fault that lasts, nil if it is not.
-func (db *Database) refusal(process string, connected, writes bool) error {
-	if !connected && db.noConnections != "" {
-		db.net.Touch(simnet.Touched{Fault: db.noConnections, Process: process})
-		return errNoConnections
-	}
+func (db *Database) refusal(process string, writes bool) error {
 	if !writes {
 		return db.unread.roll(db, process)
 	}

@@ -20,7 +20,7 @@ func (db *Database) Clone() *Database {
 	c.workers, c.byName = slices.Clone(db.workers), maps.Clone(db.byName)
 	c.incarnations = slices.Clone(db.incarnations)
 	c.letters, c.observations = slices.Clone(db.letters), slices.Clone(db.observations)
-	c.claiming = claiming{}
+	c.claiming, c.foreign = claiming{}, maps.Clone(db.foreign)
 	c.requests, c.lanes = make(map[lane]*queue, len(db.lanes)), nil
 	for _, q := range db.lanes {
 		copied := &queue{lane: q.lane, unlimited: slices.Clone(q.unlimited)}

@@ -73,7 +73,7 @@ func (s *step) behind(r *row) bool {
 
 // SetCordon implements store.Client.
 func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, error) {
-	return ask(ctx, c, func(s *step) bool { return s.setCordon(cordon) })
+	return transact(ctx, c, tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
 // Operate is an operator's act on a worker; it is for the harness, which has no API between.

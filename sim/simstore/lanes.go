@@ -190,7 +190,8 @@ func (c *claiming) fits(x *candidate) bool {
 func (h *requests) first(db *Database, now time.Time) *row {
 	for len(*h) > 0 && !(*h)[0].due.After(now) {
 		head := (*h)[0]
-		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch {
+		// One that can't be read comes back when it can be.
+		if r := db.row(head.id); r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}
 		h.pop()

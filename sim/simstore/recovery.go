@@ -85,7 +85,7 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 			if f.Cause != store.Unsettled || len(found) == f.Limit {
 				break
 			}
-			if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) {
+			if r := s.db.row(id); s.given(r, f.Cause, f.Age) && !slices.Contains(f.Skip, id) && s.db.foreign[id] == "" {
 				found = append(found, r.Execution)
 			}
 		}
@@ -96,7 +96,7 @@ func (c *Client) Find(ctx context.Context, f store.Finding) ([]execution.Executi
 					return false
 				}
 				if s.given(r, f.Cause, f.Age) {
-					if !slices.Contains(f.Skip, r.ID) {
+					if !slices.Contains(f.Skip, r.ID) && s.db.foreign[r.ID] == "" {
 						found = append(found, r.Execution)
 					}
 					return true

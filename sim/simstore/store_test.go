@@ -317,10 +317,12 @@ func TestErrorsOfTheNetwork(t *testing.T) {
 			t.Errorf("a database that is down: %v", err)
 		}
 		b.db.Start()
+		_, err := b.c.Workers(b.ctx) // it makes the connection
+		b.must(err)
 		b.net.Cut(Server, "test", "cut")
 		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
 		defer cancel()
-		err := b.c.PutActions(ctx, []execution.Action{{Ref: "lost reply"}})
+		err = b.c.PutActions(ctx, []execution.Action{{Ref: "lost reply"}})
 		if !errors.Is(err, store.ErrUnknownOutcome) {
 			t.Errorf("a reply that was lost: %v", err)
 		}

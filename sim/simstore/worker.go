@@ -46,11 +46,36 @@ func (s *step) lifecycle(i execution.Incarnation, to execution.Lifecycle) {
 
 // answer makes a call whose step can refuse the incarnation.
 func answer[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
-	return ask(ctx, c, func(s *step) (result T) {
+	return answerIn(ctx, c, 1, f)
+}
+
+// answerIn is answer in a transaction of several statements; see transact.
+func answerIn[T any](ctx context.Context, c *Client, statements int, f func(s *step) (T, error)) (T, error) {
+	return transact(ctx, c, statements, refusing(f))
+}
+
+// beat is answer for a heartbeat.
+func beat[T any](ctx context.Context, c *Client, f func(s *step) (T, error)) (T, error) {
+	return (&statement[T]{c: c, do: refusing(f), writes: true, on: c.beats, beat: true}).make(ctx)
+}
+
+// refusing is a step that can refuse the incarnation.
+func refusing[T any](f func(s *step) (T, error)) func(s *step) T {
+	return func(s *step) (result T) {
 		result, s.refused = f(s)
 		return result
-	})
+	}
 }
+
+// Round trips of the transactions, begin and commit among them. A heartbeat is one: its statements are sent together.
+const (
+	tripsOfRegister     = 6
+	tripsOfSetLifecycle = 5
+	tripsOfRelease      = 5
+	tripsOfCancel       = 6 // of each chain
+	tripsOfSetCordon    = 3
+	tripsOfChildren     = 6
+)
 
 // Newest implements store.Worker.
 func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation, error) {
@@ -64,7 +89,7 @@ func (c *Client) Newest(ctx context.Context, name string) (execution.Incarnation
 
 // Register implements store.Worker.
 func (c *Client) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
-	return answer(ctx, c, func(s *step) (store.Registered, error) {
+	return answerIn(ctx, c, tripsOfRegister, func(s *step) (store.Registered, error) {
 		db := s.db
 		if s.garbled(append([]string{g.Name}, g.Runtimes...)...) {
 			return store.Registered{}, nil
@@ -117,7 +142,7 @@ func (db *Database) late(id execution.WorkerID, g store.Registration) bool {
 
 // SetLifecycle implements store.Worker.
 func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	_, err := answer(ctx, c, func(s *step) (none struct{}, err error) {
+	_, err := answerIn(ctx, c, tripsOfSetLifecycle, func(s *step) (none struct{}, err error) {
 		inc, err := s.check(w)
 		if err != nil {
 			if old := s.db.incarnation(w.Incarnation); old != nil && old.worker == w.ID && old.lifecycle == to {
@@ -135,7 +160,7 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 
 // Heartbeat implements store.Worker.
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	return answer(ctx, c, func(s *step) (reply store.BeatReply, err error) {
+	return beat(ctx, c, func(s *step) (reply store.BeatReply, err error) {
 		inc, err := s.check(b.WorkerKey)
 		if err != nil {
 			return reply, err
@@ -277,7 +302,7 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 
 // Release implements store.Worker.
 func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
-	return answer(ctx, c, func(s *step) (released []execution.Key, err error) {
+	return answerIn(ctx, c, tripsOfRelease, func(s *step) (released []execution.Key, err error) {
 		inc, err := s.check(w)
 		if err != nil || inc.lifecycle != execution.Draining {
 			return nil, err

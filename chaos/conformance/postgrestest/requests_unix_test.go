@@ -26,7 +26,7 @@ import (
 
 // served is the API over the database, on connections of its own, as an executor has it.
 func (b *fixture) served() http.Handler {
-	db := b.open(postgres.Options{MaxConns: api.Connections})
+	db := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.APIConnections})
 	h, c, log := daemon.New(daemon.Options{}), config.Default(config.Hardened), slog.New(slog.DiscardHandler)
 	client := broker.NewClient(h, nil, broker.Topology{}, c.MessageQueue.RabbitMQ, log)
 	return api.NewServer(api.Options{

@@ -2,6 +2,7 @@ package postgrestest_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -44,4 +45,42 @@ func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 	if err := s.SchemaReady(ctx); !errors.Is(err, postgres.ErrNoSchema) {
 		t.Errorf("without the last migration: %v", err)
 	}
+}
+
+// A newer program says in the database which programs can work with what it has made of it. One that can starts, and leaves
+// the schema as it is; one that can't says which version it would have to know.
+func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
+	b := setup(t)
+	latest, err := migrations.Latest()
+	b.must(err)
+	for _, c := range []struct {
+		name, insert string
+		needs        int64
+		refused      bool
+	}{
+		{"it needs what this program knows", "values ($1 + 1, $1)", 0, false},
+		{"it needs what an older program knows", "values ($1 + 1, 3), ($1 + 2, 5)", 0, false},
+		{"it needs what this program does not know", "values ($1 + 1, $1 + 1)", latest + 1, true},
+		{"an earlier one of the newer ones needs more than the last", "values ($1 + 1, $1 + 1), ($1 + 2, 1)", latest + 1, true},
+		{"it does not say", "values ($1 + 1, null)", 0, true},
+		{"one of them does not say", "values ($1 + 1, null), ($1 + 2, 1)", 0, true},
+	} {
+		b.exec("delete from schema_version where version > $1", latest)
+		b.exec("insert into schema_version (version, needs) "+strings.ReplaceAll(c.insert, "$1", "$1::bigint"), latest)
+		for what, err := range map[string]error{"migrating": migrations.Up(b.ctx, b.conn), "asking": b.Store.SchemaReady(b.ctx)} {
+			skew, ok := errors.AsType[*migrations.Skew](err)
+			if ok != c.refused || !ok && err != nil || ok && (skew.Needs != c.needs || skew.Known != latest) {
+				t.Errorf("%s: %s: %v", c.name, what, err)
+			}
+			if ok && !strings.Contains(err.Error(), "start a release that knows version ") {
+				t.Errorf("%s: %s does not say what to do: %v", c.name, what, err)
+			}
+		}
+	}
+	b.exec("alter table schema_version drop column needs")
+	if err := b.Store.SchemaReady(b.ctx); err == nil {
+		t.Error("a newer schema that has no such column was taken")
+	}
+	b.exec("delete from schema_version where version > $1", latest)
+	b.must(b.Store.SchemaReady(b.ctx))
 }

@@ -41,7 +41,7 @@ func TestMigrationsUpAndDown(t *testing.T) {
 	}
 	b.exec("insert into schema_version (version) values ($1)", latest+1)
 	if err := migrations.Up(b.ctx, b.conn); err == nil {
-		t.Error("an old program started on a newer database")
+		t.Error("an old program started on a newer database that does not say whether it can work with it")
 	}
 }
 

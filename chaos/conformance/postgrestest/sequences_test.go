@@ -1,6 +1,7 @@
 package postgrestest_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,8 +64,19 @@ func (b *fixture) subject() storetest.Subject {
 			b.scan(`select (select count(*) from dead_letter), (select count(*) from refused_result)`, nil, &letters, &refused)
 			return letters, refused
 		},
-		Audit: b.audit, LeaveSlot: b.leaveSlot, TakeSlot: b.takeSlot,
+		Audit: b.audit, LeaveSlot: b.leaveSlot, TakeSlot: b.takeSlot, Foreign: b.foreign,
 	}
+}
+
+// foreign writes a reason as the next release may, after its migration.
+func (b *fixture) foreign(id execution.ID, write bool) {
+	value := execution.Connection.String()
+	if write {
+		value = "of_a_newer_release"
+		b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
+	}
+	b.exec(fmt.Sprintf(`update execution set retry_reason = case when status < 'completed' then '%[1]s'::failure_reason end,
+		failure_reason = case when status in ('failed', 'abandoned') then '%[1]s'::failure_reason else failure_reason end where id = %[2]d`, value, id))
 }
 
 func (b *fixture) leaveSlot(id execution.ID) {
@@ -117,7 +129,7 @@ func model(t *testing.T, body func(storetest.Subject)) {
 		Store: db.Detached(), Advance: func(d time.Duration) { db.Clock().Step(d) },
 		Kept: db.Kept, Audit: func(after int) []storetest.Change { return seen[after:] },
 		LeaveSlot: edited(t, db, func(tx *simstore.Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }),
-		TakeSlot:  edited(t, db, (*simstore.Tx).TakeSlot),
+		TakeSlot:  edited(t, db, (*simstore.Tx).TakeSlot), Foreign: db.WriteForeign,
 	})
 }
 

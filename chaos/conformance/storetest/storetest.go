@@ -30,6 +30,9 @@ type Subject struct {
 	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot gives a slot to a row
 	// that is requested, as only a manual edit of the database does.
 	LeaveSlot, TakeSlot func(id execution.ID)
+	// Foreign writes into a row a reason that this program does not know, as a newer one may, or takes it back: the reason
+	// of the retry of one that has not ended, the reason of the failure of one that has.
+	Foreign func(id execution.ID, write bool)
 }
 
 // WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so a body
@@ -238,7 +241,7 @@ func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
 		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
-		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(), actorCases(),
+		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(), actorCases(), unreadableCases(),
 	} {
 		all = append(all, group...)
 	}

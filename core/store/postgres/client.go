@@ -19,16 +19,13 @@ func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution
 	slices.Sort(ids)
 	ids = slices.Compact(ids)
 	rows, err := s.executions.do(ctx, "reading executions", ids)
-	if err != nil {
-		return nil, err
-	}
 	var found []execution.Execution
 	for _, row := range rows {
 		if row != nil {
 			found = append(found, *row)
 		}
 	}
-	return found, nil
+	return found, err
 }
 
 // readExecutions reads for many calls at once; nil stands for a row that does not exist.
@@ -45,7 +42,9 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 		}
 		// A row that can't be read is an error of the calls that ask for it, and of no other one.
 		e, err := r.execution()
-		found[execution.ID(r.id)], unreadable[execution.ID(r.id)] = &e, err
+		if unreadable[e.ID] = err; err == nil {
+			found[e.ID] = &e
+		}
 		return nil
 	}
 	err := s.query(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))

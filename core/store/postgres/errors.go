@@ -125,11 +125,11 @@ const attempts = 4
 func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
-	conn, err := s.pool.Acquire(ctx)
+	conn, err := s.pool.acquire(ctx)
 	if err != nil {
 		return unavailable(op, err)
 	}
-	defer conn.Release()
+	defer s.pool.release(conn)
 	for attempt := 1; ; attempt++ {
 		err := do(ctx, conn.Conn())
 		if attempt == attempts || !again(err) {
@@ -156,16 +156,39 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 	return each(scan)(rows)
 }
 
-// pipeline sends the statements that queue queues in one go, and then reads their answers: one round trip,
+// heartbeat sends the statements that queue queues in one go, and then reads their answers: one round trip,
 // however many they are, or two on a connection that does not know them yet. They are one transaction, which
-// commits behind the last. queue may be called again and must begin anew then.
-func (s *Store) pipeline(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
-	return s.attempt(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
-		var p pgx.Batch
-		queue(&p)
-		err := conn.SendBatch(ctx, &p).Close()
-		return sent(op, err, !conn.IsClosed())
-	})
+// commits behind the last. queue may be called again and must begin anew then: over a connection that turns out to be
+// silent they are sent, and over another one once more. It uses the connections of heartbeats, and the others where no
+// more of those can be made.
+func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
+	defer cancel()
+	on := s.beats
+	for attempt := 1; ; {
+		conn, err := on.Acquire(ctx)
+		if err != nil {
+			if on == s.pool || ctx.Err() != nil {
+				return unavailable(op, err)
+			}
+			on = s.pool
+			continue
+		}
+		silent, err := on.heard(ctx, conn.Conn(), func(ctx context.Context) error {
+			var p pgx.Batch
+			queue(&p)
+			return conn.Conn().SendBatch(ctx, &p).Close()
+		})
+		err = sent(op, err, !conn.Conn().IsClosed())
+		on.release(conn)
+		if silent && ctx.Err() == nil {
+			continue
+		}
+		if attempt == attempts || !again(err) {
+			return err
+		}
+		attempt++
+	}
 }
 
 // each hands each row of an answer to scan.

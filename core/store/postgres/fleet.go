@@ -43,16 +43,7 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
 
 // Workers implements store.Executor.
 func (s *Store) Workers(ctx context.Context) ([]store.WorkerRow, error) {
-	found, err := s.workers(ctx, store.WorkerQuery{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		if w := &found[i]; w.Unreadable != "" {
-			return nil, fmt.Errorf("reading workers: %w: worker %d: %s", store.ErrUnreadable, w.ID, w.Unreadable)
-		}
-	}
-	return found, nil
+	return s.workers(ctx, store.WorkerQuery{}, nil)
 }
 
 // FindWorkers implements store.Client.
@@ -86,6 +77,9 @@ func (s *Store) workers(ctx context.Context, q store.WorkerQuery, limit *int) ([
 		var err error
 		if w.Figures, err = f.figures(now); err == nil && kind != "object" {
 			err = fmt.Errorf("capabilities is a JSON %s, must be an object", kind)
+		}
+		if w.Lifecycle == execution.NoLifecycle {
+			err = fmt.Errorf("unknown lifecycle %q", lifecycle)
 		}
 		if err != nil {
 			w.Figures, w.Unreadable = execution.Figures{}, err.Error()

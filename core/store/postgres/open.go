@@ -19,6 +19,12 @@ import (
 type Options struct {
 	// MaxConns bounds the pool; 0 means 16. More does not help: batches do.
 	MaxConns int
+	// HeartbeatConns bounds the pool that heartbeats have for themselves, so that no other call keeps a lease from being
+	// renewed; 0 sends them over the other one.
+	HeartbeatConns int
+	// PingTimeout is how long an idle connection may take to answer before a new one is tried beside it, which may throw
+	// away all from before (see pool.go); 0 waits for as long as the call may take.
+	PingTimeout time.Duration
 	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
 	ConnectTimeout time.Duration
 	// StatementTimeout is how long the server works on a statement; 0 means 10 s. A call's own
@@ -74,7 +80,9 @@ const inFlight = 4
 
 // Store is store.Store on a pool of connections. It is safe for concurrent use.
 type Store struct {
-	pool    *pgxpool.Pool
+	pool *pool
+	// beats is what heartbeats go over; it is pool where they have none of their own.
+	beats   *pool
 	options Options
 
 	executions *batcher[execution.ID, *execution.Execution]
@@ -101,18 +109,24 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	all, err := newPool(ctx, config, options.MaxConns, options)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	s := &Store{pool: pool, options: options}
+	s := &Store{pool: all, beats: all, options: options}
+	if options.HeartbeatConns > 0 {
+		if s.beats, err = newPool(ctx, config, options.HeartbeatConns, options); err != nil {
+			all.Close()
+			return nil, fmt.Errorf("postgres: %w", err)
+		}
+	}
 	s.executions = newBatcher(options, s.readExecutions)
 	s.creates = newBatcher(options, s.createEach)
 	s.published = newBatcher(options, s.markEach)
 	s.claims = newBatcher(options, s.claimEach)
 	s.finishes = newBatcher(options, s.finishEach)
 	if err := s.query(ctx, "connecting", func(pgx.Rows) error { return nil }, "select 1 where $1", true); err != nil {
-		pool.Close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
@@ -121,37 +135,51 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 // ErrNoSchema says that nobody has migrated the database as far as this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
-// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. What does
-// not migrate by itself asks before its first step.
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and a *migrations.Skew if
+// a newer program has migrated it so that this one can't work with it. What does not migrate by itself asks before its first
+// step; afterwards a newer program may migrate the database at any time.
 func (s *Store) SchemaReady(ctx context.Context) error {
-	latest, err := migrations.Latest()
-	if err != nil {
-		return fmt.Errorf("postgres: %w", err)
+	_, _, err := s.Schema(ctx)
+	return err
+}
+
+// Schema is SchemaReady, and returns the latest version that this program knows and that of the database as well: the latter
+// is greater where a newer program has migrated it so that this one can work with it, too.
+func (s *Store) Schema(ctx context.Context) (latest, applied int64, err error) {
+	if latest, err = migrations.Latest(); err != nil {
+		return 0, 0, fmt.Errorf("postgres: %w", err)
 	}
 	const op = "reading the version of the schema"
 	exists := false
 	err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&exists) },
 		"select to_regclass($1) is not null", "schema_version")
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	var applied int64
+	var have, needs int64
+	var said bool
 	if exists {
-		err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&applied) },
-			"select coalesce(max(version), 0) from schema_version where version <= $1", latest)
+		err = s.query(ctx, op, func(rows pgx.Rows) error { return rows.Scan(&have, &applied, &needs, &said) }, migrations.SelectVersions, latest)
 	}
-	if err == nil && applied < latest {
-		return ErrNoSchema
+	switch {
+	case err != nil:
+		return 0, 0, err
+	case have < latest:
+		return latest, applied, fmt.Errorf("%w (it is at version %d, this program needs %d)", ErrNoSchema, applied, latest)
 	}
-	return err
+	return latest, applied, migrations.Fits(latest, applied, needs, said)
 }
 
 // Close waits for the calls under way and ends all connections.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.pool.Close()
+	if s.beats != s.pool {
+		s.beats.Close()
+	}
+}
 
 // configure sets what every connection of the store has.
 func configure(config *pgxpool.Config, o Options) {
-	config.MaxConns = int32(o.MaxConns)
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	if o.Tracer != nil {
 		config.ConnConfig.Tracer = o.Tracer

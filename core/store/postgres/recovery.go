@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -87,12 +88,25 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 	if !known || f.Limit <= 0 {
 		return nil, nil
 	}
-	var found []execution.Execution
-	if err := s.query(ctx, "finding", reader(&found), question, s.now(), f.Age, f.Limit, integers(f.Skip)); err != nil {
-		return nil, err
+	const op = "finding"
+	skip := integers(f.Skip)
+	for range mostPasses {
+		var found []execution.Execution
+		var unreadable []int64
+		if err := s.query(ctx, op, readable(&found, &unreadable), question, s.now(), f.Age, f.Limit, skip); err != nil {
+			return nil, err
+		}
+		if len(unreadable) == 0 || len(found)+len(unreadable) < f.Limit {
+			return found, nil
+		}
+		// They took the places of rows that can be read.
+		skip = append(skip, unreadable...)
 	}
-	return found, nil
+	return nil, fmt.Errorf("postgres: %s: %w: the %d oldest rows of the cause %s; ask a newer executor", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
 }
+
+// mostPasses bounds how often Find asks again, each time without the rows that it could not read.
+const mostPasses = 20
 
 // judgedReclaims begins a statement: it locks the rows that are asked about, and judges what a reclaim would do to
 // each. The owners are locked by a look at the rows that is not locked itself. If a row has got another
@@ -249,7 +263,7 @@ update worker_incarnation i
    set lifecycle = 'lost'
   from locked l, clock c
  where i.incarnation = l.incarnation
-   and l.lifecycle not in ('stopped', 'lost') and l.beat = l.ask_beat and l.lease_expires_at < c.now
+   and l.lifecycle in ('starting', 'active', 'draining') and l.beat = l.ask_beat and l.lease_expires_at < c.now
 returning l.n`
 
 // Reap implements store.Executor.

@@ -219,7 +219,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 	for i, key := range b.Held {
 		ids[i], epochs[i] = int64(key.ID), int64(key.Epoch)
 	}
-	err := s.pipeline(ctx, "renewing a lease", func(p *pgx.Batch) {
+	err := s.heartbeat(ctx, "renewing a lease", func(p *pgx.Batch) {
 		reply, st, lost, canceling = store.BeatReply{}, permission{}, nil, nil
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))

@@ -85,27 +85,27 @@ func (r *record) targets(before ...any) []any {
 	)
 }
 
-// execution turns the record into the domain's type.
+// execution turns the record into the domain's type. With an error, which names the first column that can't be read, come
+// the columns that can: a reason that this program does not know is execution.Unknown there, any other value is left out.
 func (r *record) execution() (execution.Execution, error) {
-	unreadable := func(column string, err error) (execution.Execution, error) {
-		return execution.Execution{}, fmt.Errorf("%w: %s of execution %d: %w", store.ErrUnreadable, column, r.id, err)
+	var unreadable error
+	note := func(column string, err error) {
+		if err != nil && unreadable == nil {
+			unreadable = fmt.Errorf("%w: %s of execution %d: %w", store.ErrUnreadable, column, r.id, err)
+		}
 	}
 	status, err := execution.ParseStatus(r.status)
-	if err != nil {
-		return unreadable("status", err)
-	}
+	note("status", err)
 	reason, err := execution.ParseReason(r.reason.String)
-	if err != nil {
-		return unreadable("failure_reason", err)
+	if note("failure_reason", err); err != nil {
+		reason = execution.Unknown
 	}
 	retryReason, err := execution.ParseReason(r.retryReason.String)
-	if err != nil {
-		return unreadable("retry_reason", err)
+	if note("retry_reason", err); err != nil {
+		retryReason = execution.Unknown
 	}
 	result, err := decodeResult(r.result)
-	if err != nil {
-		return unreadable("result", err)
-	}
+	note("result", err)
 	action := execution.Action{
 		Ref: r.ref, Runtime: r.runtime, Entrypoint: r.entrypoint,
 		Timeout: duration(r.timeout), DispatchTimeout: duration(r.dispatchTimeout), MaxRetries: r.maxRetries,
@@ -126,7 +126,7 @@ func (r *record) execution() (execution.Execution, error) {
 		ScheduledAt: moment(r.scheduled), PublishedAt: moment(r.published), StartedAt: moment(r.started),
 		ClaimBeat: uint64(r.claimBeat.Int64), Ended: moment(r.ended), OrchestratedAt: moment(r.orchestrated),
 		SettlingAt: moment(r.settling),
-	}, nil
+	}, unreadable
 }
 
 // listing returns a scan that collects rows as lists have them.
@@ -151,21 +151,46 @@ func (r *record) listed() store.Listed {
 	return store.Listed{Execution: e}
 }
 
-// reader returns a scan that collects rows. One that can't be read fails the whole call: what changes rows must not
-// pass over one that it does not understand.
+// reader returns a scan that collects rows. One that can't be read fails the whole call: it is for calls about one
+// chain, of which nothing may be decided then.
 func reader(found *[]execution.Execution) func(pgx.Rows) error {
+	return readers(func(e execution.Execution, err error) error {
+		if err == nil {
+			*found = append(*found, e)
+		}
+		return err
+	})
+}
+
+// readable returns a scan that collects the rows that can be read, and the ids of the others.
+func readable(found *[]execution.Execution, unreadable *[]int64) func(pgx.Rows) error {
+	return readers(func(e execution.Execution, err error) error {
+		if err != nil {
+			*unreadable = append(*unreadable, int64(e.ID))
+			return nil
+		}
+		*found = append(*found, e)
+		return nil
+	})
+}
+
+// lenient returns a scan that collects rows, those that can't be read with what of them can.
+func lenient(found *[]execution.Execution) func(pgx.Rows) error {
+	return readers(func(e execution.Execution, _ error) error {
+		*found = append(*found, e)
+		return nil
+	})
+}
+
+// readers returns a scan that hands each row on, with the error of one that can't be read.
+func readers(each func(e execution.Execution, err error) error) func(pgx.Rows) error {
 	var r record
 	targets := r.targets()
 	return func(rows pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		e, err := r.execution()
-		if err != nil {
-			return err
-		}
-		*found = append(*found, e)
-		return nil
+		return each(r.execution())
 	}
 }
 
@@ -183,7 +208,9 @@ type verdict struct {
 
 func (v *verdict) outcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
-// verdicts returns a scan that hands each verdict on.
+// verdicts returns a scan that hands each verdict on. A row that can't be read comes with what of it can: the statement has
+// judged it, and did or did not change it, whatever else stands there. An error would hide the answers for all others, and
+// their callers would take what they own for lost.
 func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 	var r record
 	var v verdict
@@ -193,13 +220,8 @@ func verdicts(each func(v *verdict)) func(pgx.Rows) error {
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		var err error
-		if v.from, err = execution.ParseStatus(from); err != nil {
-			return err
-		}
-		if v.row, err = r.execution(); err != nil {
-			return err
-		}
+		v.from, _ = execution.ParseStatus(from) // None for one that this program does not know
+		v.row, _ = r.execution()
 		each(&v)
 		return nil
 	}

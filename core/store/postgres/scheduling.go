@@ -27,6 +27,10 @@ const (
 	pinnedTo  = `(coalesce(e.pinned_worker, 0))`
 )
 
+// readableRetry leaves a row where it is that a newer program has created for a reason which this one does not know. It is
+// asked in the walk, so that such rows take no places of others.
+const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
+
 // Rows wait in lanes: those of one runtime that are pinned to one worker, and need a slot of one action. The lanes that
 // there are, are found by skipping through their index from one to the next. Then only the lanes of which something is
 // wanted are walked, each as far as its limit and the free slots of its action go, so that nothing here grows with what
@@ -88,7 +92,7 @@ walked as materialized (
      cross join lateral (
         select e.id, e.due_at from execution e
          where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
-           and e.due_at <= (select now from clock)
+           and e.due_at <= (select now from clock) and ` + readableRetry + `
          order by e.due_at, e.id
          limit least(k.wanted, k.free)
            for no key update skip locked
@@ -117,7 +121,7 @@ others as materialized (
              cross join lateral (
                 select e.id, e.due_at from execution e
                  where e.status = 'requested' and ` + limitedBy + ` = k.action and e.runtime = k.runtime and ` + pinnedTo + ` = k.pinned
-                   and e.due_at <= (select now from clock)
+                   and e.due_at <= (select now from clock) and ` + readableRetry + `
                  order by e.due_at, e.id
                  limit least($10::bigint, s.free)
                    for no key update skip locked
@@ -180,7 +184,8 @@ select {m} from moved m order by m.other, m.n`)
 // ClaimForScheduling implements store.Executor.
 func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	var found []execution.Execution
-	if err := s.query(ctx, "claiming for scheduling", reader(&found), claimForScheduling, schedulingArgs(s.now(), c)...); err != nil {
+	var unreadable []int64 // by what else somebody wrote by hand: their claims expire
+	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), claimForScheduling, schedulingArgs(s.now(), c)...); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -217,7 +222,7 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 	for _, w := range pinned {
 		rooms = append(rooms, room[execution.WorkerID(w)])
 	}
-	return []any{now, c.Executor, c.Expiry, runtimes, pinned, limits, rooms, pools, bounds, int64(max(0, c.Others))}
+	return []any{now, c.Executor, c.Expiry, runtimes, pinned, limits, rooms, pools, bounds, int64(max(0, c.Others)), execution.Reasons()}
 }
 
 // A worker that is active is also the newest of its name: registering ends the older one.

@@ -73,5 +73,8 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			found.Waiting = append(found.Waiting, w)
 		}
 	}
+	if err := s.surveyUnreadable(ctx, &found); err != nil {
+		return store.Survey{}, err
+	}
 	return found, nil
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/live/cluster"
+)
+
+// listers is how many clients read lists at a time, each the next page or filter as soon as it has an answer.
+const listers = 32
+
+// listRounds is how often the latency is measured without and with the listers, one after the other, so that what else runs
+// on the machine disturbs both alike.
+const listRounds = 3
+
+// manyRows are executions that have ended long ago: hardly one is abandoned, none of the last half has failed, and worker 7,
+// the action old.rare and the parent 5 are far back.
+const manyRows = `
+insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, status, worker, incarnation, epoch, dispatch_deadline, run_deadline,
+    due_at, created, scheduled_at, started_at, claim_beat, ended, orchestrated_at, parent, failure_reason, written_by)
+select 1000000, case when n < 1000 then 'old.rare' else 'old.often' end, 'old', '/bin/true', 1, '{"n": 1}', x.status, w, w, 1, x.at, x.at, x.at, x.at, x.at, x.at, 1, x.at, x.at,
+       case when n between 100 and 120 then 5 end, case when x.status <> 'completed' then 'transient'::failure_reason end, 'api'
+  from generate_series(1, $1::bigint) n
+ cross join lateral (select (case when n in (10, 20) then 'abandoned' when n < $1 / 2 and n % 50 = 0 then 'failed' else 'completed' end)::execution_status as status,
+       case when n < 500 then 7 else 8 + n % 5 end as w, now() - ($1 - n) * interval '1 second' as at) x`
+
+// listFilters are all that the API offers, each at its worst.
+var listFilters = []string{
+	"", "status=abandoned", "status=failed", "status=timeout", "status=cancelled", "status=requested", "status=running", "status=canceling", "status=completed",
+	"action_ref=old.rare", "action_ref=no.such", "worker_id=7", "worker_id=999999", "parent=5", "parent=999999", "status=failed&worker_id=9", "limit=500",
+}
+
+// measureLists compares how long scheduling takes with and without clients that read lists of many executions.
+func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+	d, err := openDaemons(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	db := d.db
+	if err := d.workers(ctx, 1); err != nil {
+		return err
+	}
+	began := time.Now()
+	for _, sql := range []string{"set session_replication_role = replica", manyRows, "set session_replication_role = origin", "vacuum analyze execution"} {
+		var args []any
+		if sql == manyRows {
+			args = []any{o.lists}
+		}
+		if _, err := db.Exec(ctx, sql, args...); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "%d rows made in %v\n", o.lists, time.Since(began).Round(time.Second))
+	var quiet, listing []time.Duration
+	var answers answered
+	if _, err := d.scheduling(ctx); err != nil { // warms up
+		return err
+	}
+	for range listRounds {
+		without, err := d.scheduling(ctx)
+		if err != nil {
+			return err
+		}
+		with, err := d.besideListers(ctx, &answers)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(os.Stderr, "scheduling, p99: %v without lists, %v with\n", share(without, 99), share(with, 99))
+		quiet, listing = append(quiet, without...), append(listing, with...)
+	}
+	t.latency(fmt.Sprintf("created to scheduled, %d rows", o.lists), quiet)
+	t.latency(fmt.Sprintf("the same beside %d listing clients", listers), listing)
+	fmt.Fprintf(os.Stderr, "p99 %v without and %v with listing clients: %.2f times\n", share(quiet, 99), share(listing, 99),
+		float64(share(listing, 99))/float64(max(1, share(quiet, 99))))
+	answers.print(os.Stderr)
+	return nil
+}
+
+func share(samples []time.Duration, percent int) time.Duration {
+	sorted := slices.Sorted(slices.Values(samples))
+	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+}
+
+// scheduling creates one execution after the other, and reads from the rows how long each waited to be scheduled.
+func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var last int64
+	if err := d.db.QueryRow(ctx, "select coalesce(max(id), 0) from execution").Scan(&last); err != nil {
+		return nil, err
+	}
+	for range d.options.samples {
+		if err := d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"}); err != nil {
+			return nil, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for {
+		var done int
+		if err := d.db.QueryRow(ctx, "select count(*) from execution where id > $1 and orchestrated_at is not null", last).Scan(&done); err != nil {
+			return nil, err
+		}
+		if done >= d.options.samples {
+			break
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("%d of %d executions were orchestrated", done, d.options.samples), ctx.Err())
+		}
+	}
+	rows, err := d.db.Query(ctx, "select scheduled_at - created from execution where id > $1", last)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[time.Duration])
+}
+
+// besideListers is scheduling while clients list.
+func (d *daemons) besideListers(ctx context.Context, a *answered) ([]time.Duration, error) {
+	ctx, stop := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	var next atomic.Int64
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: listers}}
+	for range listers {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				filter := listFilters[int(next.Add(1))%len(listFilters)]
+				began := time.Now()
+				code, err := d.get(ctx, client, "/api/v1/executions?"+filter)
+				if ctx.Err() == nil {
+					a.note(filter, code, err, time.Since(began))
+				}
+			}
+		})
+	}
+	samples, err := d.scheduling(ctx)
+	stop()
+	group.Wait()
+	client.CloseIdleConnections()
+	return samples, err
+}
+
+func (d *daemons) get(ctx context.Context, client *http.Client, path string) (code int, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.cluster.Executors[0].URL+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
+}
+
+// answered counts the answers of lists by filter and status.
+type answered struct {
+	mu    sync.Mutex
+	kinds map[string]*answers
+}
+
+type answers struct {
+	count   int
+	longest time.Duration
+}
+
+func (a *answered) note(filter string, code int, err error, took time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.kinds == nil {
+		a.kinds = make(map[string]*answers)
+	}
+	kind := fmt.Sprintf("%-28s %d", filter, code)
+	if err != nil {
+		kind = fmt.Sprintf("%-28s %v", filter, err)
+	}
+	of := a.kinds[kind]
+	if of == nil {
+		of = &answers{}
+		a.kinds[kind] = of
+	}
+	of.count++
+	of.longest = max(of.longest, took)
+}
+
+func (a *answered) print(w io.Writer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var kinds []string
+	for kind := range a.kinds {
+		kinds = append(kinds, kind)
+	}
+	slices.Sort(kinds)
+	for _, kind := range kinds {
+		fmt.Fprintf(w, "%s: %d answers, the longest after %v\n", kind, a.kinds[kind].count, a.kinds[kind].longest.Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,148 @@
+package postgrestest_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/chaos/servers"
+	"handoff/migrations"
+)
+
+// migrating is a database that lacks its last migration, which needs locks on dead_letter and then on execution, and a
+// transaction that keeps it from them.
+type migrating struct {
+	*testing.T
+	url    string
+	latest int64
+	holder *pgx.Conn
+	tx     pgx.Tx
+}
+
+func migratingBehindAReport(t *testing.T) *migrating {
+	m := &migrating{T: t, url: servers.Database(t).URL}
+	conn := m.connect("migrator")
+	m.must(migrations.Up(t.Context(), conn))
+	var err error
+	m.latest, err = migrations.Latest()
+	m.must(err)
+	m.must(migrations.Down(t.Context(), conn, 10))
+	m.holder = m.connect("a nightly report")
+	m.tx, err = m.holder.Begin(t.Context())
+	m.must(err)
+	_, err = m.tx.Exec(t.Context(), "select count(*) from execution")
+	m.must(err)
+	return m
+}
+
+func (m *migrating) must(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *migrating) connect(name string) *pgx.Conn {
+	m.Helper()
+	config, err := pgx.ParseConfig(m.url)
+	m.must(err)
+	config.RuntimeParams["application_name"] = name
+	conn, err := pgx.ConnectConfig(m.Context(), config)
+	m.must(err)
+	m.Cleanup(func() { _ = conn.Close(context.WithoutCancel(m.Context())) })
+	return conn
+}
+
+// waits blocks until the migration stands behind the report, and returns false if it ended without that.
+func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
+	m.Helper()
+	for {
+		var blocked bool
+		m.must(looker.QueryRow(m.Context(), "select $1 = any(pg_blocking_pids($2))", int32(m.holder.PgConn().PID()), int32(migrator.PgConn().PID())).Scan(&blocked))
+		if blocked {
+			return true
+		}
+		select {
+		case err := <-ended:
+			m.Errorf("the migration ended before it waited: %v", err)
+			return false
+		default:
+		}
+	}
+}
+
+// A migration that waits for its lock stands before everybody who comes after it. Readers pass while it pauses, and it
+// ends when the transaction before it does.
+func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
+	m := migratingBehindAReport(t)
+	migrator, looker, reader := m.connect("migrator"), m.connect("looker"), m.connect("reader")
+	ended := make(chan error, 1)
+	patience := migrations.Patience{Lock: 200 * time.Millisecond, Tries: 1000, Pause: 50 * time.Millisecond}
+	go func() { ended <- patience.Up(t.Context(), migrator) }()
+	for range 3 {
+		if !m.waits(looker, migrator, ended) {
+			return
+		}
+		within, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		_, err := reader.Exec(within, "select from execution limit 1")
+		cancel()
+		if err != nil {
+			t.Fatalf("a reader that came while the migration waited: %v", err)
+		}
+	}
+	m.must(m.tx.Rollback(t.Context()))
+	m.must(<-ended)
+	var at int64
+	m.must(looker.QueryRow(t.Context(), "select max(version) from schema_version").Scan(&at))
+	if at != m.latest {
+		t.Errorf("the database is at version %d, want %d", at, m.latest)
+	}
+}
+
+// A migration that never gets its lock ends with an error that names who holds it and what to do, and leaves nothing.
+func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
+	m := migratingBehindAReport(t)
+	migrator := m.connect("migrator")
+	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 3, Pause: 10 * time.Millisecond}
+	err := patience.Up(t.Context(), migrator)
+	blocked, ok := errors.AsType[*migrations.Blocked](err)
+	if !ok {
+		t.Fatalf("the migration ended with %v", err)
+	}
+	t.Log(err)
+	if len(blocked.Holders) != 1 || blocked.Holders[0].PID != int(m.holder.PgConn().PID()) {
+		t.Errorf("it names %+v, want the report's process %d; unseen: %v", blocked.Holders, m.holder.PgConn().PID(), blocked.Unseen)
+	}
+	for _, want := range []string{"00011_hostile_messages.sql", "tried 3 times", "lock on execution", "a nightly report", "idle in transaction", "select count(*)", "pg_terminate_backend("} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+	m.must(m.tx.Rollback(t.Context()))
+	m.must(migrations.Up(t.Context(), migrator))
+}
+
+// Whoever stops a program that waits between two tries need not wait for the next one.
+func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
+	m := migratingBehindAReport(t)
+	migrator, looker := m.connect("migrator"), m.connect("looker")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 2, Pause: time.Hour}
+	go func() { ended <- patience.Up(ctx, migrator) }()
+	if !m.waits(looker, migrator, ended) {
+		return
+	}
+	// The reader gets through when the try is over: then the migration pauses.
+	_, err := m.connect("reader").Exec(t.Context(), "select from execution limit 1")
+	m.must(err)
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the migration ended with %v", err)
+	}
+}

@@ -1,0 +1,163 @@
+package postgrestest_test
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"handoff/chaos/netproxy"
+	"handoff/core/broker"
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/store/postgres"
+	"handoff/core/telemetry"
+	"handoff/core/worker"
+)
+
+// These tests are about connections that have gone silent: a database node dies behind a virtual address, so everything
+// that was connected hears nothing any more, and whoever connects anew reaches the next node.
+
+// nobody is a broker that is away. A worker heartbeats without one.
+type nobody struct{}
+
+func (nobody) Connect(context.Context) (broker.Session, error) { return nil, broker.ErrUnavailable }
+
+// fences counts how often a worker gave up its lease.
+type fences struct {
+	telemetry.Recorder
+	n atomic.Int64
+}
+
+func (f *fences) Add(figure telemetry.Figure, n int64, l telemetry.Labels) {
+	if figure == telemetry.LeasesFenced {
+		f.n.Add(n)
+	}
+	f.Recorder.Add(figure, n, l)
+}
+
+// patient is the configuration of a worker that gives its lease up 57 s after the last heartbeat. A heartbeat over silent
+// connections takes half a second and a connect, so a machine may be a hundred times slower than it should be and the
+// worker still keeps its lease. One that burns the time of each attempt on another dead connection has eight attempts in
+// it, whatever the machine: they last 19, 13, 8, 6, 4, 3, 2 and 1.5 s, and sixteen connections are dead.
+func patient() config.Config {
+	c := config.Default(config.Hardened)
+	c.Worker.HeartbeatInterval, c.Worker.HeartbeatStalenessMultiplier = 2*time.Second, 30
+	c.Worker.StatementTimeout, c.Worker.KillGrace, c.Worker.FenceMargin = 1500*time.Millisecond, 200*time.Millisecond, 3*time.Second
+	return c
+}
+
+// overDeadConnections runs a worker whose connections go silent so many times, and returns how often it fenced itself.
+func (b *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
+	proxies := netproxy.New()
+	defer proxies.Close()
+	u, err := url.Parse(b.url)
+	var link *netproxy.Link
+	if err == nil {
+		link, err = proxies.Link(name, u.Host)
+	}
+	var db *postgres.Store
+	if err == nil {
+		u.Host = link.Address
+		db, err = postgres.Open(b.ctx, u.String(), postgres.Options{
+			MaxConns: d.Connections, HeartbeatConns: d.HeartbeatConnections, PingTimeout: d.PingTimeout,
+		})
+	}
+	if err != nil {
+		b.Error(err)
+		return 0
+	}
+	defer db.Close()
+	f := &fences{Recorder: telemetry.Discard{}}
+	ctx, stop := context.WithCancel(b.ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = worker.New(worker.Options{
+			Name: name, Runtimes: []string{"shell"}, Host: daemon.New(daemon.Options{}), Store: db, Broker: nobody{},
+			Config: patient(), Log: slog.New(slog.DiscardHandler), Recorder: f,
+		}).Run(ctx)
+	}()
+	defer func() { stop(); <-done }()
+	for range trials {
+		before := f.n.Load()
+		b.fill(db, d.Connections)
+		b.nextBeat(name, f, before) // the trial begins with a fresh lease
+		began := time.Now()
+		heal := []func(){
+			link.Begin(netproxy.Out, netproxy.Effect{Silence: true}), link.Begin(netproxy.In, netproxy.Effect{Silence: true}),
+		}
+		b.nextBeat(name, f, before)
+		b.Logf("%s: the next heartbeat took %v, and it fenced itself %d times", name, time.Since(began).Round(time.Millisecond), f.n.Load()-before)
+		for _, h := range heal {
+			h()
+		}
+	}
+	return f.n.Load()
+}
+
+// fill has a store make all the connections that it may.
+func (b *fixture) fill(db *postgres.Store, connections int) {
+	for {
+		var all sync.WaitGroup
+		for range 2 * connections {
+			all.Go(func() { _, _ = db.Workers(b.ctx) })
+		}
+		all.Wait()
+		if work, _ := db.Use(); work.Idle == int64(connections) || b.ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// nextBeat waits for the next heartbeat of a worker, or until it has fenced itself.
+func (b *fixture) nextBeat(name string, f *fences, before int64) {
+	read := func() (execution.Incarnation, uint64) {
+		rows, err := b.Workers(b.ctx)
+		if err != nil {
+			b.Error(err)
+		}
+		for i := range rows {
+			if rows[i].Name == name {
+				return rows[i].Incarnation, rows[i].Beat
+			}
+		}
+		return 0, 0
+	}
+	incarnation, last := read()
+	for f.n.Load() == before && b.ctx.Err() == nil {
+		now, beat := read()
+		if now != incarnation || now != 0 && beat > last {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// No worker gives up its lease because the connections of its pool have gone silent. One whose heartbeats share a pool of
+// 16 with all other calls, and wait for pings without end, does: that is how it was, and shows that the trial finds it.
+func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
+	trials, workers := 25, []string{"w1", "w2", "w3", "w4"}
+	if testing.Short() {
+		trials = 2
+	}
+	b := setup(t)
+	var all sync.WaitGroup
+	var fenced, before atomic.Int64
+	for _, name := range workers {
+		all.Go(func() { fenced.Add(b.overDeadConnections(name, trials, config.Default(config.Hardened).Database)) })
+	}
+	all.Go(func() { before.Store(b.overDeadConnections("as-before", 1, config.Database{Connections: 16})) })
+	all.Wait()
+	if n := fenced.Load(); n > 0 {
+		t.Errorf("the connections of %d workers went silent %d times each: they fenced themselves %d times, want 0", len(workers), trials, n)
+	}
+	if before.Load() == 0 {
+		t.Error("a worker whose heartbeats share a pool of 16, and wait for pings without end, did not fence itself: the trial shows nothing")
+	}
+	t.Logf("%d trials, %d fenced; as it was before: %d of 1 trial fenced", len(workers)*trials, fenced.Load(), before.Load())
+}

@@ -1,0 +1,51 @@
+package fault
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v4"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		// It excuses nothing at the database: whoever finds out in time that its connections are dead can make others. A
+		// broker's heartbeats take their time, and what was dispatched waits for as long.
+		Name: "silent_connections", Ends: WithFor, Excuses: []Cause{LinkToBroker},
+		About: "the connections that a process has to a server go silent, and new ones work, " +
+			"as when a node dies whose address another one takes over; they break at the end",
+		Example: "silent_connections: {of: shell-1, to: [database]}, for: 60s",
+		Draw: func(d *Dice) string {
+			return fmt.Sprintf("silent_connections: {of: %s, to: [%s]}", d.Process(), d.Of(Database, Broker))
+		},
+		Keys: []yamlfile.Key{
+			processKey("of", "the process whose connections go silent"),
+			yamlfile.Required("to", "the servers", yamlfile.SomeSetOf(yamlfile.Enum(servers()))),
+			forKey(),
+		},
+	}, (*silentConnections).inject)
+}
+
+// servers are the ends to which a process keeps connections.
+func servers() []string { return []string{Broker, Database} }
+
+type silentConnections struct{ link }
+
+// Read implements Fault.
+func (f *silentConnections) Read(r *Reader) {
+	f.Target, f.Way = r.Process(r.At("of")), Both
+	if n := r.At("to"); n != nil {
+		f.Ends, _ = r.Choices(n, "server", "to", servers())
+		if n.Kind == yaml.SequenceNode && len(n.Content) == 0 {
+			r.Unknown(n, "to is empty", "", servers())
+		}
+	}
+}
+
+// Describe implements Describer.
+func (f *silentConnections) Describe() string { return f.describe("silent connections of", "to") }
+
+func (f *silentConnections) inject(x *Injection, w Links) (func(), error) {
+	return f.affect(x, w, Effect{Silence: true})
+}

@@ -1,0 +1,17 @@
+package mutant
+
+import "handoff/core/config"
+
+// This file plants mistakes in how processes keep their connections to the database.
+
+func init() { register(deadPool) }
+
+func deadPool() *Mutant {
+	return &Mutant{
+		Name: "dead-pool", Source: "C4", Expected: 17, Scenario: "silent-database-connections",
+		About: "heartbeats share the pool of all calls, and an idle connection is asked without a limit of time: each attempt waits for another dead one",
+		Config: func(c *config.Config) {
+			c.Database.HeartbeatConnections, c.Database.PingTimeout = 0, 0
+		},
+	}
+}

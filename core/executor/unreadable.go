@@ -1,0 +1,57 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// unreadable remembers what the last look at the figures found of rows that this program can't read. Every part passes
+// over them: they wait for a program that can, and cost nobody else anything.
+type unreadable struct {
+	mu                  sync.Mutex
+	executions, workers int
+	// example is one of them, and what is wrong with it.
+	example string
+}
+
+// Unreadable tells of the rows that this program can't read; empty for none.
+func (s *Service) Unreadable() string {
+	u := &s.unreadable
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.executions+u.workers == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d executions and %d workers are left alone because this executor can't read them, such as: %s. "+
+		"A newer program wrote them, or somebody by hand: start a newer executor, or correct them", u.executions, u.workers, u.example)
+}
+
+// tellUnreadable counts, logs and remembers them.
+func (s *Service) tellUnreadable(survey *store.Survey, workers []store.WorkerRow) {
+	ctx, example, count := context.Background(), "", 0
+	for i := range workers {
+		w := &workers[i]
+		if w.Unreadable == "" {
+			continue
+		}
+		if count++; count <= store.MostUnreadable {
+			example = fmt.Sprintf("worker %d: %s", w.ID, w.Unreadable)
+			s.limited.LogAttrs(ctx, slog.LevelWarn, "a worker can't be read and gets no work", slog.Int64("worker", int64(w.ID)), slog.String("why", w.Unreadable))
+		}
+	}
+	for _, row := range survey.Unreadable {
+		example = row.Why
+		s.limited.LogAttrs(ctx, slog.LevelWarn, "an execution can't be read and is left alone", slog.Int64("execution", int64(row.ID)), slog.String("why", row.Why))
+	}
+	s.recorder.Set(telemetry.UnreadableRows, int64(survey.UnreadableCount), telemetry.Labels{"execution"})
+	s.recorder.Set(telemetry.UnreadableRows, int64(count), telemetry.Labels{"worker"})
+	u := &s.unreadable
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.executions, u.workers, u.example = survey.UnreadableCount, count, example
+}

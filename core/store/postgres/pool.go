@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/singleflight"
+
+	"handoff/core/telemetry"
+)
+
+// pool is the driver's pool, which also finds out that its connections have gone silent.
+//
+// A database node that dies behind a virtual address leaves every connection of a pool silent: no packet says that the
+// other end is gone, while new connections reach the next node. A call over such a connection costs its whole deadline,
+// and there may be as many of them as the pool has connections: more calls than a lease can wait for.
+//
+// So a connection that was idle is asked first (a ping). If it is silent for longer than PingTimeout, a new connection is
+// made beside it. If that one is there before the answer, all from before are thrown away. On a path that is merely
+// slow the answer comes first, because a new connection takes several round trips; and if no connection can be made,
+// there is nothing better than to wait. A heartbeat, which may be sent twice, is its own question: a ping before it would
+// cost a lease on a slow path another round trip.
+type pool struct {
+	*pgxpool.Pool
+	ping time.Duration
+
+	// suspect is when a call last ended without an answer, in nanoseconds since born: what was used before that is asked
+	// first, however short it was idle.
+	suspect atomic.Int64
+	born    time.Time
+	resets  atomic.Int64
+	probes  singleflight.Group
+	// mu keeps two silences that were found at once from throwing away what was made between them.
+	mu      sync.Mutex
+	thrown  int64
+	dialing *pgx.ConnConfig
+}
+
+// usage is what the pool knows of one of its connections, in nanoseconds since the pool was born.
+type usage struct{ made, last int64 }
+
+// usageKey is where a connection keeps its usage.
+const usageKey = "handoff.usage"
+
+// idleUnasked is how long a connection may have been idle to be used without a ping.
+const idleUnasked = time.Second
+
+func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (*pool, error) {
+	config = config.Copy()
+	config.MaxConns = int32(size) //nolint:gosec // the configuration bounds it
+	p := &pool{ping: o.PingTimeout, born: time.Now(), dialing: config.ConnConfig.Copy()}
+	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+		now := p.now()
+		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
+		return nil
+	}
+	// acquire asks, so the driver need not.
+	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	var err error
+	p.Pool, err = pgxpool.NewWithConfig(ctx, config)
+	return p, err
+}
+
+func (p *pool) now() int64 { return int64(time.Since(p.born)) }
+
+// acquire returns a connection that has answered lately.
+func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	for {
+		conn, err := p.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		u := used(conn.Conn())
+		if p.now()-u.last <= int64(idleUnasked) && u.last > p.suspect.Load() {
+			return conn, nil
+		}
+		if _, err := p.heard(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
+			return conn, nil
+		}
+		p.discard(conn)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// release gives a connection back. One that the driver has closed leaves the pool at once: the driver says goodbye to
+// the server first, which takes it 15 s if nobody is there, and the place in the pool would be taken for as long.
+func (p *pool) release(conn *pgxpool.Conn) {
+	if conn.Conn().IsClosed() {
+		p.suspect.Store(p.now())
+		p.discard(conn)
+		return
+	}
+	used(conn.Conn()).last = p.now()
+	conn.Release()
+}
+
+// discard takes a connection out of the pool, and closes it if the driver has not.
+func (*pool) discard(conn *pgxpool.Conn) {
+	if c := conn.Hijack(); !c.IsClosed() {
+		ctx, cancel := context.WithTimeout(context.Background(), idleUnasked)
+		defer cancel()
+		_ = c.Close(ctx)
+	}
+}
+
+// heard asks something over a connection and waits for the answer. If none comes for longer than PingTimeout, and a new
+// connection is there before it, the connection is silent: it is closed, and what was asked may have been done or not.
+func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
+	ctx, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	answer := make(chan error, 1)
+	go func() { answer <- ask(ctx) }()
+	var patience <-chan time.Time
+	if p.ping > 0 {
+		timer := time.NewTimer(p.ping)
+		defer timer.Stop()
+		patience = timer.C
+	}
+	var fresh <-chan singleflight.Result
+	for {
+		select {
+		case err := <-answer:
+			return false, err
+		case <-patience:
+			fresh = p.probes.DoChan("", p.dial)
+		case made := <-fresh:
+			if made.Err != nil {
+				fresh = nil // nobody answers new connections either: this one may yet
+				continue
+			}
+			giveUp()
+			err := <-answer
+			if err != nil {
+				p.silent(used(conn))
+			}
+			return err != nil, err
+		}
+	}
+}
+
+// dial makes a connection beside the pool, to see whether one can be made.
+func (p *pool) dial() (any, error) {
+	// The configuration's ConnectTimeout bounds it, whoever has given up meanwhile.
+	ctx := context.Background()
+	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
+	if err != nil {
+		return nil, err
+	}
+	return nil, conn.Close(ctx)
+}
+
+// silent throws every connection away, because one of them was silent while a new one could be made. Those that are in
+// use go when they are given back.
+func (p *pool) silent(u *usage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if u.made < p.thrown {
+		return // who was asked at the same time has done it
+	}
+	p.thrown = p.now()
+	p.Reset()
+	p.resets.Add(1)
+}
+
+func used(conn *pgx.Conn) *usage {
+	u, _ := conn.PgConn().CustomData()[usageKey].(*usage)
+	return u
+}
+
+// use is what the pool looks like just now.
+func (p *pool) use() telemetry.PoolUse {
+	s := p.Stat()
+	return telemetry.PoolUse{
+		Most: int64(s.MaxConns()), InUse: int64(s.AcquiredConns()), Idle: int64(s.IdleConns()),
+		Waits: s.EmptyAcquireCount(), Waited: s.EmptyAcquireWaitTime(), Resets: p.resets.Load(),
+	}
+}
+
+// Use is what the connections of the store look like just now: those of heartbeats and the others. Without connections
+// of their own, heartbeats have no figures of their own.
+func (s *Store) Use() (all, heartbeats telemetry.PoolUse) {
+	all = s.pool.use()
+	if s.beats != s.pool {
+		heartbeats = s.beats.use()
+	}
+	return all, heartbeats
+}

@@ -1,0 +1,195 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Patience is how a migration waits for the locks that it needs. A statement that waits for an ACCESS EXCLUSIVE lock
+// stands before everybody who comes after it, readers too: behind one long transaction the whole system would stand
+// still. So a migration waits for a moment, lets everybody pass, and tries again.
+type Patience struct {
+	// Lock bounds each wait for a lock.
+	Lock time.Duration
+	// Tries is how often each migration is begun. After the last try the error is a *Blocked.
+	Tries int
+	// Pause is how long everybody may pass after the first try. It doubles with every try, up to LongestPause.
+	Pause, LongestPause time.Duration
+}
+
+// DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the server ends
+// an autovacuum that holds the lock, and shorter than any lease or statement timeout of the daemons that wait behind it.
+var DefaultPatience = Patience{Lock: 2 * time.Second, Tries: 12, Pause: time.Second, LongestPause: 10 * time.Second}
+
+// Holder is a session that keeps a migration from its lock.
+type Holder struct {
+	PID         int
+	Application string
+	User        string
+	// State is that of pg_stat_activity, Query what it does or did last, cut to 200 characters.
+	State, Query string
+	// Age is how long its transaction has lasted, to the second.
+	Age time.Duration
+}
+
+// Blocked is the error of a migration that did not get a lock. Nothing of it was applied.
+type Blocked struct {
+	Migration string
+	Patience  Patience
+	// Relation is what the lock is on, empty if that could not be seen.
+	Relation string
+	// Holders are those who were seen to hold it at the last try; none if they could not be seen, and Unseen says why.
+	Holders []Holder
+	Unseen  error
+	Err     error
+}
+
+// Error names who holds the lock, and what to do.
+func (b *Blocked) Error() string {
+	var text strings.Builder
+	on := "a lock"
+	if b.Relation != "" {
+		on = "a lock on " + b.Relation
+	}
+	fmt.Fprintf(&text, "migrations: %s was not applied: it tried %d times and waited up to %v each time for %s", b.Migration, b.Patience.Tries, b.Patience.Lock, on)
+	switch {
+	case len(b.Holders) > 0:
+		text.WriteString(". Held by ")
+		for i, h := range b.Holders {
+			if i > 0 {
+				text.WriteString("; by ")
+			}
+			fmt.Fprintf(&text, "process %d (application %q, user %q, %s, its transaction is %v old, query %q)", h.PID, h.Application, h.User, h.State, h.Age, h.Query)
+		}
+		fmt.Fprintf(&text, ". Wait until its transaction is over, or end it with select pg_terminate_backend(%d), then start again", b.Holders[0].PID)
+	case b.Unseen != nil:
+		fmt.Fprintf(&text, "; who holds it could not be seen: %v. Look at pg_locks and pg_stat_activity, and start again", b.Unseen)
+	default:
+		text.WriteString("; who held it was not seen. Look at pg_stat_activity for long transactions, and start again")
+	}
+	fmt.Fprintf(&text, " (%v)", b.Err)
+	return text.String()
+}
+
+// Unwrap returns the server's error.
+func (b *Blocked) Unwrap() error { return b.Err }
+
+// patiently calls step until it does not run into the lock timeout, at most p.Tries times. step is one transaction.
+func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
+	if _, err := conn.Exec(ctx, fmt.Sprintf("set lock_timeout = %d", max(1, p.Lock.Milliseconds()))); err != nil {
+		return fmt.Errorf("migrations: %s: %w", name, err)
+	}
+	w := &watcher{conn: conn, every: max(p.Lock/4, 10*time.Millisecond)}
+	defer w.close()
+	pause := p.Pause
+	for try := 1; ; try++ {
+		// Hardly any migration waits at all: nobody watches the first try.
+		stop := func() {}
+		if try > 1 || p.Tries == 1 {
+			stop = w.watch(ctx)
+		}
+		err := step()
+		stop()
+		var refused *pgconn.PgError
+		if err == nil {
+			return nil
+		}
+		if !errors.As(err, &refused) || refused.Code != "55P03" || conn.IsClosed() {
+			return fmt.Errorf("migrations: %s: %w", name, err)
+		}
+		if try >= p.Tries {
+			return &Blocked{Migration: name, Patience: p, Relation: w.relation, Holders: w.holders, Unseen: w.failed, Err: err}
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("migrations: %s: %w", name, ctx.Err())
+		}
+		pause = min(2*pause, max(p.LongestPause, p.Pause))
+	}
+}
+
+// watcher looks over a second connection at who blocks the first one: that can only be seen while it waits.
+type watcher struct {
+	conn  *pgx.Conn
+	every time.Duration
+	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has returned.
+	second   *pgx.Conn
+	relation string
+	holders  []Holder
+	failed   error
+}
+
+const selectHolders = `
+select coalesce((select l.relation::regclass::text from pg_locks l where l.pid = $1 and not l.granted limit 1), ''),
+       a.pid, coalesce(a.application_name, ''), coalesce(a.usename, ''), coalesce(a.state, a.backend_type, ''), coalesce(left(a.query, 200), ''),
+       coalesce(extract(epoch from clock_timestamp() - a.xact_start), 0)::bigint
+  from (select distinct unnest(pg_blocking_pids($1)) as pid) b
+  join pg_stat_activity a on a.pid = b.pid
+ order by a.xact_start limit 5`
+
+// watch looks until the returned function is called, which waits for the last look.
+func (w *watcher) watch(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(w.every)
+		defer tick.Stop()
+		for {
+			if err := w.look(ctx); err != nil && ctx.Err() == nil {
+				w.failed = err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+func (w *watcher) look(ctx context.Context) error {
+	if w.second == nil || w.second.IsClosed() {
+		second, err := pgx.ConnectConfig(ctx, w.conn.Config().Copy())
+		if err != nil {
+			return err
+		}
+		w.second = second
+	}
+	rows, err := w.second.Query(ctx, selectHolders, int32(w.conn.PgConn().PID())) //nolint:gosec // a process id of the server is an int4
+	if err != nil {
+		return err
+	}
+	var relation string
+	var h Holder
+	var age int64
+	var seen []Holder
+	_, err = pgx.ForEachRow(rows, []any{&relation, &h.PID, &h.Application, &h.User, &h.State, &h.Query, &age}, func() error {
+		h.Age = time.Duration(age) * time.Second
+		seen = append(seen, h)
+		return nil
+	})
+	if err == nil && len(seen) > 0 {
+		w.relation, w.holders, w.failed = relation, seen, nil
+	}
+	return err
+}
+
+func (w *watcher) close() {
+	if w.second != nil {
+		_ = w.second.Close(context.Background()) // it only read
+	}
+}

@@ -1,0 +1,76 @@
+package migrations
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// A program may meet a database that a newer one has migrated: during an upgrade both run beside each other, and an old
+// executor that is restarted then has to come back. Whether it may is what the newest migration says, for only its author
+// knows. A line `-- needs: N` in a migration says that programs which know version N, or a later one, can work with the
+// schema after it; every migration has such a line from 00012 on. What it says is kept in schema_version.
+
+// Skew is the error of a program that can't work with a database because its schema is newer.
+type Skew struct {
+	// Database is the version of the database, Known the latest one that this program knows.
+	Database, Known int64
+	// Needs is the version that a program has to know, 0 if the database does not say.
+	Needs int64
+}
+
+// Error says which program is needed, and what to do.
+func (s *Skew) Error() string {
+	needs, start := "does not say which older programs can work with it", s.Database
+	if s.Needs > 0 {
+		needs, start = fmt.Sprintf("needs a program that knows version %d", s.Needs), s.Needs
+	}
+	return fmt.Sprintf("the database's schema is at version %d and %s, and this program knows %d: start a release that knows version %d, "+
+		"or take the newer migrations back with the release that brought them: executor migrate down --to %d",
+		s.Database, needs, s.Known, start, s.Known)
+}
+
+// SelectVersions reads of schema_version, for a program that knows version $1: the latest of the versions that it knows, the
+// latest of all, the greatest version that one of the others needs, and whether each of the others says what it needs. Before
+// 00012 the table had no such column.
+const SelectVersions = `
+select coalesce(max(v.version) filter (where v.version <= $1::bigint), 0), coalesce(max(v.version), 0),
+       coalesce(max((to_jsonb(v) ->> 'needs')::bigint) filter (where v.version > $1::bigint), 0),
+       coalesce(bool_and(to_jsonb(v) ->> 'needs' is not null) filter (where v.version > $1::bigint), true)
+  from schema_version v`
+
+// Fits returns nil, or a *Skew, for a program that knows a version: applied, needs and said are what SelectVersions has read.
+func Fits(known, applied, needs int64, said bool) error {
+	switch {
+	case applied <= known || said && needs <= known:
+		return nil
+	case !said:
+		needs = 0
+	}
+	return &Skew{Database: applied, Known: known, Needs: needs}
+}
+
+var needsLine = regexp.MustCompile(`(?m)^-- needs: (\d+)$`)
+
+// firstWithNeeds is the first migration that must say which programs can work with the schema after it.
+const firstWithNeeds = 12
+
+// needs reads the line of a migration. Earlier ones have none, which is null in the database.
+func (m migration) needs() (version *int64, err error) {
+	found := needsLine.FindStringSubmatch(m.up)
+	if found == nil {
+		if m.version < firstWithNeeds {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("migrations: %s does not say which programs can work with the schema after it: add a line `-- needs: N` "+
+			"below the heading, where N is the oldest version that such a program has to know", m.name)
+	}
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	if err == nil && (n < 1 || n > m.version) {
+		err = fmt.Errorf("must be from 1 to %d", m.version)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("migrations: %s: needs: %s: %w", m.name, found[1], err)
+	}
+	return &n, nil
+}

@@ -1,0 +1,64 @@
+package simstore
+
+import (
+	"fmt"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// ForeignValue is the reason that a newer program has written where WriteForeign did.
+const ForeignValue = "of_a_newer_release"
+
+// WriteForeign lets a row say what this program can't read, as a newer program may: its retry_reason while it waits, the
+// failure_reason when it has ended. Without write it lets it say again what it said before.
+func (db *Database) WriteForeign(id execution.ID, write bool) {
+	if !write {
+		if db.foreign[id] != "" {
+			delete(db.foreign, id)
+			if r := db.row(id); r.Status == execution.Requested && !r.AwaitsParent {
+				db.request(r, r.due)
+			}
+		}
+		return
+	}
+	column := "retry_reason"
+	if db.row(id).Status.Terminal() {
+		column = "failure_reason"
+	}
+	_, err := execution.ParseReason(ForeignValue)
+	if db.foreign == nil {
+		db.foreign = make(map[execution.ID]string)
+	}
+	db.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
+}
+
+// unreadable is why a row can't be read, nil if it can.
+func (db *Database) unreadable(id execution.ID) error {
+	why := db.foreign[id]
+	if why == "" {
+		return nil
+	}
+	return foreignError(why)
+}
+
+// foreignError is a store.ErrUnreadable.
+type foreignError string
+
+// Error names the row and what is wrong with it.
+func (e foreignError) Error() string { return string(e) }
+
+// Unwrap returns store.ErrUnreadable.
+func (foreignError) Unwrap() error { return store.ErrUnreadable }
+
+// surveyUnreadable adds a row to a survey if it can't be read.
+func (db *Database) surveyUnreadable(survey *store.Survey, r *row) {
+	why := db.foreign[r.ID]
+	if why == "" || r.Status.Terminal() && !r.OrchestratedAt.IsZero() {
+		return
+	}
+	survey.UnreadableCount++
+	if len(survey.Unreadable) < store.MostUnreadable {
+		survey.Unreadable = append(survey.Unreadable, store.UnreadableRow{ID: r.ID, Why: why})
+	}
+}

@@ -1,0 +1,164 @@
+package simstore
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/sim/simnet"
+)
+
+// filled gives the client a pool of n connections, all of them made and idle.
+func (b *fixture) filled(n int, d config.Database) {
+	b.t.Helper()
+	d.Connections = n
+	b.c.Configure(d)
+	ready := b.h.NewSignal()
+	b.net.SetLatency(time.Millisecond, time.Millisecond)
+	left := n
+	for range n {
+		b.p.Go("filler", func() {
+			if _, err := b.c.Workers(b.ctx); err != nil {
+				b.t.Errorf("filling the pool: %v", err)
+			}
+			if left--; left == 0 {
+				ready.Set()
+			}
+		})
+	}
+	if _, err := ready.Wait(b.ctx, time.Minute); err != nil || len(b.c.work.idle) != n || b.c.work.taken != 0 {
+		b.t.Fatalf("the pool has %d connections and %d in use, want %d: %v", len(b.c.work.idle), b.c.work.taken, n, err)
+	}
+}
+
+// Over a pool that has gone silent a call is answered within a ping's time; without one it burns its whole time on each
+// connection.
+func TestASilentPoolIsThrownAway(t *testing.T) {
+	for _, ping := range []time.Duration{500 * time.Millisecond, 0} {
+		within(t, func(b *fixture) {
+			var touched []simnet.Touched
+			b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
+			b.filled(16, config.Database{PingTimeout: ping})
+			b.sleep(2 * time.Second)
+			b.net.Silence("test", Server, "silence")
+			b.net.Silence(Server, "test", "silence")
+			calls, began := 0, b.k.Now()
+			for {
+				calls++
+				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
+				_, err := b.c.Workers(ctx)
+				cancel()
+				if err == nil {
+					break
+				}
+			}
+			if took := b.k.Now() - began; ping > 0 && (calls != 1 || took > ping+50*time.Millisecond) {
+				t.Errorf("with a ping of %v: %d calls and %v until one was answered", ping, calls, took)
+			} else if ping == 0 && calls != 17 {
+				t.Errorf("with a ping that waits for ever: %d calls until one was answered, want 17", calls)
+			}
+			if len(touched) == 0 || touched[0].Fault != "silence" || touched[0].Process != "test" {
+				t.Errorf("the evidence is %+v", touched)
+			}
+		})
+	}
+}
+
+// A slow path is no silent one: the answer comes before a new connection.
+func TestASlowPoolIsKept(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.filled(4, config.Default(config.Hardened).Database)
+		b.sleep(2 * time.Second)
+		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
+		began := b.k.Now()
+		_, err := b.c.Workers(b.ctx)
+		b.must(err)
+		if took := b.k.Now() - began; took < 2*time.Second || took > 2*time.Second+50*time.Millisecond {
+			t.Errorf("a ping and a statement took %v, want 2 s", took)
+		}
+		if len(b.c.work.idle) != 4 {
+			t.Errorf("%d connections are left of 4", len(b.c.work.idle))
+		}
+	})
+}
+
+// What was sent over a silent connection is not applied; its caller learns at the end of the silence that the
+// connection is broken.
+func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.filled(1, config.Database{})
+		b.net.Silence("test", Server, "silence")
+		b.k.After(time.Minute, func() { b.net.EndSilence("test", Server, "silence") })
+		began := b.k.Now()
+		err := b.c.PutActions(b.ctx, []execution.Action{{Ref: "lost"}})
+		if !errors.Is(err, store.ErrUnknownOutcome) || b.k.Now()-began < time.Minute {
+			t.Errorf("after %v: %v", b.k.Now()-began, err)
+		}
+		if _, applied := b.db.actions["lost"]; applied {
+			t.Error("what was sent into the silence was applied")
+		}
+		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "kept"}}))
+	})
+}
+
+// A pool of one takes one call at a time, and who gives up waiting has applied nothing.
+func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.filled(1, config.Database{})
+		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
+		done := b.h.NewSignal()
+		b.p.Go("first", func() {
+			b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "first"}}))
+			done.Set()
+		})
+		b.sleep(10 * time.Millisecond)
+		ctx, cancel := b.h.WithTimeout(b.ctx, 100*time.Millisecond)
+		defer cancel()
+		err := b.c.PutActions(ctx, []execution.Action{{Ref: "impatient"}})
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrUnknownOutcome) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a call that got no connection gives %v", err)
+		}
+		began := b.k.Now()
+		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "patient"}}))
+		if waited := b.k.Now() - began; waited < 1500*time.Millisecond {
+			t.Errorf("a call beside another one took %v: it had a connection that is not there", waited)
+		}
+		if _, err := done.Wait(b.ctx, 0); err != nil {
+			t.Error(err)
+		}
+		if _, applied := b.db.actions["impatient"]; applied {
+			t.Error("a call that got no connection was applied")
+		}
+	})
+}
+
+// A database that hangs applies what has come when it goes on, also what was given up.
+func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
+	within(t, func(b *fixture) {
+		b.filled(1, config.Default(config.Hardened).Database)
+		b.db.SetHang("hang")
+		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		if err := b.c.PutActions(ctx, []execution.Action{{Ref: "late"}}); !errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("a call without an answer gives %v", err)
+		}
+		if _, applied := b.db.actions["late"]; applied {
+			t.Error("a database that hangs has applied something")
+		}
+		ctx, cancel = b.h.WithTimeout(b.ctx, time.Second)
+		defer cancel()
+		if _, err := b.c.Workers(ctx); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("a call without a connection gives %v: none can be made", err)
+		}
+		b.db.SetHang("")
+		if _, applied := b.db.actions["late"]; !applied {
+			t.Error("what had come was not applied at the end")
+		}
+		_, err := b.c.Workers(b.ctx)
+		b.must(err)
+	})
+}
