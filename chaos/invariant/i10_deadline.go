@@ -102,7 +102,12 @@ func (c *gracefulChecker) endedForStop(e *history.Event) {
 		return
 	}
 	c.s.judged(c.i)
-	if d := c.deadlines[i]; e.At < d.since+c.s.config.Worker.ShutdownTimeout-c.s.prompt() {
+	d, early := c.deadlines[i], c.s.prompt()
+	if c.s.ledger.struck(toDatabase|databaseFails, e.Process, 0, c.s.recovered(d.since)) {
+		// What was drained is seen to stop when the database has been told, which may take a call.
+		early += c.s.config.Worker.StatementTimeout
+	}
+	if e.At < d.since+c.s.config.Worker.ShutdownTimeout-early {
 		c.s.violate(c.i, e.Execution, "%s ended execution %d for its stop %v after it was asked to stop; what it runs may finish within %v",
 			e.Process, e.Execution, e.At-d.since, c.s.config.Worker.ShutdownTimeout)
 	}

@@ -41,7 +41,8 @@ func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 		}
 	}
 	if unsent {
-		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err) //nolint:errorlint // it is to be one of them only
+		// %v: it is to be one of the two errors only.
+		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err)
 	}
 	return results, err
 }

@@ -14,6 +14,7 @@ import (
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/host/daemon"
+	"handoff/core/store"
 	"handoff/core/store/postgres"
 	"handoff/core/telemetry"
 	"handoff/core/worker"
@@ -160,4 +161,35 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 		t.Error("a worker whose heartbeats share a pool of 16, and wait for pings without end, did not fence itself: the trial shows nothing")
 	}
 	t.Logf("%d trials, %d fenced; as it was before: %d of 1 trial fenced", len(workers)*trials, fenced.Load(), before.Load())
+}
+
+// A path on which a round trip takes a second is slow and not silent: a new connection is there before the statements of a
+// heartbeat have been prepared and answered, and must not be thrown away for that.
+func TestAHeartbeatGetsThroughASlowPath(t *testing.T) {
+	b := setup(t)
+	proxies := netproxy.New()
+	defer proxies.Close()
+	u, err := url.Parse(b.url)
+	b.must(err)
+	link, err := proxies.Link("slow", u.Host)
+	b.must(err)
+	u.Host = link.Address
+	half := func() time.Duration { return 500 * time.Millisecond }
+	defer link.Begin(netproxy.Out, netproxy.Effect{Delay: half})()
+	defer link.Begin(netproxy.In, netproxy.Effect{Delay: half})()
+	s, err := postgres.Open(b.ctx, u.String(), postgres.Options{
+		MaxConns: 1, HeartbeatConns: 1, PingTimeout: config.Default(config.Hardened).Database.PingTimeout, Now: b.clock,
+	})
+	b.must(err)
+	defer s.Close()
+	g, err := s.Register(b.ctx, store.Registration{Name: "w", Runtimes: []string{"shell"}, Capacity: 2, Process: 1, Attempt: 1, Lease: time.Minute})
+	b.must(err)
+	for n := range uint64(2) {
+		if _, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: g.WorkerKey, Number: n + 1, Lease: time.Minute, ConsumerAlive: true}); err != nil {
+			t.Errorf("heartbeat %d over a path with round trips of a second: %v", n+1, err)
+		}
+	}
+	if _, heartbeats := s.Use(); heartbeats.Resets > 0 {
+		t.Errorf("the connections of heartbeats were thrown away %d times, want 0", heartbeats.Resets)
+	}
 }

@@ -165,20 +165,29 @@ func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batc
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
 	on := s.beats
-	for attempt := 1; ; {
+	for attempt, began := 1, on.now(); ; {
 		conn, err := on.Acquire(ctx)
 		if err != nil {
 			if on == s.pool || ctx.Err() != nil {
 				return unavailable(op, err)
 			}
 			on = s.pool
+			began = on.now()
 			continue
 		}
-		silent, err := on.heard(ctx, conn.Conn(), func(ctx context.Context) error {
+		ask := func(ctx context.Context) error {
 			var p pgx.Batch
 			queue(&p)
 			return conn.Conn().SendBatch(ctx, &p).Close()
-		})
+		}
+		silent := false
+		if used(conn.Conn()).made >= began {
+			// It was there a moment ago. The statements have to be prepared over it, and on a slow path that takes longer
+			// than connecting may: it would be thrown away for another one, again and again.
+			err = ask(ctx)
+		} else {
+			silent, err = on.heard(ctx, conn.Conn(), ask)
+		}
 		err = sent(op, err, !conn.Conn().IsClosed())
 		on.release(conn)
 		if silent && ctx.Err() == nil {
