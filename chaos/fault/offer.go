@@ -28,6 +28,7 @@ type Simulated interface {
 	Fleet
 	DatabaseServer
 	DatabaseReadOnly
+	DatabaseDemotion
 	DatabaseSlow
 	DatabaseFailures
 	DatabaseReadFailures
@@ -57,6 +58,7 @@ type Live interface {
 	Fleet
 	DatabaseServer
 	DatabaseReadOnly
+	DatabaseDemotion
 	DatabaseSlow
 	DatabaseFailures
 	DatabaseFull
@@ -95,6 +97,7 @@ func parts() []part {
 		{"Fleet", reflect.TypeFor[Fleet](), "it has no operator who cordons and drains workers"},
 		{"DatabaseServer", reflect.TypeFor[DatabaseServer](), "it can't stop its database"},
 		{"DatabaseReadOnly", reflect.TypeFor[DatabaseReadOnly](), "it can't make its database refuse writes"},
+		{"DatabaseDemotion", reflect.TypeFor[DatabaseDemotion](), "it can't demote its database under connections that stay"},
 		{"DatabaseSlow", reflect.TypeFor[DatabaseSlow](), "it can't slow its database down"},
 		{"DatabaseFailures", reflect.TypeFor[DatabaseFailures](), "it can't make writes of its database fail"},
 		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,6 +121,41 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 		}
 		x.Fail(w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
 	}, nil
+}
+
+// DemoteDatabase implements fault.DatabaseDemotion: every session that there is becomes read-only (25006), and new ones
+// are not, because the database's own setting, which a session reads when it begins, goes before the server's. So the
+// one server is both: the old primary for connections from before and the new one for those that come. At the end the
+// connections from before are closed. The harness's own sessions are read-only, too, until they write again.
+func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
+	on := "alter database " + identifier(w.db.Name)
+	var before time.Time
+	err = w.sql(on+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
+	if err == nil {
+		before, err = w.serverTime()
+	}
+	if err == nil {
+		err = w.sql("select pg_reload_conf()")
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.Touch(fault.Touched{Process: fault.Database})
+	return func() {
+		x.Fail(w.sql("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
+			fmt.Sprintf("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> '' and backend_start <= %s",
+				literal(w.db.Name), literal(before.Format(time.RFC3339Nano)))))
+	}, nil
+}
+
+// serverTime is what the database's clock says.
+func (w *world) serverTime() (now time.Time, err error) {
+	w.down.database.Lock() // a server that is down is waited for
+	defer w.down.database.Unlock()
+	ctx, cancel := w.within()
+	defer cancel()
+	err = w.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&now)
+	return now, err
 }
 
 // counted says whether a sequence has ever been asked for a value.

@@ -65,6 +65,7 @@ type statement[T any] struct {
 	on    *pool
 	// beat says that it is a heartbeat, which is sent again over another connection where one turns out to be silent.
 	beat bool
+	over *connection // nil for one that is applied at once
 	step step
 
 	answer       T
@@ -78,7 +79,7 @@ func (q *statement[T]) Arrive() {
 	if q.c.p != nil {
 		q.step.process = q.c.p.Name()
 	}
-	if q.refused = db.refusal(q.step.process, q.writes); q.refused != nil {
+	if q.refused = db.refusal(q.step.process, q.over, q.writes); q.refused != nil {
 		return
 	}
 	q.answer = q.do(&q.step)
@@ -128,6 +129,7 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 		if unsent != nil {
 			return none, fmt.Errorf("%w: %w", store.ErrUnavailable, unsent)
 		}
+		q.over = conn
 		err = q.c.path.Call(ctx, q, conn.number, q.trips+conn.trips())
 		q.on.release(conn, err)
 	}

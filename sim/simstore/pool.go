@@ -112,7 +112,7 @@ func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 
 // gone says that a connection has ended, and that its pool knows.
 func (p *pool) gone(cn *connection) bool {
-	return cn.session != p.c.db.session || cn.made < p.thrown || p.c.path.Broken(cn.number)
+	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
 // release gives a connection back. One over which no answer came is closed.
