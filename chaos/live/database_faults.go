@@ -126,17 +126,10 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 // DemoteDatabase implements fault.DatabaseDemotion: every session that there is becomes read-only (25006), and new ones
 // are not, because the database's own setting, which a session reads when it begins, goes before the server's. So the
 // one server is both: the old primary for connections from before and the new one for those that come. At the end the
-// connections from before are closed. The harness's own sessions are read-only, too, until they write again.
+// connections from before are closed. The harness only reads over sessions that it keeps.
 func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	on := "alter database " + identifier(w.db.Name)
-	var before time.Time
-	err = w.sql(on+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
-	if err == nil {
-		before, err = w.serverTime()
-	}
-	if err == nil {
-		err = w.sql("select pg_reload_conf()")
-	}
+	before, err := w.demote(on)
 	if err != nil {
 		return nil, err
 	}
@@ -148,14 +141,34 @@ func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
 	}, nil
 }
 
-// serverTime is what the database's clock says.
-func (w *world) serverTime() (now time.Time, err error) {
+// demote makes the sessions that there are read-only, and waits until they know. It returns the database's time at the
+// beginning.
+func (w *world) demote(alterDatabase string) (before time.Time, err error) {
 	w.down.database.Lock() // a server that is down is waited for
 	defer w.down.database.Unlock()
 	ctx, cancel := w.within()
 	defer cancel()
-	err = w.pool.QueryRow(ctx, "select clock_timestamp()").Scan(&now)
-	return now, err
+	conn, err := pgx.Connect(ctx, w.db.URL)
+	if err != nil {
+		return before, fmt.Errorf("connecting to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, s := range []string{
+		alterDatabase + " set default_transaction_read_only = off", "alter system set default_transaction_read_only = on",
+	} {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return before, fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
+		return before, fmt.Errorf("reloading the server's settings: %w", err)
+	}
+	for readOnly := ""; readOnly != "on"; { // the server tells all its sessions at once, but not at this moment
+		if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
+			return before, fmt.Errorf("waiting for sessions to be read-only: %w", err)
+		}
+	}
+	return before, nil
 }
 
 // counted says whether a sequence has ever been asked for a value.
