@@ -37,8 +37,9 @@ type Calls struct {
 
 // callsOfRun is what a worker process has done about one execution, and was told of it.
 type callsOfRun struct {
-	// asked is when it was claimed first.
-	asked, limit time.Duration
+	// sent is when it was claimed last, asked when the claim was sent that took effect; if nobody knows which did, the first
+	// one that may have.
+	sent, asked, limit time.Duration
 	// uncertain and unwritten say that a claim, or a write of the end, got no answer.
 	uncertain, unwritten bool
 	lost, cancelled      bool
@@ -121,11 +122,12 @@ func (c *Calls) Claims(now time.Duration, key execution.Key) {
 	c.look(now)
 	r := c.runs[key]
 	if r == nil {
-		r = &callsOfRun{asked: now}
+		r = new(callsOfRun)
 		c.runs[key] = r
 		c.begins(key)
 		c.behind.holds(c)
 	}
+	r.sent = now
 	c.repeats(now, key, r, callClaim, "")
 }
 
@@ -136,6 +138,9 @@ func (c *Calls) Claimed(now time.Duration, key execution.Key, o Answer, timeout 
 		return
 	}
 	r.again[callClaim].answered(now, o.Failed)
+	if o.Applied || o.Unknown && !r.uncertain {
+		r.asked = r.sent
+	}
 	r.uncertain = r.uncertain || o.Unknown
 	switch {
 	case o.Applied || !o.Failed && r.uncertain && o.Ours:

@@ -126,8 +126,12 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 		}
 	}
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
+		lay, due := e.At-l.entered, l.due-l.stamped
+		if e.By == execution.TimeoutMonitor {
+			due = min(due, x.ScheduledTimeout) // it waits no longer, whatever the dispatch's own time is
+		}
 		// An executor that was started after the dispatch knows only the database's clock.
-		if lay, due := e.At-l.entered, l.due-l.stamped; c.s.stepped > l.entered && lay < due-due/5 && c.s.started[e.Process] <= l.entered {
+		if c.s.stepped > l.entered && lay < due-due/5 && c.s.started[e.Process] <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
 	}

@@ -34,9 +34,15 @@ func (c *placementChecker) settle(now time.Duration) {
 	})
 }
 
+// stood says that an executor has stood still since it may have looked at the workers: what it decides when it goes on, it
+// decides by what it saw before.
+func (c *placementChecker) stood(e *history.Event) bool {
+	return c.s.ledger.process(e.Process).held.since(e.At - c.memory)
+}
+
 // doubtful notes that a dispatch should have gone to another worker, if there still is one when the moment is over.
 func (c *placementChecker) doubtful(e *history.Event, better *candidate, since func(*candidate) time.Duration, format string, args ...any) {
-	if better != nil {
+	if better != nil && !c.stood(e) {
 		why := fmt.Sprintf("execution %d was dispatched by %s to worker %d (incarnation %d), ", e.Execution, e.Process, e.Worker, e.Incarnation) + fmt.Sprintf(format, args...)
 		c.doubts = append(c.doubts, doubt{e.At, e.At - c.memory, e.Execution, better, since, why})
 	}

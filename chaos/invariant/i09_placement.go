@@ -192,7 +192,7 @@ func (c *placementChecker) unfit(w *candidate, e *history.Event, l *life) string
 		return fmt.Sprintf("and it is pinned to worker %d", l.pinned)
 	case w.load >= w.capacity+most:
 		return fmt.Sprintf("which holds %d already: its capacity is %d, and %d may be dispatched ahead", w.load, w.capacity, most)
-	case l.pinned == 0 && c.quarantined(w, e.At, l):
+	case l.pinned == 0 && c.quarantined(w, e.At, l) && !c.stood(e):
 		s := w.known()
 		return fmt.Sprintf("which is unhealthy (%d failures in a row, %d of %d runs failed, %d dispatches stayed unclaimed) while a better one fits",
 			s.consecutive, s.failed, s.total, len(s.expired))

@@ -7,6 +7,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
+	"handoff/core/broker"
 	"handoff/core/execution"
 )
 
@@ -18,7 +19,7 @@ func detection() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.HeartbeatRenewed, history.Published, history.Orchestrated},
 	}
 	i.make = func(s *Suite) checker {
-		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready), idle: idleQueues{i: i, s: s}}
+		return &detectionChecker{i: i, s: s, unready: make(unready), ready: make(unready), idle: idleQueues{i: i, s: s}, dead: broker.DeadLetterQueue(s.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)}
 	}
 	return i
 }
@@ -39,7 +40,13 @@ type detectionChecker struct {
 	broken int
 	mended time.Duration
 	idle   idleQueues
+	// dead is the dead letter queue, letters how many messages it has.
+	dead    string
+	letters int32
 }
+
+// letterTime is how long an executor may take for a batch of dead letters that stand before another one.
+const letterTime = 20 * time.Millisecond
 
 // ofLinks says that a kind of fault can keep a reply from a worker for longer than it waits.
 func ofLinks(kind string) bool {
@@ -59,7 +66,7 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
-func (c *detectionChecker) observe(e *history.Event, _ *life) {
+func (c *detectionChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.idle.observe(e)
 	switch e.Kind {
@@ -91,7 +98,20 @@ func (c *detectionChecker) observe(e *history.Event, _ *life) {
 				c.push(watched{at: e.At + time.Nanosecond, id: id, in: execution.Requested})
 			}
 		}
-	case history.DeadLettered, history.PublishReturned, history.WorkerLifecycle:
+	case history.Enqueued:
+		if e.Queue == c.dead {
+			c.letters++
+		}
+	case history.Acked, history.Dropped:
+		if e.Queue == c.dead {
+			c.letters = max(0, c.letters-1)
+		}
+	case history.DeadLettered:
+		if l != nil && l.epoch == e.Epoch && l.died == 0 {
+			l.behind = c.letters
+		}
+		c.hasten(e)
+	case history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
 	default:
@@ -273,7 +293,8 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 		consider(deadline{since: l.cameBack, bound: b.Publish}, "scheduled although its message was returned")
 	}
 	if l.died != 0 && !l.givenUp {
-		consider(deadline{l.died, b.DeadLetter, 0}, "scheduled although its message has died")
+		before := time.Duration(1 + int(l.behind)/max(1, c.s.config.Executor.BatchSize))
+		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "scheduled although its message has died")
 	}
 	if t := c.s.workers[l.incarnation]; t != nil {
 		if since, gone := t.gone(); gone {

@@ -34,6 +34,9 @@ type idleQueues struct {
 	next time.Duration
 	// owners are the workers that have registered, by number.
 	owners []*owner
+	// tested is when a test of the dead letter path last came to an executor. A message that can't die may stand in its
+	// way for as long as it is there: then nobody deletes a queue.
+	tested time.Duration
 }
 
 // owner is a worker with its queues.
@@ -67,6 +70,10 @@ func (c *idleQueues) observe(e *history.Event) {
 		if o := c.of(e.Worker); o.newest == e.Incarnation {
 			o.gone = oracle.Gone(e.Lifecycle)
 		}
+	case history.Delivered:
+		if isCanary(e) {
+			c.tested = e.At
+		}
 	default:
 	}
 	if e.At >= c.next {
@@ -86,6 +93,7 @@ func (c *idleQueues) look(now time.Duration) {
 		within += idlePatience
 	}
 	within += drift(within) + idleTick + 2*c.s.prompt()
+	untested := c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && now-c.tested > canaryPeriod+drift(canaryPeriod)+canaryTakes
 	for _, o := range c.owners {
 		due := o.beat + c.s.config.Executor.QueueRetention
 		if o.gone && now >= due {
@@ -93,7 +101,7 @@ func (c *idleQueues) look(now time.Duration) {
 		}
 		for n, queue := range []string{broker.WorkerQueue(o.worker), broker.CancelQueue(o.worker)} {
 			switch {
-			case !o.gone || now < due || !queues.Idle(queue):
+			case !o.gone || now < due || untested || !queues.Idle(queue):
 				o.idle[n] = 0
 			case o.idle[n] == 0:
 				o.idle[n] = now

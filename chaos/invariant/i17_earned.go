@@ -325,7 +325,7 @@ func (c *ending) noWorkers() string {
 		began := from
 		if m.lifecycle >= execution.Draining {
 			// The cause of its departure was present when it began to leave, which may be long ago.
-			began = min(from, m.since-c.recovery())
+			began = min(from, m.leaving-c.recovery())
 		}
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
 			continue

@@ -97,6 +97,8 @@ type Looker struct {
 	// reasons are what the scheduler may look for before its period is over.
 	reasons  []reason
 	stumbled bool
+	// held is since when the process stands still, 0 if it does not.
+	held time.Duration
 	// passes is when the last row of passes without a pause began at the latest, next when the next pass did at the earliest,
 	// 0 if it has not begun.
 	passes, next time.Duration
@@ -346,6 +348,26 @@ func (k *Looker) Began(since time.Duration) {
 	if k.next == 0 || since < k.next {
 		k.next = since
 	}
+}
+
+// stands notes that the process stands still, and resumes that it does so no more. Its own clock may have stood still, too,
+// so what it had to look for comes later by as much.
+func (k *Looker) stands(at time.Duration) {
+	if k.held == 0 {
+		k.held = at
+	}
+}
+
+func (k *Looker) resumes(at time.Duration) {
+	if k.held == 0 {
+		return
+	}
+	for i := range k.reasons {
+		if r := &k.reasons[i]; r.to >= k.held {
+			r.to += at - k.held
+		}
+	}
+	k.held = 0
 }
 
 // Stumbled notes that another statement failed. If it was of a pass of the scheduler, the next pass comes after a pause, and

@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -148,6 +149,10 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		c.changed()
 	case history.ProcessStarted:
 		delete(c.tests, e.Process)
+	case history.ProcessPaused, history.ProcessFrozen:
+		c.looker(e.Process, (*Looker).stands, e.At)
+	case history.ProcessResumed, history.ProcessThawed:
+		c.looker(e.Process, (*Looker).resumes, e.At)
 	case history.DeadLetterStored:
 		c.unread.strike(e.At)
 	case history.StaleWrite:
@@ -164,6 +169,13 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 	case history.Transition:
 		c.transition(e, l)
 	default:
+	}
+}
+
+// looker tells what judges the looks of a process, if anything does.
+func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at time.Duration) {
+	if i := slices.IndexFunc(c.lookers, func(k *Looker) bool { return k.process == process }); i >= 0 {
+		of(c.lookers[i], at)
 	}
 }
 

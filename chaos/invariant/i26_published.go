@@ -80,7 +80,8 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 			continue
 		}
 		n.told |= bit
-		if !any || before.size >= hintSize || n.at+heldBack >= before.at || c.s.ledger.struck(hinders, process, 0, c.s.recovered(n.at)) {
+		from := c.s.recovered(n.at)
+		if !any || before.size >= hintSize || n.at+heldBack >= before.at || c.s.ledger.struck(hinders, process, 0, from) || c.s.roads.of(process).wrong.since(from) {
 			continue
 		}
 		c.s.violate(c.i, n.id, "%s sends %q with execution %d, epoch %d, which it made %v at %v, and had sent one with %d changes at %v that was not full; %d go into one",

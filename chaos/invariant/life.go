@@ -64,6 +64,7 @@ type life struct {
 	slot      uint16
 	delivered time.Duration // when its message came to the worker that has it, 0 while none has
 	died      time.Duration // when its message reached the dead letter queue
+	behind    int32         // how many dead letters stood there before it
 	cameBack  time.Duration // when its message was returned
 	// givenUp says that the database did not take the dead letter for as long as it is held.
 	givenUp bool
@@ -89,6 +90,7 @@ type session struct {
 	process     string
 	lifecycle   execution.Lifecycle
 	since       time.Duration // of the lifecycle
+	leaving     time.Duration // when it began to drain or, without that, was over
 	leaseEnds   time.Duration
 	renewed     time.Duration
 	joined      time.Duration
@@ -345,6 +347,9 @@ func (s *Suite) learnWorker(e *history.Event) {
 		}
 	case history.WorkerLifecycle:
 		if t := s.workers[e.Incarnation]; t != nil {
+			if t.lifecycle < execution.Draining {
+				t.leaving = e.At
+			}
 			t.lifecycle, t.since = e.Lifecycle, e.At
 		}
 	case history.HeartbeatRenewed:

@@ -7,6 +7,7 @@ import (
 
 	"handoff/chaos/fault"
 	"handoff/chaos/history"
+	"handoff/core/execution"
 )
 
 // roads remember what was wrong, when, and with whom: one entry for each process, with its links, its clock and its
@@ -22,6 +23,8 @@ type roads struct {
 	servers trouble
 	// dispatches and hints are the messages of these kinds.
 	dispatches, hints trouble
+	// ofWorker are the processes that have registered as a worker: a twin uses the queues of another process.
+	ofWorker map[execution.WorkerID][]*road
 	// strangers counts the faults that strike what was no process when they began.
 	strangers map[string]int
 }
@@ -40,7 +43,9 @@ type road struct {
 	held     int16
 }
 
-func newRoads() roads { return roads{byName: make(map[string]*road), strangers: make(map[string]int)} }
+func newRoads() roads {
+	return roads{byName: make(map[string]*road), ofWorker: make(map[execution.WorkerID][]*road), strangers: make(map[string]int)}
+}
 
 // of is the road of a process, which begins as one that is not up.
 func (r *roads) of(name string) *road {
@@ -79,7 +84,11 @@ func (r *roads) learn(e *history.Event) {
 		p.held = max(0, p.held-1)
 		p.wrong.strike(e.At)
 	case history.WorkerRegistered:
-		if p := r.of(e.Process); !p.worker {
+		p := r.of(e.Process)
+		if !slices.Contains(r.ofWorker[e.Worker], p) {
+			r.ofWorker[e.Worker] = append(r.ofWorker[e.Worker], p)
+		}
+		if !p.worker {
 			p.worker = true
 			r.executors = slices.DeleteFunc(r.executors, func(x *road) bool { return x == p })
 		}
@@ -142,8 +151,7 @@ func (s *Suite) queueStuck(l *life) bool {
 	if t == nil {
 		return false
 	}
-	p := s.roads.byName[t.process]
-	return p != nil && p.stuck.since(l.entered)
+	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.since(l.entered) })
 }
 
 // clear says that a process runs and that nothing has been wrong with it since a moment.

@@ -73,8 +73,7 @@ func (t *session) execute(d waiting, e *entry) {
 			t.beatNow.Set()
 		}
 	}()
-	sent := t.host.Monotonic()
-	row, claimed := t.claim(d, e)
+	row, sent, claimed := t.claim(d, e)
 	if !claimed {
 		return
 	}
@@ -106,18 +105,25 @@ func (t *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 
 // claim makes the worker the owner, or settles the message for what it found instead. After an
 // unknown outcome it asks again, and recognises its own claim by epoch and incarnation.
-func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed bool) {
+//
+// sent is when the claim was sent that took effect; or the first one that may have, if nobody knows which did. What could
+// not have taken effect costs the run none of its time, however long the database was away.
+func (t *session) claim(d waiting, e *entry) (row *execution.Execution, sent time.Duration, claimed bool) {
 	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 2*time.Second)
-	uncertain := false
+	uncertain, first := false, time.Duration(0)
 	for !t.lease.fence() && t.ended() == endNone {
 		var results []store.ClaimResult
+		sent = t.host.Monotonic()
 		err := t.db(func(ctx context.Context) (err error) {
 			results, err = t.store.Claim(ctx, t.key, []store.Claim{{Key: e.key, Beat: e.beat}})
 			return err
 		})
 		if err == nil {
 			r := &results[0]
-			return &r.Row, t.settle(d, e, r, uncertain)
+			if uncertain && !r.Applied {
+				sent = first
+			}
+			return &r.Row, sent, t.settle(d, e, r, uncertain)
 		}
 		if gone(err) != endNone {
 			break
@@ -136,14 +142,16 @@ func (t *session) claim(d waiting, e *entry) (row *execution.Execution, claimed 
 			for _, d := range append([]delivery{d.delivery}, t.held.answer(e)...) {
 				d.consumer.Reject(d.Delivery, false)
 			}
-			return nil, false
+			return nil, 0, false
 		}
-		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
+		if !uncertain && errors.Is(err, store.ErrUnknownOutcome) {
+			uncertain, first = true, sent
+		}
 		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "claim not answered, trying again", slog.Int64("execution", int64(e.key.ID)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
 	// The message stays unsettled: it goes back to the queue with the session.
-	return nil, false
+	return nil, 0, false
 }
 
 // settle acknowledges or rejects the message of a claim that was answered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"handoff/core/broker"
 	"handoff/core/execution"
@@ -14,16 +15,24 @@ import (
 type grudging struct {
 	store.Worker
 	errs []error
+	// applied says that it is the last claim that has taken effect, and none before it.
+	applied bool
+	now     func() time.Duration
+	asked   []time.Duration
 }
 
 // Claim implements store.Worker.
 func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if g.now != nil {
+		g.asked = append(g.asked, g.now())
+	}
 	if len(g.errs) > 0 {
 		err := g.errs[0]
 		g.errs = g.errs[1:]
 		return nil, err
 	}
-	return []store.ClaimResult{{Outcome: store.Outcome{Row: execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Running, Incarnation: w.Incarnation}}}}, nil
+	row := execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Running, Incarnation: w.Incarnation}
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: g.applied}}}, nil
 }
 
 // settling is a consumer that counts what it settles.
@@ -58,9 +67,40 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		e := s.held.add(key)
 		consumer := new(settling)
 		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
-		_, claimed := s.claim(waiting{delivery: delivery{consumer, d}}, e)
+		_, _, claimed := s.claim(waiting{delivery: delivery{consumer, d}}, e)
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
+		}
+	}
+}
+
+// A run has all its time from the claim that has taken effect, and none of it goes by while the database is away. Where an
+// earlier claim may be the one, it counts from that: the database's deadline may do so, too.
+func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		errs    []error
+		applied bool
+		from    int
+	}{
+		{"asked once", nil, true, 0},
+		{"could not be asked before", []error{store.ErrUnavailable, store.ErrUnavailable}, true, 2},
+		{"got no answer, and took no effect then", []error{store.ErrUnknownOutcome}, true, 1},
+		{"got no answer, and took effect", []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrUnavailable}, false, 1},
+	} {
+		s := finishing(nil)
+		g := &grudging{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
+		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
+		key := execution.Key{ID: 7, Epoch: 1}
+		e := s.held.add(key)
+		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
+		_, sent, claimed := s.claim(waiting{delivery: delivery{new(settling), d}}, e)
+		before := time.Duration(0)
+		if c.from > 0 {
+			before = g.asked[c.from-1]
+		}
+		if !claimed || sent <= before || sent > g.asked[c.from] {
+			t.Errorf("%s: claimed is %v, its time counts from %v, and it was asked for at %v; want that of number %d", c.name, claimed, sent, g.asked, c.from)
 		}
 	}
 }

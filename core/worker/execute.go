@@ -14,7 +14,7 @@ import (
 )
 
 // run runs a claimed execution's action and returns what to write about its end. Its time counts from
-// sent, when the claim was first asked for: the database's run deadline counts from the claim's effect,
+// sent, when the claim was sent: the database's run deadline counts from the claim's effect,
 // which is later, so that nobody takes the execution away while its action is still within its time.
 func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
