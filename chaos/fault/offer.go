@@ -35,6 +35,7 @@ type Simulated interface {
 	DatabaseFull
 	DatabaseConnections
 	DatabaseHanging
+	DatabaseRewinding
 	SlotEdits
 	Clocks
 }
@@ -104,6 +105,7 @@ func parts() []part {
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
 		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
+		{"DatabaseRewinding", reflect.TypeFor[DatabaseRewinding](), "its triggers write the history into the database that would forget it, and it has no standby"},
 		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}

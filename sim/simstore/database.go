@@ -293,7 +293,10 @@ func (db *Database) row(id execution.ID) *row {
 	if id < 1 || int(id) > db.rows.n {
 		return nil
 	}
-	return db.rows.at(int32(id - 1))
+	if r := db.rows.at(int32(id - 1)); r.Status != execution.None {
+		return r
+	}
+	return nil // its number was given by a primary that is gone: see Standby
 }
 
 func (db *Database) incarnation(i execution.Incarnation) *incarnation {

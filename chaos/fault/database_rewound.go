@@ -1,0 +1,17 @@
+package fault
+
+func init() {
+	Register(Kind{
+		// It is not drawn: what is written in its time is lost, so no scenario that expects all of its executions can have it.
+		Name: "database_rewound", Under: "database", As: "rewound", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
+		About: "the standby stops following; at the end the primary dies and the standby takes over, without anything that was " +
+			"written meanwhile",
+		Example: "database: rewound, for: 15s",
+	}, (*databaseRewound).inject)
+}
+
+type databaseRewound struct{ databaseStruck }
+
+func (*databaseRewound) inject(x *Injection, w DatabaseRewinding) (func(), error) {
+	return w.RewindDatabase(x)
+}
