@@ -124,7 +124,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 // rewinds is how often the scenario may have the database lose what was written last.
 func (w *world) rewinds() (n int) {
 	for i := range w.scenario.Faults {
-		if w.scenario.Faults[i].Kind.Name == "database_rewound" {
+		if w.scenario.Faults[i].Kind.Rewinds() {
 			n++
 		}
 	}

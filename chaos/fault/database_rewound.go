@@ -1,5 +1,7 @@
 package fault
 
+import "reflect"
+
 func init() {
 	Register(Kind{
 		// It is not drawn: what is written in its time is lost, so no scenario that expects all of its executions can have it.
@@ -9,6 +11,9 @@ func init() {
 		Example: "database: rewound, for: 15s",
 	}, (*databaseRewound).inject)
 }
+
+// Rewinds says that a fault of the kind has the database lose what was written last.
+func (k *Kind) Rewinds() bool { return k.needs == reflect.TypeFor[DatabaseRewinding]() }
 
 type databaseRewound struct{ databaseStruck }
 
