@@ -4,7 +4,7 @@ import "reflect"
 
 func init() {
 	Register(Kind{
-		// It is not drawn: what is written in its time is lost, so no scenario that expects all of its executions can have it.
+		// It is not drawn: from the loss on a run is judged only by what is accepted when all from before has ended.
 		Name: "database_rewound", Under: "database", As: "rewound", Ends: WithFor, Hinders: true, Excuses: []Cause{DatabaseFails},
 		About: "the standby stops following; at the end the primary dies and the standby takes over, without anything that was " +
 			"written meanwhile",
