@@ -23,8 +23,9 @@ type fleet struct {
 
 	next time.Duration
 	// massSince and massUntil are the latest span in which a reaper may have held; episode is when the
-	// first of them began since no lease was over. Negative for never.
-	massSince, massUntil, episode time.Duration
+	// first of them began since every reaper has seen that no lease was over. none is since when none is. Negative for
+	// never.
+	massSince, massUntil, episode, none time.Duration
 	// unsure is the last moment of such a span at which it depended on who counted those that had stopped.
 	unsure time.Duration
 }
@@ -70,7 +71,7 @@ type member struct {
 const look = time.Second
 
 func newFleet(c config.Config) *fleet {
-	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, unsure: -1}
+	return &fleet{config: c, brakes: oracle.NewBrakes(&c.Executor), byID: make(map[execution.WorkerID]*member), massSince: -1, massUntil: -1, episode: -1, none: -1, unsure: -1}
 }
 
 // ends is when a lease is over: the database's clock says so, and so does one that nobody has moved.
@@ -114,9 +115,18 @@ func (f *fleet) pass(now time.Duration) {
 
 func (f *fleet) lookAt(at time.Duration) {
 	h := f.count(at, reaper{watching: at})
+	if h.over > 0 {
+		f.none = -1
+	}
 	switch {
 	case h.over == 0:
-		f.episode = -1
+		// A reaper that looks seldom has seen nothing of a moment in which no lease was over.
+		if f.none < 0 {
+			f.none = at
+		}
+		if at-f.none > f.notice() {
+			f.episode = -1
+		}
 		return
 	case !h.may(f.brakes, h.over+h.lost):
 		return

@@ -1,0 +1,57 @@
+package mutant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants a worker that counts the time of a run from the moment at which it first asked for it.
+
+func init() { register(timeFromTheFirstClaim) }
+
+// doubting is a store of a worker that takes each claim which could not be sent for one that may have taken effect.
+type doubting struct {
+	store.Store
+	p Process
+
+	mu      sync.Mutex
+	doubted map[execution.Key]bool
+}
+
+// Claim implements store.Worker.
+func (s *doubting) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	results, err := s.Store.Claim(ctx, w, cs)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	unsent := errors.Is(err, store.ErrUnavailable)
+	for i := range cs {
+		key := cs[i].Key
+		switch {
+		case unsent:
+			s.doubted[key] = true
+		case err == nil && results[i].Applied && s.doubted[key]:
+			s.p.Acted("took the first of several claims for the one that took effect", key.ID)
+			results[i].Applied = false
+			delete(s.doubted, key)
+		}
+	}
+	if unsent {
+		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err) //nolint:errorlint // it is to be one of them only
+	}
+	return results, err
+}
+
+func timeFromTheFirstClaim() *Mutant {
+	return &Mutant{
+		Name: "time-from-the-first-claim", Source: "D13", Expected: 13, Scenario: "claims-wait-for-the-database", Unread: true,
+		About: "a run's time counts from the first attempt to claim it, also where that could not be sent: it is over before the action begins",
+		Store: ofWorker(func(p Process, s store.Store) store.Store {
+			return &doubting{Store: s, p: p, doubted: make(map[execution.Key]bool)}
+		}),
+	}
+}
