@@ -18,10 +18,11 @@
 // one. Where it only passes a call through it says nothing, so that a reader of a run sees when the
 // defect made a difference. Apply itself says that a configuration or a topology was changed.
 //
-// A mutant that makes statements without a guard has the hook Statements instead of Store, one that changes the machine
-// has the hook Machine, one that changes what is logged the hook Log, one that changes how connections are kept the hook Connections, and one
-// that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these hooks that no real daemon can have it. Nothing else has to be told of a
-// mutant: lists, hunts and reports read [All].
+// A mutant that makes statements without a guard has the hook Statements instead of Store, one that changes the
+// machine has the hook Machine, one that changes what is logged the hook Log, one that changes how connections are
+// kept the hook Connections, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these
+// hooks that no real daemon can have it. Nothing else has to be told of a mutant: lists, hunts and reports read
+// [All].
 package mutant
 
 import (
