@@ -63,7 +63,7 @@ func (t teller) who(e *history.Event) string {
 		return t.queue(e.Queue)
 	case history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
 		return t.message(e)
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped:
+	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound:
 		return "the database"
 	case history.BrokerDown, history.BrokerUp:
 		return "the broker"
@@ -105,6 +105,8 @@ func (t teller) what(e *history.Event) string {
 		return "went down"
 	case history.DatabaseUp, history.BrokerUp:
 		return "is up again"
+	case history.DatabaseRewound:
+		return fmt.Sprintf("lacks everything since %v: a replica that had stopped following has taken over", e.Due)
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.AlertFired:

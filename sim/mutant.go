@@ -35,7 +35,12 @@ func (w *world) plant(p mutant.Process, db *simstore.Client, ports mutant.Ports)
 		return db.Step(ctx, func(tx *simstore.Tx) { do(tx) })
 	}
 	p.Report = w.acted(p.Name)
+	keeping := mutant.Connections{}
+	ports.Connections = &keeping
 	w.mutant.Apply(p, &ports)
+	if keeping.KeepDemoted {
+		db.KeepDemoted()
+	}
 	connections := w.config.Database
 	if ports.Config != nil {
 		connections = ports.Config.Database

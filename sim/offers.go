@@ -295,6 +295,18 @@ func (w *world) RefuseWrites(x *fault.Injection) (func(), error) {
 	return func() { w.db.SetReadOnly("") }, nil
 }
 
+// DemoteDatabase implements fault.DatabaseDemotion.
+func (w *world) DemoteDatabase(x *fault.Injection) (func(), error) {
+	w.db.Demote(x.Name)
+	return w.db.Retire, nil
+}
+
+// RewindDatabase implements fault.DatabaseRewinding.
+func (w *world) RewindDatabase(x *fault.Injection) (func(), error) {
+	standby := w.db.Standby()
+	return func() { standby.Promote(x.Name) }, nil
+}
+
 // SlowDatabase implements fault.DatabaseSlow. It makes every way to the database longer: who waits can't tell a slow
 // statement from a slow network.
 func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {

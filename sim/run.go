@@ -187,8 +187,9 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 func (w *world) rows() []execution.Execution {
 	rows := make([]execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
-		row, _ := w.db.Execution(id)
-		rows = append(rows, row)
+		if row, known := w.db.Execution(id); known {
+			rows = append(rows, row)
+		}
 	}
 	return rows
 }

@@ -106,6 +106,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.history = append(w.history, o.Record)
 		w.log = w.witness.log(&logHandler{w: w})
 	}
+	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Messages() && !s.Actions() })
 	w.injector = run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },
@@ -118,6 +119,16 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.history = append(w.history, w.figures)
 	}
 	return w
+}
+
+// rewinds is how often the scenario may have the database lose what was written last.
+func (w *world) rewinds() (n int) {
+	for i := range w.scenario.Faults {
+		if w.scenario.Faults[i].Kind.Rewinds() {
+			n++
+		}
+	}
+	return n
 }
 
 // pausePoint is the sweep's pause as the kernel makes it, and as the history tells it: a fault that hinders an

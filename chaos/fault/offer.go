@@ -28,12 +28,14 @@ type Simulated interface {
 	Fleet
 	DatabaseServer
 	DatabaseReadOnly
+	DatabaseDemotion
 	DatabaseSlow
 	DatabaseFailures
 	DatabaseReadFailures
 	DatabaseFull
 	DatabaseConnections
 	DatabaseHanging
+	DatabaseRewinding
 	SlotEdits
 	Clocks
 }
@@ -57,6 +59,7 @@ type Live interface {
 	Fleet
 	DatabaseServer
 	DatabaseReadOnly
+	DatabaseDemotion
 	DatabaseSlow
 	DatabaseFailures
 	DatabaseFull
@@ -95,12 +98,14 @@ func parts() []part {
 		{"Fleet", reflect.TypeFor[Fleet](), "it has no operator who cordons and drains workers"},
 		{"DatabaseServer", reflect.TypeFor[DatabaseServer](), "it can't stop its database"},
 		{"DatabaseReadOnly", reflect.TypeFor[DatabaseReadOnly](), "it can't make its database refuse writes"},
+		{"DatabaseDemotion", reflect.TypeFor[DatabaseDemotion](), "it can't demote its database under connections that stay"},
 		{"DatabaseSlow", reflect.TypeFor[DatabaseSlow](), "it can't slow its database down"},
 		{"DatabaseFailures", reflect.TypeFor[DatabaseFailures](), "it can't make writes of its database fail"},
 		{"DatabaseReadFailures", reflect.TypeFor[DatabaseReadFailures](), "it can't make reads of its database fail"},
 		{"DatabaseFull", reflect.TypeFor[DatabaseFull](), "it can't fill its database's disk"},
 		{"DatabaseConnections", reflect.TypeFor[DatabaseConnections](), "it can't make its database refuse connections"},
 		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
+		{"DatabaseRewinding", reflect.TypeFor[DatabaseRewinding](), "its triggers write the history into the database that would forget it, and it has no standby"},
 		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}

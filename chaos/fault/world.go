@@ -213,6 +213,18 @@ type DatabaseReadOnly interface {
 	RefuseWrites(x *Injection) (end func(), err error)
 }
 
+// DatabaseDemotion is a database whose server becomes read-only with the connections that it has, while new ones reach
+// another, which writes. The old server ends its connections when it ends.
+type DatabaseDemotion interface {
+	DemoteDatabase(x *Injection) (end func(), err error)
+}
+
+// DatabaseRewinding is a database whose standby stops following. The end lets it take over: the database is as it was at the
+// beginning, and every connection has ended.
+type DatabaseRewinding interface {
+	RewindDatabase(x *Injection) (end func(), err error)
+}
+
 // DatabaseSlow is a database whose statements take longer.
 type DatabaseSlow interface {
 	SlowDatabase(x *Injection, adds Span) (end func(), err error)

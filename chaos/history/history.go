@@ -151,6 +151,9 @@ const (
 	// than that allows (RabbitMQ's delivery limit). It follows the Requeued of the last return, and is followed by the same
 	// ends as Expired. It stands here because a hash reads a kind by its number.
 	ReturnedTooOften
+	// DatabaseRewound: Process, Due (the moment of the run): the database is as it was at that moment, because a replica took
+	// over that had followed until then. The lifecycles of incarnations that are others now follow.
+	DatabaseRewound
 
 	kinds
 )

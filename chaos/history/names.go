@@ -62,6 +62,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	Hinted:           "hinted",
 	ConsumerTimedOut: "consumer_timed_out",
 	ReturnedTooOften: "returned_too_often",
+	DatabaseRewound:  "database_rewound",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

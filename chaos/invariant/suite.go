@@ -186,6 +186,7 @@ type Suite struct {
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
+	rewinding
 }
 
 // New returns a suite of the invariants in only, or of all when it is nil.
@@ -195,7 +196,8 @@ func New(c config.Config, only []int) *Suite {
 		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
-		orphans: orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
+		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
+		rewinding: rewinding{only: only},
 	}
 	for _, i := range every() {
 		if wanted(only, i.Number) {
@@ -274,7 +276,7 @@ func (s *Suite) stuck(since time.Duration) bool {
 }
 
 // Findings are the violations so far, at most one of each invariant.
-func (s *Suite) Findings() []Finding { return s.findings }
+func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
 // Judged tells how much each invariant has judged so far; the one of number n is at index n-1. It counts the occasions on
 // which a condition of the rule was evaluated on something that could have broken it, kept or broken, and not the events
@@ -284,14 +286,29 @@ func (s *Suite) Findings() []Finding { return s.findings }
 //
 // A verdict does not depend on it. Two runs of one scenario with one seed have the same counts, so a smaller count after a
 // change to a checker means that something is no longer judged.
-func (s *Suite) Judged() []uint64 { return slices.Clone(s.occasions[:]) }
+func (s *Suite) Judged() []uint64 {
+	n := slices.Clone(s.occasions[:])
+	if s.over {
+		for i, more := range s.later.Judged() {
+			n[i] += more
+		}
+	}
+	return n
+}
 
 // judged counts one occasion on which an invariant was judged.
-func (s *Suite) judged(i *Invariant) { s.occasions[i.Number-1]++ }
+func (s *Suite) judged(i *Invariant) {
+	if !s.silent() {
+		s.occasions[i.Number-1]++
+	}
+}
 
 // Observe implements history.Sink.
 func (s *Suite) Observe(e *history.Event) {
 	s.now.At, s.now.Step = e.At, e.Step
+	if !s.passes(e) {
+		return
+	}
 	s.fleet.pass(e.At)
 	s.ledger.hear(e)
 	var l *life
@@ -312,15 +329,20 @@ func (s *Suite) Observe(e *history.Event) {
 
 // End judges what can only be judged when nothing more will come.
 func (s *Suite) End(settled bool) []Finding {
-	for _, c := range s.checkers {
-		c.end(settled)
+	switch {
+	case s.over:
+		s.later.End(settled)
+	case !s.waits:
+		for _, c := range s.checkers {
+			c.end(settled)
+		}
 	}
-	return s.findings
+	return s.laterFindings()
 }
 
 // violate records a finding, the first one of its invariant.
 func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
-	if s.broken[i] {
+	if s.broken[i] || s.silent() {
 		return
 	}
 	s.broken[i] = true

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -120,6 +121,54 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 		}
 		x.Fail(w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
 	}, nil
+}
+
+// DemoteDatabase implements fault.DatabaseDemotion: every session that there is becomes read-only (25006), and new ones
+// are not, because the database's own setting, which a session reads when it begins, goes before the server's. So the
+// one server is both: the old primary for connections from before and the new one for those that come. At the end the
+// connections from before are closed. The harness only reads over sessions that it keeps.
+func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
+	on := "alter database " + identifier(w.db.Name)
+	before, err := w.demote(on)
+	if err != nil {
+		return nil, err
+	}
+	x.Touch(fault.Touched{Process: fault.Database})
+	return func() {
+		x.Fail(w.sql("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
+			fmt.Sprintf("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> '' and backend_start <= %s",
+				literal(w.db.Name), literal(before.Format(time.RFC3339Nano)))))
+	}, nil
+}
+
+// demote makes the sessions that there are read-only, and waits until they know. It returns the database's time at the
+// beginning.
+func (w *world) demote(alterDatabase string) (before time.Time, err error) {
+	w.down.database.Lock() // a server that is down is waited for
+	defer w.down.database.Unlock()
+	ctx, cancel := w.within()
+	defer cancel()
+	conn, err := pgx.Connect(ctx, w.db.URL)
+	if err != nil {
+		return before, fmt.Errorf("connecting to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for _, s := range []string{
+		alterDatabase + " set default_transaction_read_only = off", "alter system set default_transaction_read_only = on",
+	} {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return before, fmt.Errorf("%s: %w", s, err)
+		}
+	}
+	if err := conn.QueryRow(ctx, "select clock_timestamp() from pg_reload_conf()").Scan(&before); err != nil {
+		return before, fmt.Errorf("reloading the server's settings: %w", err)
+	}
+	for readOnly := ""; readOnly != "on"; { // the server tells all its sessions at once, but not at this moment
+		if err := conn.QueryRow(ctx, "select current_setting('default_transaction_read_only') from pg_sleep(0.01)").Scan(&readOnly); err != nil {
+			return before, fmt.Errorf("waiting for sessions to be read-only: %w", err)
+		}
+	}
+	return before, nil
 }
 
 // counted says whether a sequence has ever been asked for a value.

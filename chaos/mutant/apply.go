@@ -90,6 +90,8 @@ type Ports struct {
 	// core's own.
 	Executors *broker.Topology
 	Workers   func(execution.WorkerID) broker.Topology
+	// Connections is how connections are kept; nil where that can't be changed.
+	Connections *Connections
 	// Machine is where a worker's actions run; nil for one that can't be changed.
 	Machine Machine
 }
@@ -126,6 +128,10 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 	}
 	if m.Machine != nil && ports.Machine != nil {
 		m.Machine(p, ports.Machine)
+	}
+	if m.Connections != nil && ports.Connections != nil {
+		m.Connections(ports.Connections)
+		p.Acted("keeps connections in another way")
 	}
 	m.topology(p, ports)
 }

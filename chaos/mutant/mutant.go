@@ -18,10 +18,11 @@
 // one. Where it only passes a call through it says nothing, so that a reader of a run sees when the
 // defect made a difference. Apply itself says that a configuration or a topology was changed.
 //
-// A mutant that makes statements without a guard has the hook Statements instead of Store, one that changes the machine
-// has the hook Machine, one that changes what is logged the hook Log, and one that changes a pure decision the hook
-// Answers; [Mutant.Lacks] derives from these hooks that no real daemon can have it. Nothing else has to be told of a
-// mutant: lists, hunts and reports read [All].
+// A mutant that makes statements without a guard has the hook Statements instead of Store, one that changes the
+// machine has the hook Machine, one that changes what is logged the hook Log, one that changes how connections are
+// kept the hook Connections, and one that changes a pure decision the hook Answers; [Mutant.Lacks] derives from these
+// hooks that no real daemon can have it. Nothing else has to be told of a mutant: lists, hunts and reports read
+// [All].
 package mutant
 
 import (
@@ -78,6 +79,8 @@ type Mutant struct {
 	Log func(p Process, h slog.Handler) slog.Handler
 	// Machine changes the machine on which a worker's actions run.
 	Machine func(p Process, m Machine)
+	// Connections changes how a process keeps its connections to the database.
+	Connections func(*Connections)
 	// Answers changes what the core answers to who asks it for its tables and policies beside a run.
 	Answers func(*policies.Core)
 }
@@ -131,6 +134,12 @@ type Machine interface {
 	RemoveShims()
 }
 
+// Connections is how a process keeps its connections to the database, where that is no setting.
+type Connections struct {
+	// KeepDemoted keeps those whose server refuses writes.
+	KeepDemoted bool
+}
+
 // Lacks says why a mutant can't be planted into a real daemon; empty if it can.
 func (m *Mutant) Lacks() string {
 	switch {
@@ -144,6 +153,8 @@ func (m *Mutant) Lacks() string {
 		return "it changes what is logged of workers, which only the simulated world judges"
 	case m.Machine != nil:
 		return "it changes the machine on which actions run"
+	case m.Connections != nil:
+		return "it changes how connections are kept, and only the model of the pool lets it"
 	case m.Answers != nil:
 		return "it changes what the core answers beside a run, and daemons are asked nothing beside theirs"
 	}

@@ -25,6 +25,7 @@ type Judges struct {
 	probes   *verdict.Probes
 	tally    *tally
 	seen     *discovery.Collector
+	accepted accepted
 }
 
 // NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
@@ -35,6 +36,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
 		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(expected.Texts), seen: discovery.NewCollector(),
 	}
+	j.accepted.expect(s)
 	j.Suite.SetRequests(s.Requested)
 	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
 	return j
@@ -49,6 +51,7 @@ func (j *Judges) Observe(e *history.Event) {
 	j.Suite.Observe(e)
 	j.probes.Observe(e)
 	j.tally.Observe(e)
+	j.accepted.observe(e)
 	j.seen.Observe(e)
 }
 
@@ -122,7 +125,7 @@ func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, rows []exec
 	}
 	count(r, rows)
 	if accepted {
-		acceptance(r, j.scenario)
+		acceptance(r, j.scenario, j.accepted.lost)
 	}
 	expectations(r, j.scenario.Expect(r.Profile))
 }
@@ -150,14 +153,48 @@ func ended(s execution.Status) execution.Status {
 	return execution.None
 }
 
+// accepted counts what was accepted and then lost with the database's last writes.
+type accepted struct {
+	// at is when each was accepted that a standby lacks which has stopped following.
+	at    []time.Duration
+	fails int
+	lost  int64
+}
+
+// expect says that so many faults may lose what was accepted.
+func (a *accepted) expect(s *scenario.Scenario) {
+	for i := range s.Faults {
+		if s.Faults[i].Kind.Rewinds() {
+			a.fails++
+		}
+	}
+}
+
+func (a *accepted) observe(e *history.Event) {
+	switch {
+	case a.fails == 0:
+	case e.Kind == history.Created && e.Count == 0:
+		a.at = append(a.at, e.At)
+	case e.Kind == history.DatabaseRewound:
+		for len(a.at) > 0 && a.at[len(a.at)-1] >= e.Due {
+			a.at = a.at[:len(a.at)-1]
+			a.lost++
+		}
+		if a.fails--; a.fails == 0 {
+			a.at = nil
+		}
+	default:
+	}
+}
+
 // acceptance demands that everything that was submitted was accepted in the end: a client tries until it
-// is told so.
-func acceptance(r *verdict.Run, s *scenario.Scenario) {
+// is told so. So many may be missing because the database has lost them after that.
+func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64
 	for _, n := range r.Chains {
 		originals += n
 	}
-	if submitted := int64(s.Submissions()); originals != submitted {
+	if submitted := int64(s.Submissions()); originals > submitted || originals+lost < submitted {
 		violate(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
 			fmt.Sprintf("%d executions were submitted and %d exist", submitted, originals))
 	}

@@ -419,9 +419,10 @@ type Registered struct {
 // Beat is a heartbeat.
 type Beat struct {
 	WorkerKey
-	// Number grows by one with every attempt of this incarnation, from 1.
-	Number uint64
-	Lease  time.Duration
+	// Number grows by one with every attempt of this incarnation, from 1. Acknowledged is the largest that was answered,
+	// 0 for none: a database that has not had it has lost writes, and the incarnation is over (ErrLost).
+	Number, Acknowledged uint64
+	Lease                time.Duration
 	// ConsumerAlive says that the worker would receive a dispatch (a deaf worker that heartbeats is
 	// the worst kind, defect D32).
 	ConsumerAlive bool

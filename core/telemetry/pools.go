@@ -9,7 +9,7 @@ type PoolUse struct {
 	// Waits counts the calls that found no idle connection, and Waited is how long they have waited for one, together.
 	Waits  int64
 	Waited time.Duration
-	// Resets counts how often all connections were thrown away because they had gone silent.
+	// Resets counts how often all connections were thrown away because they had gone silent or refused writes.
 	Resets int64
 }
 

@@ -52,6 +52,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	number, held := t.held.nextBeat()
 	full, wasFull := t.held.lastFull(sent)
 	figures := t.record.figures()
+	acknowledged := t.acknowledged(0)
 	var reply store.BeatReply
 	// A third of what is left: a lease has room for an answer that is late, and for another attempt, on another
 	// connection, if this one's is dead. With the statement timeout alone a path that is a little slower would cost
@@ -59,7 +60,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	fence, _ := t.lease.deadline()
 	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
-			WorkerKey: t.key, Number: number, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
+			WorkerKey: t.key, Number: number, Acknowledged: acknowledged, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
 			WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: t.config.Health.Of(figures, 0),
 		})
 		return err
@@ -67,6 +68,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	if err != nil {
 		return err
 	}
+	t.acknowledged(number)
 	t.toldFull(full, wasFull)
 	if t.lease.renew(sent) {
 		_, kill := t.lease.deadline()
@@ -88,6 +90,16 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 		t.notifier.Changed(broker.Change{Key: o.Row.Key(), From: o.From, To: o.Row.Status})
 	}
 	return nil
+}
+
+// acknowledged notes that a heartbeat was answered, and returns the largest that was. A database that does not know it any
+// more was replaced by one that lacks what was written last. What else that lacks nobody can tell: it refuses the
+// heartbeat, and the incarnation gives up all that it has.
+func (t *session) acknowledged(number uint64) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.beaten = max(t.beaten, number)
+	return t.beaten
 }
 
 // toldFull notes the latest moment at which the database knows the worker to have been full.

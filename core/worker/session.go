@@ -58,6 +58,8 @@ type session struct {
 	waiting []waiting
 	// told is the latest moment, on the monotonic clock, at which the database knows the worker to have been full.
 	told time.Duration
+	// beaten is the largest number of a heartbeat that was answered.
+	beaten uint64
 	// leftover was received while draining: its epochs are given back before it is acknowledged.
 	leftover []delivery
 	// wasted counts the messages of the worker's queue that came to nothing since lookBehind asked the database last.

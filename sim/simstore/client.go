@@ -26,6 +26,8 @@ type Client struct {
 	made *uint64 // statements of all processes of that name
 	// work and beats are the pools; beats is work where heartbeats have no connections of their own.
 	work, beats *pool
+	// keepsDemoted says that connections which refuse writes are kept: a mutant.
+	keepsDemoted bool
 }
 
 var _ store.Store = (*Client)(nil)
@@ -66,6 +68,7 @@ type statement[T any] struct {
 	on    *pool
 	// beat says that it is a heartbeat, which is sent again over another connection where one turns out to be silent.
 	beat bool
+	over *connection // nil for one that is applied at once
 	step step
 
 	answer       T
@@ -79,7 +82,7 @@ func (q *statement[T]) Arrive() {
 	if q.c.p != nil {
 		q.step.process = q.c.p.Name()
 	}
-	if q.refused = db.refusal(q.step.process, q.writes); q.refused != nil {
+	if q.refused = db.refusal(q.step.process, q.over, q.writes); q.refused != nil {
 		return
 	}
 	q.answer = q.do(&q.step)
@@ -121,16 +124,13 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 	if q.c.p == nil {
 		q.Arrive()
 	} else {
-		conn, unsent := q.on.acquire(ctx, !q.beat)
-		if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
-			q.on = q.c.work
-			conn, unsent = q.on.acquire(ctx, false)
+		var unsent error
+		if err, unsent = q.send(ctx); err == nil && unsent == nil && errors.Is(q.refused, errReadOnly) && q.on.moved(ctx, q.over) {
+			err, unsent = q.send(ctx)
 		}
 		if unsent != nil {
 			return none, fmt.Errorf("%w: %w", store.ErrUnavailable, unsent)
 		}
-		err = q.c.path.Call(ctx, q, conn.number, q.trips+conn.trips())
-		q.on.release(conn, err)
 	}
 	switch {
 	case err == nil && q.refused != nil:
@@ -146,6 +146,25 @@ func (q *statement[T]) call(ctx context.Context) (T, error) {
 		return none, fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
 }
+
+// send makes the call over a connection of the pool. unsent is why there was none.
+func (q *statement[T]) send(ctx context.Context) (err, unsent error) {
+	conn, unsent := q.on.acquire(ctx, !q.beat)
+	if unsent != nil && q.on != q.c.work && ctx.Err() == nil {
+		q.on = q.c.work
+		conn, unsent = q.on.acquire(ctx, false)
+	}
+	if unsent != nil {
+		return nil, unsent
+	}
+	q.over = conn
+	err = q.c.path.Call(ctx, q, conn.number, q.trips+conn.trips())
+	q.on.release(conn, err)
+	return err, nil
+}
+
+// KeepDemoted has the client keep connections whose server refuses writes: a mutant.
+func (c *Client) KeepDemoted() { c.keepsDemoted = true }
 
 // told tells that a process has the answer that its incarnation is over.
 func (c *Client) told(s *step) {

@@ -28,7 +28,7 @@ func model(t *testing.T, body func(s storetest.Subject)) {
 					b.db.StepClock(d)
 				}
 			},
-			Foreign: b.db.WriteForeign,
+			Foreign:   b.db.WriteForeign,
 			LeaveSlot: edited(func(tx *Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) }), TakeSlot: edited((*Tx).TakeSlot),
 		})
 	})

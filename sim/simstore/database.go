@@ -78,7 +78,11 @@ type Database struct {
 	foreign map[execution.ID]string
 	// readOnly, full and noConnections are the faults that make it so, empty for none.
 	readOnly, full, noConnections string
-	rollback, unread              rollback
+	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. A connection from
+	// before still leads to the old one. retired is when the last such server has ended its connections.
+	demoted            string
+	demotedAt, retired time.Duration
+	rollback, unread   rollback
 	// session numbers the times for which the server was up, from 1: a connection is lost with its session.
 	session uint64
 }
@@ -141,7 +145,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink) *Database {
 		byKey: make(map[string]execution.ID), actions: make(map[string]execution.Action), retries: make(map[retryKey]execution.ID),
 		byName: make(map[string]execution.WorkerID), requests: make(map[lane]*queue), transitions: oracle.NewLaw(),
 		made: make(map[string]*uint64), slots: make(map[string]*slots), children: make(map[execution.ID][]execution.ID),
-		session: 1,
+		session: 1, retired: never,
 	}
 }
 
@@ -218,13 +222,27 @@ func (db *Database) OnNothing(f func()) { db.idle = f }
 // Not modelled: connections end of old age or idleness; the slots that a server reserves for superusers.
 func (db *Database) SetNoConnections(fault string) { db.noConnections = fault }
 
-// refusal says why a statement is refused by a fault that lasts, nil if it is not.
-func (db *Database) refusal(process string, writes bool) error {
+// Demote makes another server the primary that takes the address over, for the fault of that name. The connections that
+// there are stay with the old server, which answers reads and refuses writes; new ones reach the new primary. Retire ends
+// the old server, and the connections to it with it.
+//
+// Not modelled: a demoted server whose reads fall behind the new primary.
+func (db *Database) Demote(fault string) { db.demoted, db.demotedAt = fault, db.k.Now() }
+
+// Retire ends what Demote began.
+func (db *Database) Retire() { db.demoted, db.retired = "", db.demotedAt }
+
+// refusal says why a statement over a connection is refused by a fault that lasts, nil if it is not.
+func (db *Database) refusal(process string, over *connection, writes bool) error {
 	if !writes {
 		return db.unread.roll(db, process)
 	}
 	if db.readOnly != "" {
 		db.net.Touch(simnet.Touched{Fault: db.readOnly, Process: process})
+		return errReadOnly
+	}
+	if db.demoted != "" && over != nil && over.made <= db.demotedAt {
+		db.net.Touch(simnet.Touched{Fault: db.demoted, Process: process})
 		return errReadOnly
 	}
 	if db.full != "" {
@@ -277,7 +295,10 @@ func (db *Database) row(id execution.ID) *row {
 	if id < 1 || int(id) > db.rows.n {
 		return nil
 	}
-	return db.rows.at(int32(id - 1))
+	if r := db.rows.at(int32(id - 1)); r.Status != execution.None {
+		return r
+	}
+	return nil // its number was given by a primary that is gone: see Standby
 }
 
 func (db *Database) incarnation(i execution.Incarnation) *incarnation {

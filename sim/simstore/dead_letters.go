@@ -178,6 +178,9 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 		var by [execution.Statuses]store.Waiting
 		for i := range int32(s.db.rows.n) {
 			r := s.db.rows.at(i)
+			if r.Status == execution.None {
+				continue
+			}
 			s.db.surveyUnreadable(&survey, r)
 			if oracle.Terminal(r.Status) {
 				if r.OrchestratedAt.IsZero() {

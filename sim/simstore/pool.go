@@ -26,8 +26,8 @@ type pool struct {
 	waiting []kernel.Wait
 	// suspect is when a call last ended without an answer: what was used before that is asked first.
 	suspect time.Duration
-	// thrown is when every connection was last thrown away.
-	thrown time.Duration
+	// thrown is when every connection was last thrown away, refusing when a new one was last as read-only as those.
+	thrown, refusing time.Duration
 }
 
 // connection is one of a pool.
@@ -40,6 +40,8 @@ type connection struct {
 const (
 	// idleUnasked is how long a connection may have been idle to be used without a ping.
 	idleUnasked = time.Second
+	// askedAgain is how long after a new connection that may not write none is made to ask again.
+	askedAgain = time.Second
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
 	// tripsOfConnect are those of TCP and of a password that is never sent (SCRAM).
@@ -51,7 +53,7 @@ const (
 )
 
 func (c *Client) newPool(size int, ping time.Duration) *pool {
-	return &pool{c: c, size: size, ping: ping, suspect: never, thrown: never}
+	return &pool{c: c, size: size, ping: ping, suspect: never, thrown: never, refusing: never}
 }
 
 // trips is how many round trips it takes to make a connection ready for a statement.
@@ -112,7 +114,7 @@ func (p *pool) acquire(ctx context.Context, ask bool) (*connection, error) {
 
 // gone says that a connection has ended, and that its pool knows.
 func (p *pool) gone(cn *connection) bool {
-	return cn.session != p.c.db.session || cn.made < p.thrown || p.c.path.Broken(cn.number)
+	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
 // release gives a connection back. One over which no answer came is closed.
@@ -249,15 +251,39 @@ func (p *pool) answers(ctx context.Context, cn *connection) bool {
 			return g.over
 		}
 		if beside.err == nil {
-			p.silent(cn)
+			p.throwAway(cn)
 			return false
 		}
 		beside = nil // nobody answers new connections either: this one may yet
 	}
 }
 
-// silent throws every connection away.
-func (p *pool) silent(cn *connection) {
+// moved says, to whoever was refused a write over a connection, that its server is not the primary any more, and that the
+// pool makes connections to the new one from now on.
+func (p *pool) moved(ctx context.Context, cn *connection) bool {
+	db := p.c.db
+	switch {
+	case p.c.keepsDemoted:
+		return false
+	case cn.made < p.thrown:
+		return true
+	case p.refusing != never && db.k.Now()-p.refusing < askedAgain:
+		return false
+	}
+	d := p.dial(db.k.NewWait(), true)
+	if err := d.wait.Await(ctx); err != nil {
+		return false
+	}
+	if d.err != nil || db.readOnly != "" {
+		p.refusing = db.k.Now()
+		return false
+	}
+	p.throwAway(cn)
+	return true
+}
+
+// throwAway throws every connection away.
+func (p *pool) throwAway(cn *connection) {
 	if cn.made >= p.thrown {
 		p.thrown = p.c.db.k.Now()
 		p.idle = p.idle[:0]

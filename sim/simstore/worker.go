@@ -162,6 +162,9 @@ func (c *Client) SetLifecycle(ctx context.Context, w store.WorkerKey, to executi
 func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	return beat(ctx, c, func(s *step) (reply store.BeatReply, err error) {
 		inc, err := s.check(b.WorkerKey)
+		if err == nil && inc.beat < b.Acknowledged {
+			s.gone, err = b.WorkerKey, store.ErrLost
+		}
 		if err != nil {
 			return reply, err
 		}

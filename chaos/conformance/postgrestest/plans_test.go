@@ -119,7 +119,7 @@ func hotStatements(t *testing.T) []hot {
 		{"Claim", with("set status = 'running'"), []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
 		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, lost", with("select a.n, e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
-		{"Heartbeat, unheld", with("with missing as"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0]}, 2500},
+		{"Heartbeat, unheld", with("with missing as"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0], int64(0)}, 2500},
 		{"List", with("($1::bigint = 0 or e.id < $1)"), []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
 		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
 		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},

@@ -128,6 +128,21 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("how long ago its moment is", now.Sub(at), time.Second)
 		}},
+		{"a heartbeat that follows an acknowledged one which the database lacks is refused, and does nothing", func(b *fixture) {
+			w := b.active("w")
+			beat := func(number, acknowledged uint64) error {
+				_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Acknowledged: acknowledged, Lease: Lease, ConsumerAlive: true})
+				return err
+			}
+			b.must(beat(2, 1))
+			b.must(beat(5, 2))
+			b.must(beat(4, 2)) // it comes late
+			b.Advance(2 * time.Second)
+			b.expect("it knows 6", beat(7, 6), store.ErrLost)
+			b.expect("since its beat", b.worker(w).SinceBeat, 2*time.Second)
+			b.must(beat(7, 5))
+			b.expect("since its beat", b.worker(w).SinceBeat, time.Duration(0))
+		}},
 		{"figures are kept as reported and grow old", func(b *fixture) {
 			w := b.active("w")
 			f := execution.Figures{Total: 9, Failed: 4, Consecutive: 2, LastFailure: 3 * time.Second, Average: 1500 * time.Microsecond}

@@ -88,10 +88,13 @@ func answered(op string, refused *pgconn.PgError, err error) error {
 	return fmt.Errorf("postgres: %s: %w", op, err)
 }
 
+// readOnly is the SQLSTATE of a write that the server refuses because it is read-only.
+const readOnly = "25006"
+
 // passing says that the same statement may succeed later.
 func passing(code string) bool {
 	switch code {
-	case "25006", // read only: a standby, or a primary that is being replaced
+	case readOnly, // a standby, or a primary that is being replaced
 		"25P03", // idle in transaction for too long
 		"55P03", // lock_timeout
 		"57014", // statement_timeout, or cancelled by an operator
@@ -118,22 +121,39 @@ func again(err error) bool {
 	return errors.As(err, &refused) && !final(refused) && (refused.Code == "40001" || refused.Code == "40P01")
 }
 
+// demoted says that the server refused to write, as a standby does and a primary that was demoted. Nothing was applied.
+func demoted(err error) bool {
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && !final(refused) && refused.Code == readOnly
+}
+
 // attempts is how often a statement is sent that the server rolls back in favour of another one.
 const attempts = 4
 
-// attempt does something on a connection of the pool, and again if the server rolls it back in favour of another one.
+// attempt does something on a connection of the pool, and again if the server rolls it back in favour of another one, or
+// is not the primary any more.
 func (s *Store) attempt(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
+	u, err := s.over(ctx, op, do)
+	if u != nil && demoted(err) && s.pool.moved(ctx, u) {
+		_, err = s.over(ctx, op, do)
+	}
+	return err
+}
+
+// over does something on one connection of the pool, whose usage it returns, nil if there was none to be had.
+func (s *Store) over(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) (*usage, error) {
 	conn, err := s.pool.acquire(ctx)
 	if err != nil {
-		return unavailable(op, err)
+		return nil, unavailable(op, err)
 	}
 	defer s.pool.release(conn)
+	u := used(conn.Conn())
 	for attempt := 1; ; attempt++ {
 		err := do(ctx, conn.Conn())
 		if attempt == attempts || !again(err) {
-			return err
+			return u, err
 		}
 	}
 }
@@ -164,7 +184,7 @@ func read(ctx context.Context, conn queryer, scan func(pgx.Rows) error, sql stri
 func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
-	on := s.beats
+	on, moved := s.beats, false
 	for attempt, began := 1, on.now(); ; {
 		conn, err := on.Acquire(ctx)
 		if err != nil {
@@ -189,8 +209,13 @@ func (s *Store) heartbeat(ctx context.Context, op string, queue func(p *pgx.Batc
 			silent, err = on.heard(ctx, conn.Conn(), ask)
 		}
 		err = sent(op, err, !conn.Conn().IsClosed())
+		u := used(conn.Conn())
 		on.release(conn)
 		if silent && ctx.Err() == nil {
+			continue
+		}
+		if !moved && demoted(err) && on.moved(ctx, u) {
+			moved = true
 			continue
 		}
 		if attempt == attempts || !again(err) {

@@ -13,7 +13,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// pool is the driver's pool, which also finds out that its connections have gone silent.
+// pool is the driver's pool, which also finds out that its connections have gone silent, or lead to a server that is not
+// the primary any more.
 //
 // A database node that dies behind a virtual address leaves every connection of a pool silent: no packet says that the
 // other end is gone, while new connections reach the next node. A call over such a connection costs its whole deadline,
@@ -24,6 +25,12 @@ import (
 // slow the answer comes first, because a new connection takes several round trips; and if no connection can be made,
 // there is nothing better than to wait. A heartbeat, which may be sent twice, is its own question: a ping before it would
 // cost a lease on a slow path another round trip.
+//
+// A primary that is demoted may keep its connections. It answers reads over them and refuses every write (25006), while
+// new connections reach the next primary. A write that was refused so makes a new connection beside the pool and asks it
+// whether it may write. If so, all from before are thrown away, and the write is made once more. If not, the database
+// takes no writes at present, there is nothing better than the connections that there are, and nobody asks again for a
+// second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
@@ -32,9 +39,11 @@ type pool struct {
 	// first, however short it was idle.
 	suspect atomic.Int64
 	born    time.Time
-	resets  atomic.Int64
-	probes  singleflight.Group
-	// mu keeps two silences that were found at once from throwing away what was made between them.
+	// refusing is when a new connection was last found to be as read-only as those of the pool, in nanoseconds since born.
+	refusing atomic.Int64
+	resets   atomic.Int64
+	probes   singleflight.Group
+	// mu keeps two troubles that were found at once from throwing away what was made between them.
 	mu      sync.Mutex
 	thrown  int64
 	dialing *pgx.ConnConfig
@@ -53,6 +62,7 @@ func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (
 	config = config.Copy()
 	config.MaxConns = int32(size) //nolint:gosec // the configuration bounds it
 	p := &pool{ping: o.PingTimeout, born: time.Now(), dialing: config.ConnConfig.Copy()}
+	p.refusing.Store(-int64(askedAgain))
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		now := p.now()
 		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
@@ -137,7 +147,7 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 			giveUp()
 			err := <-answer
 			if err != nil {
-				p.silent(used(conn))
+				p.throwAway(used(conn))
 			}
 			return err != nil, err
 		}
@@ -155,9 +165,57 @@ func (p *pool) dial() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// silent throws every connection away, because one of them was silent while a new one could be made. Those that are in
+// askedAgain is how long after a new connection that may not write none is made to ask again.
+const askedAgain = time.Second
+
+// moved says that a server which has refused to write, over a connection of that usage, is not the primary any more, and
+// that the pool makes connections to the new one from now on.
+func (p *pool) moved(ctx context.Context, u *usage) bool {
+	if p.behind(u) {
+		return true
+	}
+	if p.now()-p.refusing.Load() < int64(askedAgain) {
+		return false
+	}
+	select {
+	case made := <-p.probes.DoChan("writable", p.writable):
+		if made.Err != nil || made.Val != true {
+			return false
+		}
+	case <-ctx.Done():
+		return false
+	}
+	p.throwAway(u)
+	return true
+}
+
+// writable makes a connection beside the pool, to see whether it may write.
+func (p *pool) writable() (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // whoever has given up meanwhile
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
+	if err != nil {
+		p.refusing.Store(p.now())
+		return false, err
+	}
+	defer conn.Close(ctx) //nolint:errcheck // it was only asked
+	readOnly := ""
+	if err = conn.QueryRow(ctx, "show transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&readOnly); err != nil || readOnly != "off" {
+		p.refusing.Store(p.now())
+	}
+	return readOnly == "off", err
+}
+
+// behind says that a connection is from before the last time that all were thrown away.
+func (p *pool) behind(u *usage) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return u.made < p.thrown
+}
+
+// throwAway throws every connection away, because one of them is of no use while a new one is. Those that are in
 // use go when they are given back.
-func (p *pool) silent(u *usage) {
+func (p *pool) throwAway(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u.made < p.thrown {

@@ -86,6 +86,7 @@ type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
 	leaseValid, drain           bool
+	beat                        int64
 }
 
 // refusal is nil for an incarnation that may act.
@@ -103,7 +104,7 @@ func (st permission) refusal() error {
 
 const selectStanding = `
 select i.lifecycle::text, w.incarnation = i.incarnation, newest.process = i.process,
-       coalesce($3::timestamptz, clock_timestamp()) <= i.lease_expires_at, i.drain_requested
+       coalesce($3::timestamptz, clock_timestamp()) <= i.lease_expires_at, i.drain_requested, i.beat
   from worker_incarnation i
   join worker w on w.id = i.worker
   join worker_incarnation newest on newest.incarnation = w.incarnation
@@ -117,7 +118,7 @@ func (s *Store) permission(ctx context.Context, q queryer, w store.WorkerKey) (s
 // scan reads a row of selectStanding.
 func (st *permission) scan(rows pgx.Rows) error {
 	var lifecycle string
-	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain); err != nil {
+	if err := rows.Scan(&lifecycle, &st.current, &st.sameProcess, &st.leaseValid, &st.drain, &st.beat); err != nil {
 		return err
 	}
 	st.found, st.lifecycle = true, lifecycleNamed(lifecycle)
@@ -163,7 +164,8 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
-// A beat that comes late must not undo a newer one.
+// A beat that comes late must not undo a newer one. Nor does a database that lacks an acknowledged one renew anything: it
+// has lost writes, and nobody knows which others.
 const renew = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
@@ -179,7 +181,7 @@ update worker_incarnation
                 where e.incarnation = $2 and e.status in ('scheduled', 'running', 'canceling')
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
- where incarnation = $2 and beat < $4 and exists (` + acting + `)`
+ where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
 
 const selectLost = `
 select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' as canceling
@@ -192,7 +194,7 @@ select a.n, e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling' 
 var endUnheld = text(`
 with missing as materialized (
     select e.id, e.status from execution e
-     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $4 and exists (` + acting + `)
+     where e.incarnation = $2 and e.status in ('running', 'canceling') and e.claim_beat < $4 and exists (` + acting + ` and i.beat >= $8)
        and (e.id, e.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))
      order by e.id for no key update
 )
@@ -224,7 +226,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
 		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
-		p.Queue(renew, arguments...)
+		p.Queue(renew, append(arguments, int64(b.Acknowledged))...)
 		if len(ids) > 0 {
 			p.Queue(selectLost, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
 				var n int
@@ -240,13 +242,16 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		}
 		p.Queue(endUnheld, s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), ids, epochs, encodeResult(&execution.Result{
 			Error: "Worker lost", Message: "its worker does not run it", FailedBy: execution.Worker,
-		})).Query(each(verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) })))
+		}), int64(b.Acknowledged)).Query(each(verdicts(func(v *verdict) { reply.Ended = append(reply.Ended, v.outcome()) })))
 	})
 	if err != nil {
 		return store.BeatReply{}, err
 	}
 	if err := st.refusal(); err != nil {
 		return store.BeatReply{}, err
+	}
+	if st.beat < int64(b.Acknowledged) { //nolint:gosec // beats are counted from 1
+		return store.BeatReply{}, store.ErrLost
 	}
 	reply.Drain = st.drain && st.lifecycle < execution.Draining
 	slices.Sort(lost)

@@ -23,7 +23,7 @@ func (e *Exporter) Pools(names []string, use ...func() telemetry.PoolUse) {
 		connections: describe(telemetry.PoolConnections, "Connections to the database, by pool (work, heartbeats, api) and state: in_use, idle, or most, which is how many there may be.", "state"),
 		waits:       describe(telemetry.PoolWaits, "Calls that found no idle connection, by pool."),
 		waited:      describe(telemetry.PoolWaited, "How long calls have waited for a connection, by pool."),
-		resets:      describe(telemetry.PoolResets, "How often all connections of a pool were thrown away, because one had gone silent while a new one could be made."),
+		resets:      describe(telemetry.PoolResets, "How often all connections of a pool were thrown away, because one had gone silent, or refused a write, while a new one was well."),
 		names:       names, use: use,
 	})
 }

@@ -1,0 +1,77 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/store/postgres"
+)
+
+// demotable is a store all of whose connections refuse writes. promote has new connections write.
+func (b *fixture) demotable(o postgres.Options) (s *postgres.Store, promote func()) {
+	setting := fmt.Sprintf("alter database %s set default_transaction_read_only = ", pgx.Identifier{b.conn.Config().Database}.Sanitize())
+	b.exec(setting + "on")
+	s = b.open(o)
+	b.fill(s, 16)
+	return s, func() { b.exec(setting + "off") }
+}
+
+// While new connections are as read-only as those of the pool, the pool keeps what it has: the connections still read.
+// As soon as new ones write, the first write of each pool finds out, throws all away and is made over a new one.
+func TestConnectionsToADemotedServerAreGivenUp(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	key := b.running(w)
+	s, promote := b.demotable(postgres.Options{HeartbeatConns: 1})
+	kept := func(when string, want int64) {
+		t.Helper()
+		if work, beats := s.Use(); work.Resets != want || beats.Resets != want {
+			t.Errorf("%s: the connections were thrown away %d times and those of heartbeats %d times, want %d", when, work.Resets, beats.Resets, want)
+		}
+	}
+	beat := func() error {
+		_, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 9, Lease: time.Minute, Held: []execution.Key{key}})
+		return err
+	}
+	create := func() error {
+		_, err := s.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}})
+		return err
+	}
+	cordon := func() error {
+		_, err := s.SetCordon(b.ctx, store.Cordon{Worker: w.ID, On: true})
+		return err
+	}
+	for what, write := range map[string]func() error{"a heartbeat": beat, "a statement": create, "a transaction": cordon} {
+		b.unavailable(what+" on a read-only database", write(), "25006")
+	}
+	kept("a database that takes no writes", 0)
+
+	promote()
+	deadline := time.Now().Add(time.Minute)
+	for create() != nil { // a pool asks once a second
+		if time.Now().After(deadline) {
+			t.Fatal("a minute after the promotion the pool still leads to the old server")
+		}
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := cordon(); err != nil {
+				t.Errorf("a transaction: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	for beat() != nil {
+		if time.Now().After(deadline) {
+			t.Fatal("a minute after the promotion the heartbeats' pool still leads to the old server")
+		}
+	}
+	kept("a database with a new primary", 1)
+}

@@ -1,0 +1,18 @@
+package fault
+
+func init() {
+	Register(Kind{
+		// It excuses nothing: whoever finds out that its connections lead to the old server can make others.
+		Name: "database_demoted", Under: "database", As: "demoted", Ends: WithFor,
+		About: "another server becomes the primary and takes the address over; the connections that there are stay with the " +
+			"old one, which answers reads and refuses writes, until it ends them",
+		Example: "database: demoted, for: 60s",
+		Draw:    func(*Dice) string { return "database: demoted" },
+	}, (*databaseDemoted).inject)
+}
+
+type databaseDemoted struct{ databaseStruck }
+
+func (*databaseDemoted) inject(x *Injection, w DatabaseDemotion) (func(), error) {
+	return w.DemoteDatabase(x)
+}

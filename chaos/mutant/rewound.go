@@ -1,0 +1,37 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/store"
+)
+
+func init() { register(beatsOn) }
+
+// beatingOn is a worker's store whose heartbeats ask for nothing that the database should know.
+type beatingOn struct {
+	store.Store
+	p Process
+}
+
+// Heartbeat implements store.Worker.
+func (s *beatingOn) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	if b.Acknowledged > 0 {
+		s.p.Acted("did not ask whether the database knows its last heartbeat")
+	}
+	b.Acknowledged = 0
+	return s.Store.Heartbeat(ctx, b)
+}
+
+func beatsOn() *Mutant {
+	return &Mutant{
+		Name: "beats-on-after-a-loss", Source: "D15", Expected: 12, Scenario: "rewound-database",
+		About: "an incarnation goes on although the database has lost heartbeats of it, and maybe more",
+		Store: func(p Process, s store.Store) store.Store {
+			if !p.Worker {
+				return s
+			}
+			return &beatingOn{s, p}
+		},
+	}
+}

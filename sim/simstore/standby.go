@@ -1,0 +1,64 @@
+package simstore
+
+import (
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/execution"
+	"handoff/sim/simnet"
+)
+
+// Standby is an asynchronous replica that has stopped following: the database as it was then. It is one copy, which is
+// let go when the replica takes over.
+//
+// Numbers are not given twice: the replica leaves out those that the old primary has given, as a sequence of PostgreSQL
+// does for up to 32 values, which it has logged ahead. Not modelled: a sequence that has given more than that.
+type Standby struct {
+	db   *Database
+	at   time.Duration
+	then *Database
+}
+
+// Standby has a replica stop following at this moment.
+func (db *Database) Standby() *Standby { return &Standby{db: db, at: db.k.Now(), then: db.Clone()} }
+
+// Promote has the primary end with all its connections and the replica take over, for the fault of that name. What was
+// committed since it stopped following is gone.
+func (s *Standby) Promote(fault string) {
+	db := s.db
+	db.Stop()
+	db.net.Touch(simnet.Touched{Fault: fault, Process: Server})
+	before := *db
+	*db = *s.then
+	s.then = nil
+	// What is of the server, and of who looks at it, stays.
+	db.sink, db.event, db.made, db.told, db.idle = before.sink, before.event, before.made, before.told, before.idle
+	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
+	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
+	db.rollback, db.unread, db.session = before.rollback, before.unread, before.session
+	db.emit(history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
+	for db.rows.n < before.rows.n {
+		db.rows.add(execution.Execution{})
+	}
+	s.forget(&before)
+	db.Start()
+}
+
+// forget leaves the numbers of incarnations out that are gone, and tells how those stand that are not.
+func (s *Standby) forget(before *Database) {
+	db := s.db
+	for i := range before.incarnations {
+		old := before.incarnations[i]
+		is := execution.Lost
+		if i < len(db.incarnations) {
+			is = db.incarnations[i].lifecycle
+		} else {
+			db.incarnations = append(db.incarnations, incarnation{lifecycle: execution.Lost})
+		}
+		if old.worker != 0 && is != old.lifecycle {
+			db.emit(history.Event{
+				Kind: history.WorkerLifecycle, Process: Server, Worker: old.worker, Incarnation: execution.Incarnation(i + 1), Lifecycle: is,
+			})
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package simstore
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// A standby that takes over has the rows as they were when it stopped following, and gives no number again.
+func TestAStandbyTakesOverWithoutWhatItLacks(t *testing.T) {
+	within(t, func(b *fixture) {
+		w := b.worker("w")
+		key := b.scheduled(w)
+		b.sleep(time.Millisecond)
+		standby := b.db.Standby()
+		if _, err := b.c.Claim(b.ctx, w, []store.Claim{{Key: key, Beat: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		lost := b.scheduled(w)
+		anew := b.worker("w")
+		b.sleep(time.Millisecond)
+		standby.Promote("rewound")
+		if r, _ := b.db.Execution(key.ID); r.Status != execution.Scheduled {
+			t.Errorf("what was claimed since is %v, want scheduled", r.Status)
+		}
+		if _, known := b.db.Execution(lost.ID); known {
+			t.Error("what was created since is still there")
+		}
+		if _, err := b.c.Heartbeat(b.ctx, store.Beat{WorkerKey: anew, Number: 1, Lease: lease}); !errors.Is(err, store.ErrLost) {
+			t.Errorf("a heartbeat of who registered since gives %v, want ErrLost", err)
+		}
+		if next := b.scheduled(w); next.ID != lost.ID+1 {
+			t.Errorf("the next execution is %d, want %d: no number is given twice", next.ID, lost.ID+1)
+		}
+		if next := b.worker("w"); next.Incarnation != anew.Incarnation+1 {
+			t.Errorf("the next incarnation is %d, want %d", next.Incarnation, anew.Incarnation+1)
+		}
+	})
+}
