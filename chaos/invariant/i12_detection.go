@@ -68,12 +68,7 @@ type askedToEnd struct {
 
 func (c *detectionChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
-	switch e.Kind {
-	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
-		return
-	default:
-		c.idle.observe(e)
-	}
+	c.idle.observe(e)
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {
