@@ -106,7 +106,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 		w.history = append(w.history, o.Record)
 		w.log = w.witness.log(&logHandler{w: w})
 	}
-	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Messages() && !s.Actions() })
+	w.judges.Suite.ExpectRewinds(w.rewinds(), func() bool { s := state{w}; return !s.Unfinished() && !s.Messages() && !s.Actions() })
 	w.injector = run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: w.config, World: w, Clock: clock{w.k}, Emit: w.emit, Workers: w.db.WorkerName, Without: o.Without,
 		Draws: func(label string) run.Draws { return w.k.Stream(label) },

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -72,7 +73,8 @@ func (r *reaping) cold(e *history.Event) string {
 // unlawful says why an incarnation must not be marked lost now; empty if it may.
 func (r *reaping) unlawful(e *history.Event) string {
 	t := r.s.workers[e.Incarnation]
-	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process {
+	// Of what a database has lost it says so itself, and nobody has marked it.
+	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""
 	}
 	r.s.judged(r.i)
