@@ -19,15 +19,15 @@ var (
 	}
 )
 
-// listed are those of them that a list without a status walks over: it finds what runs, and so holds slots, by an index.
-var listed = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
+// walked are those of them that a list without a status walks over: it finds what runs, and so holds slots, by an index.
+var walked = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
 
 // costGrowth is everything that is not constant. What does not stand here may not grow with any dimension, and a
 // call that takes a list grows with its length in proportion ("batch").
 var costGrowth = []grows{
 	{"Actions, a page", linear, "actions are few: what a page skips is sorted each time", []string{"actions", "limited actions"}},
 	{"PutActions, one with slots", linear, "an action has as many slots as its concurrency says, and each is looked up", []string{"free slots"}},
-	{"List, a filter that nothing passes", linear, "a page is a walk down the primary key; no index for lists makes the hot path pay", listed},
+	{"List, a filter that nothing passes", linear, "a page is a walk down the primary key; no index for lists makes the hot path pay", walked},
 	{"Chain", linear, "it answers with each row of the chain", []string{"chain"}},
 	{"Workers", linear, "one row for each worker name ever seen, until a retention bounds them", []string{"names"}},
 	{"Workers", linear, "it counts what each worker holds", []string{"held slots", "scheduled", "running"}},
