@@ -3,6 +3,7 @@ package simstore
 import (
 	"fmt"
 
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -23,7 +24,7 @@ func (db *Database) WriteForeign(id execution.ID, write bool) {
 		return
 	}
 	column := "retry_reason"
-	if db.row(id).Status.Terminal() {
+	if oracle.Terminal(db.row(id).Status) {
 		column = "failure_reason"
 	}
 	_, err := execution.ParseReason(ForeignValue)
@@ -54,7 +55,7 @@ func (foreignError) Unwrap() error { return store.ErrUnreadable }
 // surveyUnreadable adds a row to a survey if it can't be read.
 func (db *Database) surveyUnreadable(survey *store.Survey, r *row) {
 	why := db.foreign[r.ID]
-	if why == "" || r.Status.Terminal() && !r.OrchestratedAt.IsZero() {
+	if why == "" || oracle.Terminal(r.Status) && !r.OrchestratedAt.IsZero() {
 		return
 	}
 	survey.UnreadableCount++
