@@ -120,7 +120,7 @@ func hotStatements(t *testing.T) []hot {
 		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
 		{"Heartbeat, lost", with("select a.n, e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
 		{"Heartbeat, unheld", with("with missing as"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0], int64(0)}, 2500},
-		{"List", with("($1::bigint = 0 or e.id < $1)"), []any{int64(0), nil, nil, int64(0), int64(0), 100}, 600},
+		{"List", with("where ($1::bigint = 0 or e.id < $1)"), []any{int64(0), int64(0), nil, int64(0), int64(0), 100}, 600},
 		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
 		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},
 		{"Release", with("i.lifecycle = 'draining'),"), []any{now, int64(4)}, 2500},
