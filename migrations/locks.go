@@ -101,6 +101,9 @@ func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, st
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("migrations: %s: %w", name, errors.Join(ctx.Err(), err))
+		}
 		if !errors.As(err, &refused) || refused.Code != "55P03" || conn.IsClosed() {
 			return fmt.Errorf("migrations: %s: %w", name, err)
 		}

@@ -10,8 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker that comes back while every answer of the database takes longer than its statement timeout registers
-// nevertheless: each attempt may take longer than the one before.
+// A worker that comes back while a registration, which takes six trips to the database, takes longer than its statement
+// timeout registers nevertheless: each attempt may take longer than the one before. Where a connection, of four trips, takes
+// longer than 5 s, nobody connects.
 func TestAWorkerRegistersOverASlowPath(t *testing.T) {
 	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow
@@ -20,7 +21,7 @@ cluster: {executors: 1, workers: {shell-1: {runtimes: [shell]}}}
 actions: {core.echo: {runtime: shell, takes: 1s}}
 workload: [{action: core.echo, count: 2, every: 1s}]
 faults:
-  - {when: {at: 10s}, latency: {of: shell-1, to: [database], adds: [3s, 3s], direction: incoming}, for: 120s}
+  - {when: {at: 10s}, latency: {of: shell-1, to: [database], adds: [700ms, 700ms], direction: incoming}, for: 120s}
   - {when: {at: 12s}, crash: shell-1, restart_after: 2s}
 expect: {invariants: all}
 `))

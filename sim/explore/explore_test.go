@@ -88,7 +88,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	if !logged {
 		t.Error("the record lacks the core's own log")
 	}
-	if want := "bin/chaos replay worker-stops-mid-execution --profile hardened --seed 2 --mutant deaf"; v.Reproduce != want {
+	if want := "bin/chaos replay worker-stops-mid-execution --profile hardened --seed 1 --mutant deaf"; v.Reproduce != want {
 		t.Errorf("reproduce by %q, want %q", v.Reproduce, want)
 	}
 	if len(v.Causes) == 0 || len(v.Causes) > causes {
