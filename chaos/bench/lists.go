@@ -77,20 +77,21 @@ func measureLists(ctx context.Context, c *cluster.Cluster, o options, t *table) 
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "scheduling, p99: %v without lists, %v with\n", share(without, 99), share(with, 99))
+		fmt.Fprintf(os.Stderr, "scheduling, p99: %v without lists, %v with\n", p99(without), p99(with))
 		quiet, listing = append(quiet, without...), append(listing, with...)
 	}
 	t.latency(fmt.Sprintf("created to scheduled, %d rows", o.lists), quiet)
 	t.latency(fmt.Sprintf("the same beside %d listing clients", listers), listing)
-	fmt.Fprintf(os.Stderr, "p99 %v without and %v with listing clients: %.2f times\n", share(quiet, 99), share(listing, 99),
-		float64(share(listing, 99))/float64(max(1, share(quiet, 99))))
+	fmt.Fprintf(os.Stderr, "p99 %v without and %v with listing clients: %.2f times\n", p99(quiet), p99(listing),
+		float64(p99(listing))/float64(max(1, p99(quiet))))
 	answers.print(os.Stderr)
 	return nil
 }
 
-func share(samples []time.Duration, percent int) time.Duration {
+// p99 is the sample that 99 of 100 are not above.
+func p99(samples []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(samples))
-	return sorted[min(len(sorted)-1, len(sorted)*percent/100)]
+	return sorted[min(len(sorted)-1, len(sorted)*99/100)]
 }
 
 // scheduling creates one execution after the other, and reads from the rows how long each waited to be scheduled.

@@ -144,10 +144,16 @@ func (r *riverQueue) throughput(ctx context.Context, way string, s settings, job
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	// The daemons would ask the same server now and then. They stand still for less than a lease.
+	var paused []cluster.Instance
+	defer func() {
+		for _, p := range paused {
+			p.Resume()
+		}
+	}()
 	for _, d := range slices.Concat(r.cluster.Executors, r.cluster.Workers) {
 		if p := d.Instance(); p.Running() {
 			p.Pause()
-			defer p.Resume()
+			paused = append(paused, p)
 		}
 	}
 	client, err := r.start(ctx, s)
