@@ -106,7 +106,9 @@ func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 		if err := d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"}); err != nil {
 			return nil, err
 		}
-		time.Sleep(50 * time.Millisecond)
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
 	for {
 		var done int

@@ -177,6 +177,9 @@ func parse(args []string) (options, error) {
 	if o.bin, err = filepath.Abs(o.bin); err != nil {
 		return o, err
 	}
+	if o.lists < 0 {
+		return o, fmt.Errorf("--lists %d: 0 measures no lists, and any higher number is how many executions they have", o.lists)
+	}
 	if o.jobs < 100 || o.rounds < 1 || o.samples < 10 {
 		return o, fmt.Errorf("--jobs %d --rounds %d --samples %d: at least 100, 1 and 10 are needed", o.jobs, o.rounds, o.samples)
 	}
