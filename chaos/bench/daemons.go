@@ -174,14 +174,15 @@ func (d *daemons) orchestrated(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := pause(ctx); err != nil {
 			return fmt.Errorf("execution %d was not orchestrated in time: %w", open, err)
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+// pause waits for one look, or says why ctx is over.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(look)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -106,7 +106,7 @@ func (d *daemons) scheduling(ctx context.Context) ([]time.Duration, error) {
 		if err := d.post(ctx, "/api/v1/executions", map[string]any{"action_ref": "bench.noop"}); err != nil {
 			return nil, err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pause(ctx); err != nil {
 			return nil, err
 		}
 	}

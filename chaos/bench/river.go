@@ -202,7 +202,7 @@ func (r *riverQueue) completed(ctx context.Context, jobs int) error {
 				return err
 			}
 		}
-		if err := pause(ctx, look); err != nil {
+		if err := pause(ctx); err != nil {
 			return fmt.Errorf("%d of %d jobs were worked on: %w", r.worked.Load(), jobs, err)
 		}
 	}
@@ -220,7 +220,7 @@ func (r *riverQueue) latency(ctx context.Context, o options, t *table) error {
 		if _, err := client.Insert(ctx, noopArgs{i}, nil); err != nil {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pause(ctx); err != nil {
 			return err
 		}
 	}
