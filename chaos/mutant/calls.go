@@ -14,7 +14,7 @@ import (
 
 func init() {
 	register(
-		fencesInWholeSeconds, claimsLinger, refusedEndsRenamed, runsToldShorter, looksBehindSeldom, asksForNothing, refusedEndsAtOnce,
+		fencesInWholeSeconds, claimsLinger, refusedEndsRenamed, runsToldShorter, looksBehindSeldom, looksBehindNarrowly, asksForNothing, refusedEndsAtOnce,
 	)
 }
 
@@ -153,6 +153,29 @@ func looksBehindSeldom() *Mutant {
 		Name: "looks-behind-seldom", Source: "D25", Expected: 18, Scenario: "garbage-before-work", Unread: true,
 		About: "a worker asks half as often as it is to what stands behind messages that come to nothing",
 		Store: ofWorker(func(p Process, s store.Store) store.Store { return &dozing{s, p} }),
+	}
+}
+
+// narrow is a store of a worker that takes one row of what is dispatched to it.
+type narrow struct {
+	store.Store
+	p Process
+}
+
+// Dispatched implements store.Worker.
+func (s *narrow) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
+	if limit > 1 {
+		s.p.Acted("asked for one of the dispatches that it has")
+		limit = 1
+	}
+	return s.Store.Dispatched(ctx, w, limit)
+}
+
+func looksBehindNarrowly() *Mutant {
+	return &Mutant{
+		Name: "looks-behind-narrowly", Source: "S12", Expected: 17, Scenario: "garbage-before-short-runs", Unread: true,
+		About: "a worker takes one dispatch at a time of those that stand behind messages that come to nothing",
+		Store: ofWorker(func(p Process, s store.Store) store.Store { return &narrow{s, p} }),
 	}
 }
 

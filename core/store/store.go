@@ -258,8 +258,9 @@ type Worker interface {
 	Release(ctx context.Context, w WorkerKey) ([]execution.Key, error)
 	// KeepRefusedResult stores the result of a worker that had lost the execution.
 	KeepRefusedResult(ctx context.Context, w WorkerKey, f Finish) error
-	// Dispatched returns at most limit rows that are scheduled at this incarnation, the oldest dispatch first. It
-	// changes nothing: a claim decides, as for a row of which a message told.
+	// Dispatched returns at most limit rows that are scheduled at this incarnation and may still be claimed: their
+	// dispatch deadline is not reached. The oldest dispatch comes first. It changes nothing: a claim decides, as for a
+	// row of which a message told.
 	Dispatched(ctx context.Context, w WorkerKey, limit int) ([]execution.Execution, error)
 	// StoreDeadLetters keeps messages that the worker could not read, for inspection: all of them, or none if one is
 	// invalid. A body beyond LongestBody is invalid.

@@ -21,6 +21,10 @@ const (
 	mostWasted = 10
 	// behindInterval is the least time between two questions.
 	behindInterval = time.Second
+	// mostAhead is how many dispatches beyond its slots the worker takes from one answer. An executor gives a worker
+	// executor.dispatch_ahead more than it can run, which is 2 and which the worker does not know. If it took only as many
+	// as it has slots, one slot would begin one execution a second, however short they are.
+	mostAhead = 100
 )
 
 // waste counts a message of the worker's queue that came to nothing.
@@ -36,7 +40,7 @@ func (t *session) waste() {
 
 // lookBehind asks the database what is dispatched to this incarnation whenever enough messages have come to nothing,
 // until ctx ends. What it finds is claimed like what a message tells of; when its message comes, it is acknowledged as a
-// duplicate. It asks for as many rows as there are slots: some of them may be those whose claims are under way.
+// duplicate. What has no slot yet waits for one, like a message.
 func (t *session) lookBehind(ctx context.Context) {
 	for {
 		if _, err := t.futile.Wait(ctx, host.Forever); err != nil {
@@ -45,7 +49,7 @@ func (t *session) lookBehind(ctx context.Context) {
 		if t.wants() {
 			var rows []execution.Execution
 			err := t.db(func(ctx context.Context) (err error) {
-				rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency)
+				rows, err = t.store.Dispatched(ctx, t.key, t.config.Worker.Concurrency+mostAhead)
 				return err
 			})
 			if err != nil {

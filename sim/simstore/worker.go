@@ -330,7 +330,7 @@ func (c *Client) Release(ctx context.Context, w store.WorkerKey) ([]execution.Ke
 func (c *Client) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	return look(ctx, c, func(s *step) (found []execution.Execution) {
 		s.db.each(listScheduled, func(r *row) bool {
-			if r.Incarnation == w.Incarnation && len(found) < limit {
+			if r.Incarnation == w.Incarnation && s.now.Before(r.DispatchDeadline) && len(found) < limit {
 				found = append(found, r.Execution)
 			}
 			return len(found) < limit

@@ -124,7 +124,7 @@ func hotStatements(t *testing.T) []hot {
 		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
 		{"Transitions", transitions, []any{int64(3), int64(0), 500}, batch},
 		{"Release", with("i.lifecycle = 'draining'),"), []any{now, int64(4)}, 2500},
-		{"Dispatched", with("where e.incarnation = $1 and e.status = 'scheduled' order"), []any{int64(4), 100}, 2500},
+		{"Dispatched", with("where e.incarnation = $2 and e.status = 'scheduled'\n"), []any{now, int64(4), 100}, 2500},
 		// What waits is counted (4,000 rows and 40,000 children), and what has ended and is handled is not read.
 		{"Survey", with("min(due_at) filter"), []any{now}, 45_000},
 		{"FreeSlots", with("with stale as"), []any{now, batch}, batch},

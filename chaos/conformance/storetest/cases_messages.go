@@ -56,6 +56,8 @@ func messageCases() []Case {
 			b.expect("the first two", found(w, 2), strings.Join(wait[:2], " "))
 			b.expect("none", found(w, 0), "")
 			b.expect("of a later incarnation", found(b.register("w"), 10), "")
+			b.Advance(DispatchTimeout)
+			b.expect("at their deadline", found(w, 10), "")
 		}},
 		{"only what somebody has asked to cancel ends as cancelled", func(b *fixture) {
 			w := b.active("w")

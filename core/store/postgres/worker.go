@@ -181,13 +181,16 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 }
 
 var dispatchedTo = text(`
-select {e} from execution e where e.incarnation = $1 and e.status = 'scheduled' order by e.scheduled_at, e.id limit $2`)
+select {e} from execution e
+ where e.incarnation = $2 and e.status = 'scheduled'
+   and (select coalesce($1::timestamptz, clock_timestamp())) < e.dispatch_deadline
+ order by e.scheduled_at, e.id limit $3`)
 
 // Dispatched implements store.Worker. A row that can't be read as a whole is returned too: a message tells a worker to run
 // such a row as well, and the claim decides.
 func (s *Store) Dispatched(ctx context.Context, w store.WorkerKey, limit int) ([]execution.Execution, error) {
 	var found []execution.Execution
-	if err := s.query(ctx, "reading what is dispatched to a worker", lenient(&found), dispatchedTo, int64(w.Incarnation), max(0, limit)); err != nil {
+	if err := s.query(ctx, "reading what is dispatched to a worker", lenient(&found), dispatchedTo, s.now(), int64(w.Incarnation), max(0, limit)); err != nil {
 		return nil, err
 	}
 	return found, nil
