@@ -191,6 +191,9 @@ func (r *rabbit) open() (broker.Session, error) {
 	defer cancel()
 	// Of many sessions at once on a busy machine, one may take long to open, and rabbitmqctl to let a queue go on.
 	s, err := rabbitmq.New(rabbitmq.Options{URL: p.url, Heartbeat: 2 * time.Second, DialTimeout: patience, OldestConfirm: time.Hour}).Connect(ctx)
+	// A session is one connection. With 100,000 commands, listeners that stay would take all ports of the machine, and those
+	// among them that rabbitmqctl needs.
+	p.listener.Close()
 	if err != nil {
 		return nil, err
 	}
