@@ -13,6 +13,7 @@ import (
 
 	"handoff/chaos/history"
 	"handoff/core/broker"
+	"handoff/core/broker/rabbitmq"
 	"handoff/core/execution"
 )
 
@@ -231,6 +232,10 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 		return f.delivered(base, queue, d, properties, id, m.unreadable())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
+	// RabbitMQ 3.10 lists the queue that a key of the default exchange names, whether it exists or not.
+	if len(queues) == 1 && queues[0] == rabbitmq.ProbeKey {
+		return nil
+	}
 	if exchange, _ := d.Headers["exchange_name"].(string); exchange != broker.ExchangeExecutions && len(queues) == 0 {
 		return nil
 	}

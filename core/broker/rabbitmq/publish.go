@@ -38,9 +38,11 @@ type routeName struct{ exchange, key string }
 // mostLanes is less than the channels that RabbitMQ allows a connection (2047). Routes beyond it share a lane.
 const mostLanes = 1000
 
-// probeRoute leads to no queue. The broker returns a message to it, and confirms it, without asking a
-// queue: that tells a queue that is stuck from a broker that is slow.
-var probeRoute = routeName{"", "handoff.probe"} //detlint:ok a constant, never written
+// ProbeKey is a key of the default exchange that leads to no queue. The broker returns a message to it, and confirms it,
+// without asking a queue: that tells a queue that is stuck from a broker that is slow.
+const ProbeKey = "handoff.probe"
+
+var probeRoute = routeName{"", ProbeKey} //detlint:ok a constant, never written
 
 func openPublisher(s *session) (*publisher, error) {
 	p := &publisher{s: s, began: time.Now(), lanes: make(map[routeName]*lane)}
