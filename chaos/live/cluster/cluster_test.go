@@ -12,13 +12,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"handoff/chaos/alert"
 	"handoff/chaos/audit"
+	"handoff/chaos/live/scrape"
 	"handoff/chaos/servers"
 	"handoff/core/config"
 )
@@ -421,7 +424,7 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 
 // Each start of an executor sends messages to their death to test the path, and nobody has to look at any of them.
 func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
-	b := up(t, 3, 0)
+	b := up(t, 3, 1)
 	for range 10 {
 		for _, e := range b.c.Executors {
 			e.Instance().Kill()
@@ -446,6 +449,14 @@ func TestThirtyStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 	for _, e := range b.c.Executors {
 		if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
 			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
+		}
+	}
+	// The alert rules of a live run see nothing of a process whose page holds a single figure that they don't know.
+	reader := scrape.New(alert.NewEvaluator(), 1)
+	for _, d := range slices.Concat(b.c.Executors, b.c.Workers) {
+		page := b.page(d)
+		if err := reader.Take(d.Name, strings.NewReader(page)); err != nil || page == "" {
+			t.Errorf("the page of %s, of %d bytes: %v", d.Name, len(page), err)
 		}
 	}
 }

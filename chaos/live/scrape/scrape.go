@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,7 +115,8 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	for name, family := range families {
-		if !strings.HasPrefix(name, prefix) {
+		// No rule looks at pools, and no process reports them: they are read when somebody scrapes.
+		if !strings.HasPrefix(name, prefix) || slices.Contains(telemetry.PoolFigures(), name) {
 			continue
 		}
 		figure, known := r.figures[name]

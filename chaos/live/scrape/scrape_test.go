@@ -189,6 +189,16 @@ func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
 	}
 }
 
+// A daemon has pools of connections, and tells of them beside what the core reports.
+func TestAPageMayTellOfPools(t *testing.T) {
+	e, b := exporter.New(), alert.NewEvaluator()
+	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })
+	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
+	if err := scrape.New(b, 1).Take("executor-1", page(e)); err != nil || len(fired(b, 0)) != 1 {
+		t.Errorf("the brake holds: %v", err)
+	}
+}
+
 func TestWhatIsNoPageIsRefused(t *testing.T) {
 	for text, foreign := range map[string]bool{
 		"<html>":                         false,
