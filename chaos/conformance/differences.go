@@ -65,7 +65,7 @@ func notInStore() []Difference {
 		{About: "locks", What: "waiting for locks, lock timeouts, deadlocks", Why: "a step of the model is alone; their outcome, an unavailable database, is a fault of the scenario instead"},
 		{About: "numbers", What: "numbers beyond 64, and where the schema says so 32 bits", Why: "nothing in this project counts so far"},
 		{About: "JSON", What: "limits of depth and size, and escapes that PostgreSQL reads otherwise than Go", Why: "the API bounds what it takes"},
-		{About: "failover", What: "a standby that takes over and lacks the last commits", Why: "the store asks for synchronous commits; losing them is losing the database"},
+		{About: "failover", What: "which commits a standby lacks when it takes over", Why: "the fault `database: rewound` takes back all commits of the last seconds; no suite has a real standby that lags, to compare with"},
 		{About: "restart", What: "recovery takes time after a crash", Why: "the scenario says for how long the database is away"},
 	}
 }
