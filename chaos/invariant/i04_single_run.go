@@ -44,7 +44,12 @@ type singleRunChecker struct {
 }
 
 // hears implements selective.
-func (c *singleRunChecker) hears() []history.Kind { return besidesMessages() }
+func (c *singleRunChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
+		history.ProcessFrozen, history.WorkerRegistered, history.Transition, history.ActionStarted, history.ActionEnded,
+	}
+}
 
 func (c *singleRunChecker) timed() {}
 
@@ -74,6 +79,8 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 		} else {
 			c.running[chain] = live
 		}
+	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
+		// hear has heard it.
 	default:
 	}
 }

@@ -56,7 +56,13 @@ type placementChecker struct {
 }
 
 // hears implements selective.
-func (c *placementChecker) hears() []history.Kind { return besidesMessages() }
+func (c *placementChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
+		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
+		history.Transition,
+	}
+}
 
 func (c *placementChecker) timed() {}
 
@@ -90,6 +96,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
 		c.transition(e, l)
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
+		// The roster has heard it.
 	default:
 	}
 	if len(c.doubts) > 0 {

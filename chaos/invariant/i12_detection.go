@@ -66,9 +66,21 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
+// hears implements selective.
+func (c *detectionChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
+		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
+		history.WorkerRegistered, history.Delivered,
+	}
+}
+
+func (c *detectionChecker) timed() {}
+
 func (c *detectionChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.idle.observe(e)
+	c.s.wake(min(c.watch.at(), c.idle.next))
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {
@@ -114,6 +126,8 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 	case history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
+	case history.WorkerRegistered, history.Delivered:
+		// Who looks at idle queues has heard it.
 	default:
 	}
 }
@@ -157,7 +171,10 @@ func (c *detectionChecker) number(w watched) watched {
 }
 
 // push has an execution looked at as soon as time moves on.
-func (c *detectionChecker) push(w watched) { c.watch.soon.push(c.number(w)) }
+func (c *detectionChecker) push(w watched) {
+	c.watch.soon.push(c.number(w))
+	c.s.wake(w.at)
+}
 
 // hasten looks at the executions that an event may have made overdue sooner.
 func (c *detectionChecker) hasten(e *history.Event) {
@@ -169,6 +186,7 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
 				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+				c.s.wake(e.At + time.Nanosecond)
 			}
 		}
 	}

@@ -83,9 +83,9 @@ type workChecker struct {
 	faultOver time.Duration
 	forwards  time.Duration
 
-	// The present window: when it began, its events, and how many statements each process had made before it.
+	// The present window: when it began, how many events came before it, and how many statements each process had made then.
 	window     time.Duration
-	events     int64
+	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
 
@@ -123,10 +123,23 @@ func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	return judged
 }
 
+// hears implements selective.
+func (c *workChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.Delivered, history.FaultBegan, history.FaultEnded, history.ClockStepped, history.WorkerRegistered,
+		history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported, history.HeartbeatRenewed,
+		history.ProcessStarted, history.ProcessPaused, history.ProcessFrozen, history.ProcessResumed, history.ProcessThawed,
+		history.DeadLetterStored, history.StaleWrite, history.Orchestrated, history.Published, history.Transition,
+	}
+}
+
+func (c *workChecker) timed() {}
+
 func (c *workChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	c.count(e)
 	c.overdue(e.At)
+	c.s.wake(min(c.window+workWindow, c.nextOverdue))
 	switch e.Kind {
 	case history.Delivered:
 		if e.Queue == broker.QueueRequested {
@@ -168,6 +181,8 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		c.transition(e, l)
+	case history.HeartbeatRenewed:
+		// The roster has heard it.
 	default:
 	}
 }
@@ -313,25 +328,29 @@ func (c *workChecker) published(e *history.Event, l *life) {
 
 // count judges the statements of each process once a window.
 func (c *workChecker) count(e *history.Event) {
-	c.events++
 	took := e.At - c.window
-	if c.s.work == nil || took < workWindow {
+	if took < workWindow {
 		return
 	}
+	if c.s.work == nil {
+		c.window = e.At
+		return
+	}
+	events := c.s.events - c.before
 	c.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
 		c.s.judged(c.i)
-		if bound := c.statementBound(worker, took); statements > bound {
+		if bound := c.statementBound(worker, took, events); statements > bound {
 			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
-				process, statements, took, c.events, bound, statementsAnEvent)
+				process, statements, took, events, bound, statementsAnEvent)
 		}
 	})
-	c.window, c.events, c.struck = e.At, 0, c.faults > 0
+	c.window, c.before, c.struck = e.At, c.s.events, c.faults > 0
 }
 
-// statementBound is how many statements a process may make in a window.
-func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int64) {
+// statementBound is how many statements a process may make in a window of so many events.
+func (c *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := c.s.config.Executor
 	loop := func(statements int64, interval time.Duration) {
 		bound += statements * (int64(took/interval) + 2)
@@ -357,7 +376,7 @@ func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int
 		// at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 	}
-	return bound + statementsAnEvent*c.events
+	return bound + statementsAnEvent*events
 }
 
 func (c *workChecker) end(bool) {}

@@ -60,7 +60,11 @@ type claimed struct {
 }
 
 // hears implements selective.
-func (c *startedChecker) hears() []history.Kind { return besidesMessages() }
+func (c *startedChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.FaultBegan, history.FaultEnded, history.ActionStarted, history.Transition,
+	}
+}
 
 func (c *startedChecker) timed() {}
 

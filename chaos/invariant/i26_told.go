@@ -103,6 +103,18 @@ func (c *hintChecker) observe(e *history.Event, l *life) {
 	}
 }
 
+// waitsFor is the moment from which on there is something to look at.
+func (c *hintChecker) waitsFor() time.Duration {
+	at := never
+	if c.next != never {
+		at = c.next + time.Nanosecond
+	}
+	for i := range c.untaken {
+		at = min(at, c.untaken[i].at+c.s.untriedWithin()+time.Nanosecond)
+	}
+	return at
+}
+
 // earnsHint says that whoever writes a change tells of it: a claim, an end, and the word that a run is to end.
 func earnsHint(e *history.Event) bool {
 	return e.To == execution.Running || e.To == execution.Canceling || oracle.Terminal(e.To)

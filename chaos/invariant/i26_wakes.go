@@ -42,15 +42,22 @@ type roomy struct {
 	w         *candidate
 }
 
+// hears implements selective.
+func (c *wakeChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ActionDefined, history.HealthReported, history.Created, history.ChildStarted, history.Orchestrated,
+		history.WorkerLifecycle, history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned,
+		history.ProcessStarted, history.Hinted, history.Transition,
+	}
+}
+
+func (c *wakeChecker) timed() {}
+
 func (c *wakeChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.hints.observe(e, l)
-	switch e.Kind {
-	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
-		return
-	default:
-		c.hear(e)
-	}
+	c.s.wake(c.hints.waitsFor())
+	c.hear(e)
 	switch e.Kind {
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
@@ -72,6 +79,8 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		c.transition(e, l)
+	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
+		// The roster has heard it, and who judges hints.
 	default:
 	}
 }
@@ -120,6 +129,7 @@ func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
 	r := roomy{at: at + more + 2*c.s.prompt(), since: at, w: w}
 	i, _ := slices.BinarySearchFunc(c.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
 	c.rooms = slices.Insert(c.rooms, i, r)
+	c.s.wake(r.at)
 }
 
 // children has those looked at that are to be settled after the end of a chain.
@@ -138,6 +148,9 @@ func (c *wakeChecker) look(now time.Duration) {
 		if c.rooms = c.rooms[1:]; r.w.roomSince == r.since {
 			c.leftOut(r.w, now)
 		}
+	}
+	if len(c.rooms) > 0 {
+		c.s.wake(c.rooms[0].at)
 	}
 }
 

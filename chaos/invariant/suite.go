@@ -56,7 +56,7 @@ type selective interface {
 }
 
 // timed is a selective checker that looks at things when their time has come, at whatever event is next then: before that
-// event it is called as if it heard it. It says when by Suite.wake, for each time anew.
+// event it is called as if it heard it. It says when by Suite.wake, for each time anew. It is first called at the first event.
 type timed interface {
 	selective
 	timed()
@@ -136,9 +136,14 @@ type Suite struct {
 	checkers    []checker
 	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
 	heard [history.Kinds]uint64
-	// timed are those that wait for a moment, next the first such moment.
-	timed    uint64
-	next     time.Duration
+	// timed are those that wait for a moment, wakes these moments, by their places, and next the first of them.
+	timed uint64
+	wakes [64]time.Duration
+	next  time.Duration
+	// observing is the place of the checker that observes, negative for none.
+	observing int
+	// events counts those that the checkers were shown.
+	events   int64
 	findings []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
@@ -197,7 +202,7 @@ func New(c config.Config, only []int) *Suite {
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
-		rewinding: rewinding{only: only},
+		rewinding: rewinding{only: only}, observing: -1,
 	}
 	for _, i := range every() {
 		if wanted(only, i.Number) {
@@ -207,8 +212,32 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
-// wake has the timed checkers called at the first event from a moment on.
-func (s *Suite) wake(at time.Duration) { s.next = min(s.next, at) }
+// wake has the timed checker that observes called at the first event from a moment on. What is said when none observes
+// concerns all timed checkers, because nobody knows whose it is.
+func (s *Suite) wake(at time.Duration) {
+	s.next = min(s.next, at)
+	if s.observing >= 0 {
+		s.wakes[s.observing] = min(s.wakes[s.observing], at)
+		return
+	}
+	for i := range s.wakes {
+		s.wakes[i] = min(s.wakes[i], at)
+	}
+}
+
+// woken are the timed checkers whose time has come. Whoever still waits then says so again.
+func (s *Suite) woken(at time.Duration) (due uint64) {
+	s.next = never
+	for of := s.timed; of != 0; of &= of - 1 {
+		i := bits.TrailingZeros64(of)
+		if s.wakes[i] <= at {
+			due |= 1 << i
+			s.wakes[i] = never
+		}
+		s.next = min(s.next, s.wakes[i])
+	}
+	return due
+}
 
 func (s *Suite) add(c checker) {
 	bit := uint64(1) << len(s.checkers)
@@ -317,13 +346,14 @@ func (s *Suite) Observe(e *history.Event) {
 	}
 	of := s.heard[e.Kind]
 	if e.At >= s.next {
-		// Whoever still waits says so again.
-		s.next = never
-		of |= s.timed
+		of |= s.woken(e.At)
 	}
+	s.events++
 	for ; of != 0; of &= of - 1 {
-		s.checkers[bits.TrailingZeros64(of)].observe(e, l)
+		s.observing = bits.TrailingZeros64(of)
+		s.checkers[s.observing].observe(e, l)
 	}
+	s.observing = -1
 	s.learn(e, l)
 }
 
