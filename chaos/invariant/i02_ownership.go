@@ -126,7 +126,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	used := e.Count > l.dispatches
 	if used {
-		t := c.s.workers[l.incarnation]
+		t := c.s.workers.Get(l.incarnation)
 		if t == nil || t.superseded || t.lifecycle != execution.Active {
 			return "a dispatch is counted although its worker did not stay"
 		}
@@ -189,7 +189,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return "its message was neither returned nor refused"
 		}
 	case execution.Reconciler:
-		if t := c.s.workers[l.incarnation]; t != nil {
+		if t := c.s.workers.Get(l.incarnation); t != nil {
 			if _, gone := t.gone(); gone || t.lifecycle == execution.Draining {
 				return ""
 			}
@@ -218,7 +218,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	case e.To == execution.Timeout, e.To == execution.Cancelled && e.By == execution.TimeoutMonitor && overrun:
 		return c.r.cold(e)
 	}
-	t := c.s.workers[l.incarnation]
+	t := c.s.workers.Get(l.incarnation)
 	if t == nil {
 		return "its worker never registered"
 	}

@@ -182,8 +182,8 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	if was := c.s.workers[e.Incarnation]; oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
-		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
+	if was := c.s.workers.Get(e.Incarnation); oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
+		for id, l := range c.s.lives.All() {
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
 				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
 				c.s.wake(e.At + time.Nanosecond)
@@ -197,7 +197,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	if c.stale(w) {
 		return
 	}
-	l := c.s.lives[w.id]
+	l := c.s.lives.Get(w.id)
 	deadline, what := c.deadline(l, &c.s.bounds)
 	if what == "" {
 		return
@@ -238,7 +238,7 @@ func (c *detectionChecker) unhindered(l *life, d deadline) bool {
 
 // stale says that an execution is not as it was when it was watched.
 func (c *detectionChecker) stale(w watched) bool {
-	l := c.s.lives[w.id]
+	l := c.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
@@ -277,7 +277,7 @@ func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
 		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "running past its deadline")
-		if t := c.s.workers[l.incarnation]; t != nil {
+		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {
 				// Nobody has watched its last beats; the watch begins when somebody sees that it was superseded.
@@ -314,7 +314,7 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 		before := time.Duration(1 + int(l.behind)/max(1, c.s.config.Executor.BatchSize))
 		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "scheduled although its message has died")
 	}
-	if t := c.s.workers[l.incarnation]; t != nil {
+	if t := c.s.workers.Get(l.incarnation); t != nil {
 		if since, gone := t.gone(); gone {
 			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "scheduled at a worker that is gone")
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/broker"
@@ -20,8 +21,8 @@ func work() *Invariant {
 	}
 	i.make = func(s *Suite) checker {
 		return &workChecker{
-			i: i, roster: newRoster(s), budgets: make(map[execution.ID]*budget), executors: make(map[string]bool),
-			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries), handled: make(map[execution.ID]bool),
+			i: i, roster: newRoster(s), executors: make(map[string]bool),
+			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries),
 		}
 	}
 	return i
@@ -57,7 +58,7 @@ const (
 	workWindow = time.Minute
 )
 
-// budget counts the effort for one execution that is not terminal.
+// budget counts the effort for one execution that is not terminal; it stands in its life.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
@@ -71,7 +72,6 @@ type budget struct {
 type workChecker struct {
 	roster
 	i         *Invariant
-	budgets   map[execution.ID]*budget
 	executors map[string]bool // that schedule
 	runtimes  int64           // the most that one worker offers
 
@@ -97,7 +97,7 @@ type workChecker struct {
 	// and whose end was handled a moment ago, the earliest first.
 	tests   map[string]*canaries
 	unread  trouble
-	handled map[execution.ID]bool
+	handled dense.Table[execution.ID, bool]
 	recent  queue[watched]
 }
 
@@ -157,7 +157,7 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		c.forwards += max(0, e.Due)
 	case history.WorkerRegistered:
 		c.changed()
-		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
+		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation.Get(e.Incarnation).runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
 		c.changed()
 	case history.ProcessStarted:
@@ -194,36 +194,27 @@ func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at
 	}
 }
 
-func (c *workChecker) budget(id execution.ID) *budget {
-	b := c.budgets[id]
-	if b == nil {
-		b = new(budget)
-		c.budgets[id] = b
-	}
-	return b
-}
-
 func (c *workChecker) transition(e *history.Event, l *life) {
 	if e.By == execution.Scheduler && e.Process != "" {
 		c.executors[e.Process] = true
 	}
 	switch {
-	case oracle.Terminal(e.To):
-		delete(c.budgets, e.Execution)
 	case l == nil:
+	case oracle.Terminal(e.To):
+		l.effort = budget{}
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
 		c.looked(e, l)
 	case e.From == execution.Scheduling && e.To == execution.Requested:
-		c.claimExpired(e)
+		c.claimExpired(e, l)
 	case e.To == execution.Scheduled:
 		c.dispatches++
-		b := c.budget(e.Execution)
+		b := &l.effort
 		b.published = 0
 		if b.takeBacks == 0 {
 			b.changes = c.changes
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
-		c.takenBack(e)
+		c.takenBack(e, l)
 	}
 }
 
@@ -231,7 +222,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 // of the executions that are open at that moment.
 func (c *workChecker) changed() {
 	c.changes++
-	c.spoilt += int64(min(c.s.config.Executor.BatchSize, len(c.s.lives)))
+	c.spoilt += int64(min(c.s.config.Executor.BatchSize, c.s.lives.Len()))
 }
 
 // hindered says that a fault lasts, or ended so recently that its effects may last.
@@ -245,7 +236,7 @@ func (c *workChecker) since(from, at time.Duration) time.Duration { return at - 
 // looked judges one fruitless claim.
 func (c *workChecker) looked(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	b, x := &l.effort, c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
 	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
 		c.races++
@@ -268,9 +259,9 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	}
 }
 
-func (c *workChecker) claimExpired(e *history.Event) {
+func (c *workChecker) claimExpired(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	b, x := &l.effort, c.s.config.Executor
 	if b.expired++; b.expired == 1 {
 		b.firstExpired = e.At
 	}
@@ -281,9 +272,9 @@ func (c *workChecker) claimExpired(e *history.Event) {
 	}
 }
 
-func (c *workChecker) takenBack(e *history.Event) {
+func (c *workChecker) takenBack(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b := c.budget(e.Execution)
+	b := &l.effort
 	if b.takeBacks++; b.takeBacks == 1 {
 		b.firstTakeBack = e.At
 	}
@@ -313,7 +304,7 @@ func (c *workChecker) published(e *history.Event, l *life) {
 	if e.Process != "" {
 		c.executors[e.Process] = true
 	}
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	b, x := &l.effort, c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))
 	bound := int64(1)

@@ -75,7 +75,7 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 	before, any := c.last[to]
 	bit := uint8(1) << m.Envelope.Type
 	for _, told := range m.Envelope.Changes {
-		n := c.byChange[change{told.Key.ID, told.Key.Epoch, told.To}]
+		n := c.committed(change{told.Key.ID, told.Key.Epoch, told.To})
 		if n == nil || n.process != process || n.told&bit != 0 {
 			continue
 		}

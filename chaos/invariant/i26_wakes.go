@@ -74,7 +74,7 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 			c.children(e)
 		}
 	case history.WorkerLifecycle:
-		if w := c.byIncarnation[e.Incarnation]; w != nil && e.Lifecycle == execution.Active {
+		if w := c.byIncarnation.Get(e.Incarnation); w != nil && e.Lifecycle == execution.Active {
 			c.room(w, e.At, c.s.config.Executor.ReconcileInterval)
 		}
 	case history.Transition:
@@ -86,7 +86,7 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 }
 
 func (c *wakeChecker) transition(e *history.Event, l *life) {
-	if w := c.byIncarnation[e.Incarnation]; w != nil {
+	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
 		before := w.roomSince
 		if w.released(e); before == never && w.roomSince != never {
 			c.room(w, e.At, 0)
@@ -182,7 +182,7 @@ func (c *wakeChecker) check(l *life, now time.Duration) {
 // leftOut judges the executions that wait while a worker has room.
 func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	var first *life
-	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+	for _, l := range c.s.lives.All() {
 		if l.status == execution.Requested && (first == nil || l.id < first.id) && c.waits(l, now) && c.takes(w, l, now) {
 			first = l
 		}
@@ -210,7 +210,7 @@ func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 // batchesAhead is how many full batches wait with an execution or have been handed out since it is due.
 func (c *wakeChecker) batchesAhead(l *life) time.Duration {
 	since, n := max(l.entered, l.due-c.s.skew), 0
-	for _, o := range c.s.lives { //detlint:ok they are counted
+	for _, o := range c.s.lives.All() {
 		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
 			n++
 		}
@@ -230,7 +230,7 @@ func (c *wakeChecker) waits(l *life, now time.Duration) bool {
 func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	prompt, s := c.s.prompt(), c.s
 	blamed, was := c.blamed[w.worker]
-	t := s.workers[w.incarnation]
+	t := s.workers.Get(w.incarnation)
 	// Nobody tells the executors of a worker that has come: they look once each reconcile interval.
 	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/config"
@@ -150,8 +151,8 @@ type Suite struct {
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
 	occasions [Count]uint64
 
-	lives   map[execution.ID]*life
-	workers map[execution.Incarnation]*session
+	lives   dense.Table[execution.ID, *life]
+	workers dense.Table[execution.Incarnation, *session]
 	// started is when each process was started last.
 	started map[string]time.Duration
 	free    []*life
@@ -198,7 +199,7 @@ type Suite struct {
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: law(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
-		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
+		cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
@@ -297,7 +298,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 }
 
 // Open is how many executions are not finished.
-func (s *Suite) Open() int { return len(s.lives) }
+func (s *Suite) Open() int { return s.lives.Len() }
 
 // stuck says whether something that has been as it is since then should have gone on.
 func (s *Suite) stuck(since time.Duration) bool {
@@ -342,7 +343,7 @@ func (s *Suite) Observe(e *history.Event) {
 	s.ledger.hear(e)
 	var l *life
 	if e.Execution != 0 {
-		l = s.lives[e.Execution]
+		l = s.lives.Get(e.Execution)
 	}
 	of := s.heard[e.Kind]
 	if e.At >= s.next {
