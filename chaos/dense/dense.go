@@ -137,7 +137,9 @@ func (t *Table[K, V]) page(number uint64) *page[V] {
 
 // chain is the place of a page's chain: the upper bits of a product with the golden ratio, so that neither consecutive
 // numbers nor those at regular distances share a chain.
-func (t *Table[K, V]) chain(number uint64) uint64 { return number * 0x9E3779B97F4A7C15 >> (64 - t.width) }
+func (t *Table[K, V]) chain(number uint64) uint64 {
+	return number * 0x9E3779B97F4A7C15 >> (64 - t.width)
+}
 
 // add adds an empty page.
 func (t *Table[K, V]) add(number uint64) *page[V] {
