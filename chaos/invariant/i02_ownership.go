@@ -36,7 +36,12 @@ type ownershipChecker struct {
 const clockTolerance = time.Millisecond
 
 // hears implements selective.
-func (c *ownershipChecker) hears() []history.Kind { return besidesMessages() }
+func (c *ownershipChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp, history.WorkerLifecycle,
+		history.Observed, history.Transition,
+	}
+}
 
 func (c *ownershipChecker) timed() {}
 
@@ -76,6 +81,8 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 		if why := c.unlawful(e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
+	case history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp:
+		// Who judges the loss of workers has heard it.
 	default:
 	}
 }

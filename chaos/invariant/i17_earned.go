@@ -61,7 +61,7 @@ type ending struct {
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 // hears implements selective.
-func (c *earnedChecker) hears() []history.Kind { return besidesMessages() }
+func (c *earnedChecker) hears() []history.Kind { return besidesRuns() }
 
 func (c *earnedChecker) timed() {}
 
@@ -91,8 +91,6 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		if at := c.slots.Get(e.Incarnation); at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
-	case history.Created, history.ActionStarted, history.ActionEnded:
-		// Most events are of these kinds, and the ledger learns nothing from them.
 	default:
 		c.ledger.observe(e)
 	}

@@ -73,7 +73,9 @@ type workChecker struct {
 	roster
 	i         *Invariant
 	executors map[string]bool // that schedule
-	runtimes  int64           // the most that one worker offers
+	// scheduled is the last of them that did.
+	scheduled string
+	runtimes  int64 // the most that one worker offers
 
 	dispatches, changes, races int64
 	// spoilt counts the executions that one executor may have claimed before it knew of changes of the fleet.
@@ -195,8 +197,8 @@ func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at
 }
 
 func (c *workChecker) transition(e *history.Event, l *life) {
-	if e.By == execution.Scheduler && e.Process != "" {
-		c.executors[e.Process] = true
+	if e.By == execution.Scheduler {
+		c.schedules(e.Process)
 	}
 	switch {
 	case l == nil:
@@ -215,6 +217,14 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
 		c.takenBack(e, l)
+	}
+}
+
+// schedules notes that an executor does. Nearly always it is the one that did last.
+func (c *workChecker) schedules(executor string) {
+	if executor != c.scheduled {
+		c.scheduled = executor
+		c.executors[executor] = true
 	}
 }
 
@@ -301,9 +311,7 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 // published judges one message of a dispatch.
 func (c *workChecker) published(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	if e.Process != "" {
-		c.executors[e.Process] = true
-	}
+	c.schedules(e.Process)
 	b, x := &l.effort, c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))

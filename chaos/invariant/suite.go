@@ -77,6 +77,14 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 	return kinds
 })
 
+// besidesRuns are those but the ones of single executions that are neither transitions nor handled ends, for rules about
+// processes and about how executions end.
+var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
+	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
+		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
+	})
+})
+
 // Finding is a violation as a checker sees it.
 type Finding struct {
 	Invariant *Invariant
