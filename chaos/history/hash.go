@@ -2,7 +2,6 @@ package history
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -38,16 +37,12 @@ func (h *Hasher) Events() uint64 { return h.events }
 // AppendBinary appends the canonical form of an event: every field but Text, in a fixed order, names
 // with their length before them.
 func (e *Event) AppendBinary(b []byte) []byte {
-	// It is done for every event of every run, so room is made once for all numbers.
-	const numbers = 18
-	at := len(b)
-	b = slices.Grow(b, 8*numbers)[:at+8*numbers]
-	for i, n := range [numbers]uint64{
+	for _, n := range [...]uint64{
 		uint64(e.At), e.Step, uint64(e.Kind), uint64(e.Execution), uint64(e.Chain), uint64(e.Related), uint64(e.Epoch), uint64(e.OldEpoch),
 		uint64(e.Named), uint64(e.From)<<16 | uint64(e.To)<<8 | uint64(e.By), uint64(e.Reason)<<16 | uint64(e.Lifecycle)<<8 | uint64(e.Type),
 		uint64(e.Worker), uint64(e.Incarnation), uint64(e.Writer), e.Message, uint64(e.Count), uint64(e.Limit), uint64(e.Due),
 	} {
-		binary.LittleEndian.PutUint64(b[at+8*i:], n)
+		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	if e.Kind == Created {
 		b = binary.LittleEndian.AppendUint64(b, uint64(e.RunTimeout))
@@ -55,9 +50,7 @@ func (e *Event) AppendBinary(b []byte) []byte {
 	}
 	for _, s := range [...]string{e.Process, e.Action, e.Key, e.Queue, e.Fault} {
 		b = append(b, byte(len(s)))
-		if s != "" {
-			b = append(b, s...)
-		}
+		b = append(b, s...)
 	}
 	return b
 }
