@@ -63,7 +63,7 @@ func (s *Suite) purged(at, now time.Duration) bool {
 
 // outage judges that the prober recorded the begin or the end of an outage.
 func (c *ownershipChecker) outage(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	why := ""
 	switch {
 	case c.s.config.Executor.HealthProbes != config.Observe:

@@ -36,7 +36,12 @@ type ownershipChecker struct {
 const clockTolerance = time.Millisecond
 
 // hears implements selective.
-func (c *ownershipChecker) hears() []history.Kind { return besidesMessages() }
+func (c *ownershipChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp, history.WorkerLifecycle,
+		history.Observed, history.Transition,
+	}
+}
 
 func (c *ownershipChecker) timed() {}
 
@@ -76,6 +81,8 @@ func (c *ownershipChecker) observe(e *history.Event, l *life) {
 		if why := c.unlawful(e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
+	case history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp:
+		// Who judges the loss of workers has heard it.
 	default:
 	}
 }
@@ -126,7 +133,7 @@ func (c *ownershipChecker) counted(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	used := e.Count > l.dispatches
 	if used {
-		t := c.s.workers[l.incarnation]
+		t := c.s.workers.Get(l.incarnation)
 		if t == nil || t.superseded || t.lifecycle != execution.Active {
 			return "a dispatch is counted although its worker did not stay"
 		}
@@ -189,7 +196,7 @@ func (c *ownershipChecker) unclaimed(e *history.Event, l *life) string {
 			return "its message was neither returned nor refused"
 		}
 	case execution.Reconciler:
-		if t := c.s.workers[l.incarnation]; t != nil {
+		if t := c.s.workers.Get(l.incarnation); t != nil {
 			if _, gone := t.gone(); gone || t.lifecycle == execution.Draining {
 				return ""
 			}
@@ -218,7 +225,7 @@ func (c *ownershipChecker) claimed(e *history.Event, l *life) string {
 	case e.To == execution.Timeout, e.To == execution.Cancelled && e.By == execution.TimeoutMonitor && overrun:
 		return c.r.cold(e)
 	}
-	t := c.s.workers[l.incarnation]
+	t := c.s.workers.Get(l.incarnation)
 	if t == nil {
 		return "its worker never registered"
 	}

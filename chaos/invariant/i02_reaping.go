@@ -72,7 +72,7 @@ func (r *reaping) cold(e *history.Event) string {
 
 // unlawful says why an incarnation must not be marked lost now; empty if it may.
 func (r *reaping) unlawful(e *history.Event) string {
-	t := r.s.workers[e.Incarnation]
+	t := r.s.workers.Get(e.Incarnation)
 	// Of what a database has lost it says so itself, and nobody has marked it.
 	if e.Lifecycle != execution.Lost || t == nil || t.process == e.Process || e.Process == fault.Database {
 		return ""

@@ -3,6 +3,7 @@ package invariant
 import (
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -16,7 +17,7 @@ func singleRun() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded, history.HeartbeatRenewed},
 	}
 	i.make = func(s *Suite) checker {
-		return &singleRunChecker{i: i, s: s, running: make(map[execution.ID][]liveAction), frozen: make(map[string]bool), told: make(map[execution.Incarnation]wordOf), succeeded: make(map[string]execution.WorkerID)}
+		return &singleRunChecker{i: i, s: s, frozen: make(map[string]bool), told: make(map[execution.Incarnation]wordOf), succeeded: make(map[string]execution.WorkerID)}
 	}
 	return i
 }
@@ -32,9 +33,11 @@ type liveAction struct {
 }
 
 type singleRunChecker struct {
-	i       *Invariant
-	s       *Suite
-	running map[execution.ID][]liveAction // by chain
+	i *Invariant
+	s *Suite
+	// running are the actions that live, by chain, and spared the lists of chains that have none any more.
+	running dense.Table[execution.ID, []liveAction]
+	spared  [][]liveAction
 	// frozen machines are exempt: their clocks stood still, so that no fence of theirs could hold.
 	frozen map[string]bool
 	// told are the incarnations whose process was told that they are over, while it lives; succeeded are the processes that
@@ -44,7 +47,12 @@ type singleRunChecker struct {
 }
 
 // hears implements selective.
-func (c *singleRunChecker) hears() []history.Kind { return besidesMessages() }
+func (c *singleRunChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused,
+		history.ProcessFrozen, history.WorkerRegistered, history.Transition, history.ActionStarted, history.ActionEnded,
+	}
+}
 
 func (c *singleRunChecker) timed() {}
 
@@ -62,7 +70,7 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 	case history.ActionEnded:
 		c.outlived(e)
 		chain := chainOf(e, l)
-		live := c.running[chain]
+		live := c.running.Get(chain)
 		for k := range live {
 			if live[k].execution == e.Execution && live[k].epoch == e.Epoch && live[k].machine == e.Process {
 				live = append(live[:k], live[k+1:]...)
@@ -70,10 +78,15 @@ func (c *singleRunChecker) observe(e *history.Event, l *life) {
 			}
 		}
 		if len(live) == 0 {
-			delete(c.running, chain)
+			c.running.Delete(chain)
+			if live != nil {
+				c.spared = append(c.spared, live)
+			}
 		} else {
-			c.running[chain] = live
+			c.running.Set(chain, live)
 		}
+	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
+		// hear has heard it.
 	default:
 	}
 }
@@ -102,7 +115,7 @@ func (c *singleRunChecker) unaware(e *history.Event, l *life) bool {
 
 // outlived judges by the end of an action whether it outlived the lease under which it ran.
 func (c *singleRunChecker) outlived(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || c.frozen[e.Process] {
 		return
 	}
@@ -114,7 +127,7 @@ func (c *singleRunChecker) outlived(e *history.Event) {
 }
 
 func (c *singleRunChecker) anyFrozen(chain execution.ID) bool {
-	for _, a := range c.running[chain] {
+	for _, a := range c.running.Get(chain) {
 		if c.frozen[a.machine] {
 			return true
 		}
@@ -135,12 +148,16 @@ func (c *singleRunChecker) started(e *history.Event, l *life) {
 	if !c.frozen[e.Process] {
 		c.judge(e, l, chain)
 	}
-	c.running[chain] = append(c.running[chain], liveAction{e.Execution, e.Epoch, e.Process, e.Incarnation, e.At})
+	live := c.running.Make(chain)
+	if n := len(c.spared); *live == nil && n > 0 {
+		*live, c.spared = c.spared[n-1], c.spared[:n-1]
+	}
+	*live = append(*live, liveAction{e.Execution, e.Epoch, e.Process, e.Incarnation, e.At})
 }
 
 func (c *singleRunChecker) judge(e *history.Event, l *life, chain execution.ID) {
 	c.s.judged(c.i)
-	for _, other := range c.running[chain] {
+	for _, other := range c.running.Get(chain) {
 		if !c.frozen[other.machine] {
 			c.s.violate(c.i, e.Execution, "%s started the action of execution %d at epoch %d while that of execution %d at epoch %d still ran on %s",
 				e.Process, e.Execution, e.Epoch, other.execution, other.epoch, other.machine)

@@ -65,7 +65,7 @@ func (c *singleRunChecker) heed(now time.Duration) {
 		}
 		c.s.judged(c.i)
 		var left *liveAction
-		for _, live := range c.running { //detlint:ok the smallest number is taken
+		for _, live := range c.running.All() {
 			for k := range live {
 				if a := &live[k]; a.of == of && a.machine == t.process && (left == nil || a.execution < left.execution) {
 					left = a

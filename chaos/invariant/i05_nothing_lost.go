@@ -39,7 +39,7 @@ func (c *lostChecker) observe(e *history.Event, l *life) {
 
 func (c *lostChecker) end(bool) {
 	var stuck []execution.ID
-	for id, l := range c.s.lives { //detlint:ok sorted below
+	for id, l := range c.s.lives.All() {
 		if !oracle.Terminal(l.status) && c.s.stuck(l.entered) {
 			c.s.judged(c.i)
 			stuck = append(stuck, id)
@@ -49,7 +49,7 @@ func (c *lostChecker) end(bool) {
 		return
 	}
 	slices.Sort(stuck)
-	l := c.s.lives[stuck[0]]
+	l := c.s.lives.Get(stuck[0])
 	others := ""
 	if n := len(stuck) - 1; n > 0 {
 		others = fmt.Sprintf(" (and %d more)", n)

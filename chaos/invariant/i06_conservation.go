@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/fault"
 	"handoff/chaos/history"
 	"handoff/core/execution"
@@ -19,7 +20,7 @@ func messageConservation() *Invariant {
 		Needs:     []history.Kind{history.Enqueued, history.Acked, history.DeadLettered, history.Dropped},
 	}
 	i.make = func(s *Suite) checker {
-		return &conservationChecker{i: i, s: s, letters: make(map[uint64]*letter), kept: make(map[string]int), troubled: make(map[string]time.Duration), lasting: make(map[string]int), broken: make(map[string]int)}
+		return &conservationChecker{i: i, s: s, kept: make(map[string]int), troubled: make(map[string]time.Duration), lasting: make(map[string]int), broken: make(map[string]int)}
 	}
 	return i
 }
@@ -78,7 +79,7 @@ type conservationChecker struct {
 	i *Invariant
 	s *Suite
 	// letters are the messages by their numbers, spared those that were forgotten, for the next ones.
-	letters map[uint64]*letter
+	letters dense.Table[uint64, *letter]
 	spared  []*letter
 	// troubled is when a fault on a process or on the database last began or ended: a process that stands still or receives
 	// nothing settles nothing, and none settles a message before the database has stored what it says.
@@ -96,18 +97,17 @@ type conservationChecker struct {
 
 // letter is the message that an event is about.
 func (c *conservationChecker) letter(e *history.Event) *letter {
-	l := c.letters[e.Message]
-	if l == nil {
-		l = spare(&c.spared)
-		c.letters[e.Message] = l
+	l := c.letters.Make(e.Message)
+	if *l == nil {
+		*l = spare(&c.spared)
 	}
-	return l
+	return *l
 }
 
 // forget drops a message of which nothing is left.
 func (c *conservationChecker) forget(e *history.Event, l *letter) {
 	if l.moving <= 0 && len(l.in) == 0 {
-		delete(c.letters, e.Message)
+		c.letters.Delete(e.Message)
 		l.moving = 0
 		c.spared = append(c.spared, l)
 	}
@@ -287,13 +287,13 @@ func (c *conservationChecker) end(settled bool) {
 	}
 	c.s.judged(c.i)
 	first := uint64(0)
-	for n, l := range c.letters { //detlint:ok the smallest number is taken
+	for n, l := range c.letters.All() {
 		if l.moving > 0 && (first == 0 || n < first) {
 			first = n
 		}
 	}
 	if first != 0 {
-		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", first, c.letters[first].moving)
+		c.s.violate(c.i, 0, "message %d was routed to %d queues more than it reached", first, c.letters.Get(first).moving)
 	}
 	if c.unnamed > 0 {
 		c.s.judged(c.i)

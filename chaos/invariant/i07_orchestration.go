@@ -116,7 +116,7 @@ func (c *orchestrationChecker) retried(e *history.Event, l *life) {
 
 func (c *orchestrationChecker) end(bool) {
 	var left []execution.ID
-	for id, l := range c.s.lives { //detlint:ok sorted below
+	for id, l := range c.s.lives.All() {
 		if oracle.Terminal(l.status) && !l.orchestrated && c.s.stuck(l.entered) {
 			c.s.judged(c.i)
 			left = append(left, id)
@@ -126,6 +126,6 @@ func (c *orchestrationChecker) end(bool) {
 		return
 	}
 	slices.Sort(left)
-	l := c.s.lives[left[0]]
+	l := c.s.lives.Get(left[0])
 	c.s.violate(c.i, l.id, "execution %d ended as %v at %v and its end was never handled (%d executions in all)", l.id, l.status, l.entered, len(left))
 }

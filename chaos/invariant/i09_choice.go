@@ -92,7 +92,7 @@ func (c *placementChecker) answers(w *candidate, now time.Duration) bool {
 	if !c.s.config.Health.Enabled || c.s.config.Executor.HealthProbes != config.Act {
 		return true
 	}
-	t := c.s.workers[w.incarnation]
+	t := c.s.workers.Get(w.incarnation)
 	return t != nil && c.s.roads.of(t.process).clear(now-c.s.bounds.Probes)
 }
 

@@ -56,7 +56,13 @@ type placementChecker struct {
 }
 
 // hears implements selective.
-func (c *placementChecker) hears() []history.Kind { return besidesMessages() }
+func (c *placementChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned,
+		history.HealthReported, history.BrokerUp, history.ProcessFrozen, history.ProcessThawed, history.ActionDefined,
+		history.Transition,
+	}
+}
 
 func (c *placementChecker) timed() {}
 
@@ -72,7 +78,7 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	switch e.Kind {
 	case history.HealthReported:
-		if w := c.byIncarnation[e.Incarnation]; w != nil {
+		if w := c.byIncarnation.Get(e.Incarnation); w != nil {
 			c.reported(w, e)
 		}
 	case history.BrokerUp:
@@ -90,6 +96,8 @@ func (c *placementChecker) observe(e *history.Event, l *life) {
 		c.limited[e.Action] = e.Count > 0
 	case history.Transition:
 		c.transition(e, l)
+	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.WorkerCordoned:
+		// The roster has heard it.
 	default:
 	}
 	if len(c.doubts) > 0 {
@@ -135,7 +143,7 @@ func (c *placementChecker) assess(w *candidate, at time.Duration) {
 }
 
 func (c *placementChecker) transition(e *history.Event, l *life) {
-	if w := c.byIncarnation[e.Incarnation]; w != nil {
+	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
 		c.outcome(w, e, l)
 	}
 	if l == nil {
@@ -143,7 +151,7 @@ func (c *placementChecker) transition(e *history.Event, l *life) {
 	}
 	switch {
 	case e.To == execution.Scheduled:
-		w := c.byIncarnation[e.Incarnation]
+		w := c.byIncarnation.Get(e.Incarnation)
 		c.s.judged(c.i)
 		if why := c.unfit(w, e, l); why != "" {
 			c.s.violate(c.i, e.Execution, "execution %d was dispatched by %s to worker %d (incarnation %d), %s", e.Execution, e.Process, e.Worker, e.Incarnation, why)
@@ -287,7 +295,7 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 		return
 	}
 	var first *life
-	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+	for _, l := range c.s.lives.All() {
 		if l.status != execution.Requested || !c.free(l) || l.waits > since {
 			continue
 		}

@@ -40,7 +40,7 @@ func (c *gracefulChecker) ended(process string) {
 // heard judges that a worker which hears of its drain begins with it.
 func (c *gracefulChecker) heard(e *history.Event) {
 	_, asked := c.asked[e.Process]
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if !asked || t == nil || t.lifecycle != execution.Active || t.superseded || c.disturbing > 0 {
 		return
 	}
@@ -56,7 +56,7 @@ func (c *gracefulChecker) heard(e *history.Event) {
 
 // leaves notes that a worker begins to stop: from now on its process has to end within the bound, whoever asked for it.
 func (c *gracefulChecker) leaves(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < c.s.started[t.process] {
 		// The last is what a process that has ended wrote, and the network held back.
 		return

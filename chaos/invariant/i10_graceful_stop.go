@@ -116,7 +116,7 @@ func (c *gracefulChecker) observe(e *history.Event, l *life) {
 
 // left judges that a worker that has stopped runs nothing any more.
 func (c *gracefulChecker) left(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || !c.undisturbed(t) {
 		return
 	}
@@ -138,7 +138,7 @@ func (c *gracefulChecker) transition(e *history.Event, l *life) {
 			delete(c.held, e.Incarnation)
 		}
 	}
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if e.To == execution.Running {
 		c.held[e.Incarnation]++
 		c.claimed(e, t)

@@ -66,9 +66,21 @@ type askedToEnd struct {
 	heard    time.Duration
 }
 
+// hears implements selective.
+func (c *detectionChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.FaultBegan, history.FaultEnded, history.HeartbeatRenewed, history.Transition, history.Created, history.Orchestrated,
+		history.Enqueued, history.Acked, history.Dropped, history.DeadLettered, history.PublishReturned, history.WorkerLifecycle,
+		history.WorkerRegistered, history.Delivered,
+	}
+}
+
+func (c *detectionChecker) timed() {}
+
 func (c *detectionChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.idle.observe(e)
+	c.s.wake(min(c.watch.at(), c.idle.next))
 	switch e.Kind {
 	case history.FaultBegan, history.FaultEnded:
 		switch {
@@ -114,6 +126,8 @@ func (c *detectionChecker) observe(e *history.Event, l *life) {
 	case history.PublishReturned, history.WorkerLifecycle:
 		// These can only bring a deadline forward of what waits for it.
 		c.hasten(e)
+	case history.WorkerRegistered, history.Delivered:
+		// Who looks at idle queues has heard it.
 	default:
 	}
 }
@@ -157,7 +171,10 @@ func (c *detectionChecker) number(w watched) watched {
 }
 
 // push has an execution looked at as soon as time moves on.
-func (c *detectionChecker) push(w watched) { c.watch.soon.push(c.number(w)) }
+func (c *detectionChecker) push(w watched) {
+	c.watch.soon.push(c.number(w))
+	c.s.wake(w.at)
+}
 
 // hasten looks at the executions that an event may have made overdue sooner.
 func (c *detectionChecker) hasten(e *history.Event) {
@@ -165,10 +182,11 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	if was := c.s.workers[e.Incarnation]; oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
-		for id, l := range c.s.lives { //detlint:ok the heap orders by time and number of the execution
+	if was := c.s.workers.Get(e.Incarnation); oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
+		for id, l := range c.s.lives.All() {
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
 				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
+				c.s.wake(e.At + time.Nanosecond)
 			}
 		}
 	}
@@ -179,7 +197,7 @@ func (c *detectionChecker) check(w watched, now time.Duration) {
 	if c.stale(w) {
 		return
 	}
-	l := c.s.lives[w.id]
+	l := c.s.lives.Get(w.id)
 	deadline, what := c.deadline(l, &c.s.bounds)
 	if what == "" {
 		return
@@ -220,7 +238,7 @@ func (c *detectionChecker) unhindered(l *life, d deadline) bool {
 
 // stale says that an execution is not as it was when it was watched.
 func (c *detectionChecker) stale(w watched) bool {
-	l := c.s.lives[w.id]
+	l := c.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
@@ -259,7 +277,7 @@ func (c *detectionChecker) deadline(l *life, b *Bounds) (deadline, string) {
 		// ends no run.
 		over := max(l.due-c.s.skew, l.due-(l.stamped-l.entered))
 		best, what := c.observing(l, deadline{over, b.Overrun, b.Warmup}, "running past its deadline")
-		if t := c.s.workers[l.incarnation]; t != nil {
+		if t := c.s.workers.Get(l.incarnation); t != nil {
 			since, more := c.s.fleet.held(t.renewed, b)
 			if t.superseded {
 				// Nobody has watched its last beats; the watch begins when somebody sees that it was superseded.
@@ -296,7 +314,7 @@ func (c *detectionChecker) scheduled(l *life, b *Bounds) (best deadline, what st
 		before := time.Duration(1 + int(l.behind)/max(1, c.s.config.Executor.BatchSize))
 		consider(deadline{l.died, b.DeadLetter + before*letterTime, 0}, "scheduled although its message has died")
 	}
-	if t := c.s.workers[l.incarnation]; t != nil {
+	if t := c.s.workers.Get(l.incarnation); t != nil {
 		if since, gone := t.gone(); gone {
 			consider(deadline{max(since, l.entered), b.OwnerGone, 0}, "scheduled at a worker that is gone")
 		}

@@ -15,7 +15,7 @@ type unready map[execution.Incarnation]time.Duration
 // unrecorded demands that probes which only observe record what they found within its bound. A prober that asks whether
 // the process is up finds nothing, and one that acts records nothing.
 func (c *detectionChecker) unrecorded(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if c.s.config.Executor.HealthProbes != config.Observe || !c.s.config.Health.Enabled || t == nil {
 		return
 	}

@@ -16,7 +16,7 @@ func ownResult() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.ActionStarted, history.ActionEnded},
 	}
 	i.make = func(s *Suite) checker {
-		return &resultChecker{i: i, s: s, exits: make(map[execution.ID]exit), asked: make(map[execution.ID]asking)}
+		return &resultChecker{i: i, s: s, asked: make(map[execution.ID]asking)}
 	}
 	return i
 }
@@ -26,12 +26,12 @@ type exit struct {
 	epoch  execution.Epoch
 	to     execution.Status
 	reason execution.Reason
+	known  bool
 }
 
 type resultChecker struct {
-	i     *Invariant
-	s     *Suite
-	exits map[execution.ID]exit
+	i *Invariant
+	s *Suite
 	// asked is how the runs that are to end were asked to the first time.
 	asked map[execution.ID]asking
 }
@@ -52,15 +52,17 @@ func (c *resultChecker) observe(e *history.Event, l *life) {
 	switch e.Kind {
 	case history.ActionEnded:
 		if l != nil && !oracle.Terminal(l.status) {
-			c.exits[e.Execution] = exit{e.Epoch, e.To, e.Reason}
+			l.ran = exit{e.Epoch, e.To, e.Reason, true}
 		}
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.By == execution.Worker && oracle.Terminal(e.To) {
 			c.judge(e, l)
 		}
 		if oracle.Terminal(e.To) {
-			delete(c.exits, e.Execution)
 			delete(c.asked, e.Execution)
+			if l != nil {
+				l.ran = exit{}
+			}
 		}
 	case history.EndAsked:
 		if old, known := c.asked[e.Execution]; l != nil && !oracle.Terminal(l.status) && (!known || old.epoch != e.Epoch) {
@@ -88,7 +90,7 @@ func (c *resultChecker) refused(e *history.Event, l *life) {
 // holds, so whatever has ended there must be written before.
 func (c *resultChecker) again(e *history.Event) {
 	var old execution.Incarnation
-	for n, t := range c.s.workers { //detlint:ok the greatest is taken
+	for n, t := range c.s.workers.All() {
 		if t.worker == e.Worker && t.process == e.Process && n < e.Incarnation && t.joined >= c.s.started[e.Process] {
 			old = max(old, n)
 		}
@@ -98,7 +100,7 @@ func (c *resultChecker) again(e *history.Event) {
 	}
 	c.s.judged(c.i)
 	var given *life
-	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+	for _, l := range c.s.lives.All() {
 		if l.incarnation == old && oracle.Claimed(l.status) && l.started > 0 && l.running == 0 && (given == nil || l.id < given.id) {
 			given = l
 		}
@@ -126,8 +128,11 @@ func (c *resultChecker) grace(e *history.Event) {
 func (c *resultChecker) judge(e *history.Event, l *life) {
 	c.s.judged(c.i)
 	c.grace(e)
-	x, ended := c.exits[e.Execution]
-	ended = ended && x.epoch == e.OldEpoch
+	var x exit
+	if l != nil {
+		x = l.ran
+	}
+	ended := x.known && x.epoch == e.OldEpoch
 	byItself := ended && x.to != execution.Cancelled
 	switch {
 	case e.Reason == execution.WorkerLost && l != nil && l.running > 0 && l.started > 0:

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -23,7 +24,7 @@ func earned() *Invariant {
 			"that was full the whole time; an audit does not record the faults and actions that explain other bad ends",
 	}
 	i.make = func(s *Suite) checker {
-		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings(), slots: make(map[execution.Incarnation]*slots)}
+		return &earnedChecker{i: i, s: s, ledger: newLedger(), table: earnings()}
 	}
 	return i
 }
@@ -33,7 +34,7 @@ type earnedChecker struct {
 	s      *Suite
 	ledger *ledger
 	table  []earning
-	slots  map[execution.Incarnation]*slots
+	slots  dense.Table[execution.Incarnation, *slots]
 	// loss is the loss of a worker that the last event told of. Its Kind is NoKind if the last event told of none.
 	loss history.Event
 	// skipped holds the children that were skipped before the end of their parent's chain was handled.
@@ -60,7 +61,7 @@ type ending struct {
 func (c *earnedChecker) whole() bool { return !c.i.InPart(c.s.holds) }
 
 // hears implements selective.
-func (c *earnedChecker) hears() []history.Kind { return besidesMessages() }
+func (c *earnedChecker) hears() []history.Kind { return besidesRuns() }
 
 func (c *earnedChecker) timed() {}
 
@@ -76,7 +77,7 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		if l != nil && !oracle.Terminal(e.From) {
 			c.transition(e, l)
 		}
-		if at := c.slots[e.Incarnation]; at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
+		if at := c.slots.Get(e.Incarnation); at != nil && oracle.Claimed(e.From) != oracle.Claimed(e.To) {
 			at.run(e)
 		}
 	case history.Orchestrated:
@@ -85,13 +86,11 @@ func (c *earnedChecker) observe(e *history.Event, l *life) {
 		}
 	case history.WorkerRegistered:
 		c.ledger.observe(e)
-		c.slots[e.Incarnation] = &slots{runtimes: e.Text, capacity: e.Limit}
+		c.slots.Set(e.Incarnation, &slots{runtimes: e.Text, capacity: e.Limit})
 	case history.HeartbeatRenewed:
-		if at := c.slots[e.Incarnation]; at != nil {
+		if at := c.slots.Get(e.Incarnation); at != nil {
 			at.beats = [3]time.Duration{e.At, at.beats[0], at.beats[1]}
 		}
-	case history.Created, history.ActionStarted, history.ActionEnded:
-		// Most events are of these kinds, and the ledger learns nothing from them.
 	default:
 		c.ledger.observe(e)
 	}
@@ -102,7 +101,7 @@ func (c *earnedChecker) transition(e *history.Event, l *life) {
 	if e.To != execution.Failed && e.To != execution.Timeout && e.To != execution.Abandoned && e.To != execution.Cancelled && !counted {
 		return
 	}
-	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers[l.incarnation], at: c.slots[l.incarnation]}
+	end := ending{earnedChecker: c, e: e, l: l, t: c.s.workers.Get(l.incarnation), at: c.slots.Get(l.incarnation)}
 	if why := end.crowded(counted); why != "" {
 		c.s.violate(c.i, e.Execution, "%s although it only had to wait: %s; waiting behind others is no cause", end.describe(counted), why)
 		return
@@ -325,7 +324,7 @@ func (c *ending) noWorkers() string {
 		return ""
 	}
 	for _, m := range c.s.fleet.members {
-		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots[m.incarnation].runtimes), c.l.runtime) {
+		if c.l.pinned != 0 && m.worker != c.l.pinned || !slices.Contains(strings.Fields(c.slots.Get(m.incarnation).runtimes), c.l.runtime) {
 			continue
 		}
 		began := from
@@ -336,7 +335,7 @@ func (c *ending) noWorkers() string {
 		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
 			continue
 		}
-		if t := c.s.workers[m.incarnation]; t != nil && t.since >= from && t.lifecycle <= execution.Active {
+		if t := c.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
 			// The worker has only just come, so it may not have been ready.
 			continue
 		}
@@ -348,13 +347,13 @@ func (c *ending) noWorkers() string {
 
 // lost judges the loss of a worker that an executor has marked lost.
 func (c *earnedChecker) lost(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if t == nil {
 		return
 	}
 	c.s.judged(c.i)
 	// A worker is lost for the same causes as its runs.
-	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots[e.Incarnation], row: &earning{causes: noRenewal, from: sinceRenewal}}
+	end := ending{earnedChecker: c, e: e, l: &life{worker: e.Worker}, t: t, at: c.slots.Get(e.Incarnation), row: &earning{causes: noRenewal, from: sinceRenewal}}
 	if !end.faulty(noRenewal) {
 		c.s.violate(c.i, 0, "worker %s (incarnation %d) was marked lost by %s at %v although nothing in this run explains it: %s",
 			t.process, e.Incarnation, e.Process, e.At, end.innocent(noRenewal))

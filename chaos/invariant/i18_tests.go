@@ -86,7 +86,7 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 		since = l.entered
 		over = since < from
 	default:
-		over = !c.handled[e.Execution]
+		over = c.handled.At(e.Execution) == nil
 	}
 	if over {
 		c.s.violate(c.i, e.Execution, "%s wrote to epoch %d of execution %d for the %v, and was refused: the execution is otherwise since %v, and who has read it knows that", e.Process, e.Epoch, e.Execution, e.By, since)
@@ -95,11 +95,11 @@ func (c *workChecker) refused(e *history.Event, l *life) {
 
 // handles remembers for a moment whose end was handled.
 func (c *workChecker) handles(e *history.Event) {
-	c.handled[e.Execution] = true
+	c.handled.Set(e.Execution, true)
 	c.recent.add(watched{at: e.At + 2*c.s.prompt(), id: e.Execution})
 	for w, any := c.recent.first(); any && w.at < e.At; w, any = c.recent.first() {
 		c.recent.drop()
-		delete(c.handled, w.id)
+		c.handled.Delete(w.id)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/broker"
@@ -20,8 +21,8 @@ func work() *Invariant {
 	}
 	i.make = func(s *Suite) checker {
 		return &workChecker{
-			i: i, roster: newRoster(s), budgets: make(map[execution.ID]*budget), executors: make(map[string]bool),
-			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries), handled: make(map[execution.ID]bool),
+			i: i, roster: newRoster(s), executors: make(map[string]bool),
+			statements: make(map[string]uint64), runtimes: 1, tests: make(map[string]*canaries),
 		}
 	}
 	return i
@@ -57,7 +58,7 @@ const (
 	workWindow = time.Minute
 )
 
-// budget counts the effort for one execution that is not terminal.
+// budget counts the effort for one execution that is not terminal; it stands in its life.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
@@ -71,9 +72,10 @@ type budget struct {
 type workChecker struct {
 	roster
 	i         *Invariant
-	budgets   map[execution.ID]*budget
 	executors map[string]bool // that schedule
-	runtimes  int64           // the most that one worker offers
+	// scheduled is the last of them that did.
+	scheduled string
+	runtimes  int64 // the most that one worker offers
 
 	dispatches, changes, races int64
 	// spoilt counts the executions that one executor may have claimed before it knew of changes of the fleet.
@@ -83,9 +85,9 @@ type workChecker struct {
 	faultOver time.Duration
 	forwards  time.Duration
 
-	// The present window: when it began, its events, and how many statements each process had made before it.
+	// The present window: when it began, how many events came before it, and how many statements each process had made then.
 	window     time.Duration
-	events     int64
+	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
 
@@ -97,7 +99,7 @@ type workChecker struct {
 	// and whose end was handled a moment ago, the earliest first.
 	tests   map[string]*canaries
 	unread  trouble
-	handled map[execution.ID]bool
+	handled dense.Table[execution.ID, bool]
 	recent  queue[watched]
 }
 
@@ -123,10 +125,23 @@ func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	return judged
 }
 
+// hears implements selective.
+func (c *workChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.Delivered, history.FaultBegan, history.FaultEnded, history.ClockStepped, history.WorkerRegistered,
+		history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported, history.HeartbeatRenewed,
+		history.ProcessStarted, history.ProcessPaused, history.ProcessFrozen, history.ProcessResumed, history.ProcessThawed,
+		history.DeadLetterStored, history.StaleWrite, history.Orchestrated, history.Published, history.Transition,
+	}
+}
+
+func (c *workChecker) timed() {}
+
 func (c *workChecker) observe(e *history.Event, l *life) {
 	c.hear(e)
 	c.count(e)
 	c.overdue(e.At)
+	c.s.wake(min(c.window+workWindow, c.nextOverdue))
 	switch e.Kind {
 	case history.Delivered:
 		if e.Queue == broker.QueueRequested {
@@ -144,7 +159,7 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		c.forwards += max(0, e.Due)
 	case history.WorkerRegistered:
 		c.changed()
-		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation[e.Incarnation].runtimes)))
+		c.runtimes = max(c.runtimes, int64(len(c.byIncarnation.Get(e.Incarnation).runtimes)))
 	case history.WorkerLifecycle, history.WorkerCordoned, history.HealthReported:
 		c.changed()
 	case history.ProcessStarted:
@@ -168,6 +183,8 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 		}
 	case history.Transition:
 		c.transition(e, l)
+	case history.HeartbeatRenewed:
+		// The roster has heard it.
 	default:
 	}
 }
@@ -179,36 +196,35 @@ func (c *workChecker) looker(process string, of func(*Looker, time.Duration), at
 	}
 }
 
-func (c *workChecker) budget(id execution.ID) *budget {
-	b := c.budgets[id]
-	if b == nil {
-		b = new(budget)
-		c.budgets[id] = b
-	}
-	return b
-}
-
 func (c *workChecker) transition(e *history.Event, l *life) {
-	if e.By == execution.Scheduler && e.Process != "" {
-		c.executors[e.Process] = true
+	if e.By == execution.Scheduler {
+		c.schedules(e.Process)
 	}
 	switch {
-	case oracle.Terminal(e.To):
-		delete(c.budgets, e.Execution)
 	case l == nil:
+	case oracle.Terminal(e.To):
+		l.effort = budget{}
 	case e.From == execution.Scheduling && e.To == execution.Requested && e.By == execution.Scheduler:
 		c.looked(e, l)
 	case e.From == execution.Scheduling && e.To == execution.Requested:
-		c.claimExpired(e)
+		c.claimExpired(e, l)
 	case e.To == execution.Scheduled:
 		c.dispatches++
-		b := c.budget(e.Execution)
+		b := &l.effort
 		b.published = 0
 		if b.takeBacks == 0 {
 			b.changes = c.changes
 		}
 	case e.From == execution.Scheduled && e.To == execution.Requested:
-		c.takenBack(e)
+		c.takenBack(e, l)
+	}
+}
+
+// schedules notes that an executor does. Nearly always it is the one that did last.
+func (c *workChecker) schedules(executor string) {
+	if executor != c.scheduled {
+		c.scheduled = executor
+		c.executors[executor] = true
 	}
 }
 
@@ -216,7 +232,7 @@ func (c *workChecker) transition(e *history.Event, l *life) {
 // of the executions that are open at that moment.
 func (c *workChecker) changed() {
 	c.changes++
-	c.spoilt += int64(min(c.s.config.Executor.BatchSize, len(c.s.lives)))
+	c.spoilt += int64(min(c.s.config.Executor.BatchSize, c.s.lives.Len()))
 }
 
 // hindered says that a fault lasts, or ended so recently that its effects may last.
@@ -230,7 +246,7 @@ func (c *workChecker) since(from, at time.Duration) time.Duration { return at - 
 // looked judges one fruitless claim.
 func (c *workChecker) looked(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	b, x := &l.effort, c.s.config.Executor
 	n := int64(max(1, len(c.executors)))
 	if !c.hindered(e.At) && c.fits(l, e.At, c.s.bounds.Slack) {
 		c.races++
@@ -253,9 +269,9 @@ func (c *workChecker) looked(e *history.Event, l *life) {
 	}
 }
 
-func (c *workChecker) claimExpired(e *history.Event) {
+func (c *workChecker) claimExpired(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	b, x := &l.effort, c.s.config.Executor
 	if b.expired++; b.expired == 1 {
 		b.firstExpired = e.At
 	}
@@ -266,9 +282,9 @@ func (c *workChecker) claimExpired(e *history.Event) {
 	}
 }
 
-func (c *workChecker) takenBack(e *history.Event) {
+func (c *workChecker) takenBack(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	b := c.budget(e.Execution)
+	b := &l.effort
 	if b.takeBacks++; b.takeBacks == 1 {
 		b.firstTakeBack = e.At
 	}
@@ -295,10 +311,8 @@ func backoffsWithin(b *oracle.Backoffs, elapsed time.Duration) (n int64) {
 // published judges one message of a dispatch.
 func (c *workChecker) published(e *history.Event, l *life) {
 	c.s.judged(c.i)
-	if e.Process != "" {
-		c.executors[e.Process] = true
-	}
-	b, x := c.budget(e.Execution), c.s.config.Executor
+	c.schedules(e.Process)
+	b, x := &l.effort, c.s.config.Executor
 	b.published++
 	age, n := c.since(l.entered, e.At), int64(max(1, len(c.executors)))
 	bound := int64(1)
@@ -313,25 +327,29 @@ func (c *workChecker) published(e *history.Event, l *life) {
 
 // count judges the statements of each process once a window.
 func (c *workChecker) count(e *history.Event) {
-	c.events++
 	took := e.At - c.window
-	if c.s.work == nil || took < workWindow {
+	if took < workWindow {
 		return
 	}
+	if c.s.work == nil {
+		c.window = e.At
+		return
+	}
+	events := c.s.events - c.before
 	c.s.work.Statements(func(process string, worker bool, made uint64) {
 		statements := int64(made - c.statements[process])
 		c.statements[process] = made
 		c.s.judged(c.i)
-		if bound := c.statementBound(worker, took); statements > bound {
+		if bound := c.statementBound(worker, took, events); statements > bound {
 			c.s.violate(c.i, 0, "%s made %d database statements within %v, while the run had %d events; the bound is %d (the passes of its loops, one more of each, and %d per event)",
-				process, statements, took, c.events, bound, statementsAnEvent)
+				process, statements, took, events, bound, statementsAnEvent)
 		}
 	})
-	c.window, c.events, c.struck = e.At, 0, c.faults > 0
+	c.window, c.before, c.struck = e.At, c.s.events, c.faults > 0
 }
 
-// statementBound is how many statements a process may make in a window.
-func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int64) {
+// statementBound is how many statements a process may make in a window of so many events.
+func (c *workChecker) statementBound(worker bool, took time.Duration, events int64) (bound int64) {
 	x := c.s.config.Executor
 	loop := func(statements int64, interval time.Duration) {
 		bound += statements * (int64(took/interval) + 2)
@@ -357,7 +375,7 @@ func (c *workChecker) statementBound(worker bool, took time.Duration) (bound int
 		// at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 	}
-	return bound + statementsAnEvent*c.events
+	return bound + statementsAnEvent*events
 }
 
 func (c *workChecker) end(bool) {}

@@ -60,7 +60,11 @@ type claimed struct {
 }
 
 // hears implements selective.
-func (c *startedChecker) hears() []history.Kind { return besidesMessages() }
+func (c *startedChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.FaultBegan, history.FaultEnded, history.ActionStarted, history.Transition,
+	}
+}
 
 func (c *startedChecker) timed() {}
 
@@ -191,7 +195,7 @@ func (c *startedChecker) heard(t *session) time.Duration {
 func (c *startedChecker) look(now time.Duration) {
 	c.next = never
 	for _, w := range c.open {
-		t := c.s.workers[w.incarnation]
+		t := c.s.workers.Get(w.incarnation)
 		if now-w.at <= c.bound {
 			c.next = min(c.next, w.at+c.bound)
 			continue
@@ -211,7 +215,7 @@ func (c *startedChecker) ended(e *history.Event, l *life) {
 	if e.By != execution.Worker || e.Reason != execution.WorkerLost || l == nil || l.started > 0 {
 		return
 	}
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if !c.has(t, e.At) || t.late || t.lifecycle > execution.Active || c.isShut(t.process, min(l.entered-c.bound, c.heard(t))) || c.s.ledger.struck(standsStill|itsClock|hasTwin, t.process, t.worker, l.entered) {
 		return
 	}

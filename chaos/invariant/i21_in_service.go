@@ -43,7 +43,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 	case history.WorkerRegistered:
 		// Older incarnations of the worker become nothing any more.
 		for n := range c.ready { //detlint:ok deletes those that match, in any order
-			if t := c.s.workers[n]; t != nil && t.worker == e.Worker {
+			if t := c.s.workers.Get(n); t != nil && t.worker == e.Worker {
 				delete(c.ready, n)
 			}
 		}
@@ -53,7 +53,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 			delete(c.ready, e.Incarnation)
 		}
 	case history.HeartbeatRenewed:
-		t := c.s.workers[e.Incarnation]
+		t := c.s.workers.Get(e.Incarnation)
 		if t == nil || t.lifecycle != execution.Starting || t.superseded || e.Limit == 0 {
 			delete(c.ready, e.Incarnation)
 			return
@@ -69,7 +69,7 @@ func (c *inServiceChecker) observe(e *history.Event, _ *life) {
 
 // judge says whether an incarnation has been starting for too long.
 func (c *inServiceChecker) judge(e *history.Event, since time.Duration) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || t.late {
 		return
 	}

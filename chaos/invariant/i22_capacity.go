@@ -1,6 +1,7 @@
 package invariant
 
 import (
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -16,7 +17,7 @@ func capacity() *Invariant {
 		Part:      "only what was claimed; an audit does not record actions",
 	}
 	i.make = func(s *Suite) checker {
-		return &capacityChecker{i: i, s: s, of: make(map[execution.Incarnation]*carried)}
+		return &capacityChecker{i: i, s: s}
 	}
 	return i
 }
@@ -33,7 +34,7 @@ type carried struct {
 type capacityChecker struct {
 	i  *Invariant
 	s  *Suite
-	of map[execution.Incarnation]*carried
+	of dense.Table[execution.Incarnation, *carried]
 }
 
 // hears implements selective.
@@ -44,15 +45,15 @@ func (c *capacityChecker) hears() []history.Kind {
 func (c *capacityChecker) observe(e *history.Event, _ *life) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		for n, w := range c.of { //detlint:ok marks and deletes those that match, in any order
+		for n, w := range c.of.All() {
 			if w.worker == e.Worker {
 				w.gone = true
 				c.forget(n, w)
 			}
 		}
-		c.of[e.Incarnation] = &carried{worker: e.Worker, capacity: e.Limit}
+		c.of.Set(e.Incarnation, &carried{worker: e.Worker, capacity: e.Limit})
 	case history.ActionStarted, history.ActionEnded, history.Transition:
-		if w := c.of[e.Incarnation]; w != nil && w.capacity > 0 {
+		if w := c.of.Get(e.Incarnation); w != nil && w.capacity > 0 {
 			c.count(e, w)
 		}
 	default:
@@ -87,7 +88,7 @@ func (c *capacityChecker) count(e *history.Event, w *carried) {
 // forget drops an incarnation that has a successor and nothing left.
 func (c *capacityChecker) forget(n execution.Incarnation, w *carried) {
 	if w.gone && w.claimed == 0 && w.actions == 0 {
-		delete(c.of, n)
+		c.of.Delete(n)
 	}
 }
 

@@ -55,7 +55,12 @@ type awayChecker struct {
 }
 
 // hears implements selective.
-func (c *awayChecker) hears() []history.Kind { return besidesMessages() }
+func (c *awayChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.WorkerRegistered, history.ProcessStarted, history.DatabaseDown, history.BrokerDown, history.DatabaseUp,
+		history.BrokerUp,
+	}
+}
 
 func (c *awayChecker) timed() {}
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -18,7 +19,7 @@ func leftLying() *Invariant {
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 	}
 	i.make = func(s *Suite) checker {
-		return &lyingChecker{i: i, s: s, of: make(map[execution.Incarnation]*busy), bound: 3 * s.config.Worker.StatementTimeout}
+		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout}
 	}
 	return i
 }
@@ -46,7 +47,7 @@ type refused struct {
 type lyingChecker struct {
 	i  *Invariant
 	s  *Suite
-	of map[execution.Incarnation]*busy
+	of dense.Table[execution.Incarnation, *busy]
 	// late are the claims that were refused for their time and whose message has not died yet: a few. bound is for how
 	// long it may take: the worker first tells the database, with a heartbeat, that it was full.
 	late  []refused
@@ -62,7 +63,12 @@ type waitedAt struct {
 }
 
 // hears implements selective.
-func (c *lyingChecker) hears() []history.Kind { return besidesMessages() }
+func (c *lyingChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.Requeued,
+		history.Dropped, history.Transition,
+	}
+}
 
 func (c *lyingChecker) timed() {}
 
@@ -73,21 +79,21 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 	}
 	switch e.Kind {
 	case history.WorkerRegistered:
-		for n, w := range c.of { //detlint:ok deletes those that match, in any order
+		for n, w := range c.of.All() {
 			if w.worker == e.Worker && w.claimed == 0 {
-				delete(c.of, n)
+				c.of.Delete(n)
 			}
 		}
-		c.of[e.Incarnation] = &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1, slots: slots{capacity: e.Limit}}
+		c.of.Set(e.Incarnation, &busy{worker: e.Worker, until: -1, doubt: -1, beat: -1, refused: -1, slots: slots{capacity: e.Limit}})
 	case history.HeartbeatRenewed:
-		if w := c.of[e.Incarnation]; w != nil {
+		if w := c.of.Get(e.Incarnation); w != nil {
 			w.beat = e.At
 			c.doubt(w, e.At)
 		}
 	case history.StaleWrite:
 		if e.To == execution.Running && e.By == execution.Worker {
-			for n, w := range c.of { //detlint:ok changes those that match, in any order
-				if t := c.s.workers[n]; t != nil && t.process == e.Process {
+			for n, w := range c.of.All() {
+				if t := c.s.workers.Get(n); t != nil && t.process == e.Process {
 					w.refused = e.At
 					c.doubt(w, e.At)
 				}
@@ -127,7 +133,7 @@ func (c *lyingChecker) doubt(w *busy, now time.Duration) {
 }
 
 func (c *lyingChecker) claim(e *history.Event) {
-	w := c.of[e.Incarnation]
+	w := c.of.Get(e.Incarnation)
 	if w != nil {
 		w.slots.run(e)
 	}
@@ -144,7 +150,7 @@ func (c *lyingChecker) claim(e *history.Event) {
 
 // tooLate says that the time for a claim is over by the database's clock.
 func (c *lyingChecker) tooLate(l *life, at time.Duration) bool {
-	t := c.s.workers[l.incarnation]
+	t := c.s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}
@@ -191,7 +197,7 @@ func (c *lyingChecker) sentBack(e *history.Event, l *life) {
 // tells the database so before, unless it has told it since.
 func (c *lyingChecker) behindOthers(e *history.Event, l *life) {
 	const hinders = standsStill | itsClock | toDatabase | isMute | hasTwin | databaseFails | databaseClock
-	w := c.of[l.incarnation]
+	w := c.of.Get(l.incarnation)
 	if w == nil || e.Fault != "" || l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 ||
 		c.s.stepped >= l.entered || c.s.ledger.struck(hinders, c.process(l), l.worker, l.entered) {
 		return
@@ -229,7 +235,7 @@ func (c *lyingChecker) blamed(e *history.Event, l *life) {
 
 // process is the one that runs the worker that an execution is dispatched to.
 func (c *lyingChecker) process(l *life) string {
-	if t := c.s.workers[l.incarnation]; t != nil {
+	if t := c.s.workers.Get(l.incarnation); t != nil {
 		return t.process
 	}
 	return ""
@@ -239,7 +245,7 @@ func (c *lyingChecker) process(l *life) string {
 func (c *lyingChecker) look(now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isMute | hasTwin | losesQueue | isWithdrawn | brokerFails | databaseFails | databaseClock
 	for _, r := range c.late {
-		l := c.s.lives[r.id]
+		l := c.s.lives.Get(r.id)
 		if now-r.at <= c.bound || l == nil || l.epoch != r.epoch || c.s.ledger.struck(hinders, r.process, r.worker, r.at-c.bound) {
 			continue
 		}
@@ -247,7 +253,7 @@ func (c *lyingChecker) look(now time.Duration) {
 			r.process, r.id, r.epoch, r.at, c.bound)
 	}
 	c.late = slices.DeleteFunc(c.late, func(r refused) bool {
-		l := c.s.lives[r.id]
+		l := c.s.lives.Get(r.id)
 		return l == nil || l.epoch != r.epoch || now-r.at > 4*c.bound
 	})
 }
@@ -259,7 +265,7 @@ func (c *lyingChecker) takenBack(e *history.Event, l *life) {
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
 		return
 	}
-	t, w := c.s.workers[l.incarnation], c.of[l.incarnation]
+	t, w := c.s.workers.Get(l.incarnation), c.of.Get(l.incarnation)
 	if t == nil || w == nil || t.superseded || t.lifecycle != execution.Active || t.since > l.entered || !l.published {
 		return
 	}

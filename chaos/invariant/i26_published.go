@@ -75,7 +75,7 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 	before, any := c.last[to]
 	bit := uint8(1) << m.Envelope.Type
 	for _, told := range m.Envelope.Changes {
-		n := c.byChange[change{told.Key.ID, told.Key.Epoch, told.To}]
+		n := c.committed(change{told.Key.ID, told.Key.Epoch, told.To})
 		if n == nil || n.process != process || n.told&bit != 0 {
 			continue
 		}
@@ -110,7 +110,11 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 	u := &c.untaken[at]
 	u.over, u.at, u.attempts = over, now, u.attempts+1
 	u.waits = u.attempts < hintAttempts
+	c.s.wake(now + c.s.untriedWithin() + time.Nanosecond)
 }
+
+// untriedWithin is within which time another attempt of a hint has to come.
+func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
 
 // untried judges hints that the broker did not take and that nobody has sent again in time. Without a session an attempt is
 // not seen.
@@ -119,7 +123,7 @@ func (c *hintChecker) untried(now time.Duration) {
 	if len(c.untaken) == 0 {
 		return
 	}
-	within := c.s.prompt() + hintPause
+	within := c.s.untriedWithin()
 	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {
 		if now-u.at <= within {
 			return false

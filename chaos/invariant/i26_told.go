@@ -3,6 +3,7 @@ package invariant
 import (
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/broker"
@@ -38,6 +39,8 @@ type committed struct {
 	changed, through bool
 	// told are the types of hints that its writer has sent of it.
 	told uint8
+	// before is the one before of the same execution.
+	before *committed
 }
 
 // sent is a hint that has come to the broker: from whom, when first, in which message, and how often.
@@ -54,9 +57,10 @@ type sent struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange finds one.
+	// recent are the changes, the oldest first, kept those of the last minute that were judged; byChange has those of each
+	// execution, the last one of which leads to the others.
 	recent, kept queue[*committed]
-	byChange     map[change]*committed
+	byChange     dense.Table[execution.ID, *committed]
 	// sent are the hints by their ids, and order the same, the oldest first.
 	sent  map[string]*sent
 	order queue[*sent]
@@ -77,7 +81,7 @@ type hintChecker struct {
 }
 
 func newHintChecker(i *Invariant, s *Suite) *hintChecker {
-	return &hintChecker{i: i, s: s, byChange: make(map[change]*committed), sent: make(map[string]*sent), again: make(map[string]time.Duration)}
+	return &hintChecker{i: i, s: s, sent: make(map[string]*sent), again: make(map[string]time.Duration)}
 }
 
 func (c *hintChecker) observe(e *history.Event, l *life) {
@@ -95,12 +99,45 @@ func (c *hintChecker) observe(e *history.Event, l *life) {
 			*n = committed{change: change{e.Execution, e.Epoch, e.To}, from: e.From, process: e.Process, at: e.At}
 			c.recent.add(n)
 			c.next = min(c.next, n.at+c.s.prompt())
-			c.byChange[n.change] = n
+			last := c.byChange.Make(e.Execution)
+			n.before, *last = *last, n
 		}
 	case history.Hinted:
 		c.hinted(e, l)
 	default:
 	}
+}
+
+// committed is the last commit of a change in the last minute, nil if there was none.
+func (c *hintChecker) committed(of change) *committed {
+	n := c.byChange.Get(of.id)
+	for n != nil && n.change != of {
+		n = n.before
+	}
+	return n
+}
+
+// forget forgets the oldest change of its execution.
+func (c *hintChecker) forget(oldest *committed) {
+	at := c.byChange.At(oldest.id)
+	for *at != oldest {
+		at = &(*at).before
+	}
+	if *at = nil; c.byChange.Get(oldest.id) == nil {
+		c.byChange.Delete(oldest.id)
+	}
+}
+
+// waitsFor is the moment from which on there is something to look at.
+func (c *hintChecker) waitsFor() time.Duration {
+	at := never
+	if c.next != never {
+		at = c.next + time.Nanosecond
+	}
+	for i := range c.untaken {
+		at = min(at, c.untaken[i].at+c.s.untriedWithin()+time.Nanosecond)
+	}
+	return at
 }
 
 // earnsHint says that whoever writes a change tells of it: a claim, an end, and the word that a run is to end.
@@ -117,7 +154,7 @@ func (c *hintChecker) hinted(e *history.Event, l *life) {
 	}
 	c.once(e)
 	t := broker.Type(e.Type)
-	if n := c.byChange[change{e.Execution, e.Epoch, e.To}]; n != nil {
+	if n := c.committed(change{e.Execution, e.Epoch, e.To}); n != nil {
 		n.changed = n.changed || t == broker.ExecutionStatusChanged
 		n.through = n.through || t == broker.ExecutionCompleted
 		// After an answer that was lost its writer can't know it.
@@ -191,9 +228,7 @@ func (c *hintChecker) look(now time.Duration) {
 	}
 	for n, any := c.kept.first(); any && now-n.at > longestHint; n, any = c.kept.first() {
 		c.kept.drop()
-		if c.byChange[n.change] == n {
-			delete(c.byChange, n.change)
-		}
+		c.forget(n)
 		c.spared = append(c.spared, n)
 	}
 	for h, any := c.order.first(); any && now-h.at > longestHint; h, any = c.order.first() {

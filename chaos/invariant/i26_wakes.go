@@ -42,15 +42,22 @@ type roomy struct {
 	w         *candidate
 }
 
+// hears implements selective.
+func (c *wakeChecker) hears() []history.Kind {
+	return []history.Kind{
+		history.ActionDefined, history.HealthReported, history.Created, history.ChildStarted, history.Orchestrated,
+		history.WorkerLifecycle, history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned,
+		history.ProcessStarted, history.Hinted, history.Transition,
+	}
+}
+
+func (c *wakeChecker) timed() {}
+
 func (c *wakeChecker) observe(e *history.Event, l *life) {
 	c.look(e.At)
 	c.hints.observe(e, l)
-	switch e.Kind {
-	case history.Published, history.PublishedMarked, history.Enqueued, history.Delivered, history.Acked, history.Hinted:
-		return
-	default:
-		c.hear(e)
-	}
+	c.s.wake(c.hints.waitsFor())
+	c.hear(e)
 	switch e.Kind {
 	case history.ActionDefined:
 		c.limited[e.Action] = e.Count > 0
@@ -67,17 +74,19 @@ func (c *wakeChecker) observe(e *history.Event, l *life) {
 			c.children(e)
 		}
 	case history.WorkerLifecycle:
-		if w := c.byIncarnation[e.Incarnation]; w != nil && e.Lifecycle == execution.Active {
+		if w := c.byIncarnation.Get(e.Incarnation); w != nil && e.Lifecycle == execution.Active {
 			c.room(w, e.At, c.s.config.Executor.ReconcileInterval)
 		}
 	case history.Transition:
 		c.transition(e, l)
+	case history.WorkerRegistered, history.HeartbeatRenewed, history.WorkerCordoned, history.ProcessStarted, history.Hinted:
+		// The roster has heard it, and who judges hints.
 	default:
 	}
 }
 
 func (c *wakeChecker) transition(e *history.Event, l *life) {
-	if w := c.byIncarnation[e.Incarnation]; w != nil {
+	if w := c.byIncarnation.Get(e.Incarnation); w != nil {
 		before := w.roomSince
 		if w.released(e); before == never && w.roomSince != never {
 			c.room(w, e.At, 0)
@@ -120,6 +129,7 @@ func (c *wakeChecker) room(w *candidate, at, more time.Duration) {
 	r := roomy{at: at + more + 2*c.s.prompt(), since: at, w: w}
 	i, _ := slices.BinarySearchFunc(c.rooms, r, func(a, b roomy) int { return cmp.Compare(a.at, b.at) })
 	c.rooms = slices.Insert(c.rooms, i, r)
+	c.s.wake(r.at)
 }
 
 // children has those looked at that are to be settled after the end of a chain.
@@ -138,6 +148,9 @@ func (c *wakeChecker) look(now time.Duration) {
 		if c.rooms = c.rooms[1:]; r.w.roomSince == r.since {
 			c.leftOut(r.w, now)
 		}
+	}
+	if len(c.rooms) > 0 {
+		c.s.wake(c.rooms[0].at)
 	}
 }
 
@@ -169,7 +182,7 @@ func (c *wakeChecker) check(l *life, now time.Duration) {
 // leftOut judges the executions that wait while a worker has room.
 func (c *wakeChecker) leftOut(w *candidate, now time.Duration) {
 	var first *life
-	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
+	for _, l := range c.s.lives.All() {
 		if l.status == execution.Requested && (first == nil || l.id < first.id) && c.waits(l, now) && c.takes(w, l, now) {
 			first = l
 		}
@@ -197,7 +210,7 @@ func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
 // batchesAhead is how many full batches wait with an execution or have been handed out since it is due.
 func (c *wakeChecker) batchesAhead(l *life) time.Duration {
 	since, n := max(l.entered, l.due-c.s.skew), 0
-	for _, o := range c.s.lives { //detlint:ok they are counted
+	for _, o := range c.s.lives.All() {
 		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
 			n++
 		}
@@ -217,7 +230,7 @@ func (c *wakeChecker) waits(l *life, now time.Duration) bool {
 func (c *wakeChecker) takes(w *candidate, l *life, now time.Duration) bool {
 	prompt, s := c.s.prompt(), c.s
 	blamed, was := c.blamed[w.worker]
-	t := s.workers[w.incarnation]
+	t := s.workers.Get(w.incarnation)
 	// Nobody tells the executors of a worker that has come: they look once each reconcile interval.
 	return w.worker != l.avoid && (l.pinned == 0 || l.pinned == w.worker) && w.offers(l.runtime, s.database(now)) &&
 		w.roomSince != never && now-w.roomSince >= 2*prompt && now-w.fitSince > s.config.Executor.ReconcileInterval+prompt &&

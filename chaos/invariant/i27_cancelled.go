@@ -43,7 +43,7 @@ func (c *cancelledChecker) observe(e *history.Event, _ *life) {
 
 // clear says that nothing has been wrong since a moment between who asks for cancellations and a worker.
 func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration) bool {
-	t := c.s.workers[owner]
+	t := c.s.workers.Get(owner)
 	return t != nil && !t.superseded && !oracle.Gone(t.lifecycle) && c.s.roads.byName[t.process].clear(from) && c.s.roads.hinted(from)
 }
 
@@ -51,7 +51,7 @@ func (c *cancelledChecker) clear(owner execution.Incarnation, from time.Duration
 func (c *cancelledChecker) check(l *life) {
 	if c.clear(l.incarnation, c.s.recovered(l.entered)) {
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, is to be cancelled since %v, and %s has not ended it within its kill grace %v and %v",
-			l.id, l.epoch, l.entered, c.s.workers[l.incarnation].process, c.s.config.Worker.KillGrace, c.s.prompt())
+			l.id, l.epoch, l.entered, c.s.workers.Get(l.incarnation).process, c.s.config.Worker.KillGrace, c.s.prompt())
 	}
 }
 

@@ -50,7 +50,7 @@ func (c *ownReapingChecker) observe(e *history.Event, _ *life) {
 
 // lost notes what has to be taken back now.
 func (c *ownReapingChecker) lost(e *history.Event) {
-	t := c.s.workers[e.Incarnation]
+	t := c.s.workers.Get(e.Incarnation)
 	if t == nil || oracle.Gone(t.lifecycle) || !c.clear(e.Process, e.At) {
 		return
 	}
@@ -58,7 +58,7 @@ func (c *ownReapingChecker) lost(e *history.Event) {
 	// The lease must be over by both clocks for as long as the grace.
 	over := max(t.leaseEnds-c.s.skew, t.renewed+oracle.Lease(&c.s.config.Worker)) + x.ReapGrace
 	held := false
-	for id, l := range c.s.lives { //detlint:ok the agenda orders by time and number of the execution
+	for id, l := range c.s.lives.All() {
 		if l.incarnation != e.Incarnation || l.status != execution.Scheduled && !oracle.Claimed(l.status) {
 			continue
 		}

@@ -84,7 +84,7 @@ func (c *toldChecker) says(p Part, l Line) {
 	c.s.judged(c.i)
 	is, known := c.done[l.Execution]
 	switch {
-	case !known && c.s.lives[l.Execution] == nil:
+	case !known && c.s.lives.Get(l.Execution) == nil:
 		// Its end was handled before the line came.
 	case !known || is.process != p.Process || is.by != told.by || is.epoch != told.epoch:
 		c.s.violate(c.i, l.Execution, "%s: %s tells %q of execution %d at epoch %d, and nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)

@@ -278,15 +278,15 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 			s.Observe(&e)
 		}
 	}
-	if len(s.lives) != 0 {
-		t.Errorf("%d finished executions are remembered", len(s.lives))
+	if s.lives.Len() != 0 {
+		t.Errorf("%d finished executions are remembered", s.lives.Len())
 	}
 	for _, c := range s.checkers {
-		if x, is := c.(*conservationChecker); is && len(x.letters) != 0 {
-			t.Errorf("%d settled messages are remembered", len(x.letters))
+		if x, is := c.(*conservationChecker); is && x.letters.Len() != 0 {
+			t.Errorf("%d settled messages are remembered", x.letters.Len())
 		}
-		if x, is := c.(*singleRunChecker); is && len(x.running) != 0 {
-			t.Errorf("%d ended actions are remembered", len(x.running))
+		if x, is := c.(*singleRunChecker); is && x.running.Len() != 0 {
+			t.Errorf("%d ended actions are remembered", x.running.Len())
 		}
 	}
 }

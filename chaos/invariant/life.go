@@ -82,6 +82,10 @@ type life struct {
 	running      int32 // actions alive
 	orchestrated bool
 	nextRetry    execution.ID
+
+	// effort is what invariant 18 has counted, and ran how the last run ended, for invariant 13: each is that one's own.
+	effort budget
+	ran    exit
 }
 
 // session is what the history has said of one incarnation of a worker.
@@ -163,7 +167,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		}
 		if l != nil {
 			l.orchestrated, l.nextRetry = true, e.Related
-			if next := s.lives[e.Related]; next != nil {
+			if next := s.lives.Get(e.Related); next != nil {
 				next.avoid = l.worker
 			}
 			s.retire(l)
@@ -210,9 +214,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		l.message(e)
 	case history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed:
 		s.learnWorker(e)
-		s.fleet.learn(e, s.workers[e.Incarnation])
+		s.fleet.learn(e, s.workers.Get(e.Incarnation))
 	case history.Observed:
-		if t := s.workers[e.Incarnation]; t != nil && e.Execution == 0 {
+		if t := s.workers.Get(e.Incarnation); t != nil && e.Execution == 0 {
 			t.outage, t.outageAt = e.Count > 0, s.database(e.At)
 		}
 		if l != nil && l.epoch == e.Epoch {
@@ -231,7 +235,7 @@ func (s *Suite) learn(e *history.Event, l *life) {
 		s.latest, s.stepped = max(s.latest, s.database(e.At)), e.At
 		s.skew += e.Due
 		s.fleet.skew = s.skew
-		for _, l := range s.lives { //detlint:ok each is judged by itself
+		for _, l := range s.lives.All() {
 			// It is due when the database's clock says so: a step forward brings that nearer, one back puts it off.
 			if l.waits > e.At {
 				l.waits = max(e.At, l.waits-e.Due)
@@ -275,7 +279,7 @@ func (s *Suite) learnCreated(e *history.Event) {
 	if l.parent != 0 {
 		s.learnChild(l, e.At)
 	}
-	s.lives[e.Execution] = l
+	s.lives.Set(e.Execution, l)
 	s.created = max(s.created, e.Execution)
 }
 
@@ -329,7 +333,7 @@ func (l *life) message(e *history.Event) {
 // retire forgets an execution that nothing more is expected of.
 func (s *Suite) retire(l *life) {
 	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
-		delete(s.lives, l.id)
+		s.lives.Delete(l.id)
 		s.free = append(s.free, l)
 	}
 }
@@ -337,23 +341,23 @@ func (s *Suite) retire(l *life) {
 func (s *Suite) learnWorker(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
-		for _, t := range s.workers { //detlint:ok sets a flag on those that match, in any order
+		for _, t := range s.workers.All() {
 			if t.worker == e.Worker && !t.superseded {
 				t.superseded, t.supersededA = true, e.At
 			}
 		}
-		s.workers[e.Incarnation] = &session{
+		s.workers.Set(e.Incarnation, &session{
 			worker: e.Worker, process: e.Process, lifecycle: execution.Starting, since: e.At, leaseEnds: e.Due, renewed: e.At, joined: e.At,
-		}
+		})
 	case history.WorkerLifecycle:
-		if t := s.workers[e.Incarnation]; t != nil {
+		if t := s.workers.Get(e.Incarnation); t != nil {
 			if t.lifecycle < execution.Draining {
 				t.leaving = e.At
 			}
 			t.lifecycle, t.since = e.Lifecycle, e.At
 		}
 	case history.HeartbeatRenewed:
-		if t := s.workers[e.Incarnation]; t != nil {
+		if t := s.workers.Get(e.Incarnation); t != nil {
 			w := &s.config.Worker
 			counted := (oracle.Lease(w) - w.FenceMargin) * (driftTolerance - 1) / driftTolerance
 			t.late = t.late || e.At-t.renewed > counted-max(w.StatementTimeout, counted/3)

@@ -37,7 +37,7 @@ func (s *Suite) learnOrphans(e *history.Event) {
 	o := &s.orphans
 	var left []*life
 	for _, id := range o.waiting[e.Chain] {
-		if l := s.lives[id]; l != nil && l.parent == e.Chain && l.status == execution.Requested {
+		if l := s.lives.Get(id); l != nil && l.parent == e.Chain && l.status == execution.Requested {
 			left = append(left, l)
 		}
 	}

@@ -37,7 +37,7 @@ func (a *agenda) look(s *Suite, after time.Duration, id execution.ID, epoch exec
 func (a *agenda) next(s *Suite, now time.Duration) (*life, bool) {
 	for len(a.due) > 0 && a.due[0].at <= now {
 		w := a.due.pop()
-		if l := s.lives[w.id]; l != nil && uint16(l.epoch) == w.epoch && l.status == w.in {
+		if l := s.lives.Get(w.id); l != nil && uint16(l.epoch) == w.epoch && l.status == w.in {
 			return l, true
 		}
 	}

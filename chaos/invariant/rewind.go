@@ -89,7 +89,7 @@ func (s *Suite) passes(e *history.Event) bool {
 // lost begins the wait.
 func (s *Suite) lost(e *history.Event) {
 	s.ready, s.due = true, e.At+s.surrender()
-	for i, t := range s.workers { //detlint:ok they are sorted
+	for i, t := range s.workers.All() {
 		if _, gone := t.gone(); !gone && t.renewed >= e.Due {
 			s.stale = append(s.stale, i)
 		}
@@ -110,7 +110,7 @@ func (s *Suite) awaits(e *history.Event) bool {
 		return environment(e.Kind)
 	}
 	s.stale = slices.DeleteFunc(s.stale, func(i execution.Incarnation) bool {
-		t := s.workers[i]
+		t := s.workers.Get(i)
 		if t == nil {
 			return true
 		}
@@ -134,7 +134,7 @@ func (s *Suite) overdue(i execution.Incarnation) {
 		if of, ok := c.(*detectionChecker); ok {
 			s.waits = false
 			s.violate(of.i, 0, "incarnation %d (%s) goes on although the database has lost a heartbeat of it: what else was lost of it nobody knows",
-				i, s.workers[i].process)
+				i, s.workers.Get(i).process)
 			s.waits = true
 		}
 	}

@@ -147,7 +147,7 @@ func (r *roads) announced(e *history.Event, note func(*trouble, time.Duration)) 
 // queueStuck says that the queue of the worker to which an execution was dispatched has hung since then. What the broker
 // does not answer for, nobody has to send.
 func (s *Suite) queueStuck(l *life) bool {
-	t := s.workers[l.incarnation]
+	t := s.workers.Get(l.incarnation)
 	if t == nil {
 		return false
 	}

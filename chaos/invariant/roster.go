@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/core/execution"
 )
@@ -12,7 +13,7 @@ import (
 // roster holds every incarnation that may get work, as far as the history has told.
 type roster struct {
 	s             *Suite
-	byIncarnation map[execution.Incarnation]*candidate
+	byIncarnation dense.Table[execution.Incarnation, *candidate]
 	// candidates are the incarnations that may still get work, oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
@@ -21,7 +22,7 @@ type roster struct {
 }
 
 func newRoster(s *Suite) roster {
-	return roster{s: s, byIncarnation: make(map[execution.Incarnation]*candidate), cordoned: make(map[execution.WorkerID]bool), departed: make(map[string]time.Duration)}
+	return roster{s: s, cordoned: make(map[execution.WorkerID]bool), departed: make(map[string]time.Duration)}
 }
 
 // hear learns from an event about workers; the owner of the roster judges health.
@@ -30,11 +31,11 @@ func (r *roster) hear(e *history.Event) {
 	case history.WorkerRegistered:
 		r.registered(e)
 	case history.WorkerLifecycle:
-		if w := r.byIncarnation[e.Incarnation]; w != nil {
+		if w := r.byIncarnation.Get(e.Incarnation); w != nil {
 			w.lifecycle(e, r.cordoned[e.Worker])
 		}
 	case history.HeartbeatRenewed:
-		if w := r.byIncarnation[e.Incarnation]; w != nil {
+		if w := r.byIncarnation.Get(e.Incarnation); w != nil {
 			w.beat(e, r.s.database(e.At), r.cordoned[e.Worker])
 		}
 	case history.WorkerCordoned:
@@ -65,7 +66,7 @@ func (r *roster) registered(e *history.Event) {
 		state: execution.Starting, fitSince: never, goodSince: never, idleSince: never, roomSince: never, busySince: never, fitUntil: -1, goodUntil: -1,
 		brief: 2*x.ReconcileInterval + x.StatementTimeout,
 	}
-	r.byIncarnation[e.Incarnation] = w
+	r.byIncarnation.Set(e.Incarnation, w)
 	r.candidates = append(r.candidates, w)
 }
 

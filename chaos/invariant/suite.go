@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/config"
@@ -56,7 +57,7 @@ type selective interface {
 }
 
 // timed is a selective checker that looks at things when their time has come, at whatever event is next then: before that
-// event it is called as if it heard it. It says when by Suite.wake, for each time anew.
+// event it is called as if it heard it. It says when by Suite.wake, for each time anew. It is first called at the first event.
 type timed interface {
 	selective
 	timed()
@@ -74,6 +75,14 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 		}
 	}
 	return kinds
+})
+
+// besidesRuns are those but the ones of single executions that are neither transitions nor handled ends, for rules about
+// processes and about how executions end.
+var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
+	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
+		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
+	})
 })
 
 // Finding is a violation as a checker sees it.
@@ -136,17 +145,22 @@ type Suite struct {
 	checkers    []checker
 	// heard are, for each kind of event, the checkers that observe it: one bit for each, by its place in checkers.
 	heard [history.Kinds]uint64
-	// timed are those that wait for a moment, next the first such moment.
-	timed    uint64
-	next     time.Duration
+	// timed are those that wait for a moment, wakes these moments, by their places, and next the first of them.
+	timed uint64
+	wakes [64]time.Duration
+	next  time.Duration
+	// observing is the place of the checker that observes, negative for none.
+	observing int
+	// events counts those that the checkers were shown.
+	events   int64
 	findings []Finding
 	// stopped is set at the first finding of each invariant: what follows a broken rule is noise.
 	broken map[*Invariant]bool
 	// occasions counts, for each invariant, how often it has judged something; see Judged.
 	occasions [Count]uint64
 
-	lives   map[execution.ID]*life
-	workers map[execution.Incarnation]*session
+	lives   dense.Table[execution.ID, *life]
+	workers dense.Table[execution.Incarnation, *session]
 	// started is when each process was started last.
 	started map[string]time.Duration
 	free    []*life
@@ -193,11 +207,11 @@ type Suite struct {
 func New(c config.Config, only []int) *Suite {
 	s := &Suite{
 		config: c, bounds: BoundsOf(c), calmBounds: boundsOf(c, callTime), transitions: law(), backoffs: oracle.NewBackoffs(&c.Retry), broken: make(map[*Invariant]bool),
-		lives: make(map[execution.ID]*life), workers: make(map[execution.Incarnation]*session), cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
+		cancelled: make(map[execution.ID]bool), started: make(map[string]time.Duration),
 		ended: make(ends), actionAt: make(map[string]uint16),
 		roads: newRoads(), fleet: newFleet(c), ledger: newLedger(), tolerance: clockTolerance,
 		orphans:   orphans{waiting: make(map[execution.ID][]execution.ID), settling: make(map[execution.ID]int)},
-		rewinding: rewinding{only: only},
+		rewinding: rewinding{only: only}, observing: -1,
 	}
 	for _, i := range every() {
 		if wanted(only, i.Number) {
@@ -207,8 +221,32 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
-// wake has the timed checkers called at the first event from a moment on.
-func (s *Suite) wake(at time.Duration) { s.next = min(s.next, at) }
+// wake has the timed checker that observes called at the first event from a moment on. What is said when none observes
+// concerns all timed checkers, because nobody knows whose it is.
+func (s *Suite) wake(at time.Duration) {
+	s.next = min(s.next, at)
+	if s.observing >= 0 {
+		s.wakes[s.observing] = min(s.wakes[s.observing], at)
+		return
+	}
+	for i := range s.wakes {
+		s.wakes[i] = min(s.wakes[i], at)
+	}
+}
+
+// woken are the timed checkers whose time has come. Whoever still waits then says so again.
+func (s *Suite) woken(at time.Duration) (due uint64) {
+	s.next = never
+	for of := s.timed; of != 0; of &= of - 1 {
+		i := bits.TrailingZeros64(of)
+		if s.wakes[i] <= at {
+			due |= 1 << i
+			s.wakes[i] = never
+		}
+		s.next = min(s.next, s.wakes[i])
+	}
+	return due
+}
 
 func (s *Suite) add(c checker) {
 	bit := uint64(1) << len(s.checkers)
@@ -268,7 +306,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 }
 
 // Open is how many executions are not finished.
-func (s *Suite) Open() int { return len(s.lives) }
+func (s *Suite) Open() int { return s.lives.Len() }
 
 // stuck says whether something that has been as it is since then should have gone on.
 func (s *Suite) stuck(since time.Duration) bool {
@@ -313,17 +351,18 @@ func (s *Suite) Observe(e *history.Event) {
 	s.ledger.hear(e)
 	var l *life
 	if e.Execution != 0 {
-		l = s.lives[e.Execution]
+		l = s.lives.Get(e.Execution)
 	}
 	of := s.heard[e.Kind]
 	if e.At >= s.next {
-		// Whoever still waits says so again.
-		s.next = never
-		of |= s.timed
+		of |= s.woken(e.At)
 	}
+	s.events++
 	for ; of != 0; of &= of - 1 {
-		s.checkers[bits.TrailingZeros64(of)].observe(e, l)
+		s.observing = bits.TrailingZeros64(of)
+		s.checkers[s.observing].observe(e, l)
 	}
+	s.observing = -1
 	s.learn(e, l)
 }
 

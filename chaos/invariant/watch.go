@@ -34,6 +34,18 @@ type watch struct {
 	soon, later watchHeap
 }
 
+// at is the moment of the earliest.
+func (w *watch) at() time.Duration {
+	at := never
+	if len(w.soon) > 0 {
+		at = w.soon[0].at
+	}
+	if len(w.later) > 0 {
+		at = min(at, w.later[0].at)
+	}
+	return at
+}
+
 // next takes the earliest out if it is due.
 func (w *watch) next(now time.Duration) (watched, bool) {
 	from := &w.later

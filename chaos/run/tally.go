@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/verdict"
 	"handoff/core/execution"
@@ -19,14 +20,14 @@ type tally struct {
 	// detection is how long the slowest detections took; renewed and scheduled are what they count from.
 	detection map[string]time.Duration
 	renewed   map[execution.Incarnation]time.Duration
-	scheduled map[execution.ID]time.Duration
+	scheduled dense.Table[execution.ID, time.Duration]
 }
 
 // newTally returns a tally that looks for these error texts.
 func newTally(texts []string) *tally {
 	return &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
-		renewed: make(map[execution.Incarnation]time.Duration), scheduled: make(map[execution.ID]time.Duration),
+		renewed: make(map[execution.Incarnation]time.Duration),
 	}
 }
 
@@ -78,16 +79,16 @@ func (t *tally) detected(what string, took time.Duration) {
 // dispatch times what is scheduled and not claimed.
 func (t *tally) dispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
-		t.scheduled[e.Execution] = e.At
+		t.scheduled.Set(e.Execution, e.At)
 		return
 	}
 	if e.From != execution.Scheduled {
 		return
 	}
 	if e.By != execution.Worker && (e.To == execution.Requested || e.To == execution.Failed) {
-		t.detected(Unclaimed, e.At-t.scheduled[e.Execution])
+		t.detected(Unclaimed, e.At-t.scheduled.Get(e.Execution))
 	}
-	delete(t.scheduled, e.Execution)
+	t.scheduled.Delete(e.Execution)
 }
 
 // fill writes what was counted into a run.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -15,20 +16,34 @@ type Probes struct {
 	hits  [probeCount]int
 	names map[execution.WorkerID]bool
 	// seen are the queues from which each message was delivered that is still in them; spared are lists for the next ones.
-	seen    map[uint64][]string
+	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
 	// failing are the incarnations whose last runs failed by their own fault.
 	failing map[execution.Incarnation]bool
-	fed     map[dispatchKey]int
-	slots   slotProbes
+	// fed are the dispatches of each execution.
+	fed   dense.Table[execution.ID, []fed]
+	slots slotProbes
 	// patience is the age from which on only a reconciler handles the end of an execution.
 	patience time.Duration
 }
 
-type dispatchKey struct {
-	id    execution.ID
-	epoch execution.Epoch
+// fed is how often a dispatch was delivered, and published.
+type fed struct {
+	epoch                execution.Epoch
+	delivered, published int32
+}
+
+// dispatch is what is known of one dispatch. It is valid until the next call.
+func (p *Probes) dispatch(e *history.Event) *fed {
+	all := p.fed.Make(e.Execution)
+	for i := range *all {
+		if f := &(*all)[i]; f.epoch == e.Epoch {
+			return f
+		}
+	}
+	*all = append(*all, fed{epoch: e.Epoch})
+	return &(*all)[len(*all)-1]
 }
 
 // Situation is something that a sweep should reach, so that a scenario can ask for it under `sometimes`.
@@ -145,9 +160,9 @@ func situations() [probeCount]Situation {
 // NewProbes returns probes that have seen nothing. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
-		names: make(map[execution.WorkerID]bool), seen: make(map[uint64][]string), drained: make(map[execution.Incarnation]bool),
-		failing: make(map[execution.Incarnation]bool),
-		fed:     make(map[dispatchKey]int), patience: patience,
+		names: make(map[execution.WorkerID]bool), drained: make(map[execution.Incarnation]bool),
+		failing:  make(map[execution.Incarnation]bool),
+		patience: patience,
 	}
 }
 
@@ -179,7 +194,7 @@ func (p *Probes) Observe(e *history.Event) {
 	case history.StaleWrite:
 		p.hit(staleWriteRefused, true)
 		p.hit(claimRefused, e.To == execution.Running)
-		p.hit(duplicateDispatchRefused, e.To == execution.Running && p.fed[dispatchKey{e.Execution, e.Epoch}] > 1)
+		p.hit(duplicateDispatchRefused, e.To == execution.Running && p.dispatch(e).delivered > 1)
 	case history.RefusedResult:
 		p.hit(lateResultRefused, true)
 	case history.WorkerRegistered:
@@ -220,7 +235,7 @@ func (p *Probes) message(e *history.Event) {
 	case history.Delivered:
 		p.hit(redelivered, p.delivered(e))
 		if e.Execution != 0 {
-			p.fed[dispatchKey{e.Execution, e.Epoch}]++
+			p.dispatch(e).delivered++
 		}
 	case history.Acked:
 		p.gone(e)
@@ -234,9 +249,9 @@ func (p *Probes) message(e *history.Event) {
 		p.hit(returnedUnroutable, e.Execution != 0)
 	case history.Published:
 		if e.Execution != 0 {
-			at := dispatchKey{e.Execution, -e.Epoch}
-			p.fed[at]++
-			p.hit(republished, p.fed[at] > 1)
+			of := p.dispatch(e)
+			of.published++
+			p.hit(republished, of.published > 1)
 		}
 	default:
 	}
@@ -244,27 +259,27 @@ func (p *Probes) message(e *history.Event) {
 
 // delivered notes a delivery and says whether the message was delivered from that queue before.
 func (p *Probes) delivered(e *history.Event) bool {
-	queues := p.seen[e.Message]
+	queues := p.seen.Get(e.Message)
 	if slices.Contains(queues, e.Queue) {
 		return true
 	}
 	if n := len(p.spared); queues == nil && n > 0 {
 		queues, p.spared = p.spared[n-1], p.spared[:n-1]
 	}
-	p.seen[e.Message] = append(queues, e.Queue)
+	p.seen.Set(e.Message, append(queues, e.Queue))
 	return false
 }
 
 // gone forgets a message that has left a queue.
 func (p *Probes) gone(e *history.Event) {
-	queues := p.seen[e.Message]
+	queues := p.seen.Get(e.Message)
 	i := slices.Index(queues, e.Queue)
 	switch {
 	case i < 0:
 	case len(queues) > 1:
-		p.seen[e.Message] = slices.Delete(queues, i, i+1)
+		p.seen.Set(e.Message, slices.Delete(queues, i, i+1))
 	default:
-		delete(p.seen, e.Message)
+		p.seen.Delete(e.Message)
 		p.spared = append(p.spared, queues[:0])
 	}
 }

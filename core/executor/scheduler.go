@@ -233,7 +233,7 @@ func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var rows []execution.Execution
+	rows := make([]execution.Execution, 0, len(results)) // they are large: one that grows is copied
 	var unfit []store.Park
 	for i := range results {
 		r := &results[i]

@@ -20,8 +20,11 @@ type registry struct {
 	// capacity is how many epochs may be held.
 	capacity int
 
-	mu      sync.Mutex
-	entries []*entry
+	mu sync.Mutex
+	// entries have their keys beside them, so that a look for one of them need not touch every entry.
+	entries []heldEntry
+	// refused is how many of them were refused: they are the slots that are not taken.
+	refused int
 	beat    uint64
 	// full says that every slot was taken at some time, and fullUntil when that last ended. Whether all are taken
 	// now, the entries say.
@@ -29,6 +32,12 @@ type registry struct {
 	fullUntil time.Duration
 	// closed is why nothing may start any more.
 	closed execution.Reason
+}
+
+// heldEntry is an entry and its key.
+type heldEntry struct {
+	key execution.Key
+	*entry
 }
 
 // entry is one held epoch.
@@ -67,12 +76,7 @@ func newRegistry(h host.Host, capacity int) *registry {
 func (r *registry) holds(key execution.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.entries {
-		if e.key == key {
-			return true
-		}
-	}
-	return false
+	return r.find(key) != nil
 }
 
 // double takes a delivery of a key that is held and whose claim is not answered yet; it is settled with the claim. held is
@@ -80,15 +84,24 @@ func (r *registry) holds(key execution.Key) bool {
 func (r *registry) double(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, e := range r.entries {
-		if e.key == d.Envelope.Dispatch.Key {
-			if !e.answered {
-				e.doubles = append(e.doubles, d)
-			}
-			return true, !e.answered
+	e := r.find(d.Envelope.Dispatch.Key)
+	if e == nil {
+		return false, false
+	}
+	if !e.answered {
+		e.doubles = append(e.doubles, d)
+	}
+	return true, !e.answered
+}
+
+// find returns the entry of a key, nil if it is not held.
+func (r *registry) find(key execution.Key) *entry {
+	for i := range r.entries {
+		if r.entries[i].key == key {
+			return r.entries[i].entry
 		}
 	}
-	return false, false
+	return nil
 }
 
 // answer notes that a claim is answered, and returns the deliveries that came meanwhile.
@@ -109,7 +122,7 @@ func (r *registry) add(key execution.Key) *entry {
 		return nil
 	}
 	e := &entry{key: key, beat: r.beat, wasFull: r.full, fullUntil: r.fullUntil}
-	r.entries = append(r.entries, e)
+	r.entries = append(r.entries, heldEntry{key, e})
 	r.full = r.full || len(r.entries) >= r.capacity
 	return e
 }
@@ -134,20 +147,16 @@ func (r *registry) fullSince(then time.Duration) bool {
 
 // taken counts the slots that are taken. One whose claim was refused is none of them: with a capacity of 1 each claim
 // that comes too late would say of itself that the worker was full, and its dispatch would never count.
-func (r *registry) taken() (n int) {
-	for _, e := range r.entries {
-		if !e.refused {
-			n++
-		}
-	}
-	return n
-}
+func (r *registry) taken() int { return len(r.entries) - r.refused }
 
 // refuse notes that the claim of an entry was refused.
 func (r *registry) refuse(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.refused = true
+	if !e.refused {
+		e.refused = true
+		r.refused++
+	}
 }
 
 // remove forgets an entry at the moment now.
@@ -157,8 +166,11 @@ func (r *registry) remove(e *entry, now time.Duration) {
 		r.fullUntil = now
 	}
 	for i := range r.entries {
-		if r.entries[i] == e {
+		if r.entries[i].entry == e {
 			r.entries = append(r.entries[:i], r.entries[i+1:]...)
+			if e.refused {
+				r.refused--
+			}
 			break
 		}
 	}

@@ -20,8 +20,10 @@ type publish struct {
 	key      string
 	envelope broker.Envelope // shared with the copies, never changed
 
-	id      uint64
+	id uint64
+	// copies nearly always have room in first: most messages go to one queue.
 	copies  []*message
+	first   [1]*message
 	outcome broker.Outcome
 	// silent is the fault that keeps the confirm from being sent.
 	silent string
@@ -65,7 +67,9 @@ func (p *publish) Arrive() {
 		return
 	}
 	b.tell(history.Published, &origin, "", p.peer.process, "", len(queues))
-	p.copies = make([]*message, 0, len(queues))
+	if p.copies = p.first[:0]; len(queues) > len(p.first) {
+		p.copies = make([]*message, 0, len(queues))
+	}
 	for _, q := range queues {
 		if q.stall != nil {
 			p.admitStalled(q, t)
@@ -114,7 +118,7 @@ func (p *publish) Fire() {
 	for _, m := range p.copies {
 		m.stored = true
 	}
-	p.copies = nil
+	p.copies, p.first = nil, [1]*message{}
 	if p.silent != "" {
 		origin := p.message()
 		p.peer.b.touched(p.silent, &origin, "")

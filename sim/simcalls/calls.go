@@ -96,7 +96,8 @@ func (s *calling) Executions(ctx context.Context, ids []execution.ID) ([]executi
 	return rows, err
 }
 
-// answer is what the core can know of a statement about one row, which was to bring it into a status.
+// answer is what the core can know of a statement about one row, which was to bring it into a status. o is not looked at
+// where there is an error.
 func answer(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
 	if err != nil {
 		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
@@ -112,11 +113,12 @@ func (s *calling) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim
 	results, err := s.Store.Claim(ctx, w, cs)
 	s.gone(err)
 	for i := range cs {
-		var r store.ClaimResult
-		if err == nil {
-			r = results[i]
+		if err != nil {
+			s.c.Claimed(s.h.Monotonic(), cs[i].Key, answer(w, cs[i].Key, execution.Running, nil, err), 0)
+			continue
 		}
-		a := answer(w, cs[i].Key, execution.Running, &r.Outcome, err)
+		r := &results[i]
+		a := answer(w, cs[i].Key, execution.Running, &r.Outcome, nil)
 		a.Late = r.DeadlinePassed
 		s.c.Claimed(s.h.Monotonic(), cs[i].Key, a, oracle.RunTimeout(&r.Row.Action))
 	}
@@ -137,11 +139,11 @@ func (s *calling) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fini
 	}
 	outcomes, err := s.Store.Finish(ctx, w, fs)
 	for i := range fs {
-		var o store.Outcome
+		var o *store.Outcome
 		if err == nil {
-			o = outcomes[i]
+			o = &outcomes[i]
 		}
-		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), answer(w, fs[i].Key, fs[i].To, &o, err))
+		s.c.Finished(s.h.Monotonic(), endOf(&fs[i]), answer(w, fs[i].Key, fs[i].To, o, err))
 	}
 	return outcomes, err
 }

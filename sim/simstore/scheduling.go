@@ -2,6 +2,7 @@ package simstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
@@ -39,6 +40,7 @@ func (s *step) claimNamed(claim *store.SchedulingClaim) (claimed []execution.Exe
 			x.back()
 		}
 	}
+	claimed = slices.Grow(claimed, len(kept))
 	for i := range kept {
 		claimed = s.claimRow(claimed, &kept[i], claim)
 	}
@@ -65,6 +67,7 @@ func (s *step) claimOthers(claimed []execution.Execution, claim *store.Schedulin
 			c.found = c.found[:len(c.found)-1]
 		}
 	}
+	claimed = slices.Grow(claimed, len(c.found))
 	for i := range c.found {
 		if x := &c.found[i]; x.hasSlot() {
 			claimed = s.claimRow(claimed, x, claim)

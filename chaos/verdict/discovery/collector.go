@@ -9,6 +9,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"handoff/chaos/dense"
 	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
@@ -33,7 +34,7 @@ type Collector struct {
 	// kinds are the hashes of the kinds of faults so far, by their place in a set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
-	last    map[execution.ID]previous
+	last    dense.Table[execution.ID, previous]
 	seen    map[uint64]struct{}
 	scratch [16]byte
 }
@@ -63,7 +64,7 @@ const maxEpoch = 7
 // NewCollector returns a collector that has seen nothing.
 func NewCollector() *Collector {
 	return &Collector{
-		names: make(map[execution.WorkerID]string), last: make(map[execution.ID]previous), seen: make(map[uint64]struct{}),
+		names: make(map[execution.WorkerID]string), seen: make(map[uint64]struct{}),
 	}
 }
 
@@ -73,7 +74,7 @@ func (c *Collector) Observe(e *history.Event) {
 	case history.Transition:
 		c.transition(e)
 	case history.Created:
-		c.last[e.Execution] = previous{at: e.At}
+		c.last.Set(e.Execution, previous{at: e.At})
 	case history.WorkerRegistered:
 		c.names[e.Worker] = e.Process
 	case history.FaultBegan:
@@ -113,9 +114,9 @@ func common(target string) bool {
 }
 
 func (c *Collector) transition(e *history.Event) {
-	before, known := c.last[e.Execution]
-	if !known {
-		before.at = e.At
+	before := previous{at: e.At}
+	if last := c.last.At(e.Execution); last != nil {
+		before = *last
 	}
 	var on uint64
 	for i := range c.faults {
@@ -126,9 +127,9 @@ func (c *Collector) transition(e *history.Event) {
 	}
 	c.seen[c.fingerprint(e, on)] = struct{}{}
 	if oracle.Terminal(e.To) {
-		delete(c.last, e.Execution)
+		c.last.Delete(e.Execution)
 	} else {
-		c.last[e.Execution] = previous{at: e.At, writer: e.Process}
+		c.last.Set(e.Execution, previous{at: e.At, writer: e.Process})
 	}
 }
 

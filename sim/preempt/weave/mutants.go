@@ -23,8 +23,11 @@ func Mutants() []Mutant {
 		r.fullUntil = now
 	}
 	for i := range r.entries {
-		if r.entries[i] == e {
+		if r.entries[i].entry == e {
 			r.entries = append(r.entries[:i], r.entries[i+1:]...)
+			if e.refused {
+				r.refused--
+			}
 			break
 		}
 	}
