@@ -288,7 +288,7 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 	var first *life
 	for _, l := range c.s.lives { //detlint:ok the smallest number is taken
-		if l.status != execution.Requested || !c.free(l) || l.waits > since {
+		if l.status != execution.Requested || !c.free(l) || max(l.waits, l.shown) > since {
 			continue
 		}
 		c.s.judged(c.i)
@@ -303,10 +303,10 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 }
 
-// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own,
-// or for a concurrency slot.
+// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own, for a
+// concurrency slot, or for somebody who can read it.
 func (c *placementChecker) free(l *life) bool {
-	return l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
+	return !l.hidden && l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
 }
 
 // available is a worker that fits a runtime and has held nothing for as long as placing may take, or less than its
