@@ -14,7 +14,7 @@ import (
 // placement is invariant 9 (defects D32, D33, D42 to D46).
 func placement() *Invariant {
 	i := &Invariant{
-		Number: 9, Name: "placement",
+		Number: 9, Name: "placement", Across: true,
 		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}

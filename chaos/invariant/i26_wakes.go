@@ -13,7 +13,7 @@ import (
 // wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that came is acted on.
 func wakes() *Invariant {
 	i := &Invariant{
-		Number: 26, Name: "wakes are acted on",
+		Number: 26, Name: "wakes are acted on", Across: true,
 		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway; and whoever writes a claim, an end or the word that a run is to end tells of it at once, once and truly.",
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
