@@ -63,7 +63,7 @@ func (t teller) who(e *history.Event) string {
 		return t.queue(e.Queue)
 	case history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered, history.Dropped:
 		return t.message(e)
-	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound:
+	case history.DatabaseDown, history.DatabaseUp, history.ClockStepped, history.DatabaseRewound, history.RowUnreadable:
 		return "the database"
 	case history.BrokerDown, history.BrokerUp:
 		return "the broker"
@@ -107,6 +107,11 @@ func (t teller) what(e *history.Event) string {
 		return "is up again"
 	case history.DatabaseRewound:
 		return fmt.Sprintf("lacks everything since %v: a replica that had stopped following has taken over", e.Due)
+	case history.RowUnreadable:
+		if e.Count == 0 {
+			return fmt.Sprintf("holds again what everybody can read of execution %d", e.Execution)
+		}
+		return fmt.Sprintf("holds of execution %d what only a newer program can read", e.Execution)
 	case history.ClockStepped:
 		return fmt.Sprintf("had its clock moved by %v", e.Due)
 	case history.AlertFired:

@@ -86,28 +86,25 @@ func (l *historyLine) event() history.Event {
 	}
 }
 
-// names parses what is written as a name from a list.
-func (l *historyLine) names(e *history.Event) field {
+// names parses what is written as a name from a list. It parses all of them, and returns the first that is unknown.
+func (l *historyLine) names(e *history.Event) (unknown field) {
+	note := func(bad field) {
+		if unknown.Message == "" {
+			unknown = bad
+		}
+	}
 	var err error
 	// No event is without a kind, so the empty name goes to the parser too.
 	if e.Kind, err = history.ParseKind(l.Kind); err != nil {
-		return unknownName("kind", l.Kind, kindNames())
+		note(unknownName("kind", l.Kind, kindNames()))
 	}
-	for _, parse := range [...]func() field{
-		func() field { return parseName("from", l.From, execution.ParseStatus, &e.From, statusNames) },
-		func() field { return parseName("to", l.To, execution.ParseStatus, &e.To, statusNames) },
-		func() field { return parseName("by", l.By, parsePart, &e.By, partNames) },
-		func() field {
-			return parseName("reason", l.Reason, execution.ParseReason, &e.Reason, execution.Reasons)
-		},
-		func() field { return parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle, lifecycleNames) },
-		func() field { return parseName("type", l.Type, parseMessageType, &e.Type, typeNames) },
-	} {
-		if bad := parse(); bad.Message != "" {
-			return bad
-		}
-	}
-	return field{}
+	note(parseName("from", l.From, execution.ParseStatus, &e.From, statusNames))
+	note(parseName("to", l.To, execution.ParseStatus, &e.To, statusNames))
+	note(parseName("by", l.By, parsePart, &e.By, partNames))
+	note(parseName("reason", l.Reason, execution.ParseReason, &e.Reason, execution.Reasons))
+	note(parseName("lifecycle", l.Lifecycle, parseLifecycle, &e.Lifecycle, lifecycleNames))
+	note(parseName("type", l.Type, parseMessageType, &e.Type, typeNames))
+	return unknown
 }
 
 func unknownName(name, value string, allowed []string) field {

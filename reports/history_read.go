@@ -37,13 +37,15 @@ const (
 	// maxID bounds the numbers of rows, the largest that every reader of JSON keeps exactly; maxAmount bounds counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
+	// mostWarnings bounds what is said of a header.
+	mostWarnings = 20
 )
 
 // HistoryReader reads a history line by line. Memory depends on the longest line and on the number of different
 // names, never on the length of the file.
 //
 // It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON object, text that is
-// not UTF-8, unknown and duplicate fields, unknown names of enumerations, and numbers, names and amounts beyond the
+// not UTF-8, unknown and duplicate fields, unknown names of enumerations (see Next), and numbers, names and amounts beyond the
 // bounds above. Moments need not rise: the events of a live run are in the order in which they happened, and are dated
 // by several clocks.
 type HistoryReader struct {
@@ -91,7 +93,8 @@ func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 // Warnings are the fields so far that are called otherwise now, once for each name.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
-// Next reads the next event into e. It returns io.EOF after the last one.
+// Next reads the next event into e. It returns io.EOF after the last one. After a *history.UnknownWord it can go on: e is what
+// of the event could be read.
 func (h *HistoryReader) Next(e *history.Event) error {
 	text, err := h.next()
 	if err != nil {
@@ -106,12 +109,16 @@ func (h *HistoryReader) Next(e *history.Event) error {
 		return h.refuseField(at, p)
 	}
 	*e = l.event()
-	if p := l.names(e); p.Message != "" {
-		return h.refuseField(at, p)
-	}
+	unknown := l.names(e)
 	h.intern(e)
 	if p := h.amounts(e); p.Message != "" {
 		return h.refuseField(at, p)
+	}
+	switch {
+	case l.Kind == "":
+		return h.refuseField(at, unknown)
+	case unknown.Message != "":
+		return &history.UnknownWord{Err: h.refuseField(at, unknown)}
 	}
 	return nil
 }
@@ -213,7 +220,12 @@ func (h *HistoryReader) header(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clip(name))
 		if err != nil {
-			return h.refuseField(at, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}})
+			// What of an unknown kind it would hold nobody judges by.
+			var unknown yamlfile.Problem
+			if errors.As(h.refuseField(at, field{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames()}}), &unknown) && len(h.warnings) < mostWarnings {
+				h.warnings = append(h.warnings, unknown)
+			}
+			continue
 		}
 		if slices.Contains(r.Kinds, kind) {
 			return complain("kinds", "%q is there twice", name)

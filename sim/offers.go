@@ -344,6 +344,11 @@ func (w *world) HoldSlots(x *fault.Injection, most int) int { return w.db.HoldSl
 // HeldSlots implements fault.SlotEdits.
 func (w *world) HeldSlots() int { return w.db.HeldSlots() }
 
+// HideRows implements fault.RowEdits.
+func (w *world) HideRows(x *fault.Injection, most int) (hidden int, show func()) {
+	return w.db.HideRows(x.Name, most)
+}
+
 // RefuseConnections implements fault.DatabaseConnections.
 func (w *world) RefuseConnections(x *fault.Injection) (func(), error) {
 	w.db.SetNoConnections(x.Name)

@@ -8,6 +8,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,15 @@ type Result struct {
 	NotJudged  []NotJudged
 	// InPart are those of Judged of which only a part was judged; Why says which part.
 	InPart []NotJudged
+	// Unread is how many events could not be read, because a newer program wrote them, and Unknown why, of the first ones.
+	// Aside is how many executions were not judged for that.
+	Unread  int
+	Unknown []string
+	Aside   int
 }
+
+// mostUnknown bounds Result.Unknown.
+const mostUnknown = 5
 
 // NotJudged is an invariant for which the audit has no evidence.
 type NotJudged struct {
@@ -92,7 +101,7 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		}
 		return missing(i, evidence)
 	})
-	now, err := read(ctx, tx, j.observe)
+	now, err := read(ctx, tx, j)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +120,8 @@ type History struct {
 	Tolerance time.Duration
 }
 
-// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the last one. The error is
+// JudgeHistory judges a recorded history. next reads its next event, and returns io.EOF after the last one. After a
+// *history.UnknownWord it goes on without the event, and does not judge what that is about. The error is
 // that of next, or that of a ctx that ends: it is looked at before every event.
 func JudgeHistory(ctx context.Context, next func(*history.Event) error, h History) (*Result, error) {
 	j := newJudge(h, func(i *invariant.Invariant) string {
@@ -128,13 +138,17 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		var unknown *history.UnknownWord
 		switch err := next(&e); {
 		case errors.Is(err, io.EOF):
 			return j.end(e.At), nil
+		case errors.As(err, &unknown):
+			j.setAside(&e, unknown)
 		case err != nil:
 			return nil, err
+		default:
+			j.observe(&e)
 		}
-		j.observe(&e)
 	}
 }
 
@@ -179,6 +193,18 @@ func (j *judge) observe(e *history.Event) {
 	j.suite.Observe(e)
 }
 
+// setAside notes an event that can't be read.
+func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
+	j.r.Events++
+	if e.Kind == history.Created {
+		j.r.Executions++
+	}
+	if j.r.Unread++; len(j.r.Unknown) < mostUnknown {
+		j.r.Unknown = append(j.r.Unknown, why.Error())
+	}
+	j.suite.SetAside(e)
+}
+
 // end judges what can only be judged when nothing more will come; now is the present.
 func (j *judge) end(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
@@ -188,7 +214,16 @@ func (j *judge) end(now time.Duration) *Result {
 	}
 	j.suite.Observe(&history.Event{Kind: history.Logged, At: now, Step: uint64(j.r.Events)})
 	j.r.Violations = j.suite.End(settled)
-	j.r.Open = j.suite.Open()
+	j.r.Open, j.r.Aside = j.suite.Open(), j.suite.Aside()
+	j.r.Judged = slices.DeleteFunc(j.r.Judged, func(i *invariant.Invariant) bool {
+		blind := j.suite.Blind(i) && !slices.ContainsFunc(j.r.Violations, func(v invariant.Finding) bool { return v.Invariant == i })
+		if blind {
+			j.r.NotJudged = append(j.r.NotJudged, NotJudged{i, "it would need what can't be read"})
+		}
+		return blind
+	})
+	slices.SortFunc(j.r.NotJudged, func(a, b NotJudged) int { return cmp.Compare(a.Invariant.Number, b.Invariant.Number) })
+	j.r.InPart = slices.DeleteFunc(j.r.InPart, func(n NotJudged) bool { return !slices.Contains(j.r.Judged, n.Invariant) })
 	return j.r
 }
 
@@ -203,7 +238,7 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 
 // read hands over the history in its order, with times since the first event, and returns the present on that scale. It keeps
 // none of it.
-func read(ctx context.Context, tx pgx.Tx, take func(*history.Event)) (now time.Duration, err error) {
+func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
 		       t.epoch, t.old_epoch, t.named_epoch, coalesce(t.worker, 0), coalesce(t.incarnation, 0), t.writer::text,
@@ -233,12 +268,13 @@ func read(ctx context.Context, tx pgx.Tx, take func(*history.Event)) (now time.D
 			first = r.at
 		}
 		e, err := r.event(r.at.Sub(first))
-		if err != nil {
-			return fmt.Errorf("audit row %d: %w", r.id, err)
-		}
 		e.Step = n
 		n++
-		take(&e)
+		if err != nil {
+			j.setAside(&e, &history.UnknownWord{Err: fmt.Errorf("%s: %w", r.place(), err)})
+			return nil
+		}
+		j.observe(&e)
 		return nil
 	})
 	if err != nil {
@@ -295,28 +331,39 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 		e.Kind, e.Limit = history.WorkerRegistered, r.retryCount
 		return e, nil
 	}
-	var err error
-	if e.To, err = execution.ParseStatus(r.to); err != nil {
-		return e, err
-	}
-	if e.Reason, err = execution.ParseReason(r.reason); err != nil {
-		return e, err
-	}
-	for p := execution.NoPart; int(p) < execution.Parts; p++ {
-		if p.String() == r.writer {
-			e.By = p
-		}
-	}
+	var errs [4]error
+	e.To, errs[0] = execution.ParseStatus(r.to)
+	e.Reason, errs[1] = execution.ParseReason(r.reason)
+	e.By, errs[2] = parsePart(r.writer)
 	switch {
 	case r.rank == rankCancelled:
-		e.Kind, e.To = history.CancelRequested, execution.None
+		// The status is that of now.
+		e.Kind, e.To, errs[0] = history.CancelRequested, execution.None, nil
 	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
 	case r.from == "":
 		e.Kind, e.Count, e.Limit = history.Created, r.retryCount, r.maxRetries
 	default:
-		e.From, err = execution.ParseStatus(r.from)
+		e.From, errs[3] = execution.ParseStatus(r.from)
 		e.Related = execution.ID(r.next)
 	}
-	return e, err
+	return e, cmp.Or(errs[0], errs[1], errs[2], errs[3])
+}
+
+// place says where a row stands.
+func (r *record) place() string {
+	if r.rank == rankHandled || r.rank == rankCancelled {
+		return fmt.Sprintf("execution %d", r.id)
+	}
+	return fmt.Sprintf("execution_transition %d, of execution %d", r.id, r.execution)
+}
+
+// parsePart is the inverse of Part.String.
+func parsePart(name string) (execution.Part, error) {
+	for p := execution.NoPart; int(p) < execution.Parts; p++ {
+		if p.String() == name {
+			return p, nil
+		}
+	}
+	return execution.NoPart, fmt.Errorf("unknown writer %q", name)
 }

@@ -198,8 +198,8 @@ func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 }
 
 // Hampers says that a fault can keep an executor from detecting something in time, because it strikes one or a server
-// that it needs.
+// that it needs. An edit of rows leaves the server as it is.
 func (k *Kind) Hampers(f Fault, strikesExecutor bool) bool {
 	to := f.Strikes().Target
-	return k.Hinders || strikesExecutor || to == Database || to == DeadLetterQueue
+	return k.Hinders || strikesExecutor || to == Database && !k.Edits || to == DeadLetterQueue
 }

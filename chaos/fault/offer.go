@@ -37,6 +37,7 @@ type Simulated interface {
 	DatabaseHanging
 	DatabaseRewinding
 	SlotEdits
+	RowEdits
 	Clocks
 }
 
@@ -107,6 +108,7 @@ func parts() []part {
 		{"DatabaseHanging", reflect.TypeFor[DatabaseHanging](), "it can't keep its database from answering"},
 		{"DatabaseRewinding", reflect.TypeFor[DatabaseRewinding](), "its triggers write the history into the database that would forget it, and it has no standby"},
 		{"SlotEdits", reflect.TypeFor[SlotEdits](), "nobody edits the rows of its database by hand"},
+		{"RowEdits", reflect.TypeFor[RowEdits](), "its programs are all of one release, and no newer one writes"},
 		{"Processes", reflect.TypeFor[Processes](), "it can't start and end processes"},
 	}
 }

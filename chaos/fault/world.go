@@ -268,6 +268,13 @@ type SlotEdits interface {
 	HeldSlots() int
 }
 
+// RowEdits is a database into which a newer program writes.
+type RowEdits interface {
+	// HideRows lets at most so many executions that wait for a worker say what no program of the run can read. It returns
+	// for how many it did, and what lets them say again what they said before.
+	HideRows(x *Injection, most int) (hidden int, show func())
+}
+
 // Clocks are the clocks of processes and of the database, each of which can be moved.
 type Clocks interface {
 	// ShiftClock moves the wall clock of a process, as it runs now.

@@ -48,6 +48,7 @@ var sampled = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
 	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
+	telemetry.UnreadableRows: true,
 }
 
 // violate notes what is wrong with what the process shows.
@@ -94,6 +95,14 @@ func (w *Watch) judgeSample() {
 	for _, in := range s.survey.Slots {
 		w.shows(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
 	}
+	w.shows(telemetry.UnreadableRows, int64(s.survey.UnreadableCount), "execution")
+	unreadable := int64(0)
+	for i := range s.workers {
+		if s.workers[i].Unreadable != "" {
+			unreadable++
+		}
+	}
+	w.shows(telemetry.UnreadableRows, unreadable, "worker")
 	w.judgeWorkers(s.workers)
 	w.judgeConditions(s.workers)
 }

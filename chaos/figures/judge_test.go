@@ -2,6 +2,7 @@ package figures
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,8 @@ type fixture struct {
 	now      time.Duration
 	store    store.Store
 	recorder telemetry.Recorder
+	// shownUnreadable is how many executions that can't be read sample shows.
+	shownUnreadable int64
 }
 
 func newFixture() *fixture {
@@ -64,6 +67,8 @@ func (f *fixture) sample(executions, load int64) {
 		set(telemetry.OldestExecution, 0, status.String())
 	}
 	set(telemetry.Executions, executions, execution.Requested.String())
+	set(telemetry.UnreadableRows, f.shownUnreadable, "execution")
+	set(telemetry.UnreadableRows, 0, "worker")
 	for _, figure := range []telemetry.Figure{telemetry.OrchestrationLag, telemetry.DeadLettersOpen, telemetry.LeaseOverdue} {
 		set(figure, 0)
 	}
@@ -94,6 +99,16 @@ func (f *fixture) expect(t *testing.T, what, want string) {
 	wrong, judged := f.End()
 	if judged == 0 || want == "" && wrong != "" || !strings.Contains(wrong, want) {
 		t.Errorf("%s: %q after %d comparisons, want %q", what, wrong, judged, want)
+	}
+}
+
+func TestRowsThatCantBeReadAreCounted(t *testing.T) {
+	for shown, want := range map[int64]string{2: "", 0: "handoff_unreadable_rows{kind=execution} is 0, and the database said 2"} {
+		f := newFixture()
+		f.answers(3, 2)
+		f.db.survey.UnreadableCount, f.shownUnreadable = 2, shown
+		f.sample(3, 2)
+		f.expect(t, "shown as "+strconv.FormatInt(shown, 10), want)
 	}
 }
 

@@ -154,6 +154,9 @@ const (
 	// DatabaseRewound: Process, Due (the moment of the run): the database is as it was at that moment, because a replica took
 	// over that had followed until then. The lifecycles of incarnations that are others now follow.
 	DatabaseRewound
+	// RowUnreadable: Execution, Count (1: from now on the row says what no program of the run can read; 0: it says again what
+	// it said before), Fault.
+	RowUnreadable
 
 	kinds
 )

@@ -63,6 +63,7 @@ var kindNames = [...]string{ //detlint:ok a constant table, never written
 	ConsumerTimedOut: "consumer_timed_out",
 	ReturnedTooOften: "returned_too_often",
 	DatabaseRewound:  "database_rewound",
+	RowUnreadable:    "row_unreadable",
 }
 
 // String is the kind's name in recorded histories; empty for NoKind.

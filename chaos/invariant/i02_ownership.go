@@ -14,7 +14,7 @@ import (
 func ownership() *Invariant {
 	i := &Invariant{
 		Number: 2, Name: "ownership",
-		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; parts that only observe write none.",
+		Statement: "Every status is written by the owner of that stage, or taken back on lawful grounds; what nobody can read is left alone; parts that only observe write none.",
 		Needs:     []history.Kind{history.Transition, history.WorkerLifecycle, history.HeartbeatRenewed, history.Expired, history.Published},
 	}
 	i.make = func(s *Suite) checker { return &ownershipChecker{i: i, s: s, r: newReaping(i, s)} }
@@ -100,6 +100,8 @@ func (c *ownershipChecker) superseded(e *history.Event) {
 func (c *ownershipChecker) unlawful(e *history.Event, l *life) string {
 	x := c.s.config.Executor
 	switch {
+	case l.hidden && e.By != execution.API:
+		return "its row says what only a newer program can read, and it is left to that"
 	case e.By == execution.API && !c.s.cancelled[l.chain]:
 		return "nobody has asked for the cancellation of its chain"
 	case e.To == execution.Scheduling && c.s.cancelled[l.chain]:

@@ -40,7 +40,7 @@ func (c *lostChecker) observe(e *history.Event, l *life) {
 func (c *lostChecker) end(bool) {
 	var stuck []execution.ID
 	for id, l := range c.s.lives.All() {
-		if !oracle.Terminal(l.status) && c.s.stuck(l.entered) {
+		if !oracle.Terminal(l.status) && !l.hidden && c.s.stuck(max(l.entered, l.shown)) {
 			c.s.judged(c.i)
 			stuck = append(stuck, id)
 		}

@@ -14,7 +14,7 @@ import (
 // placement is invariant 9 (defects D32, D33, D42 to D46).
 func placement() *Invariant {
 	i := &Invariant{
-		Number: 9, Name: "placement",
+		Number: 9, Name: "placement", Across: true,
 		Statement: "Work goes only to a worker that the executor could know to be fit for it, with room for it, to a healthy one before a degraded one, not to the worker that it comes back from while another one has room, and is neither failed for want of workers, before its grace is over, nor left waiting while one is; where only stale heartbeats stand in the way, the failure says so.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.HealthReported},
 	}
@@ -296,7 +296,7 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 	var first *life
 	for _, l := range c.s.lives.All() {
-		if l.status != execution.Requested || !c.free(l) || l.waits > since {
+		if l.status != execution.Requested || !c.free(l) || max(l.waits, l.shown) > since {
 			continue
 		}
 		c.s.judged(c.i)
@@ -311,10 +311,10 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 }
 
-// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own,
-// or for a concurrency slot.
+// free says that an execution waits for nothing but a worker: not for its parent, for one worker of its own, for a
+// concurrency slot, or for somebody who can read it.
 func (c *placementChecker) free(l *life) bool {
-	return l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
+	return !l.hidden && l.pinned == 0 && l.parent == 0 && !c.limited[c.s.actions[l.action]]
 }
 
 // available is a worker that fits a runtime and has held nothing for as long as placing may take, or less than its

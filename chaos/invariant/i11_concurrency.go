@@ -9,7 +9,7 @@ import (
 // concurrency is invariant 11 (defect D24).
 func concurrency() *Invariant {
 	i := &Invariant{
-		Number: 11, Name: "concurrency limits",
+		Number: 11, Name: "concurrency limits", Across: true,
 		Statement: "Of an action with a limit, never more executions than that are between their scheduling and their end, each in a slot of its own.",
 		Needs:     []history.Kind{history.ActionDefined, history.Created, history.Transition, history.SlotTaken, history.SlotFreed},
 	}

@@ -15,7 +15,7 @@ import (
 // system can keep every other rule and still wear its database out.
 func work() *Invariant {
 	i := &Invariant{
-		Number: 18, Name: "work for work",
+		Number: 18, Name: "work for work", Across: true,
 		Statement: "Effort stays in proportion to the work: fruitless claims, take-backs, messages and database statements stay under bounds computed from the configuration, executors look for work once a period or for a reason, workers behind messages that come to nothing once a second, no call names nothing, and no process spins without time moving.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.Published},
 	}

@@ -10,7 +10,7 @@ import (
 // capacity is invariant 22 (defect D42): the capacity is what a machine can carry, and whoever places work relies on it.
 func capacity() *Invariant {
 	i := &Invariant{
-		Number: 22, Name: "within its capacity",
+		Number: 22, Name: "within its capacity", Across: true,
 		Statement: "No incarnation of a worker runs more actions at a time than the capacity that it registered with, and none has claimed more.",
 		Needs:     []history.Kind{history.WorkerRegistered, history.Transition},
 		Whole:     []history.Kind{history.ActionStarted, history.ActionEnded},

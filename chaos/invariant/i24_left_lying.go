@@ -14,7 +14,7 @@ import (
 // an execution that nobody takes must come to an end.
 func leftLying() *Invariant {
 	i := &Invariant{
-		Number: 24, Name: "left lying counts",
+		Number: 24, Name: "left lying counts", Across: true,
 		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before; one that waited behind others until it was sent back counts for nobody.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
 	}

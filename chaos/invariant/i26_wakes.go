@@ -13,7 +13,7 @@ import (
 // wakes is invariant 26 (defects D22, D46): messages are hints, and a hint that came is acted on.
 func wakes() *Invariant {
 	i := &Invariant{
-		Number: 26, Name: "wakes are acted on",
+		Number: 26, Name: "wakes are acted on", Across: true,
 		Statement: "While nothing is wrong on the way, an end is handled, a child is started and an execution that is due goes to a worker that has room within the calls that it takes, and not when somebody would look anyway; and whoever writes a claim, an end or the word that a run is to end tells of it at once, once and truly.",
 		Needs:     []history.Kind{history.Transition, history.Orchestrated, history.WorkerRegistered, history.WorkerLifecycle, history.HeartbeatRenewed, history.ProcessStarted},
 	}
@@ -199,17 +199,26 @@ const passTime = 100 * time.Millisecond
 // leave is told of an execution that waits beside a worker with room. Who waits behind more than a batch waits for as many
 // passes.
 func (c *wakeChecker) leave(l *life, w *candidate, now time.Duration) {
-	if more := max(l.entered, l.due-c.s.skew) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
+	if more := c.since(l) + c.s.prompt() + c.batchesAhead(l)*passTime; now < more {
 		c.agenda.look(c.s, more, l.id, l.epoch, l.status)
 		return
 	}
 	c.s.violate(c.i, l.id, "execution %d is due for a worker since %v and waits at %v although worker %d (incarnation %d) has had room since %v and could be given it since %v; it holds %d of %d",
-		l.id, max(l.entered, l.due-c.s.skew), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+		l.id, c.since(l), now, w.worker, w.incarnation, w.roomSince, w.fitSince, w.load, w.capacity)
+}
+
+// since is when an execution that waits for a worker can have become known to the executors.
+func (c *wakeChecker) since(l *life) time.Duration {
+	since := max(l.entered, l.due-c.s.skew)
+	if l.shown > 0 {
+		since = max(since, l.shown+c.s.config.Executor.ReconcileInterval)
+	}
+	return since
 }
 
 // batchesAhead is how many full batches wait with an execution or have been handed out since it is due.
 func (c *wakeChecker) batchesAhead(l *life) time.Duration {
-	since, n := max(l.entered, l.due-c.s.skew), 0
+	since, n := c.since(l), 0
 	for _, o := range c.s.lives.All() {
 		if o.status == execution.Requested && o.id <= l.id || o.status != execution.Requested && o.entered >= since {
 			n++
@@ -220,8 +229,8 @@ func (c *wakeChecker) batchesAhead(l *life) time.Duration {
 
 // waits says that an execution has been due for as long as a reaction may take, for a worker and for nothing else.
 func (c *wakeChecker) waits(l *life, now time.Duration) bool {
-	since := max(l.entered, l.due-c.s.skew)
-	return l.status == execution.Requested && l.parent == 0 && !c.limited[c.s.actions[l.action]] && now-since >= c.s.prompt() &&
+	since := c.since(l)
+	return l.status == execution.Requested && !l.hidden && l.parent == 0 && !c.limited[c.s.actions[l.action]] && now-since >= c.s.prompt() &&
 		c.s.roads.hinted(c.s.recovered(since)) && c.written(l.by, c.s.recovered(l.entered))
 }
 

@@ -86,6 +86,10 @@ type life struct {
 	// effort is what invariant 18 has counted, and ran how the last run ended, for invariant 13: each is that one's own.
 	effort budget
 	ran    exit
+	// hidden says that nobody can read the row, and shown since when everybody can again. Nobody is told then: executors find
+	// it when they look the next time.
+	hidden bool
+	shown  time.Duration
 }
 
 // session is what the history has said of one incarnation of a worker.
@@ -145,6 +149,10 @@ func (s *Suite) learn(e *history.Event, l *life) {
 			}
 			l.stamped = s.database(e.At)
 			s.retire(l)
+		}
+	case history.RowUnreadable:
+		if l != nil {
+			l.hidden, l.shown = e.Count > 0, e.At
 		}
 	case history.SlotTaken, history.SlotFreed:
 		if l != nil {

@@ -34,6 +34,8 @@ type Invariant struct {
 	// Whole are the kinds of events without which only a part of the rule is judged; Part says which part.
 	Whole []history.Kind
 	Part  string
+	// Across says that the rule compares executions, or counts them: one of which something is not known makes it worthless.
+	Across bool
 	// Bounds says that the rule is about time and needs the configuration.
 	make func(*Suite) checker
 }
@@ -200,6 +202,7 @@ type Suite struct {
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
+	aside aside
 	rewinding
 }
 
@@ -347,6 +350,9 @@ func (s *Suite) Observe(e *history.Event) {
 	if !s.passes(e) {
 		return
 	}
+	if s.aside.executions != nil {
+		s.spread(e)
+	}
 	s.fleet.pass(e.At)
 	s.ledger.hear(e)
 	var l *life
@@ -381,7 +387,7 @@ func (s *Suite) End(settled bool) []Finding {
 
 // violate records a finding, the first one of its invariant.
 func (s *Suite) violate(i *Invariant, id execution.ID, format string, args ...any) {
-	if s.broken[i] || s.silent() {
+	if s.broken[i] || s.silent() || s.unjudged(i, id) {
 		return
 	}
 	s.broken[i] = true

@@ -148,6 +148,9 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 	}
 	r.Audit = fmt.Sprintf("chaos check: %d executions, %d events, %d rules hold, %d still open, in %v",
 		a.Executions, a.Events, len(a.Judged)-len(a.Violations), a.Open, time.Since(began).Round(100*time.Millisecond))
+	if a.Unread > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("of the database's audit table %d events could not be read, and %d executions not be judged: %s", a.Unread, a.Aside, a.Unknown[0]))
+	}
 	for _, f := range a.Violations {
 		r.Violations = append(r.Violations, verdict.Violation{
 			Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: r.Seed, Execution: f.Execution,

@@ -169,6 +169,7 @@ func (a *app) judged(r *audit.Result) {
 	for _, n := range r.NotJudged {
 		fmt.Fprintf(a.out, "  not judged  %2d %s: %s\n", n.Invariant.Number, n.Invariant.Name, n.Why)
 	}
+	a.unread(r)
 	for _, v := range r.Violations {
 		fmt.Fprintf(a.out, "\n%s invariant %d, %s\n  execution %d: %s\n", a.out.red("FAIL"), v.Invariant.Number, v.Invariant.Name, v.Execution,
 			reports.Printable(v.Message, ""))
@@ -180,5 +181,20 @@ func (a *app) judged(r *audit.Result) {
 	if r.Executions == 0 {
 		fmt.Fprintln(a.out, "\nthere was nothing to judge")
 		a.code = verdict.ExitInconclusive
+	}
+}
+
+// unread tells of events that could not be read.
+func (a *app) unread(r *audit.Result) {
+	if r.Unread == 0 {
+		return
+	}
+	fmt.Fprintf(a.out, "\n  not read    %s with a word that this program does not know; a newer one wrote it, and can judge it (%s not judged)\n",
+		plural(r.Unread, "event"), plural(r.Aside, "execution"))
+	for _, why := range r.Unknown {
+		fmt.Fprintf(a.out, "              %s\n", reports.Printable(why, ""))
+	}
+	if more := r.Unread - len(r.Unknown); more > 0 {
+		fmt.Fprintf(a.out, "              and %d more\n", more)
 	}
 }

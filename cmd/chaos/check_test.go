@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,6 +38,43 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	other := write(t, "other.jsonl", strings.Replace(string(data), `"scenario":"network-partition"`, `"scenario":"of-somebody-else"`, 1))
 	chaos(t, "check", other).wants(t, 2, "name its file with --scenario")
 	chaos(t, "check", other, "--scenario", "network-partition").wants(t, 1, "FAIL invariant 1")
+}
+
+// A word that this program does not know costs what it is about, and nothing else: the check says where it stands, does not
+// judge those executions, and finds what is wrong with the others.
+func TestCheckGoesOnBehindWordsThatItDoesNotKnow(t *testing.T) {
+	const (
+		waits    = `{"at_ns":%[2]d,"kind":"created","execution":%[1]d,"chain":%[1]d,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
+		skipped  = `{"at_ns":%[2]d,"kind":"transition","execution":%[1]d,"chain":%[1]d,"from":"requested","to":"running","by":"api"}` + "\n"
+		finished = `{"at_ns":9000000000,"kind":"quiescent"}` + "\n"
+	)
+	sound := fmt.Sprintf(waits, 1, 0)
+	for name, c := range map[string]struct{ line, want, not string }{
+		"a status":        {`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"snoozing","by":"api"}`, `:3:75: to: unknown name "snoozing"; allowed: requested, `, "1 execution not judged"},
+		"a reason":        {`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"failed","reason":"why","by":"api"}`, `:3:89: reason: unknown name "why"; allowed: `, "1 execution not judged"},
+		"a part":          {`{"at_ns":1,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"failed","by":"judge"}`, `:3:89: by: unknown name "judge"; allowed: `, "1 execution not judged"},
+		"a kind of event": {`{"at_ns":1,"kind":"snoozed","execution":1,"chain":1}`, `:3:12: kind: unknown name "snoozed"; allowed: `, "1 execution not judged"},
+		"a worker's state": {
+			`{"at_ns":1,"kind":"worker_lifecycle","worker":1,"incarnation":1,"lifecycle":"snoozing"}`, `:2:65: lifecycle: unknown name "snoozing"; allowed: starting, `, "not judged   2 ownership: it would need",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Of execution 1 all that follows is as wrong as can be; nobody knows what has become of it.
+			text := header + sound + c.line + "\n" + fmt.Sprintf(skipped, 1, 2)
+			if strings.Contains(name, "worker") {
+				text = header + c.line + "\n"
+			}
+			said := chaos(t, "check", write(t, "h.jsonl", text+fmt.Sprintf(waits, 7, 3)+fmt.Sprintf(skipped, 7, 4)+finished))
+			said.wants(t, 1, c.want, "not read", "not judged", c.not, "FAIL invariant 1, legal transitions\n  execution 7: ")
+			if strings.Contains(said.out, "execution 1: ") {
+				t.Errorf("execution 1 is judged:\n%s", said.out)
+			}
+		})
+	}
+	only := chaos(t, "check", write(t, "h.jsonl", header+`{"at_ns":1,"kind":"snoozed"}`+"\n"+sound+finished))
+	only.wants(t, 1, "not read    1 event with a word that this program does not know", "(0 executions not judged)", "FAIL invariant 5")
+	kinds := strings.Replace(header, `"workers"`, `"kinds":["created","snoozed","transition"],"workers"`, 1)
+	chaos(t, "check", write(t, "h.jsonl", kinds+sound+finished)).wants(t, 1, `kinds: unknown kind of event "snoozed"`, "FAIL invariant 5")
 }
 
 // What was expected of the alerts is judged again; where nothing was, it is said that nothing is judged.

@@ -89,7 +89,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 		{"long names of queues", header + lines(1, 4000, 0, `{"at_ns":0,"kind":"enqueued","message":%d,"queue":"q%d`+strings.Repeat("x", 900)+`"}`), 1, "and 3980 more"},
 		{"what a terminal obeys", header + `{"at_ns":0,"kind":"enqueued","message":1,"queue":"\u001b]0;owned\u0007\nFAIL nothing\u009b2J\u202e"}`, 1, `queue \x1b]0;owned\a\nFAIL nothing\u009b2J\u202e still holds`},
 		{"what a terminal obeys, in the header", strings.Replace(header, "two-executors", `\u001b[2J`, 1), 2, `of the scenario "\x1b[2J", which`},
-		{"what a terminal obeys, in a wrong name", header + `{"at_ns":0,"kind":"\u001b[2J"}`, 2, `unknown name "\x1b[2J"; allowed: `},
+		{"what a terminal obeys, in a wrong name", header + `{"at_ns":0,"kind":"\u001b[2J"}`, 3, `unknown name "\x1b[2J"; allowed: `},
 		{"a kind that needs everything and is alone", strings.Replace(header, `"workers"`, `"kinds":["logged"],"workers"`, 1) + `{"at_ns":0,"kind":"orchestrated","chain":1,"from":"completed"}`, 3, "not judged   1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

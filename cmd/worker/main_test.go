@@ -140,7 +140,7 @@ func TestHealthIsWhatTheHeartbeatsSay(t *testing.T) {
 	expect("deaf", "consumer")
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	db.err = store.ErrUnavailable
-	time.Sleep(60 * time.Millisecond)
+	time.Sleep(60 * time.Millisecond) // the lease itself has to pass
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	expect("a lease without a heartbeat", "lease")
 }

@@ -223,3 +223,36 @@ type sinkFunc func(*history.Event)
 
 // Observe implements history.Sink.
 func (f sinkFunc) Observe(e *history.Event) { f(e) }
+
+// A row that nobody can read is claimed by nobody, whether or not somebody has looked for it meanwhile, and once when it can
+// be read again.
+func TestARowThatWasHiddenIsClaimedOnce(t *testing.T) {
+	for _, looked := range []bool{false, true} {
+		within(t, func(b *fixture) {
+			b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell", Timeout: time.Minute}}))
+			created, err := b.c.Create(b.ctx, []store.NewExecution{{ActionRef: "a"}, {ActionRef: "a"}})
+			b.must(err)
+			claim := func() (ids []execution.ID) {
+				rows, err := b.c.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 5, Pool: -1}}})
+				b.must(err)
+				for i := range rows {
+					ids = append(ids, rows[i].ID)
+				}
+				return ids
+			}
+			hidden, show := b.db.HideRows("f", 1)
+			if hidden != 1 {
+				t.Errorf("%d rows are hidden, want 1", hidden)
+			}
+			if looked {
+				if got := claim(); len(got) != 1 || got[0] != created[1].ID {
+					t.Errorf("%v is claimed beside the hidden row, want %v", got, created[1].ID)
+				}
+			}
+			show()
+			if got, want := len(claim())+len(claim()), map[bool]int{false: 2, true: 1}[looked]; got != want {
+				t.Errorf("%d rows are claimed when all can be read, want %d", got, want)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package simstore
 import (
 	"fmt"
 
+	"handoff/chaos/history"
 	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -17,11 +18,14 @@ func (db *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
 		if db.foreign[id] != "" {
 			delete(db.foreign, id)
-			if r := db.row(id); r.Status == execution.Requested && !r.AwaitsParent {
+			if r := db.row(id); waits(r) {
 				db.request(r, r.due)
 			}
 		}
 		return
+	}
+	if r := db.row(id); waits(r) {
+		db.withdraw(r)
 	}
 	column := "retry_reason"
 	if oracle.Terminal(db.row(id).Status) {
@@ -32,6 +36,28 @@ func (db *Database) WriteForeign(id execution.ID, write bool) {
 		db.foreign = make(map[execution.ID]string)
 	}
 	db.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
+}
+
+// waits says that a row waits for a worker.
+func waits(r *row) bool { return r.Status == execution.Requested && !r.AwaitsParent }
+
+// HideRows writes into at most so many rows that wait for a worker, the oldest first, what this program can't read, for the
+// fault of that name. show takes it back.
+func (db *Database) HideRows(fault string, most int) (hidden int, show func()) {
+	var ids []execution.ID
+	for i := range db.rows.n {
+		if r := db.rows.at(int32(i)); len(ids) < most && waits(r) && db.foreign[r.ID] == "" {
+			ids = append(ids, r.ID)
+		}
+	}
+	write := func(says bool, count int64) {
+		for _, id := range ids {
+			db.WriteForeign(id, says)
+			db.emit(history.Event{Kind: history.RowUnreadable, Process: Server, Execution: id, Count: count, Fault: fault})
+		}
+	}
+	write(true, 1)
+	return len(ids), func() { write(false, 0) }
 }
 
 // unreadable is why a row can't be read, nil if it can.

@@ -53,6 +53,22 @@ func (db *Database) request(r *row, now time.Time) {
 	to.push(request{r.due, r.ID, r.Epoch})
 }
 
+// withdraw takes a requested row out of its lane.
+func (db *Database) withdraw(r *row) {
+	q := db.requests[lane{r.Action.Runtime, r.Pinned}]
+	from := &q.unlimited
+	if r.Action.Concurrency > 0 {
+		from = &q.of(r.Action.Ref).requests
+	}
+	var kept requests
+	for _, other := range *from {
+		if other.id != r.ID {
+			kept.push(other)
+		}
+	}
+	*from = kept
+}
+
 // of returns the heap of an action.
 func (q *queue) of(action string) *limited {
 	for _, l := range q.limited {

@@ -105,7 +105,7 @@ func TestClientComesBack(t *testing.T) {
 		return
 	}
 	p.backing.set(true)
-	time.Sleep(4 * time.Second)
+	time.Sleep(4 * time.Second) // the silence itself, longer than two heartbeats
 	p.backing.set(false)
 	w.roundTrip("after a silence")
 }

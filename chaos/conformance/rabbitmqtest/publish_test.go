@@ -308,7 +308,7 @@ func TestAlarm(t *testing.T) {
 	}
 	done := make(chan []broker.Outcome)
 	go func() { done <- s.Publish(w.within(patience), w.messages(queue, 3)) }()
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(50 * time.Millisecond) // the publish is to be held for a while
 	ctl("set_vm_memory_high_watermark", "0.4")
 	if got := <-done; slices.ContainsFunc(got, func(o broker.Outcome) bool { return o != broker.Confirmed }) {
 		t.Errorf("after the alarm: %v", got)

@@ -1,0 +1,34 @@
+package audit
+
+import (
+	"strings"
+	"testing"
+
+	"handoff/chaos/history"
+)
+
+// Every word of a row that this program does not know is an error, and the rest of the row is read.
+func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
+	known := record{id: 3, execution: 7, chain: 5, from: "requested", to: "scheduling", writer: "scheduler", reason: "", worker: 2}
+	for name, c := range map[string]struct {
+		change func(*record)
+		want   string
+	}{
+		"nothing":           {func(*record) {}, ""},
+		"its status":        {func(r *record) { r.to = "snoozing" }, `"snoozing"`},
+		"the status before": {func(r *record) { r.from = "snoozing" }, `"snoozing"`},
+		"its reason":        {func(r *record) { r.reason = "why" }, `"why"`},
+		"its writer":        {func(r *record) { r.writer = "judge" }, `unknown writer "judge"`},
+		"the status of an execution that is to be cancelled": {func(r *record) { r.rank, r.to, r.from = rankCancelled, "snoozing", "" }, ""},
+	} {
+		r := known
+		c.change(&r)
+		e, err := r.event(0)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+		if e.Execution != 7 || e.Chain != 5 || e.Worker != 2 || e.Kind == history.NoKind {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}

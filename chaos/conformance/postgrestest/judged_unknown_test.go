@@ -1,0 +1,38 @@
+package postgrestest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"handoff/chaos/audit"
+	"handoff/chaos/invariant"
+	"handoff/core/config"
+)
+
+// The audit of a database into which a newer program has written is judged but for what nobody here can read: that is told
+// with its place, and costs only the executions that it is about.
+func TestAnAuditWithUnknownWordsIsJudgedWithoutThem(t *testing.T) {
+	b := setup(t)
+	newer, broken := b.requested(), b.requested()
+	b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
+	b.exec("update execution_transition set reason = 'of_a_newer_release' where execution = $1", int64(newer))
+	b.exec("insert into execution_transition (execution, \"from\", \"to\", epoch, old_epoch, named_epoch, writer, at) select id, 'requested', 'running', 0, 0, 0, 'api', now() from execution")
+	r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
+	b.must(err)
+	if r.Unread != 1 || r.Aside != 1 || len(r.Unknown) != 1 || r.Executions != 2 {
+		t.Fatalf("%d executions, %d events can't be read, %d executions are set aside: %q", r.Executions, r.Unread, r.Aside, r.Unknown)
+	}
+	if why := r.Unknown[0]; !strings.HasPrefix(why, "execution_transition ") || !strings.Contains(why, fmt.Sprintf(`, of execution %d: unknown failure reason "of_a_newer_release"`, newer)) {
+		t.Errorf("what is told is %q", why)
+	}
+	if !slices.ContainsFunc(r.Violations, func(f invariant.Finding) bool { return f.Invariant.Number == 1 && f.Execution == broken }) {
+		t.Errorf("of execution %d, which can be read, nothing is found: %+v", broken, r.Violations)
+	}
+	for _, f := range r.Violations {
+		if f.Execution == newer {
+			t.Errorf("execution %d is judged, of which something can't be read: %s", newer, f.Message)
+		}
+	}
+}

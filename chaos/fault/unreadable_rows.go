@@ -1,0 +1,60 @@
+package fault
+
+import (
+	"time"
+
+	"handoff/core/config/yamlfile"
+)
+
+func init() {
+	Register(Kind{
+		Name: "unreadable_rows", Ends: WithFor, Edits: true,
+		About:   "a newer program writes what no program of the run can read into rows of executions that wait",
+		Example: "unreadable_rows: {count: 2}, for: 1m",
+		Keys:    []yamlfile.Key{yamlfile.Required("count", "how many", yamlfile.IntegerSchema(1, mostHidden))},
+	}, (*unreadableRows).inject)
+}
+
+// mostHidden bounds how many rows one fault hides.
+const mostHidden = 1000
+
+type unreadableRows struct {
+	databaseStruck
+	Count int
+}
+
+// Read implements Fault.
+func (f *unreadableRows) Read(r *Reader) {
+	if n := r.At("count"); n != nil {
+		count, _ := r.Integer(n, "count", 1, mostHidden)
+		f.Count = int(count)
+	}
+}
+
+// Describe implements Describer.
+func (*unreadableRows) Describe() string { return "unreadable rows" }
+
+// inject hides rows as they come to wait, until there are as many as it is to hide. All of them can be read again at its end.
+func (f *unreadableRows) inject(x *Injection, w RowEdits) (func(), error) {
+	var shows []func()
+	left, over := f.Count, false
+	var hide func()
+	hide = func() {
+		if over {
+			return
+		}
+		hidden, show := w.HideRows(x, left)
+		if hidden > 0 {
+			x.Touch(Touched{Process: Database})
+			shows = append(shows, show)
+		}
+		if left -= hidden; left > 0 {
+			x.After(100*time.Millisecond, hide)
+		}
+	}
+	hide()
+	return func() {
+		over = true
+		InOrder(shows)()
+	}, nil
+}

@@ -1,0 +1,57 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"handoff/chaos/history"
+	"handoff/core/config"
+	"handoff/core/execution"
+)
+
+// A row that nobody can read is left alone, costs nobody else anything, and runs like any other when it can be read again.
+func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
+	submitted := func(at time.Duration, id execution.ID) history.Event {
+		return history.Event{At: at, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
+	}
+	hidden := func(at time.Duration, count int64) history.Event {
+		return history.Event{At: at, Kind: history.RowUnreadable, Execution: 1, Count: count}
+	}
+	later := func(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Quiescent} }
+	beat := func(at time.Duration) history.Event {
+		return history.Event{At: at, Kind: history.HeartbeatRenewed, Worker: 1, Incarnation: 1, Process: "shell-1", Count: 13, Due: at + 10*minute, Limit: 1}
+	}
+	claimed := to(4*minute, execution.Requested, execution.Scheduling, "executor-1")
+	claimed.By = execution.Scheduler
+	cancelled := to(4*minute, execution.Requested, execution.Cancelled, "executor-1")
+	cancelled.By = execution.API
+	begin := calmly(submitted(3*minute, 1), hidden(3*minute, 1))
+	for _, x := range []struct {
+		name   string
+		story  []history.Event
+		breaks []int
+	}{
+		{"it waits", append(slices.Clone(begin), beat(4*minute), later(8*minute)), nil},
+		{"it is scheduled", append(slices.Clone(begin), claimed), []int{2}},
+		{"its cancellation", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
+		{"another one waits beside it", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
+		{"it is scheduled when it can be read again", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
+		{"it waits although it can be read again", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{2, 5, 9, 26})
+			s.SetPatience(time.Hour)
+			var broken []int
+			for i := range x.story {
+				s.Observe(&x.story[i])
+			}
+			for _, f := range s.End(false) {
+				broken = append(broken, f.Invariant.Number)
+			}
+			if slices.Sort(broken); !slices.Equal(broken, x.breaks) {
+				t.Errorf("broken are %v, want %v: %+v", broken, x.breaks, s.Findings())
+			}
+		})
+	}
+}

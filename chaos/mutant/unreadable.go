@@ -1,0 +1,91 @@
+package mutant
+
+import (
+	"context"
+	"fmt"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+	"handoff/core/telemetry"
+)
+
+// This file plants executors that do not leave a row alone that they can't read, or can't read others beside it.
+
+func init() { register(oneRowStopsAll, readsByGuess, unreadableUncounted) }
+
+// allOrNothing is a store whose claims for scheduling fail while one of the rows that wait can't be read.
+type allOrNothing struct {
+	store.Store
+	p Process
+}
+
+// ClaimForScheduling implements store.Executor.
+func (s *allOrNothing) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
+	survey, err := unjudged(s.Store).Survey(ctx)
+	if err == nil && survey.UnreadableCount > 0 {
+		s.p.Acted("failed a claim because one row can't be read")
+		return nil, fmt.Errorf("%w: %s", store.ErrUnreadable, survey.Unreadable[0].Why)
+	}
+	return s.Store.ClaimForScheduling(ctx, c)
+}
+
+func oneRowStopsAll() *Mutant {
+	return &Mutant{
+		Name: "one-row-stops-all", Source: "D45", Expected: 26, Scenario: "rows-of-a-newer-release",
+		About: "a claim for scheduling fails as a whole while one row that waits can't be read",
+		Store: func(p Process, s store.Store) store.Store {
+			if p.Worker || p.Client {
+				return s
+			}
+			return &allOrNothing{Store: s, p: p}
+		},
+	}
+}
+
+func readsByGuess() *Mutant {
+	return &Mutant{
+		Name: "reads-by-guess", Source: "D45", Expected: 2, Scenario: "rows-of-a-newer-release",
+		About: "what a row says that can't be read is passed over, and the row is scheduled like any other",
+		Statements: func(p Process, c Database) store.Store {
+			if p.Worker || p.Client {
+				return c
+			}
+			return &claims{Store: c, change: func(ctx context.Context, _ store.SchedulingClaim, rows []execution.Execution) ([]execution.Execution, error) {
+				survey, err := c.Survey(ctx)
+				if err != nil || survey.UnreadableCount == 0 {
+					return rows, nil
+				}
+				err = c.Step(ctx, func(tx Tx) {
+					for _, u := range survey.Unreadable {
+						row := tx.Row(u.ID)
+						if row.Status != execution.Requested {
+							continue
+						}
+						p.Acted("scheduled what it can't read", u.ID)
+						tx.Move(u.ID, execution.Scheduling, execution.Scheduler, execution.NoReason, func(e *execution.Execution) {
+							e.SchedulingExpiresAt = tx.Now().Add(p.Config.Executor.ClaimExpiry)
+						})
+						rows = append(rows, *tx.Row(u.ID))
+					}
+				})
+				return rows, err
+			}}
+		},
+	}
+}
+
+func unreadableUncounted() *Mutant {
+	return &Mutant{
+		Name: "unreadable-uncounted", Source: "D45", Expected: 15, Scenario: "rows-of-a-newer-release", Unread: true,
+		About: "rows that can't be read are left alone, and no figure tells of them",
+		Recorder: func(p Process, r telemetry.Recorder) telemetry.Recorder {
+			return &teller{Recorder: r, set: func(f telemetry.Figure, v int64, _ telemetry.Labels) (telemetry.Figure, bool) {
+				if f != telemetry.UnreadableRows || v == 0 {
+					return f, true
+				}
+				p.Acted("did not tell of rows that it can't read")
+				return f, false
+			}}
+		},
+	}
+}
