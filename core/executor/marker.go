@@ -67,13 +67,19 @@ func (m *marker) hold(confirmed []execution.Key) (beyond []execution.Key) {
 // nothing.
 func (m *marker) run(ctx context.Context) {
 	loop := m.loop("marker of dispatches")
-	for {
+	for began := time.Duration(0); ; {
 		if _, err := m.wake.Wait(ctx, host.Forever); err != nil {
 			return
 		}
+		due := m.host.Monotonic() + m.period
 		if m.host.Sleep(ctx, m.period) != nil {
 			return
 		}
+		if began > 0 {
+			// It is late by what came between, not by how long there was nothing to mark.
+			loop.Interval(due - began)
+		}
+		began = m.host.Monotonic()
 		if err := loop.Pass(func() error { return m.pass(ctx) }); err != nil {
 			m.tell(err)
 		}

@@ -120,7 +120,7 @@ func (l *lifecycle) steps(n int) []struct {
 			}
 			return err
 		}},
-		{"MarkPublished", func() error { return l.store.MarkPublished(l.ctx, l.keys) }},
+		{"MarkPublished", func() error { return done(l.store.MarkPublished(l.ctx, l.keys)) }},
 		{"Claim", func() error {
 			cs := make([]store.Claim, len(l.keys))
 			for i := range cs {

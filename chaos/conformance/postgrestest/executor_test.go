@@ -155,14 +155,14 @@ func TestDispatch(t *testing.T) {
 		t.Errorf("a dispatch after the lease: %+v", got)
 	}
 	key := got.Row.Key()
-	b.must(b.MarkPublished(b.ctx, []execution.Key{{ID: key.ID, Epoch: 0}, {ID: 999}}))
+	b.published(execution.Key{ID: key.ID, Epoch: 0}, execution.Key{ID: 999})
 	if !b.row(key.ID).PublishedAt.IsZero() {
 		t.Error("a confirm of another epoch was recorded")
 	}
-	b.must(b.MarkPublished(b.ctx, []execution.Key{key, key}))
+	b.published(key, key)
 	first := b.row(key.ID).PublishedAt
 	b.sleep(time.Second)
-	b.must(b.MarkPublished(b.ctx, []execution.Key{key}))
+	b.published(key)
 	if again := b.row(key.ID).PublishedAt; first.IsZero() || again != first {
 		t.Errorf("published at %v, then %v", first, again)
 	}
@@ -290,7 +290,7 @@ func TestUnpublished(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	first, second := b.scheduled(w), b.scheduled(w)
-	b.must(b.MarkPublished(b.ctx, []execution.Key{first}))
+	b.published(first)
 	b.sleep(5 * time.Second)
 	if got := b.found(store.Unpublished, 5*time.Second); !slices.Equal(got, []execution.ID{second.ID}) {
 		t.Errorf("unpublished: %v", got)

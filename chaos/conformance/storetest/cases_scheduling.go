@@ -181,13 +181,13 @@ func schedulingCases() []Case {
 		}},
 		{"the broker's confirm is recorded for a current epoch, once", func(b *fixture) {
 			key := b.scheduled(b.active("w"))
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{{ID: key.ID, Epoch: key.Epoch - 1}, {ID: 999, Epoch: 1}}))
+			b.published(execution.Key{ID: key.ID, Epoch: key.Epoch - 1}, execution.Key{ID: 999, Epoch: 1})
 			b.expect("published, after a confirm of an old epoch", b.row(key.ID).PublishedAt.IsZero(), true)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{key}))
+			b.published(key)
 			at := b.row(key.ID).PublishedAt
 			b.expect("published", at.IsZero(), false)
 			b.Advance(time.Second)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{key}))
+			b.published(key)
 			b.expect("the moment did not move", b.row(key.ID).PublishedAt.Equal(at), true)
 		}},
 		{"a parked row is requested at the next epoch and due after its delay", func(b *fixture) {

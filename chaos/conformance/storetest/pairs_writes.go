@@ -161,7 +161,8 @@ func (st *Stage) schedulingWrites() []Write {
 		st.batch(dispatch(0)), st.batch(dispatch(1, "turn")), st.batch(park(false)), st.batch(park(true)),
 		st.batch(func(name string, keys []execution.Key) Write {
 			return simple("MarkPublished", name, func(ctx context.Context, s store.Store) (string, error) {
-				return "", s.MarkPublished(ctx, keys)
+				_, err := s.MarkPublished(ctx, keys)
+				return "", err
 			})
 		}),
 	)
