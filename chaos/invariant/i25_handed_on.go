@@ -30,7 +30,9 @@ type handedOnChecker struct {
 }
 
 // hears implements timed.
-func (c *handedOnChecker) hears() []history.Kind { return []history.Kind{history.Transition, history.PublishedMarked} }
+func (c *handedOnChecker) hears() []history.Kind {
+	return []history.Kind{history.Transition, history.PublishedMarked}
+}
 
 func (*handedOnChecker) timed() {}
 
@@ -80,7 +82,7 @@ func (c *handedOnChecker) marked(e *history.Event, l *life) {
 		if l.status != execution.Scheduled || l.epoch != e.Epoch {
 			c.s.violate(c.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
 		}
-	case e.To == execution.Running && c.s.records(history.PublishedMarked):
+	case e.Kind == history.Transition && e.To == execution.Running && c.s.records(history.PublishedMarked):
 		c.s.judged(c.i)
 		if !l.marked {
 			c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)

@@ -107,6 +107,10 @@ func New(o Options) *Service {
 // in the same process hints through it.
 func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 
+// Wake has the scheduler look for work now, and not when the hint comes back from the broker. What creates executions in the
+// same process calls it; it never blocks.
+func (s *Service) Wake() { s.scheduler.wakeIn(0) }
+
 // Connected says that a publish would be taken now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }
 

@@ -286,6 +286,33 @@ func TestReclaimPolicyFail(t *testing.T) {
 	}
 }
 
+// A mark waits for nobody: it leaves what another transaction holds, marks the rest, and says what it has left.
+func TestAMarkPassesByWhatIsLocked(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	held, free, claimed := b.scheduled(w), b.scheduled(w), b.running(w)
+	tx, err := b.conn.Begin(b.ctx)
+	b.must(err)
+	_, err = tx.Exec(b.ctx, "select from execution where id = any($1) for no key update", []int64{int64(held.ID), int64(claimed.ID)})
+	b.must(err)
+	impatient, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	keys := []execution.Key{claimed, free, held, {ID: held.ID, Epoch: held.Epoch - 1}}
+	left, err := b.MarkPublished(impatient, keys)
+	b.must(err)
+	if !slices.Equal(left, []execution.Key{held}) {
+		t.Errorf("left %v, want only %v, which is locked and scheduled at that epoch", left, held)
+	}
+	if b.row(free.ID).PublishedAt.IsZero() || !b.row(held.ID).PublishedAt.IsZero() {
+		t.Errorf("the free row: %v, the locked one: %v", b.row(free.ID).PublishedAt, b.row(held.ID).PublishedAt)
+	}
+	b.must(tx.Rollback(b.ctx))
+	b.published(left...)
+	if b.row(held.ID).PublishedAt.IsZero() {
+		t.Error("what was left is not marked when it is asked for again")
+	}
+}
+
 func TestUnpublished(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
