@@ -1,6 +1,7 @@
 package postgrestest_test
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"testing"
