@@ -53,6 +53,7 @@ func limits() []limit {
 		{"core/executor", "hintPrefetch", "prefetch of the hint queues"},
 		{"core/executor", "deadLetterPrefetch", "prefetch of the dead letter queue"},
 		{"core/executor", "passBatches", "batches of one pass"},
+		{"core/executor", "longestUnmarked", "how long a confirmed dispatch waits to be marked, at most; also at most a quarter of `executor.confirm_timeout` and of `executor.scheduled_timeout`"},
 		{"core/executor", "unreachableAfter", "failed probes after which a worker is chosen later"},
 		{"core/executor", "probeTimeout", "how long a probe may take"},
 		{"core/executor", "mostDoublings", "how much take-backs that do not count add to the backoff"},

@@ -126,10 +126,10 @@ func (s *looking) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 }
 
 // MarkPublished implements store.Executor.
-func (s *looking) MarkPublished(ctx context.Context, keys []execution.Key) error {
-	err := s.Store.MarkPublished(ctx, keys)
+func (s *looking) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := s.Store.MarkPublished(ctx, keys)
 	s.judge(err)
-	return err
+	return left, err
 }
 
 // Park implements store.Executor.

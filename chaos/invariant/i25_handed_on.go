@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -11,8 +12,10 @@ import (
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
-		Statement: "An executor that runs, and whose database and broker answer, publishes or gives back within one pass what it has claimed for scheduling.",
+		Statement: "An executor that runs, and whose database and broker answer, publishes or gives back within one pass what it has claimed for scheduling, and marks in time what the broker has confirmed and nobody has claimed; a claim marks what it takes.",
 		Needs:     []history.Kind{history.Transition, history.Published, history.ProcessStarted},
+		Whole:     []history.Kind{history.PublishedMarked},
+		Part:      "only that everything is published or given back; an audit does not record marks",
 	}
 	i.make = func(s *Suite) checker { return &handedOnChecker{i: i, s: s} }
 	return i
@@ -22,20 +25,33 @@ type handedOnChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
+	// unmarked are the dispatches that have to be marked by then, or claimed.
+	unmarked agenda
 }
 
 // hears implements timed.
-func (c *handedOnChecker) hears() []history.Kind { return []history.Kind{history.Transition} }
+func (c *handedOnChecker) hears() []history.Kind {
+	return []history.Kind{history.Transition, history.PublishedMarked}
+}
 
 func (*handedOnChecker) timed() {}
 
-func (c *handedOnChecker) observe(e *history.Event, _ *life) {
+func (c *handedOnChecker) observe(e *history.Event, l *life) {
 	for l, due := c.agenda.next(c.s, e.At); due; l, due = c.agenda.next(c.s, e.At) {
 		c.check(l)
+	}
+	for l, due := c.unmarked.next(c.s, e.At); due; l, due = c.unmarked.next(c.s, e.At) {
+		c.mark(l)
+	}
+	if l != nil {
+		c.marked(e, l)
 	}
 	if e.Kind == history.Transition && (e.To == execution.Scheduling || e.To == execution.Scheduled) && c.clear(e.Process, e.To, c.s.recovered(e.At)) {
 		c.s.judged(c.i)
 		c.agenda.look(c.s, e.At+c.s.prompt(), e.Execution, e.Epoch, e.To)
+		if e.To == execution.Scheduled && c.s.records(history.PublishedMarked) {
+			c.unmarked.look(c.s, e.At+c.s.prompt()+oracle.MarkedWithin(&c.s.config), e.Execution, e.Epoch, e.To)
+		}
 	}
 }
 
@@ -54,6 +70,30 @@ func (c *handedOnChecker) check(l *life) {
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed for scheduling by %s at %v, which neither dispatched it nor gave it back within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
 	case !l.published && !l.returned && !c.s.queueStuck(l):
 		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, which did not publish it within %v", l.id, l.epoch, l.by, l.entered, c.s.prompt())
+	}
+}
+
+// marked judges that a claim marks what it takes, and that nothing else is marked but what is scheduled: a mark that outlives
+// its dispatch keeps the next one from being published again.
+func (c *handedOnChecker) marked(e *history.Event, l *life) {
+	switch {
+	case e.Kind == history.PublishedMarked:
+		c.s.judged(c.i)
+		if l.status != execution.Scheduled || l.epoch != e.Epoch {
+			c.s.violate(c.i, l.id, "execution %d is marked by %s as published at epoch %d, and is %v at epoch %d: the next dispatch counts as sent before it is", l.id, e.Process, e.Epoch, l.status, l.epoch)
+		}
+	case e.Kind == history.Transition && e.To == execution.Running && c.s.records(history.PublishedMarked):
+		c.s.judged(c.i)
+		if !l.marked {
+			c.s.violate(c.i, l.id, "execution %d, epoch %d, was claimed by %s, and is not marked as published: who reads the row can't tell that its dispatch was received", l.id, l.epoch, e.Process)
+		}
+	}
+}
+
+// mark judges a dispatch that nobody has claimed for longer than the executor that made it may take to mark it.
+func (c *handedOnChecker) mark(l *life) {
+	if l.published && !l.returned && !l.marked && !c.s.queueStuck(l) && c.clear(l.by, l.status, c.s.recovered(l.entered)) {
+		c.s.violate(c.i, l.id, "execution %d, epoch %d, was scheduled by %s at %v, and its message was published; nobody has claimed it, and %s has not marked it within %v", l.id, l.epoch, l.by, l.entered, l.by, c.s.prompt()+oracle.MarkedWithin(&c.s.config))
 	}
 }
 

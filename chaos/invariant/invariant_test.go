@@ -78,6 +78,7 @@ func beginning() []history.Event {
 		move(second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
 		message(second, history.Published, "", 1),
 		message(second, history.Enqueued, "worker.1.executions", 0),
+		message(2*second, history.PublishedMarked, "", 0),
 		move(2*second, execution.Scheduled, execution.Running, execution.Worker, 1, 1),
 		message(2*second, history.Acked, "worker.1.executions", 0),
 		action(2*second, history.ActionStarted, "w", 1),

@@ -35,6 +35,10 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
 	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
 	running := to(3*minute, execution.Scheduled, execution.Running, "shell-1")
+	refused := history.Event{At: 3 * minute, Kind: history.StaleWrite, Execution: 1, Epoch: 1, To: execution.Running, By: execution.Worker, Process: "shell-1"}
+	marked := func(epoch execution.Epoch) history.Event {
+		return history.Event{At: 3 * minute, Kind: history.PublishedMarked, Execution: 1, Epoch: epoch, Process: "executor-1"}
+	}
 	ended := to(3*minute, execution.Running, execution.Completed, "shell-1")
 	canceling := to(3*minute, execution.Running, execution.Canceling, "client")
 	lost := history.Event{At: 3 * minute, Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost, Process: "executor-1"}
@@ -56,6 +60,14 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		{"a claim while another executor's link is slow", 25, calmly(fault("executor-2"), submitted, claimed, later(2*second)), true},
 		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
 		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
+		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},
+		{"a dispatch that is marked in time", 25, calmly(submitted, claimed, dispatched, published, marked(1), later(3*second)), false},
+		{"a dispatch that is not marked by an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, dispatched, published, later(3*second)), false},
+		{"a dispatch that is claimed and not marked", 25, calmly(submitted, claimed, dispatched, published, running), true},
+		{"a refused claim of a dispatch that is not marked", 25, calmly(submitted, claimed, dispatched, published, refused), false},
+		{"a dispatch that is claimed and marked", 25, calmly(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
+		{"a mark of what is not scheduled", 25, calmly(submitted, claimed, marked(1)), true},
+		{"a mark of another epoch", 25, calmly(submitted, claimed, dispatched, published, marked(3)), true},
 		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
 		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
 		{"an end that is not handled", 26, calmly(submitted, claimed, dispatched, running, ended, later(2*second)), true},

@@ -302,6 +302,11 @@ func (s *Suite) SetTolerance(d time.Duration) {
 // that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
+// records says whether the history records that kind of event whenever it happens.
+func (s *Suite) records(kind history.Kind) bool {
+	return s.holds == nil || slices.Contains(s.holds, kind)
+}
+
 // SetRequests says how to look up what the request under an idempotency key asked for: the action as it counts for its
 // execution, and whether the key is known. By default nobody knows.
 func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool)) {

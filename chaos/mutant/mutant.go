@@ -107,6 +107,8 @@ type Tx interface {
 	Named(key execution.Key, writer execution.Incarnation)
 	// Move changes a row's status whatever it is; change sets its other columns and may be nil.
 	Move(id execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution))
+	// MarkPublished marks a row's dispatch as published, whatever the row is, unless it is marked.
+	MarkPublished(id execution.ID)
 	// Create inserts an execution without a look at its key or at how its parent's chain stands.
 	Create(item store.NewExecution) store.Created
 	// Keyed is the execution that an idempotency key has created, 0 for none.

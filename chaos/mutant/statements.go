@@ -218,11 +218,17 @@ func lateClaim() *Mutant {
 				return store.ClaimResult{}, false
 			}
 			p.Acted("claimed an execution after its dispatch deadline", row.ID)
-			tx.Named(c.Key, w.Incarnation)
-			tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
-				e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
-			})
-			return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}, true
+			tx.MarkPublished(c.Key.ID)
+			return claimPlainly(tx, w, c), true
 		}}),
 	}
+}
+
+// claimPlainly makes a row running, and asks and notes nothing else.
+func claimPlainly(tx Tx, w store.WorkerKey, c store.Claim) store.ClaimResult {
+	tx.Named(c.Key, w.Incarnation)
+	tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {
+		e.StartedAt, e.RunDeadline, e.ClaimBeat = tx.Now(), tx.Now().Add(e.Action.RunTimeout()), c.Beat
+	})
+	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: *tx.Row(c.Key.ID)}}
 }

@@ -61,13 +61,13 @@ func (s *incurious) Workers(ctx context.Context) ([]store.WorkerRow, error) {
 }
 
 // MarkPublished implements store.Executor.
-func (s *incurious) MarkPublished(ctx context.Context, keys []execution.Key) error {
-	err := s.Store.MarkPublished(ctx, keys)
+func (s *incurious) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	left, err := s.Store.MarkPublished(ctx, keys)
 	if err != nil && s.publishing {
 		s.p.Acted("took for written what the database refused to write")
-		return nil
+		return nil, nil
 	}
-	return err
+	return left, err
 }
 
 func careNot(with func(s *incurious)) func(Process, store.Store) store.Store {

@@ -35,6 +35,12 @@ func RunTimeout(a *execution.Action) time.Duration {
 	return a.Timeout
 }
 
+// MarkedWithin is how long a dispatch that the broker has confirmed may wait for its mark while nobody claims it ("Numbers
+// that no key changes"): a second, and at most a quarter of executor.confirm_timeout and of executor.scheduled_timeout.
+func MarkedWithin(c *config.Config) time.Duration {
+	return min(time.Second, c.Executor.ConfirmTimeout/4, c.Executor.ScheduledTimeout/4)
+}
+
 // DispatchTimeout is how long a dispatch of an action may wait for its claim: its own, else the configuration's
 // (`executor.dispatch_timeout`).
 func DispatchTimeout(x *config.Executor, own time.Duration) time.Duration {

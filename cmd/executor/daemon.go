@@ -295,7 +295,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	}
 	counted := metered.API(d.requests, d.figures)
 	d.answer(api.NewServer(api.Options{
-		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Timeout: d.config.Executor.StatementTimeout},
+		Submitter: &api.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Wake: service.Wake, Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,
 		Config:    d.config,
 		Tokens:    d.deployment.Tokens(),

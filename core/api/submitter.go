@@ -17,6 +17,9 @@ type Submitter struct {
 	Host     host.Host
 	Store    store.Client
 	Notifier *broker.Notifier
+	// Wake tells the scheduler of the same process of work that is due, before the hint has gone round by the broker; nil
+	// where there is none. It must not block.
+	Wake func()
 	// Timeout bounds one attempt to write.
 	Timeout time.Duration
 }
@@ -60,8 +63,16 @@ func (s *Submitter) announce(created []store.Created) {
 			keys = append(keys, key)
 		}
 	}
-	s.Notifier.Requested(keys...)
+	s.requested(keys...)
 	s.Notifier.Changed(ends...)
+}
+
+// requested tells of work: the scheduler of this process at once, and everybody by a hint.
+func (s *Submitter) requested(keys ...execution.Key) {
+	if s.Wake != nil && len(keys) > 0 {
+		s.Wake()
+	}
+	s.Notifier.Requested(keys...)
 }
 
 func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) {

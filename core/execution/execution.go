@@ -127,8 +127,10 @@ type Execution struct {
 	SchedulingBy        string
 	SchedulingExpiresAt time.Time
 	ScheduledAt         time.Time
-	PublishedAt         time.Time
-	StartedAt           time.Time
+	// PublishedAt is when the present dispatch is known to have reached the broker: its claim, or the mark of a confirmed
+	// dispatch that nobody had claimed by then. Zero says that nobody knows.
+	PublishedAt time.Time
+	StartedAt   time.Time
 	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim; a
 	// later heartbeat that does not list the row proves that the worker does not run it.
 	ClaimBeat uint64

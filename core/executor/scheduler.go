@@ -220,7 +220,7 @@ type assignment struct {
 	health execution.Health
 }
 
-// handOff commits the dispatches, publishes them, and records what the broker confirmed.
+// handOff commits the dispatches and publishes them.
 func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 	if len(chosen) == 0 {
 		return 0, nil
@@ -288,7 +288,7 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
 }
 
-// publish hands rows over to their workers and acts on every outcome: confirmed is recorded,
+// publish hands rows over to their workers and acts on every outcome: confirmed is kept for the marker,
 // returned and refused are taken back at once, and unknown stays unknown: it is published again at
 // the same epoch later, and the duplicate dies at the claim (defect D9).
 func (s *Service) publish(rows []execution.Execution) error {
@@ -320,10 +320,7 @@ func (s *Service) publish(rows []execution.Execution) error {
 		}
 	}
 	_, err := s.reclaim(undeliverable)
-	if len(confirmed) == 0 {
-		return err
-	}
-	return errors.Join(err, s.db(func(ctx context.Context) error { return s.store.MarkPublished(ctx, confirmed) }))
+	return errors.Join(err, s.marker.keep(confirmed))
 }
 
 func (s *Service) dispatchMessage(row *execution.Execution) broker.Message {

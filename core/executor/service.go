@@ -7,7 +7,8 @@
 //
 // An unknown outcome is treated as a crash at that point would be: whatever the step may have left
 // behind, some reconciler loop finds by its status and age. So no part carries a memory that
-// matters beyond one pass, and an executor can die anywhere.
+// matters beyond one pass, and an executor can die anywhere. (The marker remembers for a second what was confirmed; if it
+// dies, that is published once more.)
 package executor
 
 import (
@@ -40,6 +41,7 @@ type Service struct {
 	unread   *unread.Keeper
 
 	scheduler  *scheduler
+	marker     *marker
 	completion *completionListener
 	owners     *ownerWatch
 	// databaseClock is the second clock for run deadlines.
@@ -90,6 +92,7 @@ func New(o Options) *Service {
 	s.client = broker.NewClient(o.Host, o.Broker, topology, o.Config.MessageQueue.RabbitMQ, s.limited)
 	s.notifier = broker.NewNotifier(o.Host, s.client, s.id, s.limited)
 	s.scheduler = newScheduler(s)
+	s.marker = newMarker(s)
 	s.completion = newCompletionListener(s)
 	s.owners = newOwnerWatch(o.Host, o.Config.Worker.Lease())
 	s.databaseClock = &databaseClock{host: o.Host}
@@ -104,14 +107,18 @@ func New(o Options) *Service {
 // in the same process hints through it.
 func (s *Service) Notifier() *broker.Notifier { return s.notifier }
 
+// Wake has the scheduler look for work now, and not when the hint comes back from the broker. What creates executions in the
+// same process calls it; it never blocks.
+func (s *Service) Wake() { s.scheduler.wakeIn(0) }
+
 // Connected says that a publish would be taken now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }
 
 // Limited names the queues that have a delivery limit and should have none; see broker.Session.
 func (s *Service) Limited() []string { return s.client.Limited() }
 
-// Run runs every part until ctx ends, lets passes that have begun come to their end, publishes the
-// last hints and returns.
+// Run runs every part until ctx ends, lets passes that have begun come to their end, marks the last dispatches, publishes
+// the last hints and returns.
 func (s *Service) Run(ctx context.Context) {
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: unclaimed work is only found by the timeout monitor",
@@ -121,6 +128,7 @@ func (s *Service) Run(ctx context.Context) {
 	c := s.config.Executor
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
+		s.host.Go("marker of dispatches", func() { s.marker.run(ctx) }),
 		s.host.Go("completion listener", func() { s.completion.run(ctx) }),
 		s.host.Go("reconciler of children", func() { s.completion.settleWhatIsLeft(ctx) }),
 		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
@@ -159,6 +167,7 @@ func (s *Service) Run(ctx context.Context) {
 	for _, p := range parts {
 		_ = p.Wait(context.Background())
 	}
+	s.marker.flush()
 	flushing, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 	s.notifier.Flush(flushing)
 	cancel()

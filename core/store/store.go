@@ -154,9 +154,10 @@ type Executor interface {
 	// executor at this epoch; the worker's row, held for the step, is this incarnation, active,
 	// with a valid lease and a live consumer, not cordoned, and holds less than the limit.
 	Dispatch(ctx context.Context, executor string, ds []Dispatch) ([]DispatchResult, error)
-	// MarkPublished records the broker's confirm for epochs that are still current. Others are
-	// passed over in silence: a worker may have been faster than the confirm.
-	MarkPublished(ctx context.Context, keys []execution.Key) error
+	// MarkPublished records the broker's confirm of dispatches that nobody has claimed: rows that are scheduled, at that
+	// epoch, and not marked yet. Others are passed over in silence: a claim marks what it takes. It waits for no lock: rows
+	// that somebody else has locked, usually for a claim, are left as they are and answered, to be asked about again.
+	MarkPublished(ctx context.Context, keys []execution.Key) (left []execution.Key, err error)
 	// Park gives scheduling rows back: to requested, or to failed when no worker has fitted for
 	// longer than the grace. Guard: claimed by this executor at this epoch.
 	Park(ctx context.Context, executor string, ps []Park) ([]Outcome, error)
@@ -246,7 +247,8 @@ type Worker interface {
 	// database says. Running rows of this incarnation that were claimed before this beat and are
 	// not listed are ended as worker_lost, canceling ones as cancelled. Guard: this incarnation, not gone.
 	Heartbeat(ctx context.Context, b Beat) (BeatReply, error)
-	// Claim moves scheduled rows to running. Guard: at this epoch, dispatched to this incarnation,
+	// Claim moves scheduled rows to running, and marks them published: who claims has received the dispatch, whether or not
+	// its confirm was recorded. Guard: at this epoch, dispatched to this incarnation,
 	// which is not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this

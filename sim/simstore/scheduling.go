@@ -150,18 +150,25 @@ func (s *step) current(w store.WorkerKey) *incarnation {
 }
 
 // MarkPublished implements store.Executor.
-func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) error {
+//
+// A step is one moment, so no row is ever locked by another one, and none is left.
+func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	c.named(len(keys))
-	return c.do(ctx, func(s *step) {
+	return nil, c.do(ctx, func(s *step) {
 		for _, key := range keys {
-			r := s.db.row(key.ID)
-			if r == nil || r.Epoch != key.Epoch || !r.PublishedAt.IsZero() {
-				continue
+			if r := s.db.row(key.ID); r != nil && r.Status == execution.Scheduled && r.Epoch == key.Epoch {
+				s.markPublished(r)
 			}
-			r.PublishedAt = s.now
-			s.db.emit(history.Event{Kind: history.PublishedMarked, Process: s.process, Execution: r.ID, Epoch: r.Epoch})
 		}
 	})
+}
+
+// markPublished notes that a row's dispatch has reached the broker, unless that is known.
+func (s *step) markPublished(r *row) {
+	if r.PublishedAt.IsZero() {
+		r.PublishedAt = s.now
+		s.db.emit(history.Event{Kind: history.PublishedMarked, Process: s.process, Execution: r.ID, Epoch: r.Epoch})
+	}
 }
 
 // Park implements store.Executor.

@@ -40,6 +40,13 @@ func (tx *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reas
 	})
 }
 
+// MarkPublished marks a row's dispatch as published, whatever the row is.
+func (tx *Tx) MarkPublished(id execution.ID) {
+	if r := tx.s.db.row(id); r != nil {
+		tx.s.markPublished(r)
+	}
+}
+
 // Now is the database's clock.
 func (tx *Tx) Now() time.Time { return tx.s.now }
 

@@ -266,8 +266,9 @@ func (s *step) claim(w store.WorkerKey, claim store.Claim) store.ClaimResult {
 	return store.ClaimResult{Outcome: applied(execution.Scheduled, r)}
 }
 
-// run moves a scheduled row to running.
+// run moves a scheduled row to running. Who claims it has received its dispatch.
 func (s *step) run(r *row, beat uint64) {
+	s.markPublished(r)
 	s.move(r, execution.Running, execution.Worker, execution.NoReason, func(r *row) {
 		r.StartedAt = s.now
 		r.RunDeadline = s.after(oracle.RunTimeout(&r.Action))

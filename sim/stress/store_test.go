@@ -107,9 +107,8 @@ func (x *database) Dispatch(ctx context.Context, executor string, ds []store.Dis
 }
 
 // MarkPublished implements store.Store.
-func (x *database) MarkPublished(ctx context.Context, keys []execution.Key) error {
-	_, err := ask(ctx, x.servers, x.process, "MarkPublished", func(ctx context.Context) (struct{}, error) { return struct{}{}, x.Store.MarkPublished(ctx, keys) })
-	return err
+func (x *database) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
+	return ask(ctx, x.servers, x.process, "MarkPublished", func(ctx context.Context) ([]execution.Key, error) { return x.Store.MarkPublished(ctx, keys) })
 }
 
 // Park implements store.Store.

@@ -102,7 +102,7 @@ func benchmark(b *testing.B, audit bool, callers, rows int) {
 		_, err = s.Dispatch(ctx, "e", ds)
 		return err
 	})
-	stage("publish", callers, rows, func(at, end int) error { return s.MarkPublished(ctx, keys[at:end]) })
+	stage("publish", callers, rows, func(at, end int) error { return done(s.MarkPublished(ctx, keys[at:end])) })
 	start := time.Now()
 	stage("claim", callers, rows, func(at, end int) error {
 		cs := make([]store.Claim, end-at)

@@ -258,7 +258,7 @@ func executorCosts() []costCase {
 		}},
 		{"MarkPublished", "", true, func(c *costs, b int) func() error {
 			published := keys(c.fill(fillOf{status: "scheduled", count: b}), 1)
-			return func() error { return c.MarkPublished(c.ctx, published) }
+			return func() error { return done(c.MarkPublished(c.ctx, published)) }
 		}},
 		{"Park", "", true, func(c *costs, b int) func() error {
 			ids := append(c.fill(fillOf{status: "scheduling", count: b / 2}), c.fill(fillOf{status: "scheduling", action: "limited", count: b - b/2})...)

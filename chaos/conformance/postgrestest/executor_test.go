@@ -1,6 +1,7 @@
 package postgrestest_test
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"testing"
@@ -155,14 +156,14 @@ func TestDispatch(t *testing.T) {
 		t.Errorf("a dispatch after the lease: %+v", got)
 	}
 	key := got.Row.Key()
-	b.must(b.MarkPublished(b.ctx, []execution.Key{{ID: key.ID, Epoch: 0}, {ID: 999}}))
+	b.published(execution.Key{ID: key.ID, Epoch: 0}, execution.Key{ID: 999})
 	if !b.row(key.ID).PublishedAt.IsZero() {
 		t.Error("a confirm of another epoch was recorded")
 	}
-	b.must(b.MarkPublished(b.ctx, []execution.Key{key, key}))
+	b.published(key, key)
 	first := b.row(key.ID).PublishedAt
 	b.sleep(time.Second)
-	b.must(b.MarkPublished(b.ctx, []execution.Key{key}))
+	b.published(key)
 	if again := b.row(key.ID).PublishedAt; first.IsZero() || again != first {
 		t.Errorf("published at %v, then %v", first, again)
 	}
@@ -286,11 +287,38 @@ func TestReclaimPolicyFail(t *testing.T) {
 	}
 }
 
+// A mark waits for nobody: it leaves what another transaction holds, marks the rest, and says what it has left.
+func TestAMarkPassesByWhatIsLocked(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	held, free, claimed := b.scheduled(w), b.scheduled(w), b.running(w)
+	tx, err := b.conn.Begin(b.ctx)
+	b.must(err)
+	_, err = tx.Exec(b.ctx, "select from execution where id = any($1) for no key update", []int64{int64(held.ID), int64(claimed.ID)})
+	b.must(err)
+	impatient, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	defer cancel()
+	keys := []execution.Key{claimed, free, held, {ID: held.ID, Epoch: held.Epoch - 1}}
+	left, err := b.MarkPublished(impatient, keys)
+	b.must(err)
+	if !slices.Equal(left, []execution.Key{held}) {
+		t.Errorf("left %v, want only %v, which is locked and scheduled at that epoch", left, held)
+	}
+	if b.row(free.ID).PublishedAt.IsZero() || !b.row(held.ID).PublishedAt.IsZero() {
+		t.Errorf("the free row: %v, the locked one: %v", b.row(free.ID).PublishedAt, b.row(held.ID).PublishedAt)
+	}
+	b.must(tx.Rollback(b.ctx))
+	b.published(left...)
+	if b.row(held.ID).PublishedAt.IsZero() {
+		t.Error("what was left is not marked when it is asked for again")
+	}
+}
+
 func TestUnpublished(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	first, second := b.scheduled(w), b.scheduled(w)
-	b.must(b.MarkPublished(b.ctx, []execution.Key{first}))
+	b.published(first)
 	b.sleep(5 * time.Second)
 	if got := b.found(store.Unpublished, 5*time.Second); !slices.Equal(got, []execution.ID{second.ID}) {
 		t.Errorf("unpublished: %v", got)

@@ -133,7 +133,7 @@ func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
 	b.Store = real
 	w := b.worker("w")
 	key := b.scheduled(w)
-	b.must(real.MarkPublished(b.ctx, nil))
+	b.must(done(real.MarkPublished(b.ctx, nil)))
 	created, err := real.Create(b.ctx, []store.NewExecution{{ActionRef: "a", IdempotencyKey: "k"}})
 	b.must(err)
 	b.must(real.StoreDeadLetters(b.ctx, store.DeadLetter{Queue: "q", Reason: "expired", Outcome: "kept", Open: true}))

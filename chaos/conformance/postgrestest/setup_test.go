@@ -77,6 +77,16 @@ func (b *fixture) must(err error) {
 	}
 }
 
+// published notes the broker's confirm of dispatches that nobody has locked.
+func (b *fixture) published(keys ...execution.Key) {
+	b.Helper()
+	left, err := b.MarkPublished(b.ctx, keys)
+	b.must(err)
+	if len(left) > 0 {
+		b.Fatalf("left unmarked although nobody has locked them: %v", left)
+	}
+}
+
 // exec executes SQL by hand.
 func (b *fixture) exec(sql string, args ...any) {
 	b.Helper()

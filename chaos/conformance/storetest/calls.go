@@ -65,7 +65,8 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 		return c.outcomes(s.Park(c.ctx, executor, ps))
 	})
 	return []call{claim, claim, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
-		return nil, s.MarkPublished(c.ctx, keys)
+		_, err := s.MarkPublished(c.ctx, keys)
+		return nil, err
 	})}
 }
 

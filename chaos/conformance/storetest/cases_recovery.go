@@ -225,7 +225,7 @@ func recoveryCases() []Case {
 		{"unpublished work is found until the confirm is recorded", func(b *fixture) {
 			w := b.active("w")
 			key, published := b.scheduled(w), b.scheduled(w)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{published}))
+			b.published(published)
 			b.Advance(10*time.Second - tick)
 			b.expect("found before its age", list(b.find(store.Finding{Cause: store.Unpublished, Age: 10 * time.Second, Limit: 5})...), list())
 			b.Advance(tick)
@@ -237,7 +237,7 @@ func recoveryCases() []Case {
 				return list(b.find(store.Finding{Cause: store.UnpublishedLate, Age: age, Limit: 5})...)
 			}
 			key, published := b.scheduled(w), b.scheduled(w)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{published}))
+			b.published(published)
 			b.Advance(DispatchTimeout/2 - tick)
 			b.expect("found before half of its time", late(time.Second), list())
 			b.expect("taken back before half of its time", b.reclaim(unclaimed(key, store.UnpublishedLate, time.Second)).Applied, false)

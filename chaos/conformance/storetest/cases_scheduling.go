@@ -181,14 +181,46 @@ func schedulingCases() []Case {
 		}},
 		{"the broker's confirm is recorded for a current epoch, once", func(b *fixture) {
 			key := b.scheduled(b.active("w"))
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{{ID: key.ID, Epoch: key.Epoch - 1}, {ID: 999, Epoch: 1}}))
+			b.published(execution.Key{ID: key.ID, Epoch: key.Epoch - 1}, execution.Key{ID: 999, Epoch: 1})
 			b.expect("published, after a confirm of an old epoch", b.row(key.ID).PublishedAt.IsZero(), true)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{key}))
+			b.published(key)
 			at := b.row(key.ID).PublishedAt
 			b.expect("published", at.IsZero(), false)
 			b.Advance(time.Second)
-			b.must(b.Store.MarkPublished(b.ctx, []execution.Key{key}))
+			b.published(key)
 			b.expect("the moment did not move", b.row(key.ID).PublishedAt.Equal(at), true)
+		}},
+		{"a claim marks what it takes as published, and keeps the moment of a mark", func(b *fixture) {
+			w := b.active("w")
+			key, marked := b.scheduled(w), b.scheduled(w)
+			b.published(marked)
+			at := b.row(marked.ID).PublishedAt
+			b.Advance(time.Second)
+			b.expect("claimed", fmt.Sprint(b.claim(w, key).Applied, b.claim(w, marked).Applied), "true true")
+			row := b.row(key.ID)
+			b.expect("published when it was claimed", row.PublishedAt.Equal(row.StartedAt), true)
+			b.expect("the moment of the mark", b.row(marked.ID).PublishedAt.Equal(at), true)
+		}},
+		{"a refused claim marks nothing", func(b *fixture) {
+			w := b.active("w")
+			key := b.scheduled(w)
+			b.Advance(DispatchTimeout)
+			b.expect("claimed at the deadline", b.claim(w, key).Applied, false)
+			b.expect("published", b.row(key.ID).PublishedAt.IsZero(), true)
+		}},
+		{"a confirm that comes late marks no row that is not scheduled", func(b *fixture) {
+			w := b.active("w")
+			old := b.scheduled(w)
+			b.reclaim(unclaimed(old, store.DeadLettered, 0))
+			b.published(old)
+			b.expect("a requested row is published", b.row(old.ID).PublishedAt.IsZero(), true)
+			row := b.claimed("e")
+			b.published(row.Key())
+			b.expect("a row that is being scheduled is published", b.row(old.ID).PublishedAt.IsZero(), true)
+			_, err := b.Store.Dispatch(b.ctx, "e", []store.Dispatch{{Key: row.Key(), Worker: w, Timeout: DispatchTimeout}})
+			b.must(err)
+			b.published(old)
+			b.expect("its next dispatch is published", b.row(old.ID).PublishedAt.IsZero(), true)
 		}},
 		{"a parked row is requested at the next epoch and due after its delay", func(b *fixture) {
 			b.create("shell.echo", 1)

@@ -49,8 +49,9 @@ type Write struct {
 	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row of an unused
 	// idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's worker.
 	Meets []string
-	// Passes says that the call skips rows that another call has locked.
-	Passes bool
+	// Passes says that the call skips rows that another call has locked; skipped is its answer then, nil for passed.
+	Passes  bool
+	skipped *Answer
 
 	do func(ctx context.Context, s store.Store) Answer
 	// parts are the calls about each single row, if the call is about several: each row may take effect at its own
@@ -91,6 +92,14 @@ func together(parts []Answer) Answer {
 
 // passed is the answer of a call that skipped all its rows.
 var passed = Answer{tell: func(p *player) { p.saw("nothing") }}
+
+// pass is the answer of the call if it skipped all its rows.
+func (w *Write) pass() Answer {
+	if w.skipped != nil {
+		return *w.skipped
+	}
+	return passed
+}
 
 // Stage is a situation that was prepared on one store.
 type Stage struct {
@@ -252,21 +261,21 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 	if a.Passes {
 		s := model.Clone()
 		two := b.Do(ctx, s.Store)
-		o = append(o, st.Shown(s.Store, passed, two))
+		o = append(o, st.Shown(s.Store, a.pass(), two))
 	}
 	if b.Passes {
 		s := model.Clone()
 		one := a.Do(ctx, s.Store)
-		o = append(o, st.Shown(s.Store, one, passed))
+		o = append(o, st.Shown(s.Store, one, b.pass()))
 	}
 	if a.Passes && b.Passes {
-		o = append(o, st.Shown(model.Clone().Store, passed, passed))
+		o = append(o, st.Shown(model.Clone().Store, a.pass(), b.pass()))
 	}
 	return o
 }
 
 // Apart asks the model for the results if each row of the two calls takes effect at its own moment, in any order
-// of the rows; none if both calls are about one row.
+// of the rows; none if both calls are about one row. A call that skips locked rows may skip any of its own.
 func (st *Stage) Apart(model State, a, b Write) Orders {
 	var o Orders
 	calls := []Write{a, b}
@@ -285,12 +294,23 @@ func (st *Stage) Apart(model State, a, b Write) Orders {
 		return nil
 	}
 	permutations(len(all), func(order []int) {
-		s := model.Clone()
-		answers := [][]Answer{make([]Answer, len(calls[0].parts)), make([]Answer, len(calls[1].parts))}
-		for _, i := range order {
-			answers[all[i].call][all[i].n] = calls[all[i].call].parts[all[i].n].Do(context.Background(), s.Store)
+		for skips := range 1 << len(all) {
+			skipped := func(i int) bool { return skips&(1<<i) != 0 }
+			if slices.ContainsFunc(order, func(i int) bool { return skipped(i) && !calls[all[i].call].Passes }) {
+				continue
+			}
+			s := model.Clone()
+			answers := [][]Answer{make([]Answer, len(calls[0].parts)), make([]Answer, len(calls[1].parts))}
+			for _, i := range order {
+				w, n := &calls[all[i].call], all[i].n
+				if skipped(i) {
+					answers[all[i].call][n] = w.pass()
+				} else {
+					answers[all[i].call][n] = w.parts[n].Do(context.Background(), s.Store)
+				}
+			}
+			o = append(o, st.Shown(s.Store, together(answers[0]), together(answers[1])))
 		}
-		o = append(o, st.Shown(s.Store, together(answers[0]), together(answers[1])))
 	})
 	return o
 }

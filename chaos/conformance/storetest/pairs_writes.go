@@ -160,9 +160,12 @@ func (st *Stage) schedulingWrites() []Write {
 		},
 		st.batch(dispatch(0)), st.batch(dispatch(1, "turn")), st.batch(park(false)), st.batch(park(true)),
 		st.batch(func(name string, keys []execution.Key) Write {
-			return simple("MarkPublished", name, func(ctx context.Context, s store.Store) (string, error) {
-				return "", s.MarkPublished(ctx, keys)
+			mark := simple("MarkPublished", name, func(ctx context.Context, s store.Store) (string, error) {
+				_, err := s.MarkPublished(ctx, keys)
+				return "", err
 			})
+			mark.Passes, mark.skipped = true, &Answer{head: fmt.Sprint("MarkPublished: ", failed(nil), " "), tell: func(*player) {}}
+			return mark
 		}),
 	)
 }

@@ -38,7 +38,8 @@ func (p *player) asExecutor(c command) {
 			key, _ := p.about(it, execution.Scheduled, execution.Running)
 			keys = append(keys, key)
 		}
-		p.saw("MarkPublished: %s", failed(p.Store.MarkPublished(p.ctx, keys)))
+		left, err := p.Store.MarkPublished(p.ctx, keys)
+		p.saw("MarkPublished: %d left, %s", len(left), failed(err))
 	case opReclaim:
 		p.reclaim(c)
 	case opReap:

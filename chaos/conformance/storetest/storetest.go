@@ -156,6 +156,14 @@ func (b *fixture) scheduled(w store.WorkerKey) execution.Key {
 	return results[0].Row.Key()
 }
 
+// published notes the broker's confirm of dispatches that nobody has locked.
+func (b *fixture) published(keys ...execution.Key) {
+	b.t.Helper()
+	left, err := b.Store.MarkPublished(b.ctx, keys)
+	b.must(err)
+	b.expect("left unmarked", fmt.Sprint(left), "[]")
+}
+
 // running creates an execution that a worker has claimed.
 func (b *fixture) running(w store.WorkerKey) execution.Key {
 	b.t.Helper()

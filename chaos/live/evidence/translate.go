@@ -134,16 +134,18 @@ func (x *translation) execution() ([]history.Event, error) {
 		e, err := x.created(status)
 		return []history.Event{e}, err
 	}
+	// A claim that marks what it takes does so first, as the model's does.
+	if x.was.PublishedAt == nil && x.PublishedAt != nil {
+		e := x.event(history.PublishedMarked)
+		e.At = x.moment(x.PublishedAt)
+		e.Execution, e.Epoch = execution.ID(x.ID), execution.Epoch(x.Epoch)
+		events = append(events, e)
+	}
 	if x.was.Status != x.Status {
 		e, err := x.transition(status)
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, e)
-	}
-	if x.was.PublishedAt == nil && x.PublishedAt != nil {
-		e := x.event(history.PublishedMarked)
-		e.Execution, e.Epoch = execution.ID(x.ID), execution.Epoch(x.Epoch)
 		events = append(events, e)
 	}
 	if x.was.Awaits && !x.Awaits && x.was.Status == x.Status {

@@ -69,13 +69,13 @@ func (d *database) Dispatch(_ context.Context, executor string, ds []store.Dispa
 	return []store.DispatchResult{{Outcome: store.Outcome{Applied: true, Row: d.row}}}, nil
 }
 
-func (d *database) MarkPublished(_ context.Context, keys []execution.Key) error {
+func (d *database) MarkPublished(_ context.Context, keys []execution.Key) ([]execution.Key, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.row.Key() == keys[0] {
+	if d.row.Key() == keys[0] && d.row.Status == execution.Scheduled {
 		d.row.PublishedAt = d.host.Now()
 	}
-	return nil
+	return nil, nil
 }
 
 func (d *database) Find(_ context.Context, f store.Finding) ([]execution.Execution, error) {

@@ -87,7 +87,6 @@ type Store struct {
 
 	executions *batcher[execution.ID, *execution.Execution]
 	creates    *batcher[store.NewExecution, store.Created]
-	published  *batcher[execution.Key, struct{}]
 	claims     *batcher[claim, claimed]
 	finishes   *batcher[finish, store.Outcome]
 }
@@ -122,7 +121,6 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	}
 	s.executions = newBatcher(options, s.readExecutions)
 	s.creates = newBatcher(options, s.createEach)
-	s.published = newBatcher(options, s.markEach)
 	s.claims = newBatcher(options, s.claimEach)
 	s.finishes = newBatcher(options, s.finishEach)
 	if err := s.query(ctx, "connecting", func(pgx.Rows) error { return nil }, "select 1 where $1", true); err != nil {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"handoff/core/execution"
 	"handoff/core/store"
 )
@@ -311,40 +313,56 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 	}.all(ctx, ds)
 }
 
-// No row is answered and nothing is judged at a moment, so locks alone come first.
+// A row that is locked is not waited for: nearly always a claim holds it, which marks it itself. What was to be marked when
+// the statement began, and could not be locked, is answered.
 const markPublished = `
-with asked as materialized (
-    select * from unnest($2::bigint[], $3::bigint[]) as a(ask_id, ask_epoch)
+with unmarked as materialized (
+    select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)
+      join execution e on e.id = a.ask_id
+     where e.status = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
 ),
 locked as materialized (
-    select e.id from asked a join execution e on e.id = a.ask_id
-     where e.epoch = a.ask_epoch and e.published_at is null
-     order by e.id for no key update of e
+    select e.id from unmarked u join execution e on e.id = u.ask_id
+     where e.status = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
+     order by e.id for no key update of e skip locked
+),
+marked as (
+    update execution e
+       set published_at = coalesce($1::timestamptz, clock_timestamp())
+      from locked l
+     where e.id = l.id
 )
-update execution e
-   set published_at = coalesce($1::timestamptz, clock_timestamp())
-  from locked l
- where e.id = l.id`
+-- Full, for what claimForScheduling says of it.
+select u.n from unmarked u full join locked l on l.id = u.ask_id where l.id is null`
 
 // MarkPublished implements store.Executor.
-func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) error {
-	_, err := s.published.do(ctx, "marking dispatches published", keys)
-	return err
-}
-
-func (s *Store) markEach(ctx context.Context, keys []execution.Key) ([]struct{}, []error) {
+func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	const op = "marking dispatches published"
-	return step[execution.Key, struct{}]{
+	locked, err := step[execution.Key, bool]{
 		op:  op,
 		row: func(k *execution.Key) any { return k.ID },
-		run: func(ctx context.Context, keys []execution.Key, _ []struct{}) error {
+		run: func(ctx context.Context, keys []execution.Key, locked []bool) error {
 			var ids, epochs []int64
 			for _, k := range keys {
 				ids, epochs = append(ids, int64(k.ID)), append(epochs, int64(k.Epoch))
 			}
-			return s.query(ctx, op, nothing, markPublished, s.now(), ids, epochs)
+			return s.query(ctx, op, func(rows pgx.Rows) error {
+				var n int
+				if err := rows.Scan(&n); err != nil {
+					return err
+				}
+				locked[n-1] = true
+				return nil
+			}, markPublished, s.now(), ids, epochs)
 		},
-	}.each(ctx, keys)
+	}.all(ctx, keys)
+	var left []execution.Key
+	for i := range locked {
+		if locked[i] {
+			left = append(left, keys[i])
+		}
+	}
+	return left, err
 }
 
 // takeBack is the part of an update that returns a row to requested where j.back says so: the next

@@ -45,7 +45,7 @@ judged as materialized (
 ),
 moved as (
     update execution e
-       set status = 'running', started_at = j.now, claim_beat = j.ask_beat,
+       set status = 'running', started_at = j.now, claim_beat = j.ask_beat, published_at = coalesce(e.published_at, j.now),
            run_deadline = j.now + make_interval(secs => coalesce(e.timeout_seconds, $2::float8)),
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
       from judged j
