@@ -182,11 +182,16 @@ func (c *detectionChecker) hasten(e *history.Event) {
 		c.push(watched{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
 		return
 	}
-	if was := c.s.workers.Get(e.Incarnation); oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle)) {
+	was, soon := c.s.workers.Get(e.Incarnation), e.At+time.Nanosecond
+	if oracle.Gone(e.Lifecycle) && (was == nil || !oracle.Gone(was.lifecycle) && was.looked != soon) {
+		// A history from elsewhere may say at one moment any number of times that a worker is lost.
+		if was != nil {
+			was.looked = soon
+		}
 		for id, l := range c.s.lives.All() {
 			if l.status == execution.Scheduled && l.incarnation == e.Incarnation {
-				c.watch.soon.push(watched{at: e.At + time.Nanosecond, id: id, epoch: uint16(l.epoch), in: l.status})
-				c.s.wake(e.At + time.Nanosecond)
+				c.watch.soon.push(watched{at: soon, id: id, epoch: uint16(l.epoch), in: l.status})
+				c.s.wake(soon)
 			}
 		}
 	}

@@ -111,6 +111,8 @@ type session struct {
 	// by the database's clock.
 	outage   bool
 	outageAt time.Duration
+	// looked is the moment at which invariant 12 looks again at what waited for this worker when it was lost.
+	looked time.Duration
 }
 
 // letterHeld is how long a dead letter that can't be handled is held before it is given up (docs/executor.md).
