@@ -314,16 +314,17 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 }
 
 // A row that is locked is not waited for: nearly always a claim holds it, which marks it itself. What was to be marked when
-// the statement began, and could not be locked, is answered.
+// the statement began, and could not be locked, is answered. The status is compared as text, or the partial indexes of what is
+// scheduled would be read from end to end.
 const markPublished = `
 with unmarked as materialized (
     select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)
       join execution e on e.id = a.ask_id
-     where e.status = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
+     where e.status::text = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
 ),
 locked as materialized (
     select e.id from unmarked u join execution e on e.id = u.ask_id
-     where e.status = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
+     where e.status::text = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
      order by e.id for no key update of e skip locked
 ),
 marked as (
