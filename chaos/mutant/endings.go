@@ -80,8 +80,10 @@ func endMissesChildren() *Mutant {
 		Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
 		About: "a result handles the end of its execution without a look at the children that wait for it",
 		Statements: endings(ending{
-			text:   "handled an end for which children wait",
-			of:     func(tx Tx, row *execution.Execution) bool { return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0 },
+			text: "handled an end for which children wait",
+			of: func(tx Tx, row *execution.Execution) bool {
+				return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0
+			},
 			handle: func(tx Tx, id execution.ID) { tx.HandleChildless(id) },
 		}),
 	}
@@ -92,8 +94,10 @@ func endKeepsSlot() *Mutant {
 		Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
 		About: "a result handles the end of its execution without a look at the concurrency slot that it holds",
 		Statements: endings(ending{
-			text:   "handled the end of what holds a slot, and left it there",
-			of:     func(tx Tx, row *execution.Execution) bool { return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0 },
+			text: "handled the end of what holds a slot, and left it there",
+			of: func(tx Tx, row *execution.Execution) bool {
+				return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0
+			},
 			handle: func(tx Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) },
 		}),
 	}

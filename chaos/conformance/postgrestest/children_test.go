@@ -184,6 +184,7 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
+	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "child", Runtime: "python"}}))
 	seen := make(map[bool]int)
 	for range 40 {
 		key := b.running(w)
@@ -192,7 +193,7 @@ func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 		var ended []store.Outcome
 		group.Go(func() {
 			var err error
-			if created, err = b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Parent: key.ID}}); err != nil {
+			if created, err = b.Create(b.ctx, []store.NewExecution{{ActionRef: "child", Parent: key.ID}}); err != nil {
 				t.Error(err)
 			}
 		})
