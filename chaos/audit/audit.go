@@ -238,6 +238,9 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 
 // read hands over the history in its order, with times since the first event, and returns the present on that scale. It keeps
 // none of it.
+//
+// A change is dated when its trigger fires, a little later than the moment that its statement judges by. An end that was
+// handled in one statement has that moment for both, so its handling is dated like the change and stands behind it.
 func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
 	rows, err := tx.Query(ctx, `
 		select t.at, 0 as rank, t.id, t.execution, coalesce(e.original_execution, e.id), coalesce(t."from"::text, ''), t."to"::text,
@@ -246,7 +249,9 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 		       case when t.reason = 'parent_failed' then coalesce(e.parent, 0) else 0 end
 		  from execution_transition t join execution e on e.id = t.execution
 		union all
-		select e.orchestrated_at, 1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
+		select case when e.orchestrated_at > e.ended then e.orchestrated_at
+		            else greatest(e.orchestrated_at, (select max(t.at) from execution_transition t where t.execution = e.id)) end,
+		       1, e.id, e.id, coalesce(e.original_execution, e.id), e.status::text, e.status::text,
 		       e.epoch, e.epoch, e.epoch, 0, 0, '', 0, coalesce(e.failure_reason::text, ''), e.retry_count, e.max_retries,
 		       coalesce((select n.id from execution n where n.original_execution = coalesce(e.original_execution, e.id) and n.retry_count = e.retry_count + 1), 0)
 		  from execution e where e.orchestrated_at is not null

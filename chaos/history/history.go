@@ -90,7 +90,7 @@ const (
 
 	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue.
 	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.
-	// Enqueued, Delivered (Process), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired,
+	// Enqueued, Delivered (Process, Count: how many ends a hint calls handled; only in simulation), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired,
 	// Rejected, DeadLettered (Queue: where it died; it was routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).
 	Published
 	PublishReturned

@@ -144,7 +144,7 @@ func (c *workChecker) observe(e *history.Event, l *life) {
 	c.s.wake(min(c.window+workWindow, c.nextOverdue))
 	switch e.Kind {
 	case history.Delivered:
-		if e.Queue == broker.QueueRequested {
+		if e.Queue == broker.QueueRequested || e.Count > 0 {
 			c.hinted(e)
 		}
 	case history.FaultBegan:

@@ -117,6 +117,8 @@ type Tx interface {
 	// retry that it has created, 0 for none. HandleKeepingSlot does not give the row's slot back.
 	HandleTerminal(id execution.ID, retry *store.Retry) execution.ID
 	HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.ID
+	// HandleChildless commits terminal handling that settles no children, without a retry.
+	HandleChildless(id execution.ID)
 	// SettleChildren starts or skips the children of a row's chain by how that row has ended.
 	SettleChildren(id execution.ID)
 	// Children is how many children wait for a row's chain.

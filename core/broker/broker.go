@@ -248,4 +248,6 @@ type Dispatch struct {
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status
+	// Handled says of an end that it was handled in the same step: nothing follows but that a worker has room.
+	Handled bool
 }

@@ -62,6 +62,8 @@ type wireChange struct {
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
+	// Handled came later than the rest: a reader that does not know it looks at the row.
+	Handled bool `json:"handled,omitempty"`
 }
 
 // fieldError says what is wrong with which field.
@@ -200,7 +202,7 @@ func encodeChanges(changes []Change) (*wirePayload, error) {
 	for i := range changes {
 		c := &changes[i]
 		id, epoch := int64(c.Key.ID), int64(c.Key.Epoch)
-		list[i] = wireChange{ID: &id, Epoch: &epoch, From: statusName(c.From), To: statusName(c.To)}
+		list[i] = wireChange{ID: &id, Epoch: &epoch, From: statusName(c.From), To: statusName(c.To), Handled: c.Handled}
 		if _, err := list[i].change(i); err != nil {
 			return nil, err
 		}
@@ -263,6 +265,8 @@ func kindName(goType string) string {
 		return "64-bit integer"
 	case "string":
 		return "string"
+	case "bool":
+		return "boolean"
 	case "[]broker.wireChange":
 		return "list"
 	}
@@ -395,7 +399,7 @@ func (w *wireChange) change(i int) (c Change, err error) {
 	case *w.Epoch < 0:
 		return Change{}, fieldError(at("epoch"), "is %d, which is out of range", *w.Epoch)
 	}
-	c.Key = execution.Key{ID: execution.ID(*w.ID), Epoch: execution.Epoch(*w.Epoch)}
+	c.Key, c.Handled = execution.Key{ID: execution.ID(*w.ID), Epoch: execution.Epoch(*w.Epoch)}, w.Handled
 	if c.From, err = parseStatus(w.From); err != nil {
 		return Change{}, fieldError(at("from"), "is %.64q, which is no status", w.From)
 	}

@@ -34,6 +34,7 @@ func sampleHint() Envelope {
 		Changes: []Change{
 			{Key: execution.Key{ID: 7, Epoch: 3}, From: execution.Running, To: execution.Completed},
 			{Key: execution.Key{ID: 8}, To: execution.Requested},
+			{Key: execution.Key{ID: 9, Epoch: 1}, From: execution.Running, To: execution.Completed, Handled: true},
 		},
 	}
 }
@@ -45,7 +46,8 @@ func TestWireFormat(t *testing.T) {
 			`"payload":{"execution_id":7,"epoch":3,"worker":2,"incarnation":11,"action_ref":"core.echo","runtime":"shell","entrypoint":"echo \"<&>\"",` +
 			`"timeout_ms":90000,"dispatch_timeout_ms":5000,"max_retries":2,"parameters":{"text":"a<b"}}}`: sampleDispatch(),
 		`{"message_id":"executor-1/4","message_type":"execution.status_changed","timestamp":"2023-11-14T22:13:20.000000005Z","version":1,` +
-			`"payload":{"executions":[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"}]}}`: sampleHint(),
+			`"payload":{"executions":[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"},` +
+			`{"id":9,"epoch":1,"from":"running","to":"completed","handled":true}]}}`: sampleHint(),
 	} {
 		body, err := Encode(&e)
 		if err != nil || string(body) != want {
@@ -116,10 +118,11 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 		{"execution 0", change(d, `"execution_id":7`, `"execution_id":0`), "field payload.execution_id is 0"},
 		{"timeout beyond time", change(d, `"timeout_ms":90000`, `"timeout_ms":9223372036855`), "field payload.timeout_ms is"},
 		{"retries", change(d, `"max_retries":2`, `"max_retries":-1`), "field payload.max_retries is -1"},
-		{"list is an object", change(h, `[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"}]`, `{}`), "field payload.executions is a JSON object, which is no list"},
+		{"list is an object", change(h, `[{"id":7,"epoch":3,"from":"running","to":"completed"},{"id":8,"epoch":0,"to":"requested"},{"id":9,"epoch":1,"from":"running","to":"completed","handled":true}]`, `{}`), "field payload.executions is a JSON object, which is no list"},
 		{"entry is a number", change(h, `{"id":8,"epoch":0,"to":"requested"}`, `8`), "field payload.executions is a JSON number, which is no object"},
 		{"entry without id", change(h, `"id":8,`, ``), "field payload.executions[1].id is missing"},
 		{"entry without epoch", change(h, `"epoch":0,`, ``), "field payload.executions[1].epoch is missing"},
+		{"handled in words", change(h, `"handled":true`, `"handled":"yes"`), "field payload.executions.handled is a JSON string, which is no boolean"},
 		{"id in words", change(h, `"id":8`, `"id":"8"`), "field payload.executions.id is a JSON string"},
 		{"id 0", change(h, `"id":8`, `"id":0`), "field payload.executions[1].id is 0"},
 		{"negative epoch", change(h, `"epoch":0`, `"epoch":-1`), "field payload.executions[1].epoch is -1"},

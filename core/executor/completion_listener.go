@@ -14,11 +14,17 @@ import (
 // completionListener does what follows the end of an execution: once, in one transaction with the
 // mark that says so. Hints of completion start it early; the reconciler starts it in any case. The children of
 // a chain that has ended are settled after that, in batches: see children.go.
+//
+// Where nothing follows an end, the step that writes the end handles it, too (store.Worker.Finish), and the hint says so. Then
+// all that is left is to wake the scheduler, as a worker has room. That takes no statement, and a hint that lies costs time
+// alone: the reconciler finds the end.
 type completionListener struct {
 	*Service
 	hints *hints
 	// unsettled wakes the loop that settles the children that beginChildren left.
 	unsettled host.Signal
+	// freed are the ends that have woken the scheduler and were handled by their workers.
+	freed twins
 }
 
 func newCompletionListener(s *Service) *completionListener {
@@ -32,7 +38,11 @@ func (l *completionListener) run(ctx context.Context) {
 			return
 		}
 		held := l.hints.take()
-		err := loop.Pass(func() error { return l.handle(terminals(held)) })
+		ids, handled := terminals(held)
+		if l.freed.anew(handled) {
+			l.scheduler.wakeIn(0)
+		}
+		err := loop.Pass(func() error { return l.handle(ids) })
 		loop.Interval(l.config.Executor.ReconcileInterval)
 		l.hints.settle(held, err == nil)
 		if err != nil {

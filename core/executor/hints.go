@@ -92,17 +92,49 @@ func (h *hints) settle(held []heldHint, done bool) {
 	h.mu.Unlock()
 }
 
-// terminals are the executions that the hints call terminal, each once, in order of arrival.
-func terminals(held []heldHint) []execution.ID {
+// terminals are the executions that the hints call terminal, each once, in order of arrival; handled are those whose ends
+// were handled already.
+func terminals(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
-	var ids []execution.ID
 	for _, x := range held {
 		for _, c := range x.delivery.Envelope.Changes {
-			if c.To.Terminal() && !seen[c.Key.ID] {
-				seen[c.Key.ID] = true
+			switch {
+			case !c.To.Terminal(), seen[c.Key.ID]:
+				continue
+			case c.Handled:
+				handled = append(handled, c.Key.ID)
+			default:
 				ids = append(ids, c.Key.ID)
 			}
+			seen[c.Key.ID] = true
 		}
 	}
-	return ids
+	return ids, handled
+}
+
+// twins recognises the second of the two hints that tell of each end (broker.Notifier.Changed): it need not be acted on again.
+// Either may be lost, so either may be the first one. What it remembers is bounded: who is forgotten is taken for new.
+type twins struct {
+	// young are those that were told of once, old those that were young when there were too many.
+	young, old map[execution.ID]bool
+}
+
+// mostTwins bounds each of the two lists.
+const mostTwins = 10_000
+
+// anew says whether any of the ends is told of for the first time.
+func (t *twins) anew(ids []execution.ID) (any bool) {
+	for _, id := range ids {
+		if t.young[id] || t.old[id] {
+			delete(t.young, id)
+			delete(t.old, id)
+			continue
+		}
+		any = true
+		if t.young == nil || len(t.young) >= mostTwins {
+			t.young, t.old = make(map[execution.ID]bool), t.young
+		}
+		t.young[id] = true
+	}
+	return any
 }

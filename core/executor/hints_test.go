@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"slices"
 	"testing"
 
 	"handoff/core/broker"
@@ -52,6 +53,43 @@ func TestAFailedPassKeepsNothingOfAnOlderConnection(t *testing.T) {
 	h.settle(begun, false)
 	if len(h.held) != 1 {
 		t.Errorf("%d hints are held, want 1", len(h.held))
+	}
+}
+
+// A hint that calls an end handled names nobody whose row is to be read.
+func TestHintsTellWhichEndsAreHandled(t *testing.T) {
+	told := func(id execution.ID, to execution.Status, handled bool) broker.Change {
+		return broker.Change{Key: execution.Key{ID: id, Epoch: 1}, From: execution.Running, To: to, Handled: handled}
+	}
+	hint := func(changes ...broker.Change) heldHint {
+		return heldHint{delivery: broker.Delivery{Envelope: broker.Envelope{Changes: changes}}}
+	}
+	ids, handled := terminals([]heldHint{
+		hint(told(1, execution.Completed, true), told(2, execution.Failed, false), told(3, execution.Running, false)),
+		hint(told(2, execution.Failed, false), told(1, execution.Completed, true), told(4, execution.Completed, false)),
+	})
+	if !slices.Equal(ids, []execution.ID{2, 4}) || !slices.Equal(handled, []execution.ID{1}) {
+		t.Errorf("to be handled %v, handled %v", ids, handled)
+	}
+}
+
+// Of the two hints of an end the first one is news, in whichever order they come, and no more are remembered than the bound.
+func TestTheSecondHintOfAnEndIsNoNews(t *testing.T) {
+	var known twins
+	if known.anew(nil) || !known.anew([]execution.ID{1, 2}) || known.anew([]execution.ID{2, 1}) {
+		t.Error("1 and 2 are news once")
+	}
+	if !known.anew([]execution.ID{3}) || !known.anew([]execution.ID{3, 4}) || known.anew([]execution.ID{4}) {
+		t.Error("3 and 4 are news once")
+	}
+	for id := range execution.ID(5 * mostTwins) {
+		known.anew([]execution.ID{id + 10})
+	}
+	if len(known.young) > mostTwins || len(known.old) > mostTwins {
+		t.Errorf("%d and %d are remembered", len(known.young), len(known.old))
+	}
+	if known.anew([]execution.ID{5*mostTwins + 9}) || !known.anew([]execution.ID{10}) {
+		t.Error("the last one is remembered, the first one is not")
 	}
 }
 

@@ -253,6 +253,12 @@ type Worker interface {
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
 	// incarnation; to cancelled only where somebody has asked for that, so that the row is canceling.
+	//
+	// The same step is the terminal handling of a row that nothing can follow (Executor.Orchestrate): one that
+	// completes, is the only row of its chain, has no children and an action without a concurrency limit.
+	// OrchestratedAt of the row in the answer is set then. The guard is judged under the lock of the row, which
+	// Create takes for a child as well: a child that was created before is seen, and keeps the handling for
+	// Orchestrate; one that is created after it finds the chain handled, and is due at once.
 	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
 	// Release gives every scheduled row of a draining incarnation back to requested, and returns the
 	// rows at the epochs that they have then, oldest dispatch first. An incarnation that does not drain

@@ -128,7 +128,7 @@ func (t *session) finish(f store.Finish, took time.Duration) {
 			if outcomes[0].Applied {
 				from = outcomes[0].From
 			}
-			t.notifier.Changed(broker.Change{Key: f.Key, From: from, To: f.To})
+			t.notifier.Changed(broker.Change{Key: f.Key, From: from, To: f.To, Handled: !row.OrchestratedAt.IsZero()})
 			return
 		}
 		if !store.Retriable(err) {

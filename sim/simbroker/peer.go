@@ -147,7 +147,7 @@ func (c *consumer) deliver(m *message) {
 	p.watchUnacked()
 	c.unacked++
 	c.q.unacked++
-	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", 0)
+	p.b.tell(history.Delivered, m, c.q.decl.Name, p.process, "", m.handled())
 	d := &arrival{sub: c.sub, Delivery: broker.Delivery{
 		Tag: tag, RoutingKey: m.key, Redelivered: m.redelivered,
 		Envelope: *m.envelope, Deaths: m.deaths,

@@ -110,6 +110,16 @@ func (p *publish) hints(queues int) {
 	}
 }
 
+// handled counts the ends of which a hint says that they were handled.
+func (m *message) handled() (n int) {
+	for i := range m.envelope.Changes {
+		if m.envelope.Changes[i].Handled {
+			n++
+		}
+	}
+	return n
+}
+
 // message is a new copy of what was published.
 func (p *publish) message() message { return message{id: p.id, envelope: &p.envelope, key: p.key} }
 

@@ -78,6 +78,19 @@ func (tx *Tx) HandleKeepingSlot(id execution.ID, retry *store.Retry) execution.I
 	return next
 }
 
+// HandleChildless commits terminal handling as if the row's chain had no children.
+func (tx *Tx) HandleChildless(id execution.ID) {
+	r := tx.s.db.row(id)
+	if r == nil {
+		return
+	}
+	first := tx.s.db.row(r.Chain())
+	had := first.hasChildren
+	first.hasChildren = false
+	tx.HandleTerminal(id, nil)
+	first.hasChildren = had
+}
+
 // TakeSlot gives a concurrency slot of its action to a row that has none.
 func (tx *Tx) TakeSlot(id execution.ID) {
 	if r := tx.s.db.row(id); r != nil && r.slot == 0 && tx.s.db.slots[r.Action.Ref] != nil {

@@ -301,6 +301,9 @@ func (s *step) finish(w store.WorkerKey, f *store.Finish) store.Outcome {
 		r.FailureReason = f.Reason
 		r.Result = f.Result
 	})
+	if f.To == execution.Completed && r.Original == 0 && r.Action.Concurrency == 0 && !r.hasChildren {
+		s.handleTerminal(r, nil)
+	}
 	return applied(from, r)
 }
 

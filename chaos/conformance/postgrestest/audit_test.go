@@ -8,8 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"handoff/chaos/audit"
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
+	"handoff/core/store/postgres"
 )
 
 // changes reads a page.
@@ -155,5 +158,32 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 	b.must(err)
 	if len(want) != writers*each*4 || !slices.Equal(seen, want) {
 		t.Errorf("%d changes were told, the table has %d; told in its order: %v", len(seen), len(want), slices.Equal(seen, want))
+	}
+}
+
+// An end that is handled in the statement that writes it is told before its handling, by clocks that go on while a statement
+// goes on.
+func TestTheAuditTellsAnEndBeforeItsHandling(t *testing.T) {
+	b := setup(t)
+	b.Store = b.open(postgres.Options{})
+	w := b.worker("w")
+	alone, parent := b.running(w), b.running(w)
+	children(t, b.Store, []execution.ID{parent.ID}, 1)
+	for _, key := range []execution.Key{alone, parent} {
+		b.finish(w, store.Finish{Key: key, To: execution.Completed})
+	}
+	if row := b.row(alone.ID); row.OrchestratedAt.IsZero() || !row.OrchestratedAt.Equal(row.Ended) {
+		t.Errorf("it ended at %v and was handled at %v", row.Ended, row.OrchestratedAt)
+	}
+	if done, err := b.Orchestrate(b.ctx, []store.Orchestration{{ID: alone.ID}, {ID: parent.ID}}); err != nil || done[0].Applied || !done[1].Applied {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
+	b.must(err)
+	for _, v := range r.Violations {
+		t.Errorf("%+v", v)
+	}
+	if want := 3 + 2*4 + 2; r.Events < want {
+		t.Errorf("%d events were read, at least %d were written", r.Events, want)
 	}
 }

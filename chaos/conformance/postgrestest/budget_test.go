@@ -135,23 +135,12 @@ func (l *lifecycle) steps(n int) []struct {
 			for i := range fs {
 				fs[i] = store.Finish{Key: l.keys[i], To: execution.Completed, Result: execution.Result{Output: []byte(`{"ok":true}`)}}
 			}
-			_, err := l.store.Finish(l.ctx, l.worker, fs)
-			return err
-		}},
-		{"Executions", func() error {
-			ids := make([]execution.ID, len(l.keys))
-			for i, k := range l.keys {
-				ids[i] = k.ID
+			outcomes, err := l.store.Finish(l.ctx, l.worker, fs)
+			for i := range outcomes {
+				if outcomes[i].Row.OrchestratedAt.IsZero() {
+					l.Fatalf("the end of execution %d was not handled with its result", fs[i].Key.ID)
+				}
 			}
-			_, err := l.store.Executions(l.ctx, ids)
-			return err
-		}},
-		{"Orchestrate", func() error {
-			os := make([]store.Orchestration, len(l.keys))
-			for i, k := range l.keys {
-				os[i].ID = k.ID
-			}
-			_, err := l.store.Orchestrate(l.ctx, os)
 			return err
 		}},
 	}

@@ -179,6 +179,50 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 	}
 }
 
+// A child is created while a result ends its parent: whichever comes first, the child is due in the end and never waits for a
+// handling that has been.
+func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "child", Runtime: "python"}}))
+	seen := make(map[bool]int)
+	for range 40 {
+		key := b.running(w)
+		var group sync.WaitGroup
+		var created []store.Created
+		var ended []store.Outcome
+		group.Go(func() {
+			var err error
+			if created, err = b.Create(b.ctx, []store.NewExecution{{ActionRef: "child", Parent: key.ID}}); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Go(func() {
+			var err error
+			if ended, err = b.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}}); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Wait()
+		if t.Failed() {
+			return
+		}
+		rows, err := b.Executions(b.ctx, []execution.ID{key.ID, created[0].ID})
+		b.must(err)
+		handled := !ended[0].Row.OrchestratedAt.IsZero()
+		seen[handled]++
+		if waits := rows[1].AwaitsParent; waits == handled {
+			t.Fatalf("the result handled the end: %v, the child waits: %v", handled, waits)
+		}
+		done, err := b.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}})
+		b.must(err)
+		if done[0].Applied == handled || done[0].Children == handled {
+			t.Fatalf("the result handled the end: %v, and then %+v", handled, done[0])
+		}
+	}
+	t.Logf("handled with the result: %d, afterwards: %d", seen[true], seen[false])
+}
+
 // Of several requests that take over one old key, one creates an execution.
 func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
 	b := setup(t)

@@ -401,7 +401,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	key, plain := b.running(w), b.running(w)
 	b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Connection})
 	b.sleep(time.Second)
-	b.finish(w, store.Finish{Key: plain, To: execution.Completed})
+	b.finish(w, store.Finish{Key: plain, To: execution.Failed, Reason: execution.Validation})
 	if got := b.found(store.Unorchestrated, 0); !slices.Equal(got, []execution.ID{key.ID, plain.ID}) {
 		t.Errorf("found %v", got)
 	}

@@ -102,7 +102,7 @@ func deadLetterCases() []Case {
 			w := b.active("w")
 			done := b.running(w)
 			b.running(w)
-			b.finish(w, store.Finish{Key: done, To: execution.Completed})
+			b.finish(w, store.Finish{Key: done, To: execution.Failed, Reason: execution.Validation})
 			b.Advance(time.Second)
 			b.scheduled(w)
 			b.create("shell.echo", 1)

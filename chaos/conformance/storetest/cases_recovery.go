@@ -53,7 +53,7 @@ func recoveryCases() []Case {
 			}
 			ended := func() execution.ID {
 				key := b.running(w)
-				b.finish(w, store.Finish{Key: key, To: execution.Completed})
+				b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Validation})
 				return key.ID
 			}
 			unsettled := two(func() execution.ID {
@@ -420,7 +420,7 @@ func terminalCases() []Case {
 		{"without a retry only the mark is set", func(b *fixture) {
 			w := b.active("w")
 			key := b.running(w)
-			b.finish(w, store.Finish{Key: key, To: execution.Completed})
+			b.finish(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Validation})
 			done, err := b.Store.Orchestrate(b.ctx, []store.Orchestration{{ID: key.ID}})
 			b.must(err)
 			b.expect("applied, retry", fmt.Sprint(done[0].Applied, done[0].Retry), "true 0")

@@ -96,6 +96,7 @@ func (st *Stage) userWrites() []Write {
 		creating("under a new key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "new"}, "key new"),
 		creating("under an old key", store.NewExecution{ActionRef: free.Ref, IdempotencyKey: "old"}),
 		creating("of a child", store.NewExecution{ActionRef: free.Ref, Parent: st.key.ID}),
+		creating("of a child of the row without a limit", store.NewExecution{ActionRef: free.Ref, Parent: st.second.ID}),
 		creating("of a child under a new key", store.NewExecution{ActionRef: free.Ref, Parent: st.chain, IdempotencyKey: "new"}, "key new"),
 		cancelling("of the chain", st.chain),
 		cordon("on", store.Cordon{On: true, Reason: "why"}), cordon("on and drain", store.Cordon{On: true, Reason: "drain", Drain: true}), cordon("off", store.Cordon{}),

@@ -248,7 +248,7 @@ type Case struct {
 func Cases() []Case {
 	var all []Case
 	for _, group := range [][]Case{
-		creationCases(), schedulingCases(), workerCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
+		creationCases(), schedulingCases(), workerCases(), endingCases(), fleetCases(), recoveryCases(), terminalCases(), deadLetterCases(), messageCases(), deadLetterBulkCases(), orderCases(),
 		wrongCases(), cancelCases(), childCases(), slotCases(), laneCases(), listCases(), observationCases(), actorCases(), unreadableCases(),
 	} {
 		all = append(all, group...)

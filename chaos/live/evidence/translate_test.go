@@ -74,3 +74,20 @@ func TestRowsOfWorkers(t *testing.T) {
 		}
 	}
 }
+
+// An end that is handled in the statement that writes it is two facts of one moment: first the change, then the handling.
+func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
+	d := NewDatabase("", start)
+	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
+	const ended = `{"id": 5, "status": "completed", "epoch": 1, "worker": 1, "incarnation": 7, "written_by": "worker", "ended": "2026-01-01T00:00:03Z", "orchestrated_at": "2026-01-01T00:00:03Z"}`
+	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(ended)})
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%+v, %v", events, err)
+	}
+	if e := events[0]; e.Kind != history.Transition || e.To != execution.Completed || e.From != execution.Running {
+		t.Errorf("first %+v", e)
+	}
+	if e := events[1]; e.Kind != history.Orchestrated || e.From != execution.Completed || e.Due != 0 || e.At != events[0].At {
+		t.Errorf("then %+v, after a change at %v", e, events[0].At)
+	}
+}

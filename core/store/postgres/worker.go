@@ -123,6 +123,10 @@ type finish struct {
 	store.Finish
 }
 
+// What ends as completed and is followed by nothing is handled in the same statement: it is the whole chain, can hold no slot,
+// and has no children. That is read from the locked row, so it is as of the lock: whoever creates a child says so on this row
+// under the same lock, and either is seen here or finds the end handled. No other handling came before: a row that has not ended
+// has none (orchestrated_after_end).
 var finishRows = text(`
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[])
@@ -135,12 +139,14 @@ clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as no
 judged as materialized (
     select l.*, c.now,
            l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
-               and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful
+               and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful,
+           l.ask_to = 'completed' and l.original_execution is null and l.concurrency is null and not l.has_children as last
       from locked l cross join clock c
 ),
 moved as (
     update execution e
        set status = j.ask_to::execution_status, failure_reason = j.ask_reason::failure_reason, result = j.ask_result::json, ended = j.now,
+           orchestrated_at = case when j.last then j.now end,
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
            written_reason = j.ask_reason::failure_reason
       from judged j

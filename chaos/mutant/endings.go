@@ -1,0 +1,170 @@
+package mutant
+
+import (
+	"context"
+	"slices"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants ends that are handled in the step that writes them although something has to follow, and hints that say so
+// and are misread.
+
+func init() {
+	register(endMissesChildren, endKeepsSlot, endHandledAgain, calledHandled, roomUntold)
+}
+
+// ending is a worker's store in which some completions are written by a raw statement, which handles the end as well.
+type ending struct {
+	store.Store
+	p      Process
+	client Database
+
+	// text is what the mutant does, to which rows, and how it handles their ends. The rows are first rows of chains that the
+	// worker may complete; with again they have completed already, and the result comes once more.
+	text   string
+	again  bool
+	of     func(tx Tx, row *execution.Execution) bool
+	handle func(tx Tx, id execution.ID)
+}
+
+func endings(e ending) func(Process, Database) store.Store {
+	return func(p Process, c Database) store.Store {
+		if !p.Worker {
+			return c
+		}
+		own := e
+		own.Store, own.p, own.client = c, p, c
+		return &own
+	}
+}
+
+// Finish implements store.Worker. The core names one result a call.
+func (s *ending) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	var outcomes []store.Outcome
+	if f := &fs[0]; f.To == execution.Completed {
+		if err := s.client.Step(ctx, func(tx Tx) { outcomes = s.complete(tx, w, f) }); err != nil {
+			return nil, err
+		}
+	}
+	if outcomes != nil {
+		return outcomes, nil
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+// complete returns nil where the true statement is to be made.
+func (s *ending) complete(tx Tx, w store.WorkerKey, f *store.Finish) []store.Outcome {
+	row := tx.Row(f.Key.ID)
+	if row == nil || row.Epoch != f.Key.Epoch || row.Incarnation != w.Incarnation || row.Original != 0 || !s.of(tx, row) {
+		return nil
+	}
+	from := row.Status
+	switch {
+	case s.again && from == execution.Completed:
+	case !s.again && from.Claimed():
+		tx.Named(f.Key, w.Incarnation)
+		tx.Move(row.ID, f.To, execution.Worker, f.Reason, func(e *execution.Execution) { e.Result = f.Result })
+	default:
+		return nil
+	}
+	s.p.Acted(s.text, row.ID)
+	s.handle(tx, row.ID)
+	return []store.Outcome{{Applied: !s.again, From: from, Row: *tx.Row(row.ID)}}
+}
+
+func endMissesChildren() *Mutant {
+	return &Mutant{
+		Name: "end-misses-children", Source: "D22", Expected: 12, Scenario: "workflow-under-lost-messages",
+		About: "a result handles the end of its execution without a look at the children that wait for it",
+		Statements: endings(ending{
+			text: "handled an end for which children wait",
+			of: func(tx Tx, row *execution.Execution) bool {
+				return row.Action.Concurrency == 0 && tx.Children(row.ID) > 0
+			},
+			handle: func(tx Tx, id execution.ID) { tx.HandleChildless(id) },
+		}),
+	}
+}
+
+func endKeepsSlot() *Mutant {
+	return &Mutant{
+		Name: "end-keeps-slot", Source: "D24", Expected: 7, Scenario: "concurrency-under-crashes",
+		About: "a result handles the end of its execution without a look at the concurrency slot that it holds",
+		Statements: endings(ending{
+			text: "handled the end of what holds a slot, and left it there",
+			of: func(tx Tx, row *execution.Execution) bool {
+				return row.Action.Concurrency > 0 && tx.Children(row.ID) == 0
+			},
+			handle: func(tx Tx, id execution.ID) { tx.HandleKeepingSlot(id, nil) },
+		}),
+	}
+}
+
+func endHandledAgain() *Mutant {
+	return &Mutant{
+		Name: "end-handled-again", Source: "D24", Expected: 7, Scenario: "activation-on-a-bad-road",
+		About: "a result that comes again, because its answer was lost, handles the end again",
+		Statements: endings(ending{
+			text:   "handled an end again",
+			again:  true,
+			of:     func(_ Tx, row *execution.Execution) bool { return !row.OrchestratedAt.IsZero() },
+			handle: func(tx Tx, id execution.ID) { tx.HandleTerminal(id, nil) },
+		}),
+	}
+}
+
+// believing is a worker's store whose answers call every end handled.
+type believing struct {
+	store.Store
+	p Process
+}
+
+// Finish implements store.Worker.
+func (s *believing) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	for i := range outcomes {
+		if row := &outcomes[i].Row; outcomes[i].Applied && row.OrchestratedAt.IsZero() {
+			s.p.Acted("took an end for handled that waits to be", row.ID)
+			row.OrchestratedAt = row.Ended
+		}
+	}
+	return outcomes, err
+}
+
+func calledHandled() *Mutant {
+	return &Mutant{
+		Name: "called-handled", Source: "D22", Expected: 26, Scenario: "dropped-status-messages",
+		About: "a worker tells of every end that it was handled with the result, so that nobody handles the others",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &believing{c, p}
+		},
+	}
+}
+
+func roomUntold() *Mutant {
+	return &Mutant{
+		Name: "room-untold", Source: "D46", Expected: 26, Scenario: "work-behind-full-workers",
+		About: "an end that was handled with its result is nothing to an executor: what waits for the room that came free waits until somebody looks anyway",
+		Broker: func(p Process, b broker.Broker) broker.Broker {
+			if !p.Executor() {
+				return b
+			}
+			return &sessions{b, func(s broker.Session) broker.Session {
+				return &translator{Session: s, change: func(d *broker.Delivery) {
+					d.Envelope.Changes = slices.DeleteFunc(slices.Clone(d.Envelope.Changes), func(c broker.Change) bool {
+						if c.Handled {
+							p.Acted("passed over an end that leaves room", c.Key.ID)
+						}
+						return c.Handled
+					})
+				}}
+			}}
+		},
+	}
+}
