@@ -246,11 +246,11 @@ type hushedConsumer struct {
 
 // Reject implements broker.Consumer.
 func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
-	if requeue || d.Envelope.Dispatch == nil {
+	if requeue || d.Envelope.Dispatches == nil {
 		c.Consumer.Reject(d, requeue)
 		return
 	}
-	c.p.Acted("acknowledged a dispatch that came too late", d.Envelope.Dispatch.Key.ID)
+	c.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
 	c.Consumer.Ack(d)
 }
 
@@ -277,14 +277,14 @@ func sentBackEarly() *Mutant {
 			}
 			return &sessions{b, func(s broker.Session) broker.Session {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if dispatch := d.Envelope.Dispatch; dispatch != nil {
-						p.Acted("gave a delivery half of its time", dispatch.Key.ID)
-						own := *dispatch
+					d.Envelope.Dispatches = slices.Clone(d.Envelope.Dispatches)
+					for i := range d.Envelope.Dispatches {
+						own := &d.Envelope.Dispatches[i]
+						p.Acted("gave a delivery half of its time", own.Key.ID)
 						if own.Action.DispatchTimeout == 0 {
 							own.Action.DispatchTimeout = p.Config.Executor.DispatchTimeout
 						}
 						own.Action.DispatchTimeout /= 2
-						d.Envelope.Dispatch = &own
 					}
 				}}
 			}}

@@ -281,7 +281,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i])...)
+			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes

@@ -99,6 +99,9 @@ type Executor struct {
 	// FiguresInterval is how often the gauges are set that only the database knows. Alert rules count samples
 	// that are telemetry.SampleInterval apart, so a longer one shows them the same figure more than once.
 	FiguresInterval time.Duration `yaml:"figures_interval"`
+	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how many rows a worker
+	// is given in one go while more wait than one pass takes. 1 gives every dispatch a message of its own.
+	DispatchesPerMessage int `yaml:"dispatches_per_message"`
 	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
 	BatchSize int `yaml:"batch_size"`
 }
@@ -222,6 +225,7 @@ func Default(p Profile) Config {
 			MaxDispatches:        3,
 			ReconcileInterval:    5 * time.Second,
 			DispatchAhead:        2,
+			DispatchesPerMessage: 100,
 			ClaimExpiry:          15 * time.Second,
 			ReapGrace:            10 * time.Second,
 			BrakeFraction:        0.5,
@@ -270,6 +274,7 @@ func Default(p Profile) Config {
 		c.Executor.MaxDispatches = 1
 		c.Executor.ReconcileInterval = 10 * time.Second
 		c.Executor.DispatchAhead = 0
+		c.Executor.DispatchesPerMessage = 1
 		c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 300_000
 	}
 	return c

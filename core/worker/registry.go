@@ -81,7 +81,7 @@ func (r *registry) double(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.key == d.Envelope.Dispatch.Key {
+		if e.key == d.Key {
 			if !e.answered {
 				e.doubles = append(e.doubles, d)
 			}

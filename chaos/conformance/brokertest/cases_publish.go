@@ -202,9 +202,9 @@ func roundTrip(b *fixture) {
 	s := b.session()
 	b.plain(s)
 	dispatch := message("", b.called("q"), 7)
-	dispatch.Envelope.Dispatch.Parameters = []byte(`{"text":"<ä> & \"quoted\""}`)
+	dispatch.Envelope.Dispatches[0].Parameters = []byte(`{"text":"<ä> & \"quoted\""}`)
 	hint := message("", b.called("q"), 0)
-	hint.Envelope.Type, hint.Envelope.Dispatch = broker.ExecutionStatusChanged, nil
+	hint.Envelope.Type, hint.Envelope.Dispatches = broker.ExecutionStatusChanged, nil
 	hint.Envelope.CorrelationID = ""
 	hint.Envelope.Changes = []broker.Change{
 		{Key: execution.Key{ID: 1, Epoch: 2}, From: execution.Scheduled, To: execution.Running},
@@ -233,7 +233,7 @@ func malformed(b *fixture) {
 	d := b.receive(c)
 	b.expect("it is malformed", d.Malformed != nil, true)
 	b.expect("its body is kept", len(d.Body) > 0, true)
-	b.expect("it has a payload", d.Envelope.Dispatch != nil || d.Envelope.Changes != nil, false)
+	b.expect("it has a payload", d.Envelope.Dispatches != nil || d.Envelope.Changes != nil, false)
 	b.nothing("behind a malformed message that is not settled", c)
 	c.Ack(d)
 	b.expect("the next", id(b.receive(c)), 1)
