@@ -236,17 +236,17 @@ func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	left := 0
 	for _, i := range order {
 		row := &rows[i]
-		if left == 0 || !f.follows(row, given, to.worker) {
-			to.worker, to.limit = f.choose(row)
-			given, left = row, 0
-			if load && to.worker >= 0 {
-				left = f.block(to.worker)
-			}
-		}
-		placed[i] = to
-		if to.worker >= 0 {
+		if left > 0 && f.follows(row, given, to.worker) {
 			f.workers[to.worker].Load++
-			left = max(0, left-1)
+			placed[i] = to
+			left--
+			continue
+		}
+		to.worker, to.limit = f.choose(row)
+		placed[i] = to
+		given, left = row, 0
+		if load && to.worker >= 0 {
+			left = f.block(to.worker) - 1
 		}
 	}
 	return placed
@@ -296,7 +296,8 @@ func (f *roster) fitting(row *execution.Execution) (n int) {
 }
 
 // choose takes, among the fitting workers that have room, a healthy one before a degraded one, then the
-// one with the smallest load by the database's own count (defect D42), one of several by lot. The worker that the row should avoid is only taken when no other fits. limit is
+// one with the smallest load by the database's own count (defect D42), one of several by lot, and counts
+// the row as placed. The worker that the row should avoid is only taken when no other fits. limit is
 // how many rows the chosen one may hold; -1 for the worker says that nobody has room.
 func (f *roster) choose(row *execution.Execution) (worker, limit int) {
 	runtime := row.Action.Runtime
@@ -332,6 +333,7 @@ func (f *roster) choose(row *execution.Execution) (worker, limit int) {
 	if best < 0 {
 		return -1, 0
 	}
+	f.workers[best].Load++
 	return best, f.limit(best, runtime, row.Pinned)
 }
 

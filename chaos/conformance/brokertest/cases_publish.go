@@ -210,11 +210,16 @@ func roundTrip(b *fixture) {
 		{Key: execution.Key{ID: 1, Epoch: 2}, From: execution.Scheduled, To: execution.Running},
 		{Key: execution.Key{ID: 2, Epoch: 1}, From: execution.Running, To: execution.Failed},
 	}
-	for i, o := range s.Publish(b.ctx, []broker.Message{dispatch, hint}) {
+	block := message("", b.called("q"), 8)
+	block.Envelope.Version, block.Envelope.CorrelationID = broker.VersionBlock, ""
+	other := block.Envelope.Dispatches[0]
+	other.Key, other.Parameters = execution.Key{ID: 9, Epoch: 4}, []byte(`[1,"ä"]`)
+	block.Envelope.Dispatches = append(block.Envelope.Dispatches, other)
+	for i, o := range s.Publish(b.ctx, []broker.Message{dispatch, hint, block}) {
 		b.expect(fmt.Sprint("outcome ", i), o, broker.Confirmed)
 	}
-	c := b.consume(s, "q", 2)
-	for _, sent := range []broker.Message{dispatch, hint} {
+	c := b.consume(s, "q", 3)
+	for _, sent := range []broker.Message{dispatch, hint, block} {
 		d := b.receive(c)
 		if !reflect.DeepEqual(d.Envelope, sent.Envelope) {
 			b.errorf("received %+v, the contract says %+v", d.Envelope, sent.Envelope)
