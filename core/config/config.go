@@ -74,6 +74,9 @@ type Executor struct {
 	ReconcileInterval time.Duration `yaml:"reconcile_interval"`
 	// DispatchAhead is how much more than its capacity a worker may hold.
 	DispatchAhead int `yaml:"dispatch_ahead"`
+	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how many rows a worker
+	// is given in one go while more wait than one pass takes. 1 gives every dispatch a message of its own.
+	DispatchesPerMessage int `yaml:"dispatches_per_message"`
 	// ClaimExpiry ends the scheduling claim of an executor that died.
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
 	// ReapGrace is added to a lease, and to a run deadline, before the work is taken away.
@@ -99,9 +102,6 @@ type Executor struct {
 	// FiguresInterval is how often the gauges are set that only the database knows. Alert rules count samples
 	// that are telemetry.SampleInterval apart, so a longer one shows them the same figure more than once.
 	FiguresInterval time.Duration `yaml:"figures_interval"`
-	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how many rows a worker
-	// is given in one go while more wait than one pass takes. 1 gives every dispatch a message of its own.
-	DispatchesPerMessage int `yaml:"dispatches_per_message"`
 	// BatchSize bounds the rows of one statement; batches far above 100 make the planner switch.
 	BatchSize int `yaml:"batch_size"`
 }
