@@ -178,13 +178,13 @@ func scheduledEnvelope() broker.Envelope {
 	return broker.Envelope{
 		MessageID: "42.3", Type: broker.ExecutionScheduled, CorrelationID: "42",
 		Timestamp: time.Date(2026, 2, 9, 12, 0, 0, 0, time.UTC), Version: broker.WireVersion,
-		Dispatch: &broker.Dispatch{
+		Dispatches: []broker.Dispatch{{
 			Key: key, Worker: 7, Incarnation: 19,
 			Action: execution.Action{
 				Ref: "core.echo", Runtime: "shell", Entrypoint: "echo.sh", Timeout: 30 * time.Second, DispatchTimeout: time.Minute, MaxRetries: 2,
 			},
 			Parameters: []byte(`{"message":"hello"}`),
-		},
+		}},
 	}
 }
 

@@ -353,6 +353,9 @@ func (t teller) message(e *history.Event) string {
 	if e.Execution != 0 {
 		s += fmt.Sprintf(" for execution %d at epoch %d", e.Execution, e.Epoch)
 	}
+	if e.Limit > 0 {
+		s += fmt.Sprintf(" (dispatch %d of its message)", e.Limit)
+	}
 	return s
 }
 

@@ -160,12 +160,12 @@ func (f *publish) forged(n int, running []execution.Execution) Forged {
 		}
 	case forgedDispatch:
 		m.Envelope.Type = broker.ExecutionScheduled
-		m.Envelope.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 99}, Action: execution.Action{Ref: "forged"}}
+		m.Envelope.Dispatches = []broker.Dispatch{{Key: execution.Key{ID: execution.ID(n + 1), Epoch: 99}, Action: execution.Action{Ref: "forged"}}}
 		if len(running) > 0 {
 			row := &running[n%len(running)]
-			m.Envelope.Dispatch = &broker.Dispatch{
+			m.Envelope.Dispatches = []broker.Dispatch{{
 				Key: execution.Key{ID: row.ID, Epoch: row.Epoch + execution.Epoch(n%3)}, Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action,
-			}
+			}}
 		}
 	case misplaced:
 		m.Envelope.Type = broker.ExecutionCompleted

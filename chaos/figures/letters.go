@@ -24,8 +24,9 @@ const clockSlack = time.Second
 type letter struct {
 	// died is when its message died, by the monotonic clock of the process.
 	died time.Duration
-	// measured says that its time was told, unhandled that it was given up.
-	measured, unhandled bool
+	// measured says that its time was told. unhandled counts what of it was given up: of a block each dispatch is handled alone.
+	measured  bool
+	unhandled int
 	// named counts the labels under which it was counted by action and worker.
 	named map[telemetry.Labels]int
 }
@@ -62,20 +63,35 @@ func (w *Watch) settled(d *broker.Delivery) {
 	if len(d.Deaths) > 0 {
 		reason, queue = d.Deaths[0].Reason.String(), d.Deaths[0].Queue
 	}
-	j.happens(name, telemetry.DeadLetters, reason)
-	dispatch := d.Envelope.Dispatch
-	named := dispatch != nil && d.Envelope.Type == broker.ExecutionScheduled && broker.IsWorkerQueue(queue) && j.actions[dispatch.Key.ID] != ""
-	labels := telemetry.Labels{reason}
-	if named {
-		labels = telemetry.Labels{reason, j.actions[dispatch.Key.ID], strconv.FormatInt(int64(dispatch.Worker), 10)}
+	e := &d.Envelope
+	ds := e.Dispatches
+	if e.Type != broker.ExecutionScheduled || !broker.IsWorkerQueue(queue) {
+		ds = nil
 	}
-	if of != nil && of.unhandled {
-		// Nobody but the process knows whether it could read what the letter is about.
-		named = named && of.named[labels] > 0
-	} else {
-		j.happens(name, telemetry.DeadLetterSeconds)
+	gaveUp := 0
+	if of != nil {
+		gaveUp = of.unhandled
 	}
-	if named {
+	letters := max(1, len(ds))
+	for i := range letters {
+		j.happens(name, telemetry.DeadLetters, reason)
+		if i >= gaveUp {
+			j.happens(name, telemetry.DeadLetterSeconds)
+		}
+	}
+	for i := range ds {
+		action := j.actions[ds[i].Key.ID]
+		if action == "" {
+			continue
+		}
+		labels := telemetry.Labels{reason, action, strconv.FormatInt(int64(ds[i].Worker), 10)}
+		if gaveUp > 0 {
+			// Nobody but the process knows whether it could read what the letter is about.
+			if of.named[labels] == 0 {
+				continue
+			}
+			of.named[labels]--
+		}
 		j.happens(name, telemetry.DeadLettered, labels[:]...)
 	}
 }

@@ -99,7 +99,7 @@ func (r *recorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 		r.w.counts(l[0])
 	case of == nil:
 	case f == telemetry.DeadLetters && l[1] == unhandled:
-		of.unhandled = true
+		of.unhandled++
 	case f == telemetry.DeadLettered:
 		of.named[l]++
 	}
@@ -273,7 +273,9 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 		default:
 			continue
 		}
-		s.w.j.happens(s.w.p.name, telemetry.Dispatches, name)
+		for range max(1, len(ms[i].Envelope.Dispatches)) {
+			s.w.j.happens(s.w.p.name, telemetry.Dispatches, name)
+		}
 	}
 	return outcomes
 }

@@ -88,7 +88,9 @@ const (
 	HealthReported
 	WorkerCordoned
 
-	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue.
+	// Messages, with Message (its id), Type, Execution and Epoch (of a dispatch), Queue. A message of several dispatches is
+	// told of as so many messages, one for each, which do everything together: Limit is the place of each, from 1, and 0
+	// for a message that is alone.
 	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.
 	// Enqueued, Delivered (Process, Count: how many ends a hint calls handled; only in simulation), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired,
 	// Rejected, DeadLettered (Queue: where it died; it was routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).

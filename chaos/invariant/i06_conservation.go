@@ -149,7 +149,8 @@ func (c *conservationChecker) observe(e *history.Event, _ *life) {
 		if was := c.leave(e); was.out {
 			c.held(e, was.delivered)
 		}
-		if e.Fault == "" || strings.HasPrefix(e.Queue, canaryQueues) {
+		// A block is one body, whatever it was to dispatch: it is stored once.
+		if e.Fault == "" || e.Limit > 1 || strings.HasPrefix(e.Queue, canaryQueues) {
 			break
 		}
 		if e.Process == "" {

@@ -147,11 +147,11 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 	if !f.Garbage {
 		e := f.Envelope
 		e.MessageID, e.Timestamp = m.MessageId, time.Now()
-		if e.Type == broker.ExecutionScheduled && e.Dispatch == nil {
-			e.Dispatch = &broker.Dispatch{Key: execution.Key{ID: execution.ID(f.Number + 1), Epoch: 99}}
+		if e.Type == broker.ExecutionScheduled && e.Dispatches == nil {
+			e.Dispatches = []broker.Dispatch{{Key: execution.Key{ID: execution.ID(f.Number + 1), Epoch: 99}}}
 		}
-		if e.Dispatch != nil && e.Dispatch.Action.Ref == "" {
-			e.Dispatch.Action = execution.Action{Ref: "forged", Runtime: "shell"}
+		if e.Dispatches != nil && e.Dispatches[0].Action.Ref == "" {
+			e.Dispatches[0].Action = execution.Action{Ref: "forged", Runtime: "shell"}
 		}
 		body, err := broker.Encode(&e)
 		if err != nil {

@@ -29,12 +29,13 @@ func (b *sessions) Connect(ctx context.Context) (broker.Session, error) {
 	return b.wrap(s), nil
 }
 
-// dispatched is the execution that a message dispatches, nothing for another message.
-func dispatched(m broker.Message) []execution.ID {
-	if d := m.Envelope.Dispatch; d != nil {
-		return []execution.ID{d.Key.ID}
+// dispatched is what a message dispatches, nothing for another message.
+func dispatched(e broker.Envelope) []execution.ID {
+	ids := make([]execution.ID, len(e.Dispatches))
+	for i := range e.Dispatches {
+		ids[i] = e.Dispatches[i].Key.ID
 	}
-	return nil
+	return ids
 }
 
 // optimist reads an unknown outcome as another one.
@@ -50,7 +51,7 @@ func (s *optimist) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Unknown {
 			outcomes[i] = s.unknownIs
-			s.p.Acted("took a publish without a confirm for one that the broker refused", dispatched(ms[i])...)
+			s.p.Acted("took a publish without a confirm for one that the broker refused", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes

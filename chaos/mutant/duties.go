@@ -75,27 +75,31 @@ func claimDoubtForgotten() *Mutant {
 type announced struct {
 	store.Store
 	p Process
+	// said is the incarnation that has said it last.
+	said execution.Incarnation
 }
 
 // SetLifecycle implements store.Store.
-func (s announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
-	err := s.Store.SetLifecycle(ctx, w, to)
-	if to == execution.Active && err != nil {
-		s.p.Acted("took itself for active without an answer")
-		return nil
+func (s *announced) SetLifecycle(ctx context.Context, w store.WorkerKey, to execution.Lifecycle) error {
+	if to == execution.Active {
+		if s.said == w.Incarnation {
+			s.p.Acted("took itself for active without an answer")
+			return nil
+		}
+		s.said = w.Incarnation
 	}
-	return err
+	return s.Store.SetLifecycle(ctx, w, to)
 }
 
 func activationSaidOnce() *Mutant {
 	return &Mutant{
 		Name: "activation-said-once", Source: "D32", Expected: 21, Scenario: "activation-on-a-bad-road",
-		About: "a worker says once that it is active and does not look at the answer, so it may be starting for ever",
+		About: "a worker says only once that it is active, whatever the answer was, so it may be starting for ever",
 		Store: func(p Process, c store.Store) store.Store {
 			if !p.Worker {
 				return c
 			}
-			return announced{c, p}
+			return &announced{Store: c, p: p}
 		},
 	}
 }
@@ -246,11 +250,11 @@ type hushedConsumer struct {
 
 // Reject implements broker.Consumer.
 func (c *hushedConsumer) Reject(d broker.Delivery, requeue bool) {
-	if requeue || d.Envelope.Dispatch == nil {
+	if requeue || d.Envelope.Dispatches == nil {
 		c.Consumer.Reject(d, requeue)
 		return
 	}
-	c.p.Acted("acknowledged a dispatch that came too late", d.Envelope.Dispatch.Key.ID)
+	c.p.Acted("acknowledged a dispatch that came too late", dispatched(d.Envelope)...)
 	c.Consumer.Ack(d)
 }
 
@@ -277,14 +281,14 @@ func sentBackEarly() *Mutant {
 			}
 			return &sessions{b, func(s broker.Session) broker.Session {
 				return &translator{Session: s, change: func(d *broker.Delivery) {
-					if dispatch := d.Envelope.Dispatch; dispatch != nil {
-						p.Acted("gave a delivery half of its time", dispatch.Key.ID)
-						own := *dispatch
+					d.Envelope.Dispatches = slices.Clone(d.Envelope.Dispatches)
+					for i := range d.Envelope.Dispatches {
+						own := &d.Envelope.Dispatches[i]
+						p.Acted("gave a delivery half of its time", own.Key.ID)
 						if own.Action.DispatchTimeout == 0 {
 							own.Action.DispatchTimeout = p.Config.Executor.DispatchTimeout
 						}
 						own.Action.DispatchTimeout /= 2
-						d.Envelope.Dispatch = &own
 					}
 				}}
 			}}

@@ -281,7 +281,7 @@ func (s *careless) Publish(ctx context.Context, ms []broker.Message) []broker.Ou
 	for i := range outcomes {
 		if outcomes[i] == broker.Returned {
 			outcomes[i] = broker.Confirmed
-			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i])...)
+			s.p.Acted("took a message that no queue took for one that was handed over", dispatched(ms[i].Envelope)...)
 		}
 	}
 	return outcomes
@@ -304,12 +304,16 @@ func (s *forgiving) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 	if !s.claims || !refused(err) {
 		return results, err
 	}
-	rows, readErr := s.Executions(ctx, []execution.ID{cs[0].Key.ID})
-	if readErr != nil || len(rows) == 0 {
-		return nil, err
+	granted := make([]store.ClaimResult, len(cs))
+	for i := range cs {
+		rows, readErr := s.Executions(ctx, []execution.ID{cs[i].Key.ID})
+		if readErr != nil || len(rows) == 0 {
+			return nil, err
+		}
+		granted[i] = store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: rows[0]}}
 	}
-	s.p.Acted("took a claim that was rolled back for one that was granted", rows[0].ID)
-	return []store.ClaimResult{{Outcome: store.Outcome{Applied: true, Row: rows[0]}}}, nil
+	s.p.Acted("took a claim that was rolled back for one that was granted", claimed(cs)...)
+	return granted, nil
 }
 
 // Finish implements store.Store.

@@ -30,8 +30,8 @@ func (s *tidy) Publish(ctx context.Context, ms []broker.Message) []broker.Outcom
 	now := s.p.Host.Monotonic()
 	s.mu.Lock()
 	for i := range ms {
-		if d := ms[i].Envelope.Dispatch; d != nil {
-			s.given[d.Worker] = now
+		if ds := ms[i].Envelope.Dispatches; len(ds) > 0 {
+			s.given[ds[0].Worker] = now
 		}
 	}
 	s.mu.Unlock()

@@ -185,8 +185,8 @@ type latecomer struct {
 
 // Ack implements broker.Consumer.
 func (c *latecomer) Ack(d broker.Delivery) {
-	if dispatch := d.Envelope.Dispatch; dispatch != nil {
-		c.p.Acted("did not acknowledge a dispatch that it has claimed", dispatch.Key.ID)
+	if ids := dispatched(d.Envelope); len(ids) > 0 {
+		c.p.Acted("did not acknowledge a dispatch that it has claimed", ids...)
 	}
 	c.p.Host.Go("late acknowledgement", func() {
 		_ = c.p.Host.Sleep(context.Background(), 45*time.Minute)

@@ -179,13 +179,13 @@ func (s *loser) Publish(ctx context.Context, ms []broker.Message) []broker.Outco
 	var at []int
 	for i, m := range ms {
 		s.mu.Lock()
-		lost := len(dispatched(m)) > 0 && *s.sent%oneIn == oneIn-1
-		if len(dispatched(m)) > 0 {
+		lost := len(dispatched(m.Envelope)) > 0 && *s.sent%oneIn == oneIn-1
+		if len(dispatched(m.Envelope)) > 0 {
 			*s.sent++
 		}
 		s.mu.Unlock()
 		if lost {
-			s.p.Acted("did not send a dispatch that it had committed", dispatched(m)...)
+			s.p.Acted("did not send a dispatch that it had committed", dispatched(m.Envelope)...)
 			outcomes[i] = broker.Unknown
 			continue
 		}

@@ -112,7 +112,7 @@ func (s *stammering) Publish(ctx context.Context, ms []broker.Message) []broker.
 	for i := range ms {
 		if ms[i].Envelope.Type == broker.ExecutionScheduled {
 			again = append(again, ms[i])
-			s.p.Acted("published a dispatch twice", dispatched(ms[i])...)
+			s.p.Acted("published a dispatch twice", dispatched(ms[i].Envelope)...)
 		}
 	}
 	if len(again) > 0 {

@@ -63,6 +63,7 @@ func (u *unlawful) executor(c *config.Config) {
 	u.unless(x.TimeoutMonitor != "observe" || c.MessageQueue.RabbitMQ.DeadLetter.Enabled, "executor.timeout_monitor", x.TimeoutMonitor)
 	u.unless(x.MaxDispatches >= 1, "executor.max_dispatches", x.MaxDispatches, 1)
 	u.unless(x.DispatchAhead >= 0, "executor.dispatch_ahead", x.DispatchAhead)
+	u.unless(x.DispatchesPerMessage >= 1 && x.DispatchesPerMessage <= 1000, "executor.dispatches_per_message", x.DispatchesPerMessage, 1, 1000)
 	u.unless(x.BatchSize >= 1 && x.BatchSize <= 1000, "executor.batch_size", x.BatchSize, 1, 1000)
 	u.unless(share(x.BrakeFraction), "executor.brake_fraction", x.BrakeFraction, 0, 1)
 	u.unless(x.BrakeMinWorkers >= 1, "executor.brake_min_workers", x.BrakeMinWorkers, 1)

@@ -13,11 +13,11 @@ func Defaults(p config.Profile) (c config.Config) {
 	x := &c.Executor
 	x.DispatchTimeout, x.TimeoutCheckInterval = 2*time.Minute, 10*time.Second
 	x.UnschedulableGrace, x.ReconcileInterval = time.Minute, 5*time.Second
-	x.Unclaimed, x.MaxDispatches, x.DispatchAhead = "reschedule", 3, 2
+	x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "reschedule", 3, 2, 100
 	if documented {
 		x.DispatchTimeout, x.TimeoutCheckInterval = 5*time.Minute, time.Minute
 		x.UnschedulableGrace, x.ReconcileInterval = 0, 10*time.Second
-		x.Unclaimed, x.MaxDispatches, x.DispatchAhead = "fail", 1, 0
+		x.Unclaimed, x.MaxDispatches, x.DispatchAhead, x.DispatchesPerMessage = "fail", 1, 0, 1
 	}
 	x.ScheduledTimeout = 5 * time.Minute
 	x.TimeoutMonitor, x.HealthProbes = "act", "act"

@@ -59,6 +59,12 @@ func (p Placement) better(fleet []Worker, runtime string) bool {
 	})
 }
 
+// Block is how many executions in a row a worker is given while more wait than a pass takes: as many as may share a message,
+// and no more than half of its capacity, rounded up.
+func (p Placement) Block(w *Worker) int {
+	return max(1, min(p.Executor.DispatchesPerMessage, (w.Capacity+1)/2))
+}
+
 // Best are the workers of which one is drawn for an execution, by their index: those that fit and have room; of them not
 // the one to avoid, if there is another; then the healthiest, then those that hold least. A half-open worker counts as a
 // healthy one while a better one fits, or it would never be tried. None is empty.

@@ -73,6 +73,8 @@ func tweaks(step time.Duration) []tweak {
 
 		count(func(c *config.Config) *int { return &c.Executor.MaxDispatches }, 1),
 		count(func(c *config.Config) *int { return &c.Executor.DispatchAhead }, 0),
+		count(func(c *config.Config) *int { return &c.Executor.DispatchesPerMessage }, 1),
+		count(func(c *config.Config) *int { return &c.Executor.DispatchesPerMessage }, 1000),
 		count(func(c *config.Config) *int { return &c.Executor.BatchSize }, 1),
 		count(func(c *config.Config) *int { return &c.Executor.BatchSize }, 1000),
 		count(func(c *config.Config) *int { return &c.Executor.BrakeMinWorkers }, 1),

@@ -25,6 +25,7 @@ func (a *asker) fleet() *fleet {
 	f := &fleet{config: oracle.Defaults(config.Hardened), failed: make(map[execution.Incarnation]int)}
 	x, h := &f.config.Executor, &f.config.Health
 	x.DispatchTimeout, x.DispatchAhead, x.HealthCheckInterval = a.seconds(1, 3)*40, a.number(0, 2), a.seconds(1, 30)
+	x.DispatchesPerMessage = a.number(1, 3)
 	x.HealthProbes = pick(a, config.Act, config.Act, config.Observe)
 	h.Enabled = !a.oneIn(8)
 	h.DegradedThreshold, h.QueueDepthDegraded, h.MinSamples = a.number(1, 3), a.number(1, 3), a.number(1, 20)
@@ -149,7 +150,7 @@ func (a *asker) choice() {
 
 func (a *asker) choose() {
 	f := a.fleet()
-	rows := make([]execution.Execution, a.number(1, 3))
+	rows := make([]execution.Execution, a.number(1, 5))
 	for i := range rows {
 		rows[i] = execution.Execution{ID: execution.ID(i + 1), Action: execution.Action{Runtime: pick(a, "shell", "python", "node")}}
 		if a.oneIn(3) {
@@ -159,13 +160,23 @@ func (a *asker) choose() {
 			rows[i].Avoid = execution.WorkerID(a.number(1, len(f.rows)))
 		}
 	}
-	chosen, limits := a.core.Roster(slices.Clone(f.rows), f.config, f.failed, a.draw).Place(rows)
+	load := a.oneIn(2)
+	chosen, limits := a.core.Roster(slices.Clone(f.rows), f.config, f.failed, a.draw).Place(rows, load)
 	a.Asked++
+	// Under load a worker is given several executions in a row: given by that of the first, to which worker, and how many more.
+	var given oracle.Request
+	to, more := -1, 0
 	for _, i := range f.order(rows) {
 		r := request(&rows[i])
 		best := f.placing.Best(f.workers, r)
+		if w := to; w >= 0 && more > 0 && r == given && f.workers[w].Load < f.placing.Limit(f.workers, &f.workers[w], r) {
+			best = []int{w}
+		} else {
+			more = 0
+		}
 		switch at := chosen[i]; {
 		case at < 0 && len(best) == 0:
+			to, more = -1, 0
 			continue
 		case !slices.Contains(best, at):
 			a.wrong(choosing, "who gets an execution with %+v of %v: the contract says one of those at %v, the core says %d (-1 for none)", r, f, best, at)
@@ -174,7 +185,11 @@ func (a *asker) choose() {
 			a.wrong(choosing, "how many the worker at %d of %v may hold with %+v: the contract says %d, the core %d", at, f, r, f.placing.Limit(f.workers, &f.workers[at], r), limits[i])
 			return
 		default:
-			f.workers[at].Load++
+			if f.workers[at].Load++; more > 0 {
+				more--
+			} else if given, to = r, at; load {
+				more = f.placing.Block(&f.workers[at]) - 1
+			}
 		}
 	}
 }

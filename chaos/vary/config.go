@@ -71,6 +71,7 @@ func patience() group {
 			c.Executor.Unclaimed = config.Unclaimed(d.Of(string(config.Fail), string(config.Reschedule)))
 		}},
 		number("executor.max_dispatches", func(c *config.Config) *int { return &c.Executor.MaxDispatches }, 1, 2, 3, 6),
+		number("executor.dispatches_per_message", func(c *config.Config) *int { return &c.Executor.DispatchesPerMessage }, 1, 2, 3, 100),
 		number("executor.dispatch_ahead", func(c *config.Config) *int { return &c.Executor.DispatchAhead }, 0, 1, 2, 5, 20),
 	}
 }

@@ -105,6 +105,8 @@ const (
 	observedReachable
 	endedAtShutdown
 	returnedTooOften
+	blockDelivered
+	blockDied
 	probeCount
 )
 
@@ -154,6 +156,8 @@ func situations() [probeCount]Situation {
 		observedReachable:            {"observed_reachable", "a prober that only observes recorded that a worker was ready again"},
 		endedAtShutdown:              {"ended_at_shutdown", "a stopping worker ended an action that outlasted the shutdown timeout"},
 		returnedTooOften:             {"returned_too_often", "the broker gave a dispatch up because it came back to its queue more often than that allows"},
+		blockDelivered:               {"block_delivered", "a message of several dispatches reached its worker"},
+		blockDied:                    {"block_died", "a message of several dispatches was dead-lettered"},
 	}
 }
 
@@ -234,6 +238,7 @@ func (p *Probes) message(e *history.Event) {
 	switch e.Kind {
 	case history.Delivered:
 		p.hit(redelivered, p.delivered(e))
+		p.hit(blockDelivered, e.Limit > 1)
 		if e.Execution != 0 {
 			p.dispatch(e).delivered++
 		}
@@ -245,6 +250,8 @@ func (p *Probes) message(e *history.Event) {
 	case history.ReturnedTooOften:
 		p.hit(returnedTooOften, e.Execution != 0)
 		p.gone(e)
+	case history.DeadLettered:
+		p.hit(blockDied, e.Limit > 1)
 	case history.PublishReturned:
 		p.hit(returnedUnroutable, e.Execution != 0)
 	case history.Published:

@@ -199,7 +199,7 @@ func (r DeathReason) String() string {
 // Type is the message type of an envelope.
 type Type uint8
 
-// The message types of the contract. Only Dispatch has to be one message for each execution.
+// The message types of the contract.
 const (
 	NoType Type = iota
 	ExecutionRequested
@@ -226,10 +226,14 @@ type Envelope struct {
 	CorrelationID string
 	// Timestamp is the publisher's wall clock; for readers, never for decisions.
 	Timestamp time.Time
-	Version   int
+	// Version is VersionBlock for a message of several dispatches, WireVersion for any other.
+	Version int
 
-	// Dispatch belongs to ExecutionScheduled.
-	Dispatch *Dispatch
+	// Dispatches belong to ExecutionScheduled: at least one, all for the same incarnation of a worker. Several are called a
+	// block. A block is stored, delivered and settled as one message, and each of its dispatches is claimed and judged alone.
+	Dispatches []Dispatch
+	// Unread are those dispatches of a block that could not be read. Only Decode sets it: they cost none of the others.
+	Unread []UnreadDispatch
 	// Changes belongs to ExecutionRequested and ExecutionCancel (only the keys), ExecutionStatusChanged
 	// and ExecutionCompleted: hints that may carry many executions. A DeadLetterCanary has none.
 	Changes []Change
@@ -242,6 +246,12 @@ type Dispatch struct {
 	Incarnation execution.Incarnation
 	Action      execution.Action
 	Parameters  []byte
+}
+
+// UnreadDispatch is a dispatch of a block that could not be read: why, and its part of the body.
+type UnreadDispatch struct {
+	Err  error
+	Body []byte
 }
 
 // Change says that an execution changed its status.

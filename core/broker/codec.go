@@ -16,10 +16,16 @@ import (
 // The wire format: a JSON object of message_id, message_type, correlation_id, timestamp, version and
 // payload. It is the same on every broker that stores bytes.
 const (
-	// WireVersion is the only version that is written and read. A reader refuses any other, because
+	// WireVersion is the version of all messages but blocks. A reader refuses a version that it does not know, because
 	// guessing at a field's meaning is worse than a dead letter. Fields that an old reader may
 	// safely ignore can be added without a new version: unknown ones are skipped.
 	WireVersion = 1
+	// VersionBlock is the version of a block: several dispatches in one message. A worker says in its heartbeats that it
+	// reads it; who does not say so gets one dispatch a message.
+	VersionBlock = 2
+	// MaxBlock bounds the dispatches of a block, in bytes of a body, so that what many large parameters make is no large
+	// message. A dispatch that is longer goes alone.
+	MaxBlock = 128 << 10
 	// MaxBody bounds a body, both ways; more is refused before it is parsed.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
@@ -37,10 +43,17 @@ type wireEnvelope struct {
 	Payload       *wirePayload `json:"payload"`
 }
 
-// wirePayload is the payload of any type, so that a body is read in one pass. Durations are whole
-// milliseconds, 0 or absent where the action names none.
+// wirePayload is the payload of any type, so that a body is read in one pass.
 type wirePayload struct {
-	// Of execution.scheduled.
+	// Of execution.scheduled: of a block the worker and its incarnation, and the dispatches without them.
+	wireDispatch
+	Dispatches *[]json.RawMessage `json:"dispatches,omitempty"`
+	// Of the hints.
+	Executions *[]wireChange `json:"executions,omitempty"`
+}
+
+// wireDispatch is one dispatch. Durations are whole milliseconds, 0 or absent where the action names none.
+type wireDispatch struct {
 	ExecutionID       *int64          `json:"execution_id,omitempty"`
 	Epoch             *int64          `json:"epoch,omitempty"`
 	Worker            *int64          `json:"worker,omitempty"`
@@ -52,8 +65,6 @@ type wirePayload struct {
 	DispatchTimeoutMS int64           `json:"dispatch_timeout_ms,omitempty"`
 	MaxRetries        int64           `json:"max_retries,omitempty"`
 	Parameters        json.RawMessage `json:"parameters,omitempty"`
-	// Of the hints.
-	Executions *[]wireChange `json:"executions,omitempty"`
 }
 
 // wireChange is one entry of a hint. A status that is not named is execution.None.
@@ -81,9 +92,14 @@ func Encode(e *Envelope) ([]byte, error) {
 	}
 	var payload *wirePayload
 	var err error
-	if e.Type == ExecutionScheduled {
-		payload, err = encodeDispatch(e.Dispatch)
-	} else {
+	switch {
+	case e.Version == VersionBlock:
+		payload, err = encodeBlock(e.Dispatches)
+	case e.Type == ExecutionScheduled:
+		var d wireDispatch
+		d, err = encodeDispatch(&e.Dispatches[0])
+		payload = &wirePayload{wireDispatch: d}
+	default:
 		payload, err = encodeChanges(e.Changes)
 	}
 	if err != nil {
@@ -93,14 +109,10 @@ func Encode(e *Envelope) ([]byte, error) {
 	w := wireEnvelope{
 		MessageID: &e.MessageID, Type: &name, CorrelationID: e.CorrelationID, Timestamp: &at, Version: &version, Payload: payload,
 	}
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	// Parameters belong to the user: "<" stays "<".
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&w); err != nil {
-		return nil, fmt.Errorf("message field payload.parameters can't be written: %w", err)
+	b, err := writeJSON(&w)
+	if err != nil {
+		return nil, err
 	}
-	b := bytes.TrimSuffix(body.Bytes(), []byte("\n"))
 	if len(b) > MaxBody {
 		return nil, tooLong(len(b))
 	}
@@ -108,6 +120,17 @@ func Encode(e *Envelope) ([]byte, error) {
 		return nil, fieldError("payload.parameters", "is not UTF-8")
 	}
 	return b, nil
+}
+
+func writeJSON(value any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	// Parameters belong to the user: "<" stays "<".
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		return nil, fmt.Errorf("message field payload.parameters can't be written: %w", err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }
 
 func tooLong(n int) error { return fmt.Errorf("message of %d bytes is longer than %d", n, MaxBody) }
@@ -135,13 +158,14 @@ func EncodeDeaths(deaths []Death) []byte {
 // checkEnvelope finds what has no place on the wire.
 func checkEnvelope(e *Envelope) error {
 	switch {
-	case e.Version != WireVersion:
-		return fieldError("version", "is %d, only %d is written", e.Version, WireVersion)
+	case e.Version != WireVersion && (e.Version != VersionBlock || e.Type != ExecutionScheduled):
+		return fieldError("version", "is %d, only %d is written, and %d for blocks of dispatches", e.Version, WireVersion, VersionBlock)
 	case e.Type == NoType || int(e.Type) >= Types:
 		return fieldError("message_type", "is not set")
 	case e.MessageID == "":
 		return missing("message_id")
-	case (e.Type == ExecutionScheduled) != (e.Dispatch != nil), e.Dispatch != nil && e.Changes != nil:
+	case (e.Type == ExecutionScheduled) != (len(e.Dispatches) > 0), len(e.Dispatches) > 0 && e.Changes != nil,
+		e.Version == WireVersion && len(e.Dispatches) > 1, e.Unread != nil:
 		return fieldError("payload", "is not the one of %s", e.Type)
 	case e.Timestamp.UTC().Year() < 0 || e.Timestamp.UTC().Year() > 9999:
 		return fieldError("timestamp", "has a year of more than four digits")
@@ -167,25 +191,50 @@ func checkText(field, text string) error {
 	return nil
 }
 
-func encodeDispatch(d *Dispatch) (*wirePayload, error) {
+// Length is about how many bytes of a block the dispatch takes, rather too many than too few.
+func (d *Dispatch) Length() int {
+	const numbersAndNames = 256
+	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)
+}
+
+func encodeBlock(ds []Dispatch) (*wirePayload, error) {
+	worker, incarnation := int64(ds[0].Worker), int64(ds[0].Incarnation)
+	parts := make([]json.RawMessage, len(ds))
+	for i := range ds {
+		d, err := encodeDispatch(&ds[i])
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("dispatch %d of the block: %w", i+1, err)
+		case *d.Worker != worker || *d.Incarnation != incarnation:
+			return nil, fieldError("payload.dispatches", "are for several incarnations")
+		}
+		d.Worker, d.Incarnation = nil, nil
+		if parts[i], err = writeJSON(&d); err != nil {
+			return nil, err
+		}
+	}
+	return &wirePayload{wireDispatch: wireDispatch{Worker: &worker, Incarnation: &incarnation}, Dispatches: &parts}, nil
+}
+
+func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	for _, text := range []struct{ field, value string }{
 		{"payload.action_ref", d.Action.Ref},
 		{"payload.runtime", d.Action.Runtime},
 		{"payload.entrypoint", d.Action.Entrypoint},
 	} {
 		if err := checkText(text.field, text.value); err != nil {
-			return nil, err
+			return wireDispatch{}, err
 		}
 	}
 	id, epoch := int64(d.Key.ID), int64(d.Key.Epoch)
 	worker, incarnation := int64(d.Worker), int64(d.Incarnation)
-	w := &wirePayload{
+	w := wireDispatch{
 		ExecutionID: &id, Epoch: &epoch, Worker: &worker, Incarnation: &incarnation,
 		ActionRef: &d.Action.Ref, Runtime: &d.Action.Runtime, Entrypoint: d.Action.Entrypoint,
 		TimeoutMS: milliseconds(d.Action.Timeout), DispatchTimeoutMS: milliseconds(d.Action.DispatchTimeout),
 		MaxRetries: int64(d.Action.MaxRetries), Parameters: d.Parameters,
 	}
-	return w, w.checkDispatch()
+	return w, w.check()
 }
 
 // milliseconds rounds up: a short timeout must not become "none".
@@ -235,9 +284,13 @@ func Decode(body []byte) (Envelope, error) {
 	if err != nil {
 		return Envelope{}, err
 	}
-	if e.Type == ExecutionScheduled {
-		e.Dispatch, err = w.Payload.dispatch()
-	} else {
+	switch {
+	case e.Version == VersionBlock:
+		e.Dispatches, e.Unread, err = w.Payload.block()
+	case e.Type == ExecutionScheduled:
+		e.Dispatches = make([]Dispatch, 1)
+		err = w.Payload.dispatch(&e.Dispatches[0])
+	default:
 		e.Changes, err = w.Payload.changes()
 	}
 	if err != nil {
@@ -255,7 +308,8 @@ func inWords(err error) error {
 	case wrong.Field == "":
 		return fmt.Errorf("message is a JSON %s, not an object", wrong.Value)
 	}
-	return fieldError(wrong.Field, "is a JSON %s, which is no %s", wrong.Value, kindName(wrong.Type.String()))
+	// The package names embedded structs, too, which are no fields of the message.
+	return fieldError(strings.Replace(wrong.Field, "wireDispatch.", "", 1), "is a JSON %s, which is no %s", wrong.Value, kindName(wrong.Type.String()))
 }
 
 // kindName says in words what a Go type wants.
@@ -267,7 +321,7 @@ func kindName(goType string) string {
 		return "string"
 	case "bool":
 		return "boolean"
-	case "[]broker.wireChange":
+	case "[]broker.wireChange", "[]json.RawMessage":
 		return "list"
 	}
 	return "object"
@@ -279,8 +333,8 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 	switch {
 	case w.Version == nil:
 		return Envelope{}, missing("version")
-	case *w.Version != WireVersion:
-		return Envelope{}, fieldError("version", "is %d, only %d is known", *w.Version, WireVersion)
+	case *w.Version != WireVersion && *w.Version != VersionBlock:
+		return Envelope{}, fieldError("version", "is %d, only %d and %d are known", *w.Version, WireVersion, VersionBlock)
 	case w.Type == nil:
 		return Envelope{}, missing("message_type")
 	case w.MessageID == nil || *w.MessageID == "":
@@ -290,14 +344,17 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 	case w.Payload == nil:
 		return Envelope{}, missing("payload")
 	}
-	e := Envelope{MessageID: *w.MessageID, CorrelationID: w.CorrelationID, Version: WireVersion}
+	e := Envelope{MessageID: *w.MessageID, CorrelationID: w.CorrelationID, Version: int(*w.Version)}
 	for t := ExecutionRequested; int(t) < Types; t++ {
 		if t.String() == *w.Type {
 			e.Type = t
 		}
 	}
-	if e.Type == NoType {
+	switch {
+	case e.Type == NoType:
 		return Envelope{}, fieldError("message_type", "is %.64q, which is unknown", *w.Type)
+	case e.Version == VersionBlock && e.Type != ExecutionScheduled:
+		return Envelope{}, fieldError("version", "is %d, which no %s has", e.Version, e.Type)
 	}
 	if err := checkName("message_id", e.MessageID); err != nil {
 		return Envelope{}, err
@@ -316,11 +373,40 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 	return e, nil
 }
 
-func (w *wirePayload) dispatch() (*Dispatch, error) {
-	if err := w.checkDispatch(); err != nil {
-		return nil, err
+// block reads the dispatches of a block. One that can't be read is in unread, and costs none of the others; a block of which
+// none can be read is an error.
+func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error) {
+	if w.Dispatches == nil || len(*w.Dispatches) == 0 {
+		return nil, nil, missing("payload.dispatches")
 	}
-	d := &Dispatch{
+	ds = make([]Dispatch, 0, len(*w.Dispatches))
+	for i, body := range *w.Dispatches {
+		var one wireDispatch
+		var d Dispatch
+		err := json.Unmarshal(body, &one)
+		if err != nil {
+			err = inWords(err)
+		} else {
+			one.Worker, one.Incarnation = w.Worker, w.Incarnation
+			err = one.dispatch(&d)
+		}
+		if err != nil {
+			unread = append(unread, UnreadDispatch{fmt.Errorf("dispatch %d of the block: %w", i+1, err), body})
+			continue
+		}
+		ds = append(ds, d)
+	}
+	if len(ds) == 0 {
+		return nil, nil, unread[0].Err
+	}
+	return ds, unread, nil
+}
+
+func (w *wireDispatch) dispatch(d *Dispatch) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	*d = Dispatch{
 		Key:    execution.Key{ID: execution.ID(*w.ExecutionID), Epoch: execution.Epoch(*w.Epoch)},
 		Worker: execution.WorkerID(*w.Worker), Incarnation: execution.Incarnation(*w.Incarnation),
 		Action: execution.Action{
@@ -333,11 +419,11 @@ func (w *wirePayload) dispatch() (*Dispatch, error) {
 	if len(w.Parameters) > 0 && string(w.Parameters) != "null" {
 		d.Parameters = w.Parameters
 	}
-	return d, nil
+	return nil
 }
 
-// checkDispatch is what a dispatch has to be, both ways.
-func (w *wirePayload) checkDispatch() error {
+// check is what a dispatch has to be, both ways.
+func (w *wireDispatch) check() error {
 	for _, number := range []struct {
 		field   string
 		value   *int64

@@ -17,15 +17,27 @@ func sampleDispatch() Envelope {
 	return Envelope{
 		MessageID: "7.3", Type: ExecutionScheduled, CorrelationID: "7",
 		Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 678_900_000, time.UTC), Version: 1,
-		Dispatch: &Dispatch{
+		Dispatches: []Dispatch{{
 			Key: execution.Key{ID: 7, Epoch: 3}, Worker: 2, Incarnation: 11,
 			Action: execution.Action{
 				Ref: "core.echo", Runtime: "shell", Entrypoint: "echo \"<&>\"", Timeout: 90 * time.Second,
 				DispatchTimeout: 5 * time.Second, MaxRetries: 2,
 			},
 			Parameters: []byte(`{"text":"a<b"}`),
-		},
+		}},
 	}
+}
+
+// sampleBlock carries three dispatches, one of them without parameters.
+func sampleBlock() Envelope {
+	e := sampleDispatch()
+	e.MessageID, e.Version = "7.3+2", VersionBlock
+	for id := execution.ID(8); id < 10; id++ {
+		d := e.Dispatches[0]
+		d.Key, d.Parameters = execution.Key{ID: id, Epoch: 1}, nil
+		e.Dispatches = append(e.Dispatches, d)
+	}
+	return e
 }
 
 func sampleHint() Envelope {
@@ -96,7 +108,9 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 		{"unknown type", change(d, `execution.scheduled`, "execution.paused"), `field message_type is "execution.paused"`},
 		{"empty type", change(d, `execution.scheduled`, ""), `field message_type is ""`},
 		{"no version", change(d, `"version":1,`, ""), "field version is missing"},
-		{"next version", change(d, `"version":1`, `"version":2`), "field version is 2"},
+		{"next version", change(d, `"version":1`, `"version":3`), "field version is 3, only 1 and 2 are known"},
+		{"one dispatch as a block", change(d, `"version":1`, `"version":2`), "field payload.dispatches is missing"},
+		{"a hint as a block", change(h, `"version":1`, `"version":2`), "field version is 2, which no execution.status_changed has"},
 		{"version in words", change(d, `"version":1`, `"version":"1"`), "field version is a JSON string, which is no 64-bit integer"},
 		{"no timestamp", change(d, `"timestamp":"2026-01-02T03:04:05.6789Z",`, ""), "field timestamp is missing"},
 		{"timestamp", change(d, `2026-01-02T`, `yesterday `), "field timestamp is"},
@@ -137,6 +151,45 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// A part that is spoilt costs the others nothing; where nothing can be read the block is like any other bad message.
+func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
+	e := sampleBlock()
+	body, err := Encode(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, old, with, want string }{
+		{"no epoch", `"execution_id":8,"epoch":1`, `"execution_id":8`, "dispatch 2 of the block: message field payload.epoch is missing"},
+		{"another type", `"execution_id":8`, `"execution_id":"8"`, "dispatch 2 of the block: message field execution_id is a JSON string, which is no 64-bit integer"},
+		{"no object", `{"execution_id":8,`, `[],{"execution_id":8,`, "dispatch 2 of the block: message is a JSON array, not an object"},
+		{"null", `{"execution_id":8,`, `null,{"execution_id":8,`, "dispatch 2 of the block: message field payload.execution_id is missing"},
+	} {
+		spoilt := bytes.Replace(body, []byte(c.old), []byte(c.with), 1)
+		got, err := Decode(spoilt)
+		if err != nil || len(got.Unread) != 1 || got.Unread[0].Err.Error() != c.want || len(got.Unread[0].Body) == 0 {
+			t.Errorf("%s: %v, unread %+v", c.name, err, got.Unread)
+			continue
+		}
+		for _, d := range got.Dispatches {
+			if d.Worker != 2 || d.Incarnation != 11 || d.Action != e.Dispatches[0].Action {
+				t.Errorf("%s: read %+v", c.name, d)
+			}
+		}
+		if n := len(got.Dispatches); got.Dispatches[0].Key.ID != 7 || got.Dispatches[n-1].Key.ID != 9 {
+			t.Errorf("%s: read %+v", c.name, got.Dispatches)
+		}
+	}
+	for _, c := range []struct{ name, old, with, want string }{
+		{"no worker", `"worker":2,`, ``, "dispatch 1 of the block: message field payload.worker is missing"},
+		{"none", string(body[bytes.Index(body, []byte(`"dispatches":[`)):]), `"dispatches":[]}}`, "message field payload.dispatches is missing"},
+		{"no list", `"dispatches":[`, `"dispatches":{}, "x":[`, "message field payload.dispatches is a JSON object, which is no list"},
+	} {
+		if _, err := Decode(bytes.Replace(body, []byte(c.old), []byte(c.with), 1)); err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+}
+
 func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 	for want, spoil := range map[string]func(*Envelope){
 		"field version is 0":                    func(e *Envelope) { e.Version = 0 },
@@ -144,16 +197,27 @@ func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 		"field message_id is missing":           func(e *Envelope) { e.MessageID = "" },
 		"field message_id is longer":            func(e *Envelope) { e.MessageID = strings.Repeat("x", 256) },
 		"field correlation_id is not UTF-8":     func(e *Envelope) { e.CorrelationID = "\xff" },
-		"field payload is not the one":          func(e *Envelope) { e.Dispatch = nil },
+		"field payload is not the one":          func(e *Envelope) { e.Dispatches = nil },
 		"is not the one of execution.completed": func(e *Envelope) { e.Type = ExecutionCompleted },
 		"field timestamp has":                   func(e *Envelope) { e.Timestamp = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
-		"field payload.execution_id is 0":       func(e *Envelope) { e.Dispatch.Key.ID = 0 },
-		"field payload.epoch is -1":             func(e *Envelope) { e.Dispatch.Key.Epoch = -1 },
-		"field payload.runtime is not UTF-8":    func(e *Envelope) { e.Dispatch.Action.Runtime = "\xc3" },
-		"payload.parameters can't be written":   func(e *Envelope) { e.Dispatch.Parameters = []byte("{") },
-		"payload.parameters is not UTF-8":       func(e *Envelope) { e.Dispatch.Parameters = []byte("\"\xff\"") },
+		"field payload.execution_id is 0":       func(e *Envelope) { e.Dispatches[0].Key.ID = 0 },
+		"field payload.epoch is -1":             func(e *Envelope) { e.Dispatches[0].Key.Epoch = -1 },
+		"field payload.runtime is not UTF-8":    func(e *Envelope) { e.Dispatches[0].Action.Runtime = "\xc3" },
+		"payload.parameters can't be written":   func(e *Envelope) { e.Dispatches[0].Parameters = []byte("{") },
+		"payload.parameters is not UTF-8":       func(e *Envelope) { e.Dispatches[0].Parameters = []byte("\"\xff\"") },
 		"is longer than 1048576": func(e *Envelope) {
-			e.Dispatch.Parameters = []byte(`"` + strings.Repeat("x", MaxBody) + `"`)
+			e.Dispatches[0].Parameters = []byte(`"` + strings.Repeat("x", MaxBody) + `"`)
+		},
+		"field payload is not the one of execution.scheduled": func(e *Envelope) {
+			e.Dispatches = append(e.Dispatches, e.Dispatches[0])
+		},
+		"field payload.dispatches are for several incarnations": func(e *Envelope) {
+			*e = sampleBlock()
+			e.Dispatches[2].Incarnation++
+		},
+		"dispatch 2 of the block: message field payload.execution_id is 0": func(e *Envelope) {
+			*e = sampleBlock()
+			e.Dispatches[1].Key.ID = 0
 		},
 		"payload.executions[0].id is -1": func(e *Envelope) {
 			*e = sampleHint()
@@ -170,13 +234,13 @@ func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 
 func TestShortDurationsDoNotVanish(t *testing.T) {
 	e := sampleDispatch()
-	e.Dispatch.Action.Timeout = time.Nanosecond
+	e.Dispatches[0].Action.Timeout = time.Nanosecond
 	body, err := Encode(&e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back, err := Decode(body); err != nil || back.Dispatch.Action.Timeout != time.Millisecond {
-		t.Errorf("1 ns comes back as %v, %v", back.Dispatch.Action.Timeout, err)
+	if back, err := Decode(body); err != nil || back.Dispatches[0].Action.Timeout != time.Millisecond {
+		t.Errorf("1 ns comes back as %v, %v", back.Dispatches[0].Action.Timeout, err)
 	}
 }
 
@@ -203,7 +267,7 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 			}
 			return e
 		}
-		e.Dispatch = &Dispatch{
+		one := Dispatch{
 			Key:    execution.Key{ID: execution.ID(id.Draw(t, "id")), Epoch: execution.Epoch(number.Draw(t, "epoch"))},
 			Worker: execution.WorkerID(number.Draw(t, "worker")), Incarnation: execution.Incarnation(number.Draw(t, "incarnation")),
 			Action: execution.Action{
@@ -214,7 +278,12 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 			},
 		}
 		if rapid.Bool().Draw(t, "with parameters") {
-			e.Dispatch.Parameters, _ = json.Marshal(map[string]string{rapid.String().Draw(t, "key"): rapid.String().Draw(t, "value")})
+			one.Parameters, _ = json.Marshal(map[string]string{rapid.String().Draw(t, "key"): rapid.String().Draw(t, "value")})
+		}
+		e.Dispatches = []Dispatch{one}
+		for n := range rapid.IntRange(0, 3).Draw(t, "others in the block") {
+			one.Key.Epoch, one.Parameters = execution.Epoch(n), nil
+			e.Dispatches, e.Version = append(e.Dispatches, one), VersionBlock
 		}
 		return e
 	})
@@ -240,7 +309,7 @@ func TestRoundTrip(t *testing.T) {
 
 // FuzzDecode: nothing panics, and what is accepted can be written and read again to the same.
 func FuzzDecode(f *testing.F) {
-	for _, e := range []Envelope{sampleDispatch(), sampleHint()} {
+	for _, e := range []Envelope{sampleDispatch(), sampleHint(), sampleBlock()} {
 		body, err := Encode(&e)
 		if err != nil {
 			f.Fatal(err)
@@ -268,6 +337,8 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
+		// What of a block could not be read is not written again.
+		e.Unread = nil
 		again, err := Encode(&e)
 		if len(body) > MaxBody/2 && err != nil {
 			// Escapes and defaults may make it longer than it was.
@@ -280,12 +351,15 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("accepted as %s, written as %s, refused: %v", body, again, err)
 		}
-		if e.Dispatch != nil && e.Dispatch.Parameters != nil {
+		for i := range e.Dispatches {
+			if e.Dispatches[i].Parameters == nil {
+				continue
+			}
 			var compact bytes.Buffer
-			if err := json.Compact(&compact, e.Dispatch.Parameters); err != nil {
+			if err := json.Compact(&compact, e.Dispatches[i].Parameters); err != nil {
 				t.Fatal(err)
 			}
-			e.Dispatch.Parameters = compact.Bytes()
+			e.Dispatches[i].Parameters = compact.Bytes()
 		}
 		if !reflect.DeepEqual(e, back) {
 			t.Fatalf("%+v came back as %+v", e, back)

@@ -74,6 +74,9 @@ type Executor struct {
 	ReconcileInterval time.Duration `yaml:"reconcile_interval"`
 	// DispatchAhead is how much more than its capacity a worker may hold.
 	DispatchAhead int `yaml:"dispatch_ahead"`
+	// DispatchesPerMessage is how many dispatches of one pass for one worker may share a message, and how many rows a worker
+	// is given in one go while more wait than one pass takes. 1 gives every dispatch a message of its own.
+	DispatchesPerMessage int `yaml:"dispatches_per_message"`
 	// ClaimExpiry ends the scheduling claim of an executor that died.
 	ClaimExpiry time.Duration `yaml:"claim_expiry"`
 	// ReapGrace is added to a lease, and to a run deadline, before the work is taken away.
@@ -222,6 +225,7 @@ func Default(p Profile) Config {
 			MaxDispatches:        3,
 			ReconcileInterval:    5 * time.Second,
 			DispatchAhead:        2,
+			DispatchesPerMessage: 100,
 			ClaimExpiry:          15 * time.Second,
 			ReapGrace:            10 * time.Second,
 			BrakeFraction:        0.5,
@@ -270,6 +274,7 @@ func Default(p Profile) Config {
 		c.Executor.MaxDispatches = 1
 		c.Executor.ReconcileInterval = 10 * time.Second
 		c.Executor.DispatchAhead = 0
+		c.Executor.DispatchesPerMessage = 1
 		c.MessageQueue.RabbitMQ.WorkerQueueTTLMS = 300_000
 	}
 	return c

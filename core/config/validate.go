@@ -68,6 +68,9 @@ func (v *validation) executor(c Config) {
 	if e.DispatchAhead < 0 {
 		v.refuse("executor.dispatch_ahead", "is %d, must not be negative", e.DispatchAhead)
 	}
+	if e.DispatchesPerMessage < 1 || e.DispatchesPerMessage > 1000 {
+		v.refuse("executor.dispatches_per_message", "is %d, must be between 1 and 1000", e.DispatchesPerMessage)
+	}
 	if e.BatchSize < 1 || e.BatchSize > 1000 {
 		v.refuse("executor.batch_size", "is %d, must be between 1 and 1000", e.BatchSize)
 	}

@@ -29,9 +29,10 @@ func (a Asked) Health(i int) (health execution.Health, halfOpen bool) {
 // Demands is what is asked of the database: how many rows of each lane, and of each pool of workers.
 func (a Asked) Demands(most int) (demands []store.Demand, pools []int) { return a.roster.demands(most) }
 
-// Place chooses for each row the index of a worker, -1 for none, and how many rows that worker may hold.
-func (a Asked) Place(rows []execution.Execution) (workers, limits []int) {
-	for _, p := range a.roster.place(rows) {
+// Place chooses for each row the index of a worker, -1 for none, and how many rows that worker may hold. load says that more
+// rows may wait.
+func (a Asked) Place(rows []execution.Execution, load bool) (workers, limits []int) {
+	for _, p := range a.roster.place(rows, load) {
 		workers, limits = append(workers, p.worker), append(limits, p.limit)
 	}
 	return workers, limits

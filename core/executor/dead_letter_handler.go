@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,8 +37,8 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			s.unread.KeepAs(c, d, queue, letter)
 			return true
 		}
-		died, until := s.died(&d), s.host.Monotonic()+unread.Patience
-		return s.keepTrying(ctx, func() error { return s.handleOrKeep(d, died, until) }, func() { c.Ack(d) })
+		letters, died, until := lettersOf(&d), s.died(&d), s.host.Monotonic()+unread.Patience
+		return s.keepTrying(ctx, func() error { return s.handleOrKeep(letters, died, until) }, func() { c.Ack(d) })
 	}})
 }
 
@@ -69,38 +70,85 @@ func (s *Service) keepTrying(ctx context.Context, act func() error, settle func(
 	}
 }
 
-// handleOrKeep handles a dead letter. One that the database refuses is tried again for unread.Patience: without its letter
-// an execution waits for its scheduled timeout. One that it still refuses at the given moment, on the monotonic clock, is
-// kept without its body, and if even that is refused it is only logged: it must not stand in the way of all others.
-func (s *Service) handleOrKeep(d broker.Delivery, died, patience time.Duration) error {
-	letter := describeDeath(&d)
-	err := s.handleDeadLetter(d, &letter)
-	if err == nil {
-		err = s.keep(letter)
+// deadLetter is what died with a message: the message itself, or a dispatch of it.
+type deadLetter struct {
+	store.DeadLetter
+	// dispatch is nil for what is about no handoff.
+	dispatch *broker.Dispatch
+	death    broker.DeathReason
+	// done says that it is handled or given up.
+	done bool
+}
+
+// lettersOf is what died with a message. A block died with all its dispatches, and each is a letter of its own, as if it had
+// been a message of its own. Only the death of a dispatch in a worker's queue is about a handoff (defect D18); anything else
+// waits for an operator.
+func lettersOf(d *broker.Delivery) []*deadLetter {
+	whole := describeDeath(d)
+	e := &d.Envelope
+	if e.Type != broker.ExecutionScheduled || len(e.Dispatches) == 0 || !broker.IsWorkerQueue(whole.Queue) {
+		whole.Outcome, whole.Open = "not a dispatch", true
+		return []*deadLetter{{DeadLetter: whole}}
 	}
+	letters := make([]*deadLetter, 0, len(e.Dispatches)+len(e.Unread))
+	for i := range e.Dispatches {
+		letter := whole
+		letter.Key = e.Dispatches[i].Key
+		letters = append(letters, &deadLetter{DeadLetter: letter, dispatch: &e.Dispatches[i], death: d.Deaths[0].Reason})
+	}
+	for _, part := range e.Unread {
+		letter := whole
+		letter.Body, letter.Outcome, letter.Open = part.Body, "malformed", true
+		letters = append(letters, &deadLetter{DeadLetter: letter})
+	}
+	return letters
+}
+
+// handleOrKeep handles dead letters, together at first. Where the database refuses that, each is handled alone: one bad row
+// costs the other dispatches of a block nothing. One that the database refuses alone is tried again for unread.Patience:
+// without its letter an execution waits for its scheduled timeout. One that it still refuses at the given moment, on the
+// monotonic clock, is kept without its body, and if even that is refused it is only logged: it must not stand in the way of
+// all others.
+func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Duration) error {
+	letters = slices.DeleteFunc(slices.Clone(letters), func(l *deadLetter) bool { return l.done })
+	err := s.handleTogether(letters)
 	if store.Retriable(err) {
 		return err
 	}
-	if err != nil {
-		letter.Outcome = "unhandled"
-		if s.host.Monotonic() < patience {
-			return err
-		}
-	}
 	if err == nil {
-		s.announce(&letter)
-		s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, letter.Outcome})
-		s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
+		for _, l := range letters {
+			l.done = true
+			s.announce(&l.DeadLetter)
+			s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, l.Outcome})
+			s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
+		}
 		return nil
 	}
-	kept := s.keep(store.DeadLetter{Queue: letter.Queue, Reason: letter.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
+	if len(letters) > 1 {
+		var left error
+		for i := range letters {
+			if err := s.handleOrKeep(letters[i:i+1], died, patience); store.Retriable(err) {
+				return err
+			} else {
+				left = errors.Join(left, err)
+			}
+		}
+		return left
+	}
+	l := letters[0]
+	l.Outcome = "unhandled"
+	if s.host.Monotonic() < patience {
+		return err
+	}
+	kept := s.keep(store.DeadLetter{Queue: l.Queue, Reason: l.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
 	if store.Retriable(kept) {
 		return kept
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
 	// It is given up once, however often it had to be tried.
-	s.announce(&letter)
-	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{letter.Reason, "unhandled"})
+	l.done = true
+	s.announce(&l.DeadLetter)
+	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, "unhandled"})
 	return nil
 }
 
@@ -117,8 +165,11 @@ func (s *Service) announce(letter *store.DeadLetter) {
 	}
 }
 
-func (s *Service) keep(letter store.DeadLetter) error {
-	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letter.Bounded()) })
+func (s *Service) keep(letters ...store.DeadLetter) error {
+	for i := range letters {
+		letters[i] = letters[i].Bounded()
+	}
+	return s.db(func(ctx context.Context) error { return s.store.StoreDeadLetters(ctx, letters...) })
 }
 
 // describeDeath is what a dead letter says of itself. Whoever stores it cuts its body.
@@ -131,59 +182,106 @@ func describeDeath(d *broker.Delivery) store.DeadLetter {
 	return letter
 }
 
-// handleDeadLetter acts on one dead letter and says in it what came of that. Only the death of a
-// dispatch in a worker's queue is about a handoff (defect D18); anything else waits for an operator.
-func (s *Service) handleDeadLetter(d broker.Delivery, letter *store.DeadLetter) (err error) {
-	dispatch := d.Envelope.Dispatch
-	if d.Envelope.Type != broker.ExecutionScheduled || dispatch == nil || !broker.IsWorkerQueue(letter.Queue) {
-		letter.Outcome, letter.Open = "not a dispatch", true
-		return nil
+// handleTogether acts on dead letters, says in each what came of that, and stores them.
+func (s *Service) handleTogether(letters []*deadLetter) error {
+	if err := s.reclaimDeadLettered(letters); err != nil {
+		return err
 	}
-	letter.Key = dispatch.Key
-	letter.Outcome, err = s.reclaimDeadLettered(dispatch, d.Deaths[0].Reason, letter)
-	return err
+	all := make([]store.DeadLetter, len(letters))
+	for i, l := range letters {
+		all[i] = l.DeadLetter
+	}
+	return s.keep(all...)
 }
 
-// reclaimDeadLettered takes the execution back if it still waits at the epoch of the dead message, and says in a word
-// what it found. It notes in the letter what the dispatch was about, if there is such an execution.
-func (s *Service) reclaimDeadLettered(dispatch *broker.Dispatch, death broker.DeathReason, letter *store.DeadLetter) (outcome string, err error) {
-	key := dispatch.Key
+// reclaimDeadLettered takes back each execution that still waits at the epoch of its dead dispatch, and says in a word in each
+// letter what it found. It notes in the letter what the dispatch was about, if there is such an execution.
+func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
+	var ids []execution.ID
+	for _, l := range letters {
+		if l.dispatch != nil {
+			ids = append(ids, l.Key.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
 	var rows []execution.Execution
 	if err := s.db(func(ctx context.Context) (err error) {
-		rows, err = s.store.Executions(ctx, []execution.ID{key.ID})
+		rows, err = s.store.Executions(ctx, ids)
 		return err
-	}); errors.Is(err, store.ErrUnreadable) {
-		letter.Open = true
-		return "unreadable execution", nil
+	}); errors.Is(err, store.ErrUnreadable) && len(letters) == 1 {
+		letters[0].Open, letters[0].Outcome = true, "unreadable execution"
+		return nil
 	} else if err != nil {
-		return "", err
+		return err
 	}
-	if len(rows) == 0 {
-		return "unknown execution", nil
+	found := make(map[execution.ID]*execution.Execution, len(rows))
+	for i := range rows {
+		found[rows[i].ID] = &rows[i]
 	}
-	letter.ActionRef, letter.Worker = rows[0].Action.Ref, dispatch.Worker
-	switch {
-	case rows[0].Epoch != key.Epoch:
-		return "another epoch", nil
-	case rows[0].Status != execution.Scheduled:
-		return rows[0].Status.String(), nil
+	var waiting []*deadLetter
+	for _, l := range letters {
+		if l.dispatch == nil {
+			continue
+		}
+		if l.Outcome = l.found(found[l.Key.ID]); l.Outcome == "" {
+			waiting = append(waiting, l)
+		}
 	}
-	reason, text, counts := causeOfDeath(death)
-	r := s.unclaimed(&rows[0], execution.DeadLetterHandler, reason, text)
-	r.Cause, r.Counts = store.DeadLettered, counts
-	if death == broker.DeathRejected || death == broker.DeathExpired {
+	// All letters of a message have the same death.
+	if len(waiting) > 0 && waiting[0].late() {
 		if err := s.readDatabaseClock(); err != nil {
-			return "", err
-		}
-		if !s.lay(&rows[0], ownTime(&rows[0])) {
-			r.Policy, r.Counts = config.Reschedule, false
+			return err
 		}
 	}
-	taken, err := s.reclaim([]store.Reclaim{r})
-	if err == nil && taken == 0 {
-		return "claimed or taken meanwhile", nil
+	rs := make([]store.Reclaim, len(waiting))
+	for i, l := range waiting {
+		rs[i] = s.deadLettered(found[l.Key.ID], l)
 	}
-	return "reclaimed", err
+	taken, err := s.takeTogether(rs, nil)
+	if err != nil {
+		return err
+	}
+	for _, l := range waiting {
+		l.Outcome = "claimed or taken meanwhile"
+		if slices.Contains(taken, l.Key.ID) {
+			l.Outcome = "reclaimed"
+		}
+	}
+	return nil
+}
+
+// found says why there is nothing to do about a dead dispatch of a row, nil for one that does not exist; empty if it still
+// waits. It notes in the letter what the dispatch was about.
+func (l *deadLetter) found(row *execution.Execution) string {
+	if row == nil {
+		return "unknown execution"
+	}
+	l.ActionRef, l.Worker = row.Action.Ref, l.dispatch.Worker
+	switch {
+	case row.Epoch != l.Key.Epoch:
+		return "another epoch"
+	case row.Status != execution.Scheduled:
+		return row.Status.String()
+	}
+	return ""
+}
+
+// late says that the message died because its time was over, by the broker's clock or the database's.
+func (l *deadLetter) late() bool {
+	return l.death == broker.DeathRejected || l.death == broker.DeathExpired
+}
+
+// deadLettered is the reclaim of a row whose dispatch died while it waited.
+func (s *Service) deadLettered(row *execution.Execution, l *deadLetter) store.Reclaim {
+	reason, text, counts := causeOfDeath(l.death)
+	r := s.unclaimed(row, execution.DeadLetterHandler, reason, text)
+	r.Cause, r.Counts = store.DeadLettered, counts
+	if l.late() && !s.lay(row, ownTime(row)) {
+		r.Policy, r.Counts = config.Reschedule, false
+	}
+	return r
 }
 
 // causeOfDeath translates the reason in x-death (defect D19), and says whether the dispatch counts against the

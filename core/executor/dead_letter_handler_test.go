@@ -84,7 +84,8 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Deaths: c.deaths}
 		at := s.died(&d)
-		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(d, at, h.now) }, func() {})
+		letters := lettersOf(&d)
+		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(letters, at, h.now) }, func() {})
 		if len(seen.of) != 1 || seen.of[0] < c.least || seen.of[0] > c.most {
 			t.Errorf("%s: %v, not within %v and %v", c.name, seen.of, c.least, c.most)
 		}
@@ -127,9 +128,9 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
 	dispatch := func(id execution.ID) broker.Envelope {
 		// The message says another action than the row does, as only a forged one would.
-		return broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{
+		return broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{
 			Key: execution.Key{ID: id, Epoch: 3}, Worker: 4, Action: execution.Action{Ref: "forged"},
-		}}
+		}}}
 	}
 	for _, c := range []struct {
 		name     string
@@ -153,7 +154,7 @@ func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *t
 		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
 		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Envelope: c.envelope, Deaths: []broker.Death{{Queue: c.queue, Reason: broker.DeathExpired}}}
-		if err := s.handleOrKeep(d, h.now, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
+		if err := s.handleOrKeep(lettersOf(&d), h.now, h.now); err != nil || !slices.Equal(seen.of, c.counted) {
 			t.Errorf("%s: %v, counted %v", c.name, err, seen.of)
 		}
 		c.kept.Queue, c.kept.Reason, c.kept.XDeath = c.queue, "expired", broker.EncodeDeaths(d.Deaths)

@@ -70,7 +70,7 @@ func TestPlaceSparesTheOnlyPlace(t *testing.T) {
 	pinned.Pinned = 1
 	f := rosterOf(fit(1, loaded(5)), fit(2, loaded(5)))
 	f.draw = func(uint64) uint64 { return 1 } // a tie goes to the first
-	placed := f.place([]execution.Execution{free, pinned})
+	placed := f.place([]execution.Execution{free, pinned}, false)
 	if placed[0].worker != 1 || placed[1].worker != 0 {
 		t.Errorf("placed %+v, want the pinned row at its worker and the other one beside it", placed)
 	}
@@ -131,7 +131,7 @@ func TestWhatIsDemandedCanBePlaced(t *testing.T) {
 				})
 			}
 		}
-		for i, to := range f.place(rapid.Permutation(rows).Draw(t, "rows")) {
+		for i, to := range f.place(rapid.Permutation(rows).Draw(t, "rows"), rapid.Bool().Draw(t, "load")) {
 			if to.worker < 0 {
 				t.Fatalf("row %d of %d finds no room: demanded %v, pools %v", i, len(rows), demands, pools)
 			}

@@ -21,6 +21,15 @@ func (s *Service) reclaim(rs []store.Reclaim) (taken int, err error) {
 
 // take takes rows back and returns the ids of those that it took. It tells of each that it took, if tell is not nil.
 func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
+	taken, err = s.takeTogether(rs, tell)
+	if err != nil && len(rs) > 1 && !store.Retriable(err) {
+		return s.takeOneByOne(rs, err, tell)
+	}
+	return taken, err
+}
+
+// takeTogether is take for whoever tells which row it is that the database refuses.
+func (s *Service) takeTogether(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
 	}
@@ -29,9 +38,6 @@ func (s *Service) take(rs []store.Reclaim, tell func(*store.Reclaim, *store.Outc
 		outcomes, err = s.store.Reclaim(ctx, rs)
 		return err
 	}); err != nil {
-		if len(rs) > 1 && !store.Retriable(err) {
-			return s.takeOneByOne(rs, err, tell)
-		}
 		return nil, err
 	}
 	var changes []broker.Change

@@ -60,7 +60,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
 		})
 		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
-		return left, s.publish(rows)
+		return left, s.publish(rows, nil)
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -140,7 +139,9 @@ func (s *scheduler) pass() (more bool, err error) {
 	s.warnOfStale(workers)
 	var dispatches []assignment
 	var parks []store.Park
-	for i, to := range roster.place(rows) {
+	// Another pass follows only if this one placed a row or put off a whole batch for which no worker fits.
+	full, others := filled(demands, pools, rows)
+	for i, to := range roster.place(rows, full) {
 		row := &rows[i]
 		if to.worker < 0 {
 			parks = append(parks, s.park(row, roster))
@@ -148,9 +149,7 @@ func (s *scheduler) pass() (more bool, err error) {
 		}
 		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health})
 	}
-	placed, err := s.handOff(dispatches)
-	// Another pass follows only if this one placed a row or put off a whole batch for which no worker fits.
-	full, others := filled(demands, pools, rows)
+	placed, err := s.handOff(dispatches, roster.readsBlocks)
 	more = placed > 0 && full || others >= c.BatchSize
 	return more, errors.Join(err, s.giveBack(parks))
 }
@@ -220,8 +219,8 @@ type assignment struct {
 	health execution.Health
 }
 
-// handOff commits the dispatches and publishes them.
-func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
+// handOff commits the dispatches and publishes them. blocks says which incarnations read messages of several dispatches.
+func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnation) bool) (placed int, err error) {
 	if len(chosen) == 0 {
 		return 0, nil
 	}
@@ -251,7 +250,7 @@ func (s *scheduler) handOff(chosen []assignment) (placed int, err error) {
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
 	}
-	return len(rows), errors.Join(s.publish(rows), s.giveBack(unfit))
+	return len(rows), errors.Join(s.publish(rows, blocks), s.giveBack(unfit))
 }
 
 // lookAgain is the delay after a dispatch whose worker was gone: short, and no hot loop.
@@ -290,18 +289,13 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 
 // publish hands rows over to their workers and acts on every outcome: confirmed is kept for the marker,
 // returned and refused are taken back at once, and unknown stays unknown: it is published again at
-// the same epoch later, and the duplicate dies at the claim (defect D9).
-func (s *Service) publish(rows []execution.Execution) error {
+// the same epoch later, and the duplicate dies at the claim (defect D9). blocks says which incarnations read messages of
+// several dispatches; nil for none.
+func (s *Service) publish(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	messages := make([]broker.Message, len(rows))
-	for i := range rows {
-		messages[i] = s.dispatchMessage(&rows[i])
-	}
-	ctx, cancel := s.host.WithTimeout(context.Background(), s.config.Executor.ConfirmTimeout)
-	outcomes := s.client.Publish(ctx, messages)
-	cancel()
+	outcomes := s.send(rows, blocks)
 	var confirmed []execution.Key
 	var undeliverable []store.Reclaim
 	for i, o := range outcomes {
@@ -321,22 +315,4 @@ func (s *Service) publish(rows []execution.Execution) error {
 	}
 	_, err := s.reclaim(undeliverable)
 	return errors.Join(err, s.marker.keep(confirmed))
-}
-
-func (s *Service) dispatchMessage(row *execution.Execution) broker.Message {
-	id := strconv.FormatInt(int64(row.ID), 10)
-	return broker.Message{
-		Exchange:   broker.ExchangeExecutions,
-		RoutingKey: broker.DispatchKey(row.Worker),
-		Envelope: broker.Envelope{
-			MessageID:     id + "." + strconv.FormatInt(int64(row.Epoch), 10),
-			Type:          broker.ExecutionScheduled,
-			CorrelationID: id,
-			Timestamp:     s.host.Now(),
-			Version:       1,
-			Dispatch: &broker.Dispatch{
-				Key: row.Key(), Worker: row.Worker, Incarnation: row.Incarnation, Action: row.Action, Parameters: row.Parameters,
-			},
-		},
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"handoff/core/broker"
 	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -19,6 +20,8 @@ type roster struct {
 	// runtimes are those that some worker fits. They are few, so they are searched for.
 	runtimes []runtimeHealth
 	ahead    int
+	// most is how many rows a worker is given in one go, 1 for dealing them out.
+	most int
 	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
 	turnover time.Duration
 	draw     func(uint64) uint64
@@ -53,7 +56,7 @@ func (f *roster) fit(runtime string, health execution.Health) {
 func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw func(uint64) uint64) *roster {
 	f := &roster{
 		workers: workers, assessments: make([]assessment, len(workers)),
-		ahead: c.Executor.DispatchAhead, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
+		ahead: c.Executor.DispatchAhead, most: c.Executor.DispatchesPerMessage, turnover: c.Executor.DispatchTimeout / 4, draw: draw,
 	}
 	for i := range workers {
 		w := &workers[i]
@@ -215,7 +218,11 @@ func filled(demands []store.Demand, pools []int, rows []execution.Execution) (fu
 
 // place chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no row takes
 // the only place of another one; among equals the order of the rows decides.
-func (f *roster) place(rows []execution.Execution) []placing {
+//
+// Rows are dealt out one by one, so that the workers carry equal loads. Under load, when more rows may wait than were claimed,
+// the workers fill up anyhow, and each is given a block of rows instead: what one statement claims and one message carries is
+// then not less with more workers.
+func (f *roster) place(rows []execution.Execution, load bool) []placing {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
 	for i := range rows {
@@ -223,10 +230,49 @@ func (f *roster) place(rows []execution.Execution) []placing {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
 	placed := make([]placing, len(rows))
+	// given is the row that began a block, left how many more rows go to its worker.
+	var given *execution.Execution
+	var to placing
+	left := 0
 	for _, i := range order {
-		placed[i].worker, placed[i].limit = f.choose(&rows[i])
+		row := &rows[i]
+		if left > 0 && f.follows(row, given, to.worker) {
+			f.workers[to.worker].Load++
+			placed[i] = to
+			left--
+			continue
+		}
+		to.worker, to.limit = f.choose(row)
+		placed[i] = to
+		given, left = row, 0
+		if load && to.worker >= 0 {
+			left = f.block(to.worker) - 1
+		}
 	}
 	return placed
+}
+
+// block is how many rows a worker is given in one go: no more than half of its capacity, so that the next pass finds the
+// loads of the workers no further apart than that.
+func (f *roster) block(i int) int {
+	return max(1, min(f.most, (f.workers[i].Capacity+1)/2))
+}
+
+// follows says that the worker that was chosen for the first row of a block is as good a choice for another row, with room
+// for it. A pin or a worker to avoid makes a row one of its own.
+func (f *roster) follows(row, first *execution.Execution, worker int) bool {
+	return row.Action.Runtime == first.Action.Runtime && row.Pinned == first.Pinned && row.Avoid == first.Avoid &&
+		f.room(worker, row.Action.Runtime, row.Pinned) > 0
+}
+
+// readsBlocks says whether an incarnation reads messages of several dispatches.
+func (f *roster) readsBlocks(n execution.Incarnation) bool {
+	for i := range f.workers {
+		if f.workers[i].Incarnation == n {
+			return f.workers[i].Messages >= broker.VersionBlock
+		}
+	}
+	return false
 }
 
 // placing is the worker that was chosen for a row, by its index in the roster, and how many rows it may hold. A

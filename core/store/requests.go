@@ -125,6 +125,9 @@ type WorkerRow struct {
 	Expired []time.Duration
 	// HealthURL is where its health endpoint answers, empty for none.
 	HealthURL string
+	// Messages is the latest version of a dispatch message that it says it reads; 0 for one that says nothing of it, which
+	// reads the first.
+	Messages int
 	// Unreadable says what of the row this program can't read, and leaves at zero; empty for nothing.
 	Unreadable string
 }
@@ -432,6 +435,8 @@ type Beat struct {
 	// was last: 0 while all are taken. The guard of Reclaim uses it to tell whether a row waited behind others.
 	WasFull bool
 	FullAgo time.Duration
+	// Messages is the latest version of a dispatch message that the worker reads.
+	Messages int
 	// Figures are how the runs of this incarnation ended, Health what its configuration makes of them.
 	Figures execution.Figures
 	Health  execution.Health

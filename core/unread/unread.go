@@ -64,8 +64,9 @@ type Keeper struct {
 type message struct {
 	queue    string
 	consumer broker.Consumer
-	delivery broker.Delivery
-	letter   store.DeadLetter
+	// settle is called when it is stored.
+	settle func()
+	letter store.DeadLetter
 	// patience is until when it is tried as it is, on the monotonic clock; 0 while the database has not refused it.
 	patience time.Duration
 }
@@ -83,17 +84,27 @@ func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 
 // KeepAs is Keep for a message of which more is known. Its dead letter is stored as open.
 func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, letter store.DeadLetter) {
+	// Nothing of it but its letter is kept while it waits.
+	d.Body, d.Envelope = nil, broker.Envelope{}
+	k.hold(c, queue, letter, func() { c.Ack(d) })
+}
+
+// KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is called when it is stored: the
+// message is acknowledged with all that it carries.
+func (k *Keeper) KeepPart(c broker.Consumer, queue string, part broker.UnreadDispatch, settle func()) {
+	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Err.Error()}, settle)
+}
+
+func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {
 	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{kind(queue)})
 	letter = letter.Bounded()
 	letter.Open = true
-	// Only its beginning is kept while it waits.
-	d.Body, d.Envelope = letter.Body, broker.Envelope{}
 	k.mu.Lock()
 	if k.latest[queue] != c {
 		k.latest[queue] = c
 		k.held = slices.DeleteFunc(k.held, func(m message) bool { return m.queue == queue && m.consumer != c })
 	}
-	k.held = append(k.held, message{queue: queue, consumer: c, delivery: d, letter: letter})
+	k.held = append(k.held, message{queue: queue, consumer: c, settle: settle, letter: letter})
 	k.mu.Unlock()
 	k.come.Set()
 }
@@ -198,7 +209,7 @@ func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again 
 	for i := range batch {
 		m := &batch[i]
 		k.options.Recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{m.letter.Reason, "malformed"})
-		m.consumer.Ack(m.delivery)
+		m.settle()
 	}
 	if k.options.Stored != nil {
 		k.options.Stored()

@@ -78,9 +78,7 @@ func (t *session) wants() bool {
 // receiveRow takes a dispatch of which a row tells.
 func (t *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
-	d := delivery{noMessage{}, broker.Delivery{Envelope: broker.Envelope{
-		Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action},
-	}}}
+	d := delivery{&broker.Dispatch{Key: key, Worker: t.key.ID, Incarnation: t.key.Incarnation, Action: row.Action}, nil}
 	now := t.host.Monotonic()
 	t.mu.Lock()
 	// What waits already has a message, which has to be settled.
@@ -92,20 +90,3 @@ func (t *session) receiveRow(row *execution.Execution) {
 		t.held.freed.Set()
 	}
 }
-
-// noMessage is the consumer of a dispatch that came without a message: there is nothing to settle.
-type noMessage struct{}
-
-// Receive implements broker.Consumer. Nobody calls it.
-func (noMessage) Receive(context.Context) (broker.Delivery, error) {
-	return broker.Delivery{}, broker.ErrCancelled
-}
-
-// Ack implements broker.Consumer.
-func (noMessage) Ack(broker.Delivery) {}
-
-// Reject implements broker.Consumer.
-func (noMessage) Reject(broker.Delivery, bool) {}
-
-// Cancel implements broker.Consumer.
-func (noMessage) Cancel(context.Context) error { return nil }

@@ -66,8 +66,7 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.add(key)
 		consumer := new(settling)
-		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
-		_, _, claimed := s.claim(waiting{delivery: delivery{consumer, d}}, e)
+		claimed := len(s.claim([]*admitted{{waiting: waiting{delivery: alone(consumer, key)}, e: e}})) == 1
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
 		}
@@ -93,9 +92,11 @@ func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.add(key)
-		d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: key}}}
-		_, sent, claimed := s.claim(waiting{delivery: delivery{new(settling), d}}, e)
-		before := time.Duration(0)
+		runs := s.claim([]*admitted{{waiting: waiting{delivery: alone(new(settling), key)}, e: e}})
+		before, sent, claimed := time.Duration(0), time.Duration(0), len(runs) == 1
+		if claimed {
+			sent = runs[0].sent
+		}
 		if c.from > 0 {
 			before = g.asked[c.from-1]
 		}
@@ -103,6 +104,12 @@ func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 			t.Errorf("%s: claimed is %v, its time counts from %v, and it was asked for at %v; want that of number %d", c.name, claimed, sent, g.asked, c.from)
 		}
 	}
+}
+
+// alone is a delivery of one dispatch.
+func alone(c broker.Consumer, key execution.Key) delivery {
+	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: key}}}})
+	return delivery{&m.delivery.Envelope.Dispatches[0], m}
 }
 
 // late is a database that says that a claim came too late; meanwhile happens while it is asked.
@@ -127,10 +134,10 @@ func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 	consumer := new(settling)
-	d := broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatch: &broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}}}
-	s.store = &late{meanwhile: func() { s.receive(delivery{consumer, d}) }}
-	e := s.held.add(d.Envelope.Dispatch.Key)
-	s.claim(waiting{delivery: delivery{noMessage{}, d}, since: s.host.Monotonic()}, e)
+	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
+	s.store = &late{meanwhile: func() { s.receive(consumer, d.message.delivery) }}
+	e := s.held.add(d.Key)
+	s.claim([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
 	if consumer.rejected != 1 || consumer.acked != 0 {
 		t.Errorf("%d rejected, %d acknowledged", consumer.rejected, consumer.acked)
 	}

@@ -61,7 +61,7 @@ func (t *session) beatOnce(ctx context.Context, consuming bool) error {
 	err := t.within(ctx, max(t.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = t.store.Heartbeat(ctx, store.Beat{
 			WorkerKey: t.key, Number: number, Acknowledged: acknowledged, Lease: t.config.Worker.Lease(), ConsumerAlive: consuming, Held: held,
-			WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: t.config.Health.Of(figures, 0),
+			Messages: broker.VersionBlock, WasFull: wasFull, FullAgo: max(0, sent-full), Figures: figures, Health: t.config.Health.Of(figures, 0),
 		})
 		return err
 	})

@@ -84,7 +84,7 @@ func (r *registry) holds(key execution.Key) bool {
 func (r *registry) double(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.find(d.Envelope.Dispatch.Key)
+	e := r.find(d.Key)
 	if e == nil {
 		return false, false
 	}

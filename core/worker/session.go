@@ -66,11 +66,6 @@ type session struct {
 	wasted int
 }
 
-type delivery struct {
-	consumer broker.Consumer
-	broker.Delivery
-}
-
 func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 	t := &session{
 		Service: s, key: key, lease: newLease(s.host, s.config.Worker, sent), held: newRegistry(s.host, s.config.Worker.Concurrency),

@@ -63,7 +63,7 @@ func (t *session) release(deadline time.Duration) {
 	}
 	t.notifier.Requested(keys...)
 	for _, d := range t.unclaimed() {
-		d.consumer.Ack(d.Delivery)
+		d.ack()
 	}
 }
 

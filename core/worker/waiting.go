@@ -3,47 +3,54 @@ package worker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"handoff/core/execution"
 	"handoff/core/host"
 )
 
-// waiting is a delivery that found every run slot taken, and when it came. It is not acknowledged: it stays the
+// waiting is a delivery that found every run slot taken, and when it came. Its message is not acknowledged: it stays the
 // broker's until its execution is claimed.
 type waiting struct {
 	delivery
 	since time.Duration
 }
 
-// queue makes a delivery wait for a run slot, and returns what there is to acknowledge, if anything. A second delivery of
+// queue makes what a message dispatches wait for run slots, and returns what there is to acknowledge. A second delivery of
 // an epoch that already waits replaces the first one: after a reconnect only the new one can be settled, and within one
 // session the old one is a duplicate. One of an epoch that is held is a duplicate, too.
 //
 // Under one lock an epoch waits, or is held, or neither: nothing that waits is held.
-func (t *session) queue(d delivery) (double delivery, any bool) {
-	key, now := d.Envelope.Dispatch.Key, t.host.Monotonic()
+func (t *session) queue(m *message) (doubles []delivery) {
+	now := t.host.Monotonic()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if held, taken := t.held.double(d); held {
-		return d, !taken
+	for i := range m.delivery.Envelope.Dispatches {
+		d := delivery{&m.delivery.Envelope.Dispatches[i], m}
+		if held, taken := t.held.double(d); held {
+			if !taken {
+				doubles = append(doubles, d)
+			}
+			continue
+		}
+		if w := t.waitsFor(d.Key); w != nil {
+			doubles, w.delivery = append(doubles, w.delivery), d
+			continue
+		}
+		if t.draining {
+			t.leftover = append(t.leftover, d)
+			continue
+		}
+		t.waiting = append(t.waiting, waiting{d, now})
 	}
-	if w := t.waitsFor(key); w != nil {
-		double, w.delivery = w.delivery, d
-		return double, true
-	}
-	if t.draining {
-		t.leftover = append(t.leftover, d)
-		return double, false
-	}
-	t.waiting = append(t.waiting, waiting{d, now})
-	return double, false
+	return doubles
 }
 
 // waitsFor returns the delivery of an epoch that waits, nil if there is none. The caller holds t.mu.
 func (t *session) waitsFor(key execution.Key) *waiting {
 	for i := range t.waiting {
-		if w := &t.waiting[i]; w.Envelope.Dispatch.Key == key {
+		if w := &t.waiting[i]; w.Key == key {
 			return w
 		}
 	}
@@ -69,39 +76,85 @@ func (t *session) admitAll(ctx context.Context) {
 // returns how long there is nothing to do unless a slot comes free.
 func (t *session) admit() time.Duration {
 	for {
-		d, e, left := t.nextWaiting()
+		taken, late, left := t.nextWaiting()
 		switch {
-		case e != nil:
-			t.host.Go("execution", func() { t.execute(d, e) })
-		case d.consumer == nil:
+		case len(taken) > 0:
+			t.host.Go("execution", func() { t.execute(taken) })
+		case len(late) == 0:
 			return left
 		default:
-			key := d.Envelope.Dispatch.Key
-			t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
-				slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
-			t.tellFull(d.since)
-			d.consumer.Reject(d.Delivery, false)
+			for i := range late {
+				key := late[i].Key
+				t.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
+					slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
+			}
+			t.tellFull(late[0].since)
+			for i := range late {
+				late[i].reject()
+			}
 		}
 	}
 }
 
-// nextWaiting removes the first waiting delivery if it gets a slot (e is set) or its time is over (left is 0). Otherwise
-// it removes none, and left is how long the first one may still wait.
-func (t *session) nextWaiting() (d waiting, e *entry, left time.Duration) {
+// mostClaims is how many dispatches are claimed in one call: as many rows as the database takes in one statement.
+const mostClaims = 100
+
+// nextWaiting removes the first waiting deliveries: those that get a slot, or, if there is none, the first one and what
+// waits of its message, if its time is over. Otherwise it removes nothing, and left is how long the first one may still wait.
+func (t *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
 	now := t.host.Monotonic()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.over != endNone || t.draining || len(t.waiting) == 0 {
-		return waiting{}, nil, host.Forever
+		return nil, nil, host.Forever
+	}
+	if taken = t.takeSlots(); len(taken) > 0 {
+		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
+		return taken, nil, 0
 	}
 	first := t.waiting[0]
-	e = t.held.add(first.Envelope.Dispatch.Key)
-	left = max(0, first.since+t.patience(first.Envelope.Dispatch.Action)-now)
-	if e == nil && left > 0 {
-		return waiting{}, nil, left
+	if left = max(0, first.since+t.patience(first.Action)-now); left > 0 {
+		return nil, nil, left
 	}
 	t.waiting = append(t.waiting[:0], t.waiting[1:]...)
-	return first, e, left
+	late = append(late, first)
+	if first.message != nil {
+		late = append(late, t.withdraw(first.message)...)
+	}
+	return nil, late, 0
+}
+
+// takeSlots holds as many of the first waiting deliveries as there are free slots. The caller holds t.mu.
+func (t *session) takeSlots() (all []*admitted) {
+	for i := range t.waiting[:min(len(t.waiting), mostClaims)] {
+		e := t.held.add(t.waiting[i].Key)
+		if e == nil {
+			break
+		}
+		all = append(all, &admitted{waiting: t.waiting[i], e: e})
+	}
+	return all
+}
+
+// withdraw removes what waits of a message. The caller holds t.mu.
+func (t *session) withdraw(m *message) (removed []waiting) {
+	t.waiting = slices.DeleteFunc(t.waiting, func(w waiting) bool {
+		if w.message == m {
+			removed = append(removed, w)
+		}
+		return w.message == m
+	})
+	return removed
+}
+
+// giveUp forgets what waits of a message that was rejected: the dead letter handler dispatches it anew.
+func (t *session) giveUp(m *message) {
+	if m == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.withdraw(m)
 }
 
 // longestHeld is how long a delivery may wait unacknowledged, a minute of RabbitMQ's ticks and some time to claim it away

@@ -99,7 +99,7 @@ type Broker struct {
 	delayed   []*delayed // held back by a filter, oldest first
 	filters   []filter   // sorted by id
 
-	lastMessage uint64
+	lastMessage uint64 // a block has a number for each dispatch
 	lastPeer    uint64
 	// connects counts the attempts of each process to connect, across its restarts.
 	connects map[string]uint64
@@ -339,17 +339,28 @@ func (b *Broker) observe(e history.Event) {
 
 // tell reports what happened to one message.
 func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
+	b.tellOf(m, history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
+}
+
+// tellOf reports an event about a message. A block is as many messages to the history as it has dispatches, with a number
+// each, that go every way together: so every rule about the message of a dispatch judges each of them.
+func (b *Broker) tellOf(m *message, e history.Event) {
 	if b.sink == nil {
 		return
 	}
-	e := history.Event{
-		Kind: kind, Message: m.id, Type: uint8(m.envelope.Type),
-		Queue: queue, Process: process, Fault: fault, Count: int64(count),
+	e.Message, e.Type = m.id, uint8(m.envelope.Type)
+	ds := m.envelope.Dispatches
+	if m.forged || len(ds) == 0 {
+		b.observe(e)
+		return
 	}
-	if d := m.envelope.Dispatch; d != nil && !m.forged {
-		e.Execution, e.Epoch = d.Key.ID, d.Key.Epoch
+	for i := range ds {
+		e.Execution, e.Epoch = ds[i].Key.ID, ds[i].Key.Epoch
+		if len(ds) > 1 {
+			e.Message, e.Limit = m.id+uint64(i), int64(i+1)
+		}
+		b.observe(e)
 	}
-	b.observe(e)
 }
 
 var _ broker.Broker = (*client)(nil)

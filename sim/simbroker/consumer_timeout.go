@@ -66,13 +66,6 @@ func (p *peer) endOverdue(u unsettled) {
 	if b.timedOut != nil {
 		b.timedOut()
 	}
-	e := history.Event{
-		Kind: history.ConsumerTimedOut, Process: p.process, Queue: u.m.queue.decl.Name, Message: u.m.id, Type: uint8(u.m.envelope.Type),
-		Due: b.k.Now() - u.at,
-	}
-	if d := u.m.envelope.Dispatch; d != nil && !u.m.forged {
-		e.Execution, e.Epoch = d.Key.ID, d.Key.Epoch
-	}
-	b.observe(e)
+	b.tellOf(u.m, history.Event{Kind: history.ConsumerTimedOut, Process: p.process, Queue: u.m.queue.decl.Name, Due: b.k.Now() - u.at})
 	p.close()
 }

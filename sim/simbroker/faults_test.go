@@ -412,7 +412,7 @@ func TestFilters(t *testing.T) {
 		w.publish(s, broker.Confirmed, dispatch("", "q", 6))
 		for range 2 {
 			d, ok := w.receive(c)
-			if !ok || d.Malformed == nil || d.Envelope.Dispatch != nil || len(d.Body) == 0 {
+			if !ok || d.Malformed == nil || d.Envelope.Dispatches != nil || len(d.Body) == 0 {
 				t.Errorf("corrupted twice, but got %+v", d)
 			}
 			c.Ack(d)

@@ -57,8 +57,8 @@ func (p *publish) Arrive() {
 		p.confirm(broker.Nacked)
 		return
 	}
-	b.lastMessage++
-	p.id, p.silent = b.lastMessage, t.silent
+	p.id, p.silent = b.lastMessage+1, t.silent
+	b.lastMessage += uint64(max(1, len(p.envelope.Dispatches)))
 	origin := p.message()
 	p.hints(len(queues))
 	if len(queues) == 0 {

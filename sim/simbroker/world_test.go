@@ -173,8 +173,8 @@ func (w *world) drain(c broker.Consumer) []execution.ID {
 		if !ok {
 			return ids
 		}
-		if d.Envelope.Dispatch != nil {
-			ids = append(ids, d.Envelope.Dispatch.Key.ID)
+		if len(d.Envelope.Dispatches) > 0 {
+			ids = append(ids, d.Envelope.Dispatches[0].Key.ID)
 		}
 		c.Ack(d)
 	}
@@ -182,8 +182,8 @@ func (w *world) drain(c broker.Consumer) []execution.ID {
 
 func dispatch(exchange, key string, id int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
-		Type:     broker.ExecutionScheduled,
-		Dispatch: &broker.Dispatch{Key: execution.Key{ID: execution.ID(id), Epoch: 1}},
+		Type:       broker.ExecutionScheduled,
+		Dispatches: []broker.Dispatch{{Key: execution.Key{ID: execution.ID(id), Epoch: 1}}},
 	}}
 }
 

@@ -252,7 +252,7 @@ type wastedConsumer struct {
 // Receive implements broker.Consumer.
 func (c *wastedConsumer) Receive(ctx context.Context) (broker.Delivery, error) {
 	d, err := c.Consumer.Receive(ctx)
-	if err == nil && (d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || d.Envelope.Dispatch == nil) {
+	if err == nil && (d.Malformed != nil || d.Envelope.Type != broker.ExecutionScheduled || len(d.Envelope.Dispatches) == 0) {
 		c.b.c.Wastes(c.b.h.Monotonic())
 	}
 	return d, err

@@ -127,6 +127,7 @@ type incarnation struct {
 	claimedAt time.Time
 	fullAt    time.Time
 	healthURL string
+	messages  int
 	// figures are as they were at reported.
 	figures  execution.Figures
 	reported time.Time

@@ -45,7 +45,7 @@ func (s *step) workerRow(id execution.WorkerID) store.WorkerRow {
 		Name:      w.name, Lifecycle: inc.lifecycle, Runtimes: inc.runtimes, Capacity: inc.capacity,
 		ConsumerAlive: inc.consumerAlive, Beat: inc.beat, SinceBeat: s.now.Sub(inc.beatAt), LeaseOverFor: since(s.now, inc.leaseExpires),
 		Load: inc.load, Queued: inc.queued, Cordoned: w.cordoned, CordonReason: w.cordonReason, CordonChangedBy: w.cordonChangedBy,
-		Figures: inc.figures, HealthURL: inc.healthURL,
+		Figures: inc.figures, HealthURL: inc.healthURL, Messages: inc.messages,
 	}
 	if inc.full() && inc.load > inc.queued {
 		row.FullFor = s.now.Sub(inc.claimedAt)

@@ -171,7 +171,7 @@ func (c *Client) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, 
 		if b.Number > inc.beat {
 			// A beat that comes late must not undo a newer one.
 			inc.beat, inc.beatAt = b.Number, s.now
-			inc.consumerAlive = b.ConsumerAlive
+			inc.consumerAlive, inc.messages = b.ConsumerAlive, b.Messages
 			inc.leaseExpires = s.after(b.Lease)
 			inc.fullAt = time.Time{}
 			if b.WasFull {

@@ -166,10 +166,10 @@ func message(exchange, key string, id int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
 		MessageID: "m" + strconv.Itoa(id), Type: broker.ExecutionScheduled, CorrelationID: "suite",
 		Timestamp: time.Unix(1_700_000_000, 0).UTC(), Version: broker.WireVersion,
-		Dispatch: &broker.Dispatch{
+		Dispatches: []broker.Dispatch{{
 			Key: execution.Key{ID: execution.ID(id), Epoch: 1}, Worker: 1, Incarnation: 1,
 			Action: execution.Action{Ref: "shell.echo", Runtime: "shell"},
-		},
+		}},
 	}}
 }
 
@@ -260,10 +260,10 @@ func (b *fixture) holds(queue string, want ...int) {
 
 // id is a message's number; a malformed one has none.
 func id(d broker.Delivery) int {
-	if d.Envelope.Dispatch == nil {
+	if len(d.Envelope.Dispatches) == 0 {
 		return 0
 	}
-	return int(d.Envelope.Dispatch.Key.ID)
+	return int(d.Envelope.Dispatches[0].Key.ID)
 }
 
 func ids(ds []broker.Delivery) []int {

@@ -149,7 +149,7 @@ func alarm(b *fixture) {
 	for id := 0; id != 5; {
 		d := b.receive(c)
 		c.Ack(d)
-		id = int(d.Envelope.Dispatch.Key.ID)
+		id = int(d.Envelope.Dispatches[0].Key.ID)
 		seen[id]++
 	}
 	if seen[3] > 1 || seen[4] > 1 || len(seen)-seen[3]-seen[4] != 1 {

@@ -202,19 +202,24 @@ func roundTrip(b *fixture) {
 	s := b.session()
 	b.plain(s)
 	dispatch := message("", b.called("q"), 7)
-	dispatch.Envelope.Dispatch.Parameters = []byte(`{"text":"<ä> & \"quoted\""}`)
+	dispatch.Envelope.Dispatches[0].Parameters = []byte(`{"text":"<ä> & \"quoted\""}`)
 	hint := message("", b.called("q"), 0)
-	hint.Envelope.Type, hint.Envelope.Dispatch = broker.ExecutionStatusChanged, nil
+	hint.Envelope.Type, hint.Envelope.Dispatches = broker.ExecutionStatusChanged, nil
 	hint.Envelope.CorrelationID = ""
 	hint.Envelope.Changes = []broker.Change{
 		{Key: execution.Key{ID: 1, Epoch: 2}, From: execution.Scheduled, To: execution.Running},
 		{Key: execution.Key{ID: 2, Epoch: 1}, From: execution.Running, To: execution.Failed},
 	}
-	for i, o := range s.Publish(b.ctx, []broker.Message{dispatch, hint}) {
+	block := message("", b.called("q"), 8)
+	block.Envelope.Version, block.Envelope.CorrelationID = broker.VersionBlock, ""
+	other := block.Envelope.Dispatches[0]
+	other.Key, other.Parameters = execution.Key{ID: 9, Epoch: 4}, []byte(`[1,"ä"]`)
+	block.Envelope.Dispatches = append(block.Envelope.Dispatches, other)
+	for i, o := range s.Publish(b.ctx, []broker.Message{dispatch, hint, block}) {
 		b.expect(fmt.Sprint("outcome ", i), o, broker.Confirmed)
 	}
-	c := b.consume(s, "q", 2)
-	for _, sent := range []broker.Message{dispatch, hint} {
+	c := b.consume(s, "q", 3)
+	for _, sent := range []broker.Message{dispatch, hint, block} {
 		d := b.receive(c)
 		if !reflect.DeepEqual(d.Envelope, sent.Envelope) {
 			b.errorf("received %+v, the contract says %+v", d.Envelope, sent.Envelope)
@@ -233,7 +238,7 @@ func malformed(b *fixture) {
 	d := b.receive(c)
 	b.expect("it is malformed", d.Malformed != nil, true)
 	b.expect("its body is kept", len(d.Body) > 0, true)
-	b.expect("it has a payload", d.Envelope.Dispatch != nil || d.Envelope.Changes != nil, false)
+	b.expect("it has a payload", d.Envelope.Dispatches != nil || d.Envelope.Changes != nil, false)
 	b.nothing("behind a malformed message that is not settled", c)
 	c.Ack(d)
 	b.expect("the next", id(b.receive(c)), 1)

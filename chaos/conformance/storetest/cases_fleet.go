@@ -159,6 +159,19 @@ func fleetCases() []Case {
 			b.expect("the figures after a beat that came late", b.worker(w).Figures, f)
 			b.expect("the figures of the next incarnation", b.worker(b.active("w")).Figures, execution.Figures{})
 		}},
+		{"the messages that a worker reads are those of its latest heartbeat", func(b *fixture) {
+			w := b.active("w")
+			b.expect("of a worker that says nothing", b.worker(w).Messages, 0)
+			beat := store.Beat{WorkerKey: w, Number: 5, Lease: Lease, ConsumerAlive: true, Messages: 2}
+			_, err := b.Store.Heartbeat(b.ctx, beat)
+			b.must(err)
+			b.expect("of one that says it", b.worker(w).Messages, 2)
+			beat.Number, beat.Messages = 4, 3
+			_, err = b.Store.Heartbeat(b.ctx, beat)
+			b.must(err)
+			b.expect("after a beat that came late", b.worker(w).Messages, 2)
+			b.expect("of the next incarnation", b.worker(b.active("w")).Messages, 0)
+		}},
 		{"a dispatch that stays unclaimed at an active worker counts against its incarnation, by whomever it is found", func(b *fixture) {
 			w := b.active("w")
 			first, second := b.scheduled(w), b.scheduled(w)

@@ -40,8 +40,9 @@ type Firehose struct {
 
 // message is what is known of a message by its number.
 type message struct {
-	kind  broker.Type
-	key   execution.Key
+	kind broker.Type
+	// keys are what it dispatches.
+	keys  []execution.Key
 	what  Interception
 	fault string
 	// held counts the publishes that are late: each comes a second time.
@@ -176,8 +177,8 @@ func (m *message) read(body []byte) {
 		return
 	}
 	m.kind = envelope.Type
-	if envelope.Dispatch != nil {
-		m.key = envelope.Dispatch.Key
+	for i := range envelope.Dispatches {
+		m.keys = append(m.keys, envelope.Dispatches[i].Key)
 	}
 }
 
@@ -207,7 +208,7 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 		return
 	}
 	f.mu.Lock()
-	events := f.events(d, id, properties)
+	events := f.each(id, f.events(d, id, properties))
 	unreadable := f.seen[f.number(id)].unreadable()
 	for i := range events {
 		events[i].At = now.Sub(f.start)
@@ -219,6 +220,27 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	}
 }
 
+// each makes events about a block into events about each of its dispatches, as the simulated broker tells of them: a message
+// with a number of its own, which goes every way together with the others. f.mu is held.
+func (f *Firehose) each(id string, events []history.Event) []history.Event {
+	keys := f.seen[f.number(id)].keys
+	if len(keys) < 2 {
+		return events
+	}
+	all := make([]history.Event, 0, len(events)*len(keys))
+	for i := range events {
+		e := events[i]
+		for n, key := range keys {
+			e.Execution, e.Epoch, e.Limit = key.ID, key.Epoch, int64(n+1)
+			if n > 0 {
+				e.Message = f.number(id + "/" + strconv.Itoa(n+1))
+			}
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // events makes events of one line of the trace; f.mu is held.
 func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
 	n := f.number(id)
@@ -227,7 +249,10 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 		m.read(d.Body)
 		f.seen[n] = m
 	}
-	base := history.Event{Message: n, Type: uint8(m.kind), Execution: m.key.ID, Epoch: m.key.Epoch}
+	base := history.Event{Message: n, Type: uint8(m.kind)}
+	if len(m.keys) > 0 {
+		base.Execution, base.Epoch = m.keys[0].ID, m.keys[0].Epoch
+	}
 	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
 		return f.delivered(base, queue, d, properties, id, m.unreadable())
 	}

@@ -29,7 +29,8 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
        coalesce(left(i.capabilities #>> '{health,failed_executions}', 40), '0'),
        coalesce(left(i.capabilities #>> '{health,consecutive_failures}', 40), '0'),
        coalesce(left(i.capabilities #>> '{health,last_failure}', 40), ''),
-       coalesce(left(i.capabilities #>> '{health,average_execution_time_ms}', 40), '0'), jsonb_typeof(i.capabilities), c.now,
+       coalesce(left(i.capabilities #>> '{health,average_execution_time_ms}', 40), '0'), coalesce(left(i.capabilities ->> 'messages', 9), ''),
+       jsonb_typeof(i.capabilities), c.now,
        array(select (extract(epoch from c.now - x.at) * 1000000)::bigint from worker_expiry x
               where x.incarnation = w.incarnation order by x.at desc limit 100)
   from clock c, worker w
@@ -56,7 +57,7 @@ func (s *Store) workers(ctx context.Context, q store.WorkerQuery, limit *int) ([
 	var found []store.WorkerRow
 	err := s.query(ctx, "reading workers", func(rows pgx.Rows) error {
 		var w store.WorkerRow
-		var lifecycle, kind string
+		var lifecycle, kind, messages string
 		var lastBeat pgtype.Timestamptz
 		var sinceBeat, overFor int64
 		var fullFor *int64
@@ -65,12 +66,14 @@ func (s *Store) workers(ctx context.Context, q store.WorkerQuery, limit *int) ([
 		var now time.Time
 		if err := rows.Scan(&w.ID, &w.Incarnation, &w.Name, &lifecycle, &w.Runtimes, &w.Capacity, &w.ConsumerAlive, &w.Beat,
 			&lastBeat, &sinceBeat, &overFor, &w.Load, &w.Queued, &fullFor, &w.Cordoned, &w.CordonReason, &w.CordonChangedBy, &w.HealthURL,
-			&f.total, &f.failed, &f.consecutive, &f.lastFailure, &f.average, &kind, &now, &expired); err != nil {
+			&f.total, &f.failed, &f.consecutive, &f.lastFailure, &f.average, &messages, &kind, &now, &expired); err != nil {
 			return err
 		}
 		w.Lifecycle = lifecycleNamed(lifecycle)
 		w.LastBeat = moment(lastBeat)
 		w.SinceBeat, w.LeaseOverFor = microseconds(sinceBeat), microseconds(overFor)
+		// What can't be read says nothing: then the worker gets messages of the first version.
+		w.Messages, _ = strconv.Atoi(messages)
 		if fullFor != nil {
 			w.FullFor = microseconds(*fullFor)
 		}

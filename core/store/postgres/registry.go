@@ -172,7 +172,7 @@ update worker_incarnation
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
        lease_expires_at = coalesce($1::timestamptz, clock_timestamp()) + $6::interval,
        full_at = coalesce($1::timestamptz, clock_timestamp()) - $13::interval,
-       capabilities = jsonb_build_object('health', jsonb_build_object(
+       capabilities = jsonb_build_object('messages', $15::int, 'health', jsonb_build_object(
            'status', $7::text, 'last_check', coalesce($1::timestamptz, clock_timestamp()),
            'total_executions', $8::bigint, 'failed_executions', $9::bigint, 'consecutive_failures', $10::bigint,
            'failure_rate', case when $8::bigint > 0 then $9::bigint::float8 / $8::bigint else 0 end,
@@ -226,7 +226,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), s.now()).Query(each(st.scan))
 		arguments := append([]any{s.now(), int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, renewed(&b)...)
-		p.Queue(renew, append(arguments, int64(b.Acknowledged))...)
+		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages)...)
 		if len(ids) > 0 {
 			p.Queue(selectLost, int64(b.Incarnation), ids, epochs).Query(each(func(rows pgx.Rows) error {
 				var n int

@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// A message carries what goes to one incarnation and may wait as long, up to a number and a length.
+func TestRowsArePackedByIncarnationAndTimeout(t *testing.T) {
+	row := func(id execution.ID, to execution.Incarnation, timeout time.Duration, length int) execution.Execution {
+		return execution.Execution{
+			ID: id, Epoch: 2, Incarnation: to, Worker: execution.WorkerID(to), Action: execution.Action{DispatchTimeout: timeout},
+			Parameters: []byte(strings.Repeat(" ", length)),
+		}
+	}
+	reads := func(n execution.Incarnation) bool { return n != 3 }
+	large := broker.MaxBlock / 2
+	for _, c := range []struct {
+		name   string
+		most   int
+		blocks func(execution.Incarnation) bool
+		rows   []execution.Execution
+		want   string
+	}{
+		{"nobody reads blocks", 9, nil, []execution.Execution{row(1, 1, 0, 0), row(2, 1, 0, 0)}, "[[0] [1]]"},
+		{"one a message", 1, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 1, 0, 0)}, "[[0] [1]]"},
+		{"by incarnation", 9, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 2, 0, 0), row(3, 1, 0, 0), row(4, 3, 0, 0), row(5, 3, 0, 0), row(6, 2, 0, 0)}, "[[0 2] [1 5] [3] [4]]"},
+		{"by timeout", 9, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 1, time.Minute, 0), row(3, 1, 0, 0), row(4, 1, time.Minute, 0)}, "[[0 2] [1 3]]"},
+		{"full", 2, reads, []execution.Execution{row(1, 1, 0, 0), row(2, 1, 0, 0), row(3, 1, 0, 0), row(4, 1, 0, 0), row(5, 1, 0, 0)}, "[[0 1] [2 3] [4]]"},
+		{"long", 9, reads, []execution.Execution{row(1, 1, 0, large), row(2, 1, 0, large), row(3, 1, 0, 0), row(4, 1, 0, 4*large), row(5, 1, 0, 0)}, "[[0] [1 2] [3] [4]]"},
+		{"none", 9, reads, nil, "[]"},
+	} {
+		var got [][]int
+		for _, b := range pack(c.rows, c.most, c.blocks) {
+			got = append(got, b.rows)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s: %v, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+// A message of one dispatch is what it always was, so that a worker of before can read it; a block has another version.
+func TestOnlyABlockHasAnotherVersion(t *testing.T) {
+	s := &Service{host: &dated{day: time.Unix(2e9, 0)}}
+	rows := []execution.Execution{{ID: 7, Epoch: 3, Worker: 4, Incarnation: 5}, {ID: 8, Epoch: 1, Worker: 4, Incarnation: 5}}
+	one, both := s.dispatchMessage(rows, []int{1}), s.dispatchMessage(rows, []int{0, 1})
+	for _, m := range []broker.Message{one, both} {
+		if _, err := broker.Encode(&m.Envelope); err != nil {
+			t.Errorf("%s can't be written: %v", m.Envelope.MessageID, err)
+		}
+	}
+	if e := one.Envelope; e.MessageID != "8.1" || e.CorrelationID != "8" || e.Version != broker.WireVersion || len(e.Dispatches) != 1 {
+		t.Errorf("alone: %+v", e)
+	}
+	if e := both.Envelope; e.MessageID != "7.3+1" || e.CorrelationID != "" || e.Version != broker.VersionBlock || len(e.Dispatches) != 2 || both.RoutingKey != broker.DispatchKey(4) {
+		t.Errorf("together: %+v", e)
+	}
+}
+
+// Under load each worker is given rows in a row, as many as may share a message and no more than half of its capacity; else
+// they are dealt out.
+func TestUnderLoadWorkersAreGivenBlocks(t *testing.T) {
+	given := func(load bool, most int, rows []execution.Execution, workers ...store.WorkerRow) string {
+		f := rosterOf(workers...)
+		f.most, f.ahead = most, 0
+		f.draw = func(uint64) uint64 { return 1 } // a tie goes to the first
+		var at []int
+		for _, p := range f.place(rows, load) {
+			at = append(at, p.worker)
+		}
+		return fmt.Sprint(at)
+	}
+	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}
+	rows := func(n int) (all []execution.Execution) {
+		for range n {
+			all = append(all, shell)
+		}
+		return all
+	}
+	room := func(id execution.WorkerID, capacity, load int) store.WorkerRow {
+		return fit(id, func(w *store.WorkerRow) { w.Capacity, w.Load = capacity, load })
+	}
+	avoiding := rows(4)
+	avoiding[1].Avoid = 1
+	for _, c := range []struct {
+		name string
+		got  string
+		want string
+	}{
+		{"no load", given(false, 9, rows(4), room(1, 8, 0), room(2, 8, 0)), "[0 1 0 1]"},
+		{"one a message", given(true, 1, rows(4), room(1, 8, 0), room(2, 8, 0)), "[0 1 0 1]"},
+		{"half of the capacity", given(true, 9, rows(9), room(1, 8, 0), room(2, 8, 0)), "[0 0 0 0 1 1 1 1 0]"},
+		{"as many as share a message", given(true, 3, rows(7), room(1, 8, 0), room(2, 8, 0)), "[0 0 0 1 1 1 0]"},
+		{"no more than there is room", given(true, 9, rows(5), room(1, 8, 6), room(2, 8, 7)), "[0 0 1 -1 -1]"},
+		{"the least loaded first", given(true, 9, rows(4), room(1, 8, 3), room(2, 8, 1)), "[1 1 1 1]"},
+		{"not where it is avoided", given(true, 9, avoiding, room(1, 8, 0), room(2, 8, 0)), "[0 1 0 0]"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, c.got, c.want)
+		}
+	}
+}

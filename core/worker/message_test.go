@@ -1,0 +1,189 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"handoff/core/broker"
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// judging is a database that answers each claim by its execution, and notes which were asked for together.
+type judging struct {
+	store.Worker
+	of    func(execution.ID) store.ClaimResult
+	err   func(cs []store.Claim) error
+	asked []string
+}
+
+// Claim implements store.Worker.
+func (j *judging) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	var ids []execution.ID
+	results := make([]store.ClaimResult, len(cs))
+	for i := range cs {
+		ids = append(ids, cs[i].Key.ID)
+		results[i] = j.of(cs[i].Key.ID)
+	}
+	j.asked = append(j.asked, fmt.Sprint(ids))
+	if j.err != nil {
+		if err := j.err(cs); err != nil {
+			return nil, err
+		}
+	}
+	return results, nil
+}
+
+// Heartbeat implements store.Worker.
+func (*judging) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+	return store.BeatReply{}, store.ErrUnavailable
+}
+
+// granted is a claim that was made, tooLate one whose deadline has passed, and stale one of another epoch.
+func granted(id execution.ID) store.ClaimResult {
+	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Running, Incarnation: 1}}}
+}
+
+func tooLate(id execution.ID) store.ClaimResult {
+	return store.ClaimResult{Outcome: store.Outcome{Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Scheduled}}, DeadlinePassed: true}
+}
+
+func stale(id execution.ID) store.ClaimResult {
+	return store.ClaimResult{Outcome: store.Outcome{Row: execution.Execution{ID: id, Epoch: 2, Status: execution.Requested}}}
+}
+
+// many is a message of dispatches 1 to n that waits at a worker with so many slots.
+func many(n, slots int, j *judging) (*session, *settling, *message) {
+	s := finishing(nil)
+	s.store, s.lease = j, newLease(s.host, s.config.Worker, s.host.Monotonic())
+	s.held.capacity = slots
+	var ds []broker.Dispatch
+	for id := range n {
+		ds = append(ds, broker.Dispatch{Key: execution.Key{ID: execution.ID(id + 1), Epoch: 1}})
+	}
+	c := new(settling)
+	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Dispatches: ds}})
+	s.queue(m)
+	return s, c, m
+}
+
+// claims claims what gets a slot, and says what is run then and whether the message was acknowledged or rejected.
+func (t *session) claims(c *settling) string {
+	taken, _, _ := t.nextWaiting()
+	var ids []execution.ID
+	for _, r := range t.claim(taken) {
+		ids = append(ids, r.e.key.ID)
+		t.leave(r.e)
+	}
+	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(t.waiting))
+}
+
+// A message is acknowledged when all that it carries is claimed, and not before; a claim that came to nothing counts as well.
+func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
+	j := &judging{of: granted}
+	s, c, _ := many(5, 2, j)
+	for _, want := range []string{
+		"runs [1 2], 0 acknowledged, 0 rejected, 3 wait",
+		"runs [3 4], 0 acknowledged, 0 rejected, 1 wait",
+		"runs [5], 1 acknowledged, 0 rejected, 0 wait",
+	} {
+		if got := s.claims(c); got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+	}
+	if got := fmt.Sprint(j.asked); got != "[[1 2] [3 4] [5]]" {
+		t.Errorf("claimed in calls of %s", got)
+	}
+	s, c, _ = many(3, 3, &judging{of: func(id execution.ID) store.ClaimResult {
+		if id == 2 {
+			return stale(id)
+		}
+		return granted(id)
+	}})
+	// What was refused is settled beside what runs.
+	taken, _, _ := s.nextWaiting()
+	if runs := s.claim(taken); len(runs) != 2 {
+		t.Errorf("%d run", len(runs))
+	}
+	for s.held.holds(execution.Key{ID: 2, Epoch: 1}) {
+		_, _ = s.held.changed.Wait(t.Context(), time.Minute)
+	}
+	if c.acked != 1 || c.rejected != 0 {
+		t.Errorf("%d acknowledged, %d rejected", c.acked, c.rejected)
+	}
+}
+
+// What comes too late dies at once with all that waits beside it, which comes too late as well: the dead letter handler passes
+// over what runs.
+func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
+	j := &judging{of: granted}
+	s, c, _ := many(6, 2, j)
+	if got := s.claims(c); got != "runs [1 2], 0 acknowledged, 0 rejected, 4 wait" {
+		t.Error(got)
+	}
+	j.of = tooLate
+	if got := s.claims(c); got != "runs [], 0 acknowledged, 1 rejected, 0 wait" {
+		t.Error(got)
+	}
+	if held, _ := s.held.counts(); held != 0 {
+		t.Errorf("%d slots are taken", held)
+	}
+}
+
+// What waits for a slot until its time is over goes back as one message, too.
+func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
+	s, c, m := many(4, 1, &judging{of: granted})
+	s.held.add(execution.Key{ID: 99, Epoch: 1})
+	for i := range s.waiting {
+		s.waiting[i].since -= s.patience(execution.Action{})
+	}
+	other := newMessage(new(settling), broker.Delivery{Envelope: broker.Envelope{Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 50, Epoch: 1}}}}})
+	s.queue(other)
+	s.admit()
+	if c.rejected != 1 || c.acked != 0 || len(s.waiting) != 1 || s.waiting[0].message != other || !m.settled {
+		t.Errorf("%d rejected, %d acknowledged, %d wait", c.rejected, c.acked, len(s.waiting))
+	}
+}
+
+// One execution that the database refuses costs the others of its message nothing: each is claimed alone then.
+func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
+	wrong := errors.New("internal error (XX000)")
+	began := make(chan execution.ID, 2)
+	j := &judging{of: stale}
+	j.err = func(cs []store.Claim) error {
+		if len(cs) > 1 || cs[0].Key.ID == 1 {
+			return wrong
+		}
+		began <- cs[0].Key.ID
+		return nil
+	}
+	s, c, _ := many(3, 3, j)
+	taken, _, _ := s.nextWaiting()
+	if runs := s.claim(taken); len(runs) != 0 || c.rejected != 1 {
+		t.Errorf("%d run, %d rejected", len(runs), c.rejected)
+	}
+	if a, b := <-began, <-began; a+b != 5 {
+		t.Errorf("claimed alone: %d and %d, want 2 and 3", a, b)
+	}
+}
+
+// A dispatch that can't be read is kept, and the message is acknowledged only with it.
+func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
+	j := &judging{of: granted}
+	s, c, m := many(2, 2, j)
+	m.delivery.Envelope.Unread = []broker.UnreadDispatch{{Err: errors.New("no epoch"), Body: []byte("{}")}}
+	m.open++
+	if got := s.claims(c); got != "runs [1 2], 0 acknowledged, 0 rejected, 0 wait" {
+		t.Error(got)
+	}
+	m.ack()
+	if c.acked != 1 {
+		t.Errorf("%d acknowledged", c.acked)
+	}
+	if again := newMessage(c, m.delivery); again.open != 3 {
+		t.Errorf("%d are open, want two dispatches and one that can't be read", again.open)
+	}
+}
