@@ -66,16 +66,32 @@ func (s *statements) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cl
 	if s.claim == nil {
 		return s.Store.Claim(ctx, w, cs)
 	}
-	var result store.ClaimResult
-	var replaced bool
-	err := s.client.Step(ctx, func(tx Tx) { result, replaced = s.claim(s.p, tx, w, cs[0]) })
+	results := make([]store.ClaimResult, len(cs))
+	var left []int // those that the mutant leaves alone
+	err := s.client.Step(ctx, func(tx Tx) {
+		left = nil
+		for i := range cs {
+			var replaced bool
+			if results[i], replaced = s.claim(s.p, tx, w, cs[i]); !replaced {
+				left = append(left, i)
+			}
+		}
+	})
+	if err != nil || len(left) == 0 {
+		return results, err
+	}
+	rest := make([]store.Claim, len(left))
+	for n, i := range left {
+		rest[n] = cs[i]
+	}
+	answers, err := s.Store.Claim(ctx, w, rest)
 	if err != nil {
 		return nil, err
 	}
-	if !replaced {
-		return s.Store.Claim(ctx, w, cs)
+	for n, i := range left {
+		results[i] = answers[n]
 	}
-	return []store.ClaimResult{result}, nil
+	return results, nil
 }
 
 // Finish implements store.Store.
@@ -83,12 +99,13 @@ func (s *statements) Finish(ctx context.Context, w store.WorkerKey, fs []store.F
 	if s.finish == nil {
 		return s.Store.Finish(ctx, w, fs)
 	}
-	var outcome store.Outcome
-	err := s.client.Step(ctx, func(tx Tx) { outcome = s.finish(s.p, tx, w, fs[0]) })
-	if err != nil {
-		return nil, err
-	}
-	return []store.Outcome{outcome}, nil
+	outcomes := make([]store.Outcome, len(fs))
+	err := s.client.Step(ctx, func(tx Tx) {
+		for i := range fs {
+			outcomes[i] = s.finish(s.p, tx, w, fs[i])
+		}
+	})
+	return outcomes, err
 }
 
 // StoreDeadLetters implements store.Store.
