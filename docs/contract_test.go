@@ -36,6 +36,7 @@ func generators() map[string]func(t *testing.T) string {
 		"reasons":                          reasonsTable,
 		"topology":                         topologyTable,
 		"message execution.scheduled":      func(t *testing.T) string { return message(t, scheduledEnvelope()) },
+		"message of several dispatches":    func(t *testing.T) string { return message(t, blockEnvelope()) },
 		"message execution.status_changed": func(t *testing.T) string { return message(t, changedEnvelope()) },
 	}
 }
@@ -186,6 +187,15 @@ func scheduledEnvelope() broker.Envelope {
 			Parameters: []byte(`{"message":"hello"}`),
 		}},
 	}
+}
+
+func blockEnvelope() broker.Envelope {
+	e := scheduledEnvelope()
+	e.MessageID, e.CorrelationID, e.Version = "42.3+1", "", broker.VersionBlock
+	other := e.Dispatches[0]
+	other.Key, other.Parameters = execution.Key{ID: 43, Epoch: 1}, nil
+	e.Dispatches = append(e.Dispatches, other)
+	return e
 }
 
 func changedEnvelope() broker.Envelope {

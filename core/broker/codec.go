@@ -26,6 +26,8 @@ const (
 	// MaxBlock bounds the dispatches of a block, in bytes of a body, so that what many large parameters make is no large
 	// message. A dispatch that is longer goes alone.
 	MaxBlock = 128 << 10
+	// MaxDispatches is how many dispatches a block has at most, both ways.
+	MaxDispatches = 1000
 	// MaxBody bounds a body, both ways; more is refused before it is parsed.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
@@ -197,7 +199,14 @@ func (d *Dispatch) Length() int {
 	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)
 }
 
+func tooMany(n int) error {
+	return fieldError("payload.dispatches", "are %d, more than %d", n, MaxDispatches)
+}
+
 func encodeBlock(ds []Dispatch) (*wirePayload, error) {
+	if len(ds) > MaxDispatches {
+		return nil, tooMany(len(ds))
+	}
 	worker, incarnation := int64(ds[0].Worker), int64(ds[0].Incarnation)
 	parts := make([]json.RawMessage, len(ds))
 	for i := range ds {
@@ -378,6 +387,9 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error) {
 	if w.Dispatches == nil || len(*w.Dispatches) == 0 {
 		return nil, nil, missing("payload.dispatches")
+	}
+	if n := len(*w.Dispatches); n > MaxDispatches {
+		return nil, nil, tooMany(n)
 	}
 	ds = make([]Dispatch, 0, len(*w.Dispatches))
 	for i, body := range *w.Dispatches {

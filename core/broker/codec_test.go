@@ -182,6 +182,7 @@ func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 	for _, c := range []struct{ name, old, with, want string }{
 		{"no worker", `"worker":2,`, ``, "dispatch 1 of the block: message field payload.worker is missing"},
 		{"none", string(body[bytes.Index(body, []byte(`"dispatches":[`)):]), `"dispatches":[]}}`, "message field payload.dispatches is missing"},
+		{"too many", `"dispatches":[`, `"dispatches":[` + strings.Repeat("{},", MaxDispatches-2), "message field payload.dispatches are 1001, more than 1000"},
 		{"no list", `"dispatches":[`, `"dispatches":{}, "x":[`, "message field payload.dispatches is a JSON object, which is no list"},
 	} {
 		if _, err := Decode(bytes.Replace(body, []byte(c.old), []byte(c.with), 1)); err == nil || err.Error() != c.want {
@@ -214,6 +215,12 @@ func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 		"field payload.dispatches are for several incarnations": func(e *Envelope) {
 			*e = sampleBlock()
 			e.Dispatches[2].Incarnation++
+		},
+		"field payload.dispatches are 1001, more than 1000": func(e *Envelope) {
+			*e = sampleBlock()
+			for len(e.Dispatches) <= MaxDispatches {
+				e.Dispatches = append(e.Dispatches, e.Dispatches[0])
+			}
 		},
 		"dispatch 2 of the block: message field payload.execution_id is 0": func(e *Envelope) {
 			*e = sampleBlock()
