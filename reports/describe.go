@@ -323,6 +323,9 @@ func (t teller) transport(e *history.Event) string {
 	case history.Acked:
 		return "acknowledged " + m
 	case history.ConsumerTimedOut:
+		if e.Count > 0 {
+			return fmt.Sprintf("kept %s from %s unacknowledged for %v, and the queue took it back and cancelled its consumer", m, q, e.Due)
+		}
 		return fmt.Sprintf("kept %s from %s unacknowledged for %v, and the broker ended its session", m, q, e.Due)
 	case history.Requeued:
 		return "took back " + m

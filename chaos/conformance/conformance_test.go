@@ -54,7 +54,7 @@ func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
 			for j, other := range conformance.Modelled[:i] {
 				same, differ := b.On[i] == b.On[j], false
 				for _, queue := range []string{brokertest.Quorum, brokertest.Classic} {
-					if queue == brokertest.Classic && b.Queues != "both" {
+					if b.Queues != "both" && !strings.HasPrefix(b.Queues, queue) {
 						continue
 					}
 					keeps := strings.Contains(b.Queues, "without")
@@ -70,8 +70,10 @@ func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
 	for i := range reflect.TypeFor[brokertest.Features]().NumField() {
 		name := reflect.TypeFor[brokertest.Features]().Field(i).Name
 		for _, version := range conformance.Modelled[1:] {
-			if !told[name] && feature(name, brokertest.Quorum, version, false) != feature(name, brokertest.Quorum, conformance.Modelled[0], false) {
-				t.Errorf("the suite tells releases apart by %s, and the page does not say so", name)
+			for _, queue := range []string{brokertest.Quorum, brokertest.Classic} {
+				if !told[name] && feature(name, queue, version, false) != feature(name, queue, conformance.Modelled[0], false) {
+					t.Errorf("the suite tells releases apart by %s of %s queues, and the page does not say so", name, queue)
+				}
 			}
 		}
 	}

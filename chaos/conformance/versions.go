@@ -45,14 +45,28 @@ func Behaviours() []Behaviour {
 			"NewestFirst", "18", "both",
 			[3]string{"each death turns the order of the older entries of x-death round", "x-death is newest first", "x-death is newest first"},
 		},
+		{
+			"Overdue", "31", "quorum",
+			[3]string{
+				"a delivery that stays unacknowledged ends the session", "a delivery that stays unacknowledged ends the session",
+				"a delivery that stays unacknowledged goes back, uncounted, and its consumer is cancelled; the session stays open",
+			},
+		},
+		{
+			"Overdue", "31", "classic",
+			[3]string{
+				"a delivery that stays unacknowledged ends the session", "a delivery that stays unacknowledged ends the session",
+				"a delivery may stay unacknowledged for ever",
+			},
+		},
 	}
 }
 
 // Caveat is something to know before a server is upgraded under a system that runs.
 type Caveat struct{ Server, To, What, Do string }
 
-// Caveats lists them. That of the delivery limit was measured; the others are of the servers' own release notes, and nothing
-// here upgrades a server in place: each release was tested on a node of its own.
+// Caveats lists them. Those of the delivery limit and the consumer timeout were measured; the others are of the servers' own
+// release notes, and nothing here upgrades a server in place: each release was tested on a node of its own.
 func Caveats() []Caveat {
 	return []Caveat{
 		{
@@ -66,6 +80,10 @@ func Caveats() []Caveat {
 		{
 			"RabbitMQ", "4.3", "Mnesia is gone: a node starts in place only after 4.2 with the feature flag khepri_db",
 			"enable it on 4.2 first; partition handling in rabbitmq.conf has no effect any more",
+		},
+		{
+			"RabbitMQ", "4.3", "the consumer timeout is the queues', and classic queues have none: a consumer that hangs and keeps its connection keeps what it holds",
+			"use quorum queues (the default); of classic ones watch messages_unacknowledged, and close the connection of a consumer that hangs",
 		},
 		{
 			"PostgreSQL", "17 and 18", "a data directory is of one major release; PostgreSQL 18 makes new ones with data checksums, and pg_upgrade wants both alike",

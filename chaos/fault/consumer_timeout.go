@@ -9,7 +9,7 @@ import (
 func init() {
 	Register(Kind{
 		Name: "consumer_timeout", Ends: WithFor,
-		About:   "the broker closes the channel of each consumer that keeps a delivery unacknowledged for longer than `after`",
+		About:   "the broker closes the channel of each consumer that keeps a delivery unacknowledged for longer than `after`; from 4.3 on a quorum queue cancels the consumer instead, and a classic queue does nothing",
 		Example: "consumer_timeout: {after: 20s}, for: 10m",
 		Keys: []yamlfile.Key{
 			yamlfile.Required("after", "how long a delivery may stay unacknowledged; RabbitMQ's own default is 30m", yamlfile.DurationSchema()),

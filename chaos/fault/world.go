@@ -132,7 +132,7 @@ type StuckQueues interface {
 }
 
 // ConsumerTimeouts is a broker that closes the channel of a consumer that keeps a delivery unacknowledged for longer than
-// after.
+// after, or whose queue cancels it, by its release. A world that can tell that its broker does neither returns an error.
 type ConsumerTimeouts interface {
 	SetConsumerTimeout(x *Injection, after time.Duration) (back func(), err error)
 }

@@ -146,8 +146,9 @@ const (
 	// message's id), Limit (how many changes the message tells of), Count (to how many queues it was routed, -1 if the broker
 	// refused it): one for each change of which a published message tells. Never hashed; only the simulated broker tells it.
 	Hinted
-	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long it was held): the
-	// broker has ended a session because a delivery stayed unacknowledged for too long. Only the simulated broker tells it.
+	// ConsumerTimedOut: Process, Queue, Message, Type, Execution and Epoch (of a dispatch), Due (how long it was held), Count
+	// (0: the broker has ended the session; 1: the queue has taken it back and cancelled the consumer): a delivery stayed
+	// unacknowledged for too long. Only the simulated broker tells it.
 	ConsumerTimedOut
 	// ReturnedTooOften, with the fields of Expired: the broker gave a message up because it came back to its queue more often
 	// than that allows (RabbitMQ's delivery limit). It follows the Requeued of the last return, and is followed by the same

@@ -238,7 +238,8 @@ func (c *conservationChecker) trouble(e *history.Event) {
 // in them.
 const canaryQueues = "handoff.canary."
 
-// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the channel, or cancels
+// the consumer
 // (its default since 3.8.17). A consumer that settles later loses all its unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 

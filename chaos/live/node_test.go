@@ -1,6 +1,7 @@
 package live
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"handoff/chaos/conformance/brokertest"
 	"handoff/chaos/fault"
 	"handoff/chaos/servers"
 )
@@ -33,6 +35,7 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 		t.Fatalf("the broker answers %v, %v; there are 3 messages in the queue quorum and 2 in classic", depths, err)
 	}
 	t.Run("after dead lettering stood still, all of it goes on, and that of new queues too", func(t *testing.T) { deadLettersGoOn(t, w) })
+	t.Run("it says for which queues it has a consumer timeout", func(t *testing.T) { timeoutsTold(t, w) })
 	if err := set.RabbitMQ.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +50,24 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 	}
 	if w.silent == nil || !strings.Contains(w.silent.Error(), "counting messages") {
 		t.Errorf("after %d questions without an answer the run goes on, its end would be: %v", mostUnanswered, w.silent)
+	}
+}
+
+// timeoutsTold: where the broker has no consumer timeout for the queues of a run, the fault says so instead of doing nothing.
+func timeoutsTold(t *testing.T, w *world) {
+	conn, err := amqp.Dial(w.mq.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	version := fmt.Sprint(conn.Properties["version"])
+	for _, queueType := range []string{brokertest.Quorum, brokertest.Classic} {
+		err := w.hasConsumerTimeout(queueType)
+		t.Logf("RabbitMQ %s, %s queues: %v", version, queueType, err)
+		without := brokertest.FeaturesOf(queueType, version, false).Overdue == brokertest.StaysHeld
+		if without != (err != nil) || without && !strings.Contains(err.Error(), "no consumer timeout for "+queueType+" queues") {
+			t.Errorf("RabbitMQ %s says of %s queues: %v", version, queueType, err)
+		}
 	}
 }
 

@@ -32,8 +32,9 @@ var (
 	ErrUnavailable = errors.New("broker unavailable")
 	// ErrClosed: the session has ended; what was received over it is requeued.
 	ErrClosed = errors.New("broker session closed")
-	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved. The
-	// session lives on (RabbitMQ rule 32).
+	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved (RabbitMQ rule 32), or because
+	// it kept a delivery for too long (rule 31, from 4.3 on). The session lives on, but the broker may still give out over it
+	// to the consumer that is gone: who wants those messages closes it.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")

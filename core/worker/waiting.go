@@ -60,8 +60,8 @@ func (t *session) waitsFor(key execution.Key) *waiting {
 // admitAll calls admit whenever a slot comes free or a delivery has waited for its time, until ctx ends.
 //
 // No delivery waits longer than its dispatch timeout: after that a claim would be refused. Nor longer than longestHeld:
-// RabbitMQ closes the channel of a consumer that keeps a delivery unacknowledged for 30 minutes (by default), which takes
-// back all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
+// RabbitMQ closes the channel of a consumer that keeps a delivery unacknowledged for 30 minutes (by default), or cancels the
+// consumer, which takes back all other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late, and the
 // executor dispatches the execution anew. Before that the worker tells the database that it was full, so the
 // dispatch counts for nobody.
 func (t *session) admitAll(ctx context.Context) {

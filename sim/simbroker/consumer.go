@@ -27,11 +27,15 @@ type arrival struct {
 	sub *subscription
 }
 
-// Arrive implements simnet.Frame.
+// Arrive implements simnet.Frame. A consumer that was cancelled is unknown to the client: what still comes for it is
+// dropped, and stays unsettled.
 func (d *arrival) Arrive() {
 	sub := d.sub
-	if sub.abandoned {
+	switch {
+	case sub.abandoned:
 		sub.giveBack(d)
+		return
+	case sub.cancelled:
 		return
 	}
 	sub.buffer = append(sub.buffer, d)

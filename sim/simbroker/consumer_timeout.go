@@ -1,22 +1,30 @@
 package simbroker
 
 import (
+	"slices"
 	"time"
 
 	"handoff/chaos/history"
+	"handoff/sim/simnet"
 )
 
 // consumerTick is how often a channel of RabbitMQ looks whether its oldest delivery has waited for too long.
 const consumerTick = time.Minute
 
 // SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means as in the options.
-// touch is called whenever a session ends because of it, and may be nil. RabbitMQ reads its setting when a channel is
-// opened: who changes it there ends the connections.
+// touch is called whenever a delivery stayed for too long, and may be nil. RabbitMQ reads its setting when a channel is
+// opened, and from 4.3 on when a consumer begins: who changes it there ends the connections. tick is how late a channel
+// looks at most; a queue is never late.
 func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	if d == 0 {
 		d, tick = b.opts.ConsumerTimeout, consumerTick
 	}
 	b.consumerTimeout, b.consumerTick, b.timedOut = d, tick, touch
+	b.watchAll()
+}
+
+// watchAll has all sessions look anew which delivery is overdue next.
+func (b *Broker) watchAll() {
 	for _, p := range b.peers {
 		p.watching.Stop()
 		p.watches = false
@@ -24,15 +32,31 @@ func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	}
 }
 
-// watchUnacked sees to it that a delivery that stays unacknowledged ends the session: RabbitMQ closes the channel with 406
-// at the first of its ticks after the timeout, and the client ends the session with it.
+// watchUnacked sees to it that something becomes of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes the
+// channel with 406 at the first of its ticks after the timeout, and the client ends the session with it. From then on a
+// quorum queue takes the delivery back and cancels the consumer (overdueByQueue), and a classic queue waits for ever.
 func (p *peer) watchUnacked() {
-	if p.watches || len(p.unacked) == 0 {
+	if p.watches {
 		return
 	}
-	p.watches = true
 	b := p.b
-	p.watching = b.k.After(max(0, p.unacked[0].at+b.consumerTimeout-b.k.Now()), p.overdue)
+	i := slices.IndexFunc(p.unacked, b.watched)
+	if i < 0 {
+		return
+	}
+	look := p.overdue
+	if b.like.queuesTimeOut {
+		look = p.overdueByQueue
+	}
+	p.watches = true
+	p.watching = b.k.After(max(0, p.unacked[i].at+b.consumerTimeout-b.k.Now()), look)
+}
+
+// watched says that something becomes of a delivery that stays unacknowledged. A quorum queue that hangs looks when it goes
+// on.
+func (b *Broker) watched(u unsettled) bool {
+	q := u.m.queue
+	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
 // overdue looks whether the oldest delivery has waited for too long.
@@ -62,10 +86,77 @@ func (p *peer) overdue() {
 
 // endOverdue ends the session over a delivery.
 func (p *peer) endOverdue(u unsettled) {
+	p.tellOverdue(u, false)
+	p.close()
+}
+
+// tellOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its consumer is cancelled,
+// and not its session ended.
+func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	b := p.b
 	if b.timedOut != nil {
 		b.timedOut()
 	}
-	b.tellOf(u.m, history.Event{Kind: history.ConsumerTimedOut, Process: p.process, Queue: u.m.queue.decl.Name, Due: b.k.Now() - u.at})
-	p.close()
+	e := history.Event{Kind: history.ConsumerTimedOut, Process: p.process, Queue: u.m.queue.decl.Name, Due: b.k.Now() - u.at}
+	if cancels {
+		e.Count = 1
+	}
+	b.tellOf(u.m, e)
+}
+
+// overdueByQueue is what quorum queues do from 4.3 on: each takes back what is overdue, cancels the consumers that held it,
+// and gives them no more until they have settled all of that. What they hold besides stays theirs. A consumer that was
+// cancelled before can't be: its channel is closed instead, and the session ends.
+func (p *peer) overdueByQueue() {
+	p.watches = false
+	if p.closed {
+		return
+	}
+	b := p.b
+	var queues []*queue
+	var cancelled []*consumer
+	for _, u := range slices.Clone(p.unacked) {
+		if b.k.Now()-u.at < b.consumerTimeout || !b.watched(u) {
+			continue
+		}
+		if !slices.Contains(p.consumers, u.c) {
+			p.endOverdue(u)
+			return
+		}
+		p.tellOverdue(u, true)
+		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettled) bool { return other.tag == u.tag })
+		p.takenBack = append(p.takenBack, u)
+		u.c.unacked--
+		u.c.overdue++
+		u.m.queue.putBack(u.m, p.process, byTimeout)
+		if !slices.Contains(queues, u.m.queue) {
+			queues = append(queues, u.m.queue)
+		}
+		if !slices.Contains(cancelled, u.c) {
+			cancelled = append(cancelled, u.c)
+		}
+	}
+	// The server keeps the consumer until the session ends, although the client forgets it.
+	for _, c := range cancelled {
+		p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
+	}
+	for _, q := range queues {
+		q.serve()
+	}
+	p.watchUnacked()
+}
+
+// settleTakenBack is the arrival of a settlement of what was overdue: nobody's message changes, but a consumer that has
+// settled all of it is given messages again. It returns false when the tag is none of those.
+func (p *peer) settleTakenBack(tag uint64) bool {
+	i := slices.IndexFunc(p.takenBack, func(u unsettled) bool { return u.tag == tag })
+	if i < 0 {
+		return false
+	}
+	c := p.takenBack[i].c
+	p.takenBack = slices.Delete(p.takenBack, i, i+1)
+	if c.overdue--; c.overdue == 0 {
+		c.q.serve()
+	}
+	return true
 }

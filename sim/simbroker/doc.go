@@ -36,7 +36,8 @@
 //	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on of dead letters, too
 //	30  the delivery count of quorum queues: from 4.0 on, what comes back more than 20 times dies, unless the queue was
 //	    declared to keep it; no limit before
-//	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute late
+//	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute late; from 4.3 on a
+//	    quorum queue takes it back in time and cancels the consumer, and a classic queue has no timeout
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; until they miss, a silent client keeps what it holds
 //	35  the alarm: publishes are held without an error, consumers go on
@@ -102,5 +103,5 @@
 //
 // Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
 // takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel looks for
-// deliveries that were held for long). A draw of 0 is the plain way.
+// deliveries that were held for long, before 4.3). A draw of 0 is the plain way.
 package simbroker

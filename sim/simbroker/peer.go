@@ -20,6 +20,7 @@ type peer struct {
 
 	consumers []*consumer
 	unacked   []unsettled // by tag
+	takenBack []unsettled // what was overdue and is not settled yet, oldest first
 	number    uint64      // no two sessions share one
 	lastTag   uint64
 	received  uint64 // publishes
@@ -50,6 +51,7 @@ type consumer struct {
 	sub      *subscription
 	prefetch int
 	unacked  int
+	overdue  int // of the peer's takenBack; the queue gives it no more while there is any
 }
 
 // accept opens the broker's end of a session.
@@ -94,16 +96,16 @@ func (p *peer) close() {
 			continue
 		}
 		if q.stall != nil {
-			back := func() { q.putBack(u.m, p.process, true) }
+			back := func() { q.putBack(u.m, p.process, bySessionEnd) }
 			q.attend(back, back)
 			continue
 		}
-		q.putBack(u.m, p.process, true)
+		q.putBack(u.m, p.process, bySessionEnd)
 		if !slices.Contains(queues, q) {
 			queues = append(queues, q)
 		}
 	}
-	p.unacked = nil
+	p.unacked, p.takenBack = nil, nil
 	for _, q := range queues {
 		q.serve()
 	}
@@ -179,7 +181,9 @@ func (p *peer) settle(tag uint64, how settling) {
 		return 0
 	})
 	if !ok {
-		p.close()
+		if !p.settleTakenBack(tag) {
+			p.close()
+		}
 		return
 	}
 	u := p.unacked[i]
@@ -192,7 +196,7 @@ func (p *peer) settle(tag uint64, how settling) {
 		p.settled(u.m, how)
 		return
 	}
-	u.m.queue.attend(func() { p.settled(u.m, how) }, func() { u.m.queue.putBack(u.m, p.process, true) })
+	u.m.queue.attend(func() { p.settled(u.m, how) }, func() { u.m.queue.putBack(u.m, p.process, bySessionEnd) })
 }
 
 // settling is how a consumer settles a delivery.
@@ -215,7 +219,7 @@ func (p *peer) settled(m *message, how settling) {
 		q.unacked--
 		q.die(m, broker.DeathRejected)
 	case byRequeue:
-		q.putBack(m, p.process, false)
+		q.putBack(m, p.process, byConsumer)
 	}
 	q.serve()
 }

@@ -110,7 +110,8 @@ const behindFront = 1 << 48
 // afterwards, so that several are back before the first goes out again.
 //
 // What has come back too often dies instead (rule 30).
-func (q *queue) putBack(m *message, process string, ended bool) {
+func (q *queue) putBack(m *message, process string, how returning) {
+	ended := how != byConsumer
 	q.unacked--
 	limit := q.deliveryLimit()
 	if q.decl.Type == typeQuorum {
@@ -127,7 +128,9 @@ func (q *queue) putBack(m *message, process string, ended bool) {
 		}
 	}
 	m.redelivered = true
-	m.deliveries++
+	if how != byTimeout {
+		m.deliveries++
+	}
 	if limit > 0 && m.deliveries > limit {
 		q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
 		q.die(m, broker.DeathDeliveryLimit)
@@ -144,6 +147,15 @@ func (q *queue) putBack(m *message, process string, ended bool) {
 	}
 	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
 }
+
+// returning is why a message comes back to its queue.
+type returning uint8
+
+const (
+	byConsumer returning = iota
+	bySessionEnd
+	byTimeout
+)
 
 // deliveryLimit is how often a message may come back; 0 is for ever. Only quorum queues count.
 func (q *queue) deliveryLimit() int {
@@ -182,7 +194,7 @@ func (q *queue) serve() {
 // nextConsumer returns the first consumer that may have another message and puts it last (rule 25).
 func (q *queue) nextConsumer() *consumer {
 	for i, c := range q.consumers {
-		if c.prefetch == 0 || c.unacked < c.prefetch {
+		if c.overdue == 0 && (c.prefetch == 0 || c.unacked < c.prefetch) {
 			copy(q.consumers[i:], q.consumers[i+1:])
 			q.consumers[len(q.consumers)-1] = c
 			return c

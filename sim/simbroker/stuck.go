@@ -64,6 +64,9 @@ func (q *queue) endStall(do func(w waiter)) {
 		do(w)
 	}
 	q.serve()
+	if q.b.like.queuesTimeOut {
+		q.b.watchAll()
+	}
 }
 
 // attend runs what is asked of a queue, now or when it goes on. lost may be nil.

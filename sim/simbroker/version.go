@@ -39,6 +39,8 @@ type behaviour struct {
 	newestFirst bool
 	// deliveryLimit is how often a message may come back to a quorum queue that was declared without a limit; 0 is for ever.
 	deliveryLimit int
+	// queuesTimeOut: quorum queues have a consumer timeout, and neither channels nor classic queues have one.
+	queuesTimeOut bool
 }
 
 // defaultLimit is the delivery limit of quorum queues that name none, from 4.0 on.
@@ -51,7 +53,10 @@ func behaviourOf(version string) behaviour {
 	case "4.0":
 		return behaviour{marksDead: true, newestFirst: true, deliveryLimit: defaultLimit}
 	case "4.3":
-		return behaviour{ordersReturns: true, marksDead: true, marksRequeued: true, marksClassic: true, newestFirst: true, deliveryLimit: defaultLimit}
+		return behaviour{
+			ordersReturns: true, marksDead: true, marksRequeued: true, marksClassic: true, newestFirst: true, deliveryLimit: defaultLimit,
+			queuesTimeOut: true,
+		}
 	}
 	panic(fmt.Sprintf("simbroker: RabbitMQ %q is not modelled", version))
 }

@@ -62,7 +62,7 @@ type Subject struct {
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
 	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a delivery may stay
-	// unacknowledged in sessions that are opened from now on, which is noticed within a second; 0 is as before.
+	// unacknowledged in sessions and consumers that begin from now on, which is noticed within a second; 0 is as before.
 	Suspend         func(queue string) (resume func())
 	ConsumerTimeout func(d time.Duration)
 	// Total is how many messages a queue answers for: ready, unsettled, and held dead letters.
@@ -89,7 +89,21 @@ type Features struct {
 	MarksDead, MarksRequeued bool
 	// NewestFirst: x-death is newest first; otherwise the older entries turn round with each death (rule 18).
 	NewestFirst bool
+	// Overdue is what a delivery does that stays unacknowledged for too long (rule 31).
+	Overdue Overdue
 }
+
+// Overdue is what becomes of a delivery that stays unacknowledged for too long.
+type Overdue uint8
+
+const (
+	// EndsSession: the channel of its consumer is closed, and the session ends with it.
+	EndsSession Overdue = iota
+	// CancelsConsumer: it goes back, and its consumer is cancelled; the session stays open.
+	CancelsConsumer
+	// StaysHeld: nothing happens.
+	StaysHeld
+)
 
 // limit is that of a quorum queue which names none, from RabbitMQ 4.0 on.
 const limit = 20
@@ -98,12 +112,20 @@ const limit = 20
 func FeaturesOf(queueType, version string, keeps bool) Features {
 	major, minor := release(version)
 	four := major >= 4
+	byQueue := major > 4 || four && minor >= 3 // the queues have the consumer timeout, not the channels
 	if queueType != Quorum {
-		return Features{MarksRecovered: true, NewestFirst: four}
+		f := Features{MarksRecovered: true, NewestFirst: four}
+		if byQueue {
+			f.Overdue = StaysHeld
+		}
+		return f
 	}
 	f := Features{
 		HoldsDeadLetters: true, ByDelivery: true, MarksDead: four, NewestFirst: four, RequeuesLast: !four || keeps && major == 4 && minor < 3,
-		MarksRequeued: major > 4 || four && minor >= 3,
+		MarksRequeued: byQueue,
+	}
+	if byQueue {
+		f.Overdue = CancelsConsumer
 	}
 	if four && !keeps {
 		f.Limit = limit

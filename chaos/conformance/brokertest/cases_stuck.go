@@ -14,6 +14,8 @@ import (
 func needsSuspend(s *Subject) bool { return s.Suspend != nil }
 func needsTimeout(s *Subject) bool { return s.ConsumerTimeout != nil }
 
+func needsSlowTimeout(s *Subject) bool { return needsTimeout(s) && s.Slow }
+
 func stuckCases() []Case {
 	return []Case{
 		{Name: "a queue that hangs neither confirms nor delivers, and holds up no other", needs: needsSuspend, body: stuckQueue},
@@ -21,7 +23,9 @@ func stuckCases() []Case {
 		{Name: "a quorum queue that hangs seems empty, and is not idle", Types: []string{Quorum}, needs: needsSuspend, body: stuckState},
 		{Name: "declaring a classic queue that hangs is given up in time, and the session goes on", Types: []string{Classic}, needs: needsSuspend, body: declareStuck},
 		{Name: "one queue of many hangs: publishes to all others are confirmed within a second", needs: needsSuspend, body: oneOfMany},
-		{Name: "rule 31 a delivery that stays unacknowledged ends the session", Alone: true, needs: needsTimeout, body: consumerTimeout},
+		{Name: "rule 31 a delivery that stays unacknowledged ends the session; from 4.3 on a quorum queue cancels its consumer, a classic one waits", Alone: true, needs: needsTimeout, body: consumerTimeout},
+		{Name: "rule 31 a consumer that its queue has cancelled keeps what is not overdue, and may settle what is", Alone: true, Types: []string{Quorum}, needs: needsTimeout, body: overdueSettled},
+		{Name: "rule 31 what came back because it was overdue may do so for ever from 4.3 on", Alone: true, Types: []string{Quorum}, needs: needsSlowTimeout, body: overdueAgain},
 	}
 }
 
@@ -170,24 +174,100 @@ func oneOfMany(b *fixture) {
 	})
 }
 
+// overdueAfter is a consumer timeout, and overdueLate how much later its end is seen at most, on a busy machine.
+const (
+	overdueAfter = 3 * time.Second
+	overdueLate  = 10 * time.Second
+)
+
 func consumerTimeout(b *fixture) {
-	const timeout = 3 * time.Second
-	b.ConsumerTimeout(timeout)
+	b.ConsumerTimeout(overdueAfter)
 	defer b.ConsumerTimeout(0)
 	s, other := b.session(), b.session()
 	b.plain(s)
 	b.put(s, 1, 2)
 	c := b.consume(s, "q", 1)
 	began := b.Now()
-	b.receive(c)
-	_, err := b.next(c, patience)
-	b.refused("receiving while a delivery stays unacknowledged", err, broker.ErrClosed)
-	if took := b.Now() - began; took < timeout-time.Second || took > timeout+5*time.Second {
-		b.errorf("the session ended after %v, the timeout is %v", took, timeout)
+	d := b.receive(c)
+	if b.Overdue == StaysHeld {
+		b.Within(2*overdueAfter, func(ctx context.Context) {
+			_, err := c.Receive(ctx)
+			b.refused("receiving while a delivery stays unacknowledged", err, context.DeadlineExceeded)
+		})
+		c.Ack(d)
+		b.expect("delivered next", show(b.receive(c)), "message 2 (redelivered false)")
+		return
 	}
+	want := broker.ErrClosed
+	if b.Overdue == CancelsConsumer {
+		want = broker.ErrCancelled
+	}
+	_, err := b.next(c, patience)
+	b.refused("receiving while a delivery stays unacknowledged", err, want)
+	if took := b.Now() - began; took < overdueAfter-time.Second || took > overdueAfter+overdueLate {
+		b.errorf("the consumer ended after %v, the timeout is %v", took, overdueAfter)
+	}
+	b.expect("its session is closed", s.Closed(), b.Overdue == EndsSession)
 	b.expect("another is closed", other.Closed(), false)
 	b.settled()
 	left := b.left("q")
 	b.expect("what is left", ids(left), upTo(1, 2))
 	b.expect("redelivered", flags(left), "r-")
+}
+
+// overdueSettled: a worker learns that its consumer was cancelled when it settles something, or later. Neither ends its
+// session, nor settles what others have by then.
+func overdueSettled(b *fixture) {
+	if b.Overdue != CancelsConsumer {
+		return
+	}
+	// Between the two deliveries there is room for a machine that is slow.
+	b.ConsumerTimeout(3 * overdueAfter)
+	defer b.ConsumerTimeout(0)
+	s, other := b.session(), b.session()
+	b.plain(s)
+	b.put(s, 1, 2)
+	c := b.consume(s, "q", 4)
+	overdue := b.hold(c, 2)
+	b.Sleep(2 * overdueAfter)
+	b.put(s, 3, 4)
+	recent := b.hold(c, 2)
+	_, err := b.next(c, patience)
+	b.refused("receiving while deliveries stay unacknowledged", err, broker.ErrCancelled)
+	next := b.consume(other, "q", 0)
+	again := b.hold(next, 2)
+	b.expect("what is overdue comes", ids(again), upTo(1, 2))
+	b.expect("redelivered", flags(again), "rr")
+	c.Ack(recent[0])
+	c.Ack(overdue[0])
+	c.Reject(overdue[1], true)
+	b.settled()
+	b.expect("the session is closed", s.Closed(), false)
+	b.nothing("after what was overdue was settled", next)
+	s.Close()
+	b.expect("what the end of the session returns", show(b.receive(next)), "message 4 (redelivered true)")
+	other.Close()
+	b.settled()
+	b.expect("what is left", ids(b.left("q")), []int{1, 2, 4})
+}
+
+// overdueAgain: RabbitMQ counts what a consumer gives back, not what a queue takes.
+func overdueAgain(b *fixture) {
+	if b.Overdue != CancelsConsumer {
+		return
+	}
+	b.ConsumerTimeout(200 * time.Millisecond)
+	defer b.ConsumerTimeout(0)
+	s := b.session()
+	b.path(s, 0)
+	b.put(s, 1)
+	for range b.Limit + 2 {
+		c := b.consume(s, "q", 1)
+		b.expect("delivered", id(b.receive(c)), 1)
+		_, err := b.next(c, patience)
+		b.refused("receiving while a delivery stays unacknowledged", err, broker.ErrCancelled)
+	}
+	b.ConsumerTimeout(0)
+	b.holds("q", 1)
+	b.holds("dead")
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"handoff/chaos/conformance/brokertest"
 	"handoff/chaos/servers"
 	"handoff/core/broker"
 	"handoff/core/broker/rabbitmq"
@@ -128,38 +129,83 @@ func TestAStuckQueueIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and comes again.
+// TestConsumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and comes again. From 4.3 on
+// a quorum queue takes it back and cancels the consumer, whose session stays open; a classic queue waits for ever.
 func TestConsumerTimeout(t *testing.T) {
 	servers := servers.Own(t, servers.Options{RabbitMQ: true})
 	mq, err := servers.RabbitMQ.CreateVhost(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := servers.RabbitMQ.Ctl(t.Context(), "eval", "application:set_env(rabbit, consumer_timeout, 3000), application:set_env(rabbit, channel_tick_interval, 1000)."); err != nil {
+	const timeout = 3 * time.Second
+	if out, err := servers.RabbitMQ.Ctl(t.Context(), "eval", fmt.Sprintf(
+		"application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, 1000).", timeout.Milliseconds())); err != nil {
 		t.Fatal(err, out)
 	}
 	w := worldOf(t, mq)
+	is := version(t, mq.URL)
 	bothTypes(t, func(t *testing.T, queueType string) {
+		overdue := brokertest.FeaturesOf(queueType, is, false).Overdue
 		s, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})
 		queue := w.queue(s, broker.Queue{Name: w.name(queueType), Type: queueType})
 		w.publish(s, w.messages(queue, 2)...)
 		held := w.consume(s, queue, 1)
-		w.receive(held)
+		d := w.receive(held)
 		began := time.Now()
-		if _, err := held.Receive(w.within(patience)); !errors.Is(err, broker.ErrClosed) || !s.Closed() {
-			t.Errorf("after %v the consumer has %v, its session is closed: %v", time.Since(began), err, s.Closed())
+		want, wait := broker.ErrClosed, patience
+		switch overdue {
+		case brokertest.CancelsConsumer:
+			want = broker.ErrCancelled
+		case brokertest.StaysHeld:
+			want, wait = context.DeadlineExceeded, 3*timeout
+		default:
 		}
-		if took := time.Since(began); took < 2*time.Second {
+		_, err := held.Receive(w.within(wait))
+		took := time.Since(began)
+		if !errors.Is(err, want) || s.Closed() != (overdue == brokertest.EndsSession) {
+			t.Errorf("after %v the consumer has %v, want %v; its session is closed: %v", took, err, want, s.Closed())
+		}
+		t.Logf("%v: %v after %v", queueType, err, took)
+		if took < timeout-time.Second {
 			t.Errorf("it took %v", took)
 		}
 		if other.Closed() {
 			t.Error("another session is closed as well")
 		}
+		if overdue == brokertest.StaysHeld {
+			held.Ack(d)
+			held.Ack(w.receive(held))
+			return
+		}
 		c := w.consume(other, queue, 2)
 		for range 2 {
 			c.Ack(w.receive(c))
 		}
+		if overdue == brokertest.CancelsConsumer {
+			w.deafAfterwards(s, held, d, queue)
+		}
 	})
+}
+
+// deafAfterwards: the server gives out again to a consumer that it had cancelled, once that has settled all that was
+// overdue. The client knows no such consumer any more, so that a session in which this happened has to be closed.
+// From 4.3.7 on a client may answer the cancellation, which ends the consumer at the server as well.
+func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.Delivery, queue string) {
+	w.t.Helper()
+	held.Ack(d)
+	w.publish(s, w.message(queue))
+	if _, err := held.Receive(w.within(time.Second)); !errors.Is(err, broker.ErrCancelled) {
+		w.t.Errorf("a cancelled consumer has %v", err)
+	}
+	state, err := s.QueueState(w.within(patience), queue)
+	w.t.Logf("after the late acknowledgement the queue is %+v, %v; the session is closed: %v", state, err, s.Closed())
+	if s.Closed() {
+		w.t.Error("a late acknowledgement has ended the session")
+	}
+	s.Close()
+	next := w.connect(rabbitmq.Options{})
+	c := w.consume(next, queue, 1)
+	c.Ack(w.receive(c))
 }
 
 // TestDeadLetteringThatStandsStill: the processes that move dead letters hang. What dies stays in its queue, which gives
