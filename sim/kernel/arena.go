@@ -45,10 +45,15 @@ func (a *arena) context() *kernelContext {
 
 // giveBack hands the arena on to another kernel. Nothing may use its contexts any more.
 func (a *arena) giveBack() {
+	a.empty()
+	arenas.Put(a)
+}
+
+// empty leaves nothing of the run in the arena, but the functions that end its contexts.
+func (a *arena) empty() {
 	for i := range a.kept[:a.used] {
 		c := &a.kept[i]
 		*c = kernelContext{end: c.end}
 	}
 	a.used, a.more = 0, nil
-	arenas.Put(a)
 }
