@@ -251,7 +251,7 @@ type Dispatch struct {
 
 // UnreadDispatch is a dispatch of a block that could not be read: why, and its part of the body.
 type UnreadDispatch struct {
-	Err  error
+	Why  string
 	Body []byte
 }
 

@@ -403,13 +403,13 @@ func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error
 			err = one.dispatch(&d)
 		}
 		if err != nil {
-			unread = append(unread, UnreadDispatch{fmt.Errorf("dispatch %d of the block: %w", i+1, err), body})
+			unread = append(unread, UnreadDispatch{fmt.Sprintf("dispatch %d of the block: %v", i+1, err), body})
 			continue
 		}
 		ds = append(ds, d)
 	}
 	if len(ds) == 0 {
-		return nil, nil, unread[0].Err
+		return nil, nil, errors.New(unread[0].Why)
 	}
 	return ds, unread, nil
 }

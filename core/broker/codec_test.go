@@ -166,7 +166,7 @@ func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 	} {
 		spoilt := bytes.Replace(body, []byte(c.old), []byte(c.with), 1)
 		got, err := Decode(spoilt)
-		if err != nil || len(got.Unread) != 1 || got.Unread[0].Err.Error() != c.want || len(got.Unread[0].Body) == 0 {
+		if err != nil || len(got.Unread) != 1 || got.Unread[0].Why != c.want || len(got.Unread[0].Body) == 0 {
 			t.Errorf("%s: %v, unread %+v", c.name, err, got.Unread)
 			continue
 		}
@@ -179,9 +179,10 @@ func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 			t.Errorf("%s: read %+v", c.name, got.Dispatches)
 		}
 	}
+	before, _, _ := bytes.Cut(body, []byte(`"dispatches":[`))
 	for _, c := range []struct{ name, old, with, want string }{
 		{"no worker", `"worker":2,`, ``, "dispatch 1 of the block: message field payload.worker is missing"},
-		{"none", string(body[bytes.Index(body, []byte(`"dispatches":[`)):]), `"dispatches":[]}}`, "message field payload.dispatches is missing"},
+		{"none", string(body[len(before):]), `"dispatches":[]}}`, "message field payload.dispatches is missing"},
 		{"too many", `"dispatches":[`, `"dispatches":[` + strings.Repeat("{},", MaxDispatches-2), "message field payload.dispatches are 1001, more than 1000"},
 		{"no list", `"dispatches":[`, `"dispatches":{}, "x":[`, "message field payload.dispatches is a JSON object, which is no list"},
 	} {

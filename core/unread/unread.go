@@ -92,7 +92,7 @@ func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, lett
 // KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is called when it is stored: the
 // message is acknowledged with all that it carries.
 func (k *Keeper) KeepPart(c broker.Consumer, queue string, part broker.UnreadDispatch, settle func()) {
-	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Err.Error()}, settle)
+	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
 }
 
 func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {

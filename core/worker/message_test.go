@@ -174,7 +174,7 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, m := many(2, 2, j)
-	m.delivery.Envelope.Unread = []broker.UnreadDispatch{{Err: errors.New("no epoch"), Body: []byte("{}")}}
+	m.delivery.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
 	m.open++
 	if got := s.claims(c); got != "runs [1 2], 0 acknowledged, 0 rejected, 0 wait" {
 		t.Error(got)
