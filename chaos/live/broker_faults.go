@@ -75,16 +75,13 @@ func (w *world) hanging() bool {
 // timesOut is Erlang for whether a consumer of a type of queues has a timeout: from 4.3 on the queues have it, which then
 // take an argument for it. Classic queues of 4.3 have none.
 const timesOut = `rabbit_misc:version_compare(rabbit_misc:version(), "4.3.0", lt) orelse
-	lists:member(<<"x-consumer-timeout">>, maps:get(consumer_arguments, %s:capabilities(), []))`
-
-// queueModules are RabbitMQ's implementations of the types of queues.
-var queueModules = map[string]string{"quorum": "rabbit_quorum_queue", "classic": "rabbit_classic_queue"} //detlint:ok never changed
+	lists:member(<<"x-consumer-timeout">>, maps:get(consumer_arguments, rabbit_%s_queue:capabilities(), []))`
 
 // hasConsumerTimeout returns an error where the broker has no consumer timeout for a type of queues.
 func (w *world) hasConsumerTimeout(queueType string) error {
 	const without = "the broker has no consumer timeout for %s queues (RabbitMQ 4.3 gave it to quorum queues alone), so that it can't be set"
 	return w.evaluate("setting the broker's consumer timeout",
-		fmt.Sprintf("case "+timesOut+" of true -> ok; false -> %q end.", queueModules[queueType], fmt.Sprintf(without, queueType)))
+		fmt.Sprintf("case "+timesOut+" of true -> ok; false -> %q end.", queueType, fmt.Sprintf(without, queueType)))
 }
 
 // SetConsumerTimeout implements fault.ConsumerTimeouts. A channel reads both settings when it is opened, and from 4.3 on a

@@ -121,7 +121,7 @@ func (p *peer) overdueByQueue() {
 		}
 		if !slices.Contains(p.consumers, u.c) {
 			p.endOverdue(u)
-			return
+			break
 		}
 		p.tellOverdue(u, true)
 		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettled) bool { return other.tag == u.tag })
@@ -136,9 +136,11 @@ func (p *peer) overdueByQueue() {
 			cancelled = append(cancelled, u.c)
 		}
 	}
-	// The server keeps the consumer until the session ends, although the client forgets it.
-	for _, c := range cancelled {
-		p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
+	if !p.closed {
+		// The server keeps the consumer until the session ends, although the client forgets it.
+		for _, c := range cancelled {
+			p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
+		}
 	}
 	for _, q := range queues {
 		q.serve()

@@ -96,6 +96,7 @@ type Features struct {
 // Overdue is what becomes of a delivery that stays unacknowledged for too long.
 type Overdue uint8
 
+// What becomes of it.
 const (
 	// EndsSession: the channel of its consumer is closed, and the session ends with it.
 	EndsSession Overdue = iota
