@@ -150,7 +150,7 @@ func (w *world) publishForged(x *fault.Injection, ch *amqp.Channel, f *fault.For
 		if e.Type == broker.ExecutionScheduled && e.Dispatches == nil {
 			e.Dispatches = []broker.Dispatch{{Key: execution.Key{ID: execution.ID(f.Number + 1), Epoch: 99}}}
 		}
-		if e.Dispatches != nil && e.Dispatches[0].Action.Ref == "" {
+		if len(e.Dispatches) > 0 && e.Dispatches[0].Action.Ref == "" {
 			e.Dispatches[0].Action = execution.Action{Ref: "forged", Runtime: "shell"}
 		}
 		body, err := broker.Encode(&e)
