@@ -65,8 +65,14 @@ func (c *cell) executorCalls(r *rand.Rand) []call {
 		return c.outcomes(s.Park(c.ctx, executor, ps))
 	})
 	return []call{claim, claim, dispatch, dispatch, park, perRow(c, "MarkPublished", keys, func(s store.Store, keys []execution.Key) ([]string, error) {
-		_, err := s.MarkPublished(c.ctx, keys)
-		return nil, err
+		left, err := s.MarkPublished(c.ctx, keys)
+		all := make([]string, len(keys))
+		for i, key := range keys {
+			if slices.Contains(left, key) {
+				all[i] = nothing
+			}
+		}
+		return all, err
 	})}
 }
 

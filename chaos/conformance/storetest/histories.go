@@ -120,7 +120,9 @@ func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs
 		all := make([]string, to-from)
 		for i := range all {
 			if all[i] = c.answer(err); err == nil && len(answers) > 0 {
-				all[i] = c.answer(nil, answers[i])
+				if all[i] = nothing; answers[i] != nothing {
+					all[i] = c.answer(nil, answers[i])
+				}
 			}
 		}
 		return all
@@ -134,7 +136,7 @@ type row struct {
 }
 
 // nothing is the answer of a call that had no effect and makes no statement: the store was not
-// available, or a claim for scheduling passed over a row that another call had locked.
+// available, or a claim for scheduling or a mark passed over a row that another call had locked.
 const nothing = "nothing"
 
 // cell is two executions and their worker.
