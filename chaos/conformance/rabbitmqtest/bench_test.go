@@ -17,11 +17,11 @@ func (w *world) dispatches(queue string, n int) []broker.Message {
 	for i := range ms {
 		e := &ms[i].Envelope
 		e.Type, e.Changes = broker.ExecutionScheduled, nil
-		e.Dispatch = &broker.Dispatch{
+		e.Dispatches = []broker.Dispatch{{
 			Key: execution.Key{ID: execution.ID(i + 1), Epoch: 1}, Worker: 1, Incarnation: 1,
 			Action:     execution.Action{Ref: "core.echo", Runtime: "shell", Entrypoint: "echo"},
 			Parameters: []byte(`{"text":"some parameters of a usual length, which is to say not many"}`),
-		}
+		}}
 	}
 	return ms
 }
