@@ -24,7 +24,7 @@ func (s *marking) MarkPublished(ctx context.Context, keys []execution.Key) ([]ex
 
 func marksForgotten() *Mutant {
 	return &Mutant{
-		Name: "marks-forgotten", Source: "D7", Expected: 25, Scenario: "worker-never-picks-up",
+		Name: "marks-forgotten", Source: "D7", Expected: 25, Scenario: "alerts-fire-and-resolve",
 		About: "an executor has room for one confirmed dispatch until it marks, and forgets what else was confirmed meanwhile",
 		Store: func(p Process, s store.Store) store.Store {
 			if !p.Executor() {

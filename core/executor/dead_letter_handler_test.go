@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -168,6 +170,64 @@ func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
 	for death, want := range map[broker.DeathReason]string{broker.DeathMaxLength: textQueueFull, broker.DeathDeliveryLimit: textDeliveryLimit} {
 		if reason, text, counts := causeOfDeath(death); reason != execution.WorkerUnavailable || text != want || counts {
 			t.Errorf("%v is read as %v, %q, and counts: %t", death, reason, text, counts)
+		}
+	}
+}
+
+// fussy is a database of executions that wait, which refuses to take some back, and everything with them.
+type fussy struct {
+	archive
+	refuses  execution.ID
+	reclaims []int
+}
+
+// Executions implements store.Reader.
+func (f *fussy) Executions(_ context.Context, ids []execution.ID) (rows []execution.Execution, err error) {
+	for _, id := range ids {
+		rows = append(rows, execution.Execution{ID: id, Epoch: 3, Status: execution.Scheduled, Action: execution.Action{Ref: "core.echo"}})
+	}
+	return rows, nil
+}
+
+// Reclaim implements store.Executor.
+func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
+	f.reclaims = append(f.reclaims, len(rs))
+	if slices.ContainsFunc(rs, func(r store.Reclaim) bool { return r.Key.ID == f.refuses }) {
+		return nil, errors.New("internal error (XX000)")
+	}
+	return make([]store.Outcome, len(rs)), nil
+}
+
+// A dead message of several dispatches is handled in one go. Where the database refuses that, each is handled alone, once, and
+// the one that it refuses alone is tried again, for a while.
+func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
+	e := broker.Envelope{
+		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,
+		Unread: []broker.UnreadDispatch{{Why: "no epoch", Body: []byte(`{"execution_id":9}`)}},
+	}
+	for id := execution.ID(1); id <= 3; id++ {
+		e.Dispatches = append(e.Dispatches, broker.Dispatch{Key: execution.Key{ID: id, Epoch: 3}, Worker: 4})
+	}
+	d := broker.Delivery{Envelope: e, Deaths: []broker.Death{{Queue: "worker.4.executions", Reason: broker.DeathMaxLength}}}
+	for _, c := range []struct {
+		refuses  execution.ID
+		reclaims []int
+		outcomes string
+	}{
+		{0, []int{3}, "1 claimed or taken meanwhile; 2 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; "},
+		{2, []int{3, 1, 1, 1, 1, 1}, "1 claimed or taken meanwhile; 3 claimed or taken meanwhile; 0 malformed; 0 unhandled: internal error (XX000); "},
+	} {
+		db, seen, cfg := &fussy{refuses: c.refuses}, &deaths{}, config.Default(config.Hardened)
+		h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
+		s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: seen, config: cfg, outage: newOutage(cfg, h.now)}
+		letters, settled := lettersOf(&d), 0
+		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(letters, h.now, time.Hour+300*time.Millisecond) }, func() { settled++ })
+		var outcomes string
+		for _, letter := range db.kept {
+			outcomes += fmt.Sprintf("%d %s; ", letter.Key.ID, letter.Outcome)
+		}
+		if settled != 1 || outcomes != c.outcomes || !slices.Equal(db.reclaims, c.reclaims) || len(seen.of) != 3 {
+			t.Errorf("refusing %d: asked for %v, kept %s, counted %v, settled %d times", c.refuses, db.reclaims, outcomes, seen.of, settled)
 		}
 	}
 }

@@ -38,6 +38,8 @@ type watcher struct {
 	keys  [][]store.WorkerKey
 	// claimed are the rows of the scheduler's claim until it has decided on them.
 	claimed []execution.Execution
+	// full says that more rows than those may have been due.
+	full bool
 	// rows are as the executor read them last.
 	rows map[execution.ID]execution.Execution
 }
@@ -100,8 +102,33 @@ func (w *watcher) worker(r *store.WorkerRow) oracle.Worker {
 // ClaimForScheduling implements store.Store.
 func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim) ([]execution.Execution, error) {
 	rows, err := w.Store.ClaimForScheduling(ctx, c)
-	w.claimed = slices.Clone(rows)
+	w.claimed, w.full = slices.Clone(rows), full(&c, rows)
 	return rows, err
+}
+
+// full says that more may be due than a claim took: a demand, or a pool of demands, gave all that it was asked for.
+func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
+	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)
+	some := false
+	for _, d := range c.Demands {
+		n := 0
+		for i := range rows {
+			if rows[i].Action.Runtime == d.Runtime && rows[i].Pinned == d.Pinned {
+				n++
+			}
+		}
+		pools[d.Pool] -= n
+		if d.Pinned != 0 { // its limit is the worker's, whatever the runtime
+			ofWorker[d.Pinned] += n
+			some = some || n > 0 && ofWorker[d.Pinned] >= d.Limit
+			continue
+		}
+		some = some || n > 0 && n >= d.Limit
+	}
+	for _, d := range c.Demands {
+		some = some || pools[d.Pool] < c.Pools[d.Pool] && pools[d.Pool] <= 0
+	}
+	return some
 }
 
 // Dispatch implements store.Store.
@@ -153,9 +180,15 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		return n
 	}
 	slices.SortStableFunc(rows, func(a, b execution.Execution) int { return fitting(&a) - fitting(&b) })
+	// Under load a worker is given a block of rows: more is how many, after the one that was like given and went to it.
+	var given oracle.Request
+	to, more := -1, 0
 	for i := range rows {
 		row := &rows[i]
-		best := w.placement.Best(fleet, request(row))
+		best, follows := w.placement.Best(fleet, request(row)), false
+		if to >= 0 && more > 0 && request(row) == given && fleet[to].Load < w.placement.Limit(fleet, &fleet[to], given) {
+			best, follows = []int{to}, true
+		}
 		at := slices.IndexFunc(ds, func(d store.Dispatch) bool { return d.Key.ID == row.ID })
 		if at < 0 {
 			if len(best) > 0 {
@@ -172,6 +205,12 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 			return fmt.Sprintf("worker %d may hold %d with execution %d, in %+v", d.Worker.ID, d.Limit, row.ID, fleet)
 		case d.Timeout != oracle.DispatchTimeout(&w.config.Executor, row.Action.DispatchTimeout):
 			return fmt.Sprintf("execution %d may wait %v for its claim", row.ID, d.Timeout)
+		}
+		if more--; !follows {
+			given, to, more = request(row), chosen, 0
+			if w.full {
+				more = w.placement.Block(&fleet[chosen]) - 1
+			}
 		}
 		fleet[chosen].Load++
 		w.shared.placed++

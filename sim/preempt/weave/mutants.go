@@ -41,8 +41,8 @@ func Mutants() []Mutant {
 `),
 		// Two tasks give a slot to the same delivery, and then both remove a delivery.
 		between("session-admits-in-two-steps", waiting, "t.mu", `
-	t.waiting = append(t.waiting[:0], t.waiting[1:]...)
-	return first, e, left`),
+		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
+		return taken, nil, 0`),
 		// A session that comes between the look and the waiting wakes nobody: its consumer is deaf for ever.
 		between("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
