@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 // judging is a database that answers each claim by its execution, and notes which were asked for together.
 type judging struct {
 	store.Worker
-	of    func(execution.ID) store.ClaimResult
-	err   func(cs []store.Claim) error
+	of  func(execution.ID) store.ClaimResult
+	err func(cs []store.Claim) error
+
+	mu    sync.Mutex // claims that go alone have tasks of their own
 	asked []string
 }
 
@@ -28,7 +31,9 @@ func (j *judging) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) 
 		ids = append(ids, cs[i].Key.ID)
 		results[i] = j.of(cs[i].Key.ID)
 	}
+	j.mu.Lock()
 	j.asked = append(j.asked, fmt.Sprint(ids))
+	j.mu.Unlock()
 	if j.err != nil {
 		if err := j.err(cs); err != nil {
 			return nil, err
