@@ -295,10 +295,11 @@ func read(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err erro
 	return present.Sub(first), nil
 }
 
-// The ranks order rows of one moment: causes before consequences.
+// The ranks order rows of one moment: causes before consequences. Only a transition has a writer.
 const (
 	rankRegistered = -2
 	rankCancelled  = -1
+	rankTransition = 0
 	rankHandled    = 1
 )
 
@@ -339,7 +340,9 @@ func (r *record) event(at time.Duration) (history.Event, error) {
 	var errs [4]error
 	e.To, errs[0] = execution.ParseStatus(r.to)
 	e.Reason, errs[1] = execution.ParseReason(r.reason)
-	e.By, errs[2] = parsePart(r.writer)
+	if r.rank == rankTransition {
+		e.By, errs[2] = parsePart(r.writer)
+	}
 	switch {
 	case r.rank == rankCancelled:
 		// The status is that of now.

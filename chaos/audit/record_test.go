@@ -19,7 +19,9 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 		"the status before": {func(r *record) { r.from = "snoozing" }, `"snoozing"`},
 		"its reason":        {func(r *record) { r.reason = "why" }, `"why"`},
 		"its writer":        {func(r *record) { r.writer = "judge" }, `unknown writer "judge"`},
-		"the status of an execution that is to be cancelled": {func(r *record) { r.rank, r.to, r.from = rankCancelled, "snoozing", "" }, ""},
+		"the status of an execution that is to be cancelled": {func(r *record) { r.rank, r.to, r.from, r.writer = rankCancelled, "snoozing", "", "" }, ""},
+		"nothing of an end that was handled":                 {func(r *record) { r.rank, r.to, r.from, r.writer = rankHandled, "completed", "completed", "" }, ""},
+		"the status of an end that was handled":              {func(r *record) { r.rank, r.to, r.from, r.writer = rankHandled, "snoozing", "snoozing", "" }, `"snoozing"`},
 	} {
 		r := known
 		c.change(&r)

@@ -149,7 +149,7 @@ func (x *soaking) audit(ctx context.Context, r *soak.Result) {
 	r.Audit = fmt.Sprintf("chaos check: %d executions, %d events, %d rules hold, %d still open, in %v",
 		a.Executions, a.Events, len(a.Judged)-len(a.Violations), a.Open, time.Since(began).Round(100*time.Millisecond))
 	if a.Unread > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("of the database's audit table %d events could not be read, and %d executions not be judged: %s", a.Unread, a.Aside, a.Unknown[0]))
+		r.Unread = fmt.Sprintf("of the database's audit table %d events could not be read, and %d executions not be judged: %s", a.Unread, a.Aside, a.Unknown[0])
 	}
 	for _, f := range a.Violations {
 		r.Violations = append(r.Violations, verdict.Violation{
@@ -212,6 +212,9 @@ func (x *soaking) conclude(r *soak.Result) {
 	}
 	if x.w.unable != nil {
 		inconclusive(r.Noise + "; nothing is said of what was open then")
+	}
+	if r.Unread != "" {
+		inconclusive(r.Unread)
 	}
 	for i := range r.Excused {
 		inconclusive(fmt.Sprintf("%s was broken at a moment that is no verdict: %s", r.Excused[i].Name, r.Excused[i].Message))

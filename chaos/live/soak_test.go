@@ -159,6 +159,9 @@ func TestAShortSoak(t *testing.T) {
 			t.Errorf("%s %s at %v made no difference", strike.What, strike.Part, strike.At)
 		}
 	}
+	if r.Unread != "" {
+		t.Error(r.Unread)
+	}
 	if len(r.Curves) < 20 {
 		t.Errorf("only %d curves were drawn", len(r.Curves))
 	}

@@ -237,6 +237,10 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, base string, management
 	}
 }
 
+// logBytes bounds the write-ahead log of a node's quorum queues. Quorum queues keep in memory what stands in the log, so with
+// RabbitMQ's default of 512 MiB a node's memory would grow for hours before it is seen to be bounded.
+const logBytes = 64_000_000
+
 // prepareRabbit writes the node's files and works out how it is started.
 func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool, who *account, g *guard) (*RabbitMQ, error) {
 	ports, err := pickPorts(4)
@@ -254,8 +258,8 @@ func prepareRabbit(b *rabbitBinaries, base string, attempt int, management bool,
 		"env.conf":        "",
 		"advanced.config": "[].\n",
 		"enabled_plugins": "[].\n",
-		"rabbitmq.conf": fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = info\nlog.file = false\n",
-			loopback(ports[0])),
+		"rabbitmq.conf": fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = info\nlog.file = false\nraft.wal_max_size_bytes = %d\n",
+			loopback(ports[0]), logBytes),
 	}
 	api := ""
 	if management {

@@ -142,6 +142,8 @@ type Result struct {
 	// Audit is what judging the database's audit table came to.
 	Audit string   `json:"audit"`
 	Notes []string `json:"notes,omitempty"`
+	// Unread says what of the audit could not be read; empty if everything could, as it must be: the daemons wrote it.
+	Unread string `json:"unread,omitempty"`
 }
 
 // Summary is a curve in the result's file.

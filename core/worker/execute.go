@@ -42,11 +42,7 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		Key: e.key, Worker: t.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})
 	if err != nil {
-		t.held.stopped(e)
-		// The worker's own machine is at fault, so no reason that an action can give.
-		f.Reason = execution.WorkerUnavailable
-		f.Result.Error, f.Result.Message = "Action could not be started", err.Error()
-		return f
+		return t.notStarted(f, t.held.stopped(e), deadline, err)
 	}
 	if ended, grace := t.held.started(e, action); ended {
 		action.Kill(grace)
@@ -66,6 +62,28 @@ func (t *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	why := t.held.stopped(e)
 	timedOut = timedOut || why == execution.NoReason && t.host.Monotonic() >= limit
 	return t.verdict(f, exit, why, timedOut)
+}
+
+// notStarted is the end of a run whose action the machine has not started. The machine is only at fault if there was
+// time left: a worker that stood still meanwhile, or a slow start, may have met the fence or the run deadline, after
+// which nothing is started (see Runner.Start). Health counts a machine at fault against its worker.
+func (t *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
+	f.Result.Message = err.Error()
+	switch {
+	case why == execution.CancelRequested:
+		return cancelled(f)
+	case t.lease.fence():
+		f.Reason = execution.HeartbeatStale
+		f.Result.Error = "Action could not begin before the worker's fence"
+	case t.host.Monotonic() >= deadline:
+		f.To, f.Reason = execution.Timeout, execution.RunTimeout
+		f.Result.Error = "Action could not begin before its run deadline"
+	default:
+		// No reason that an action can give.
+		f.Reason = execution.WorkerUnavailable
+		f.Result.Error = "Action could not be started"
+	}
+	return f
 }
 
 // verdict turns an exit into a terminal status. An action that ended by itself counts as it ended,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/benbjohnson/clock"
 
@@ -61,5 +62,40 @@ func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)
 	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
 		t.Errorf("the database was asked %d times, want 4, the last time for %+v", len(p.asked), last)
+	}
+}
+
+// A start that fails is the machine's fault only while there is time left to run in: a worker that stood still during the
+// start meets its fence or the run deadline, and that is no reason to count its machine as broken.
+func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		fenced, late bool
+		why          execution.Reason
+		to           execution.Status
+		reason       execution.Reason
+	}{
+		"in time":          {to: execution.Failed, reason: execution.WorkerUnavailable},
+		"past the fence":   {fenced: true, to: execution.Failed, reason: execution.HeartbeatStale},
+		"past the end":     {late: true, to: execution.Timeout, reason: execution.RunTimeout},
+		"cancelled":        {why: execution.CancelRequested, to: execution.Cancelled, reason: execution.CancelRequested},
+		"past both":        {fenced: true, late: true, to: execution.Failed, reason: execution.HeartbeatStale},
+		"ended meanwhile":  {fenced: true, why: execution.HeartbeatStale, to: execution.Failed, reason: execution.HeartbeatStale},
+		"late, not fenced": {late: true, why: execution.WorkerShutdown, to: execution.Timeout, reason: execution.RunTimeout},
+	} {
+		s := finishing(&picky{})
+		now := s.host.Monotonic()
+		s.lease.renew(now)
+		if c.fenced {
+			s.lease.renewed = now - s.lease.length
+		}
+		deadline := now + time.Hour
+		if c.late {
+			deadline = now
+		}
+		f := store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
+		f = s.notStarted(f, c.why, deadline, errors.New("no process"))
+		if f.To != c.to || f.Reason != c.reason || f.Result.Error == "" || f.Key.ID != 7 {
+			t.Errorf("%s: ends as %v for %v: %+v; want %v for %v", name, f.To, f.Reason, f.Result, c.to, c.reason)
+		}
 	}
 }

@@ -12,7 +12,8 @@ import (
 // Runner runs actions on the worker's machine: a subprocess under a shim in production, a duration
 // and an outcome in simulation.
 type Runner interface {
-	// Start starts an action. An error means that nothing was started.
+	// Start starts an action. An error means that nothing was started: the machine could not, or it came to it only
+	// after the fence or the limit, when it must not.
 	Start(ctx context.Context, s Spec) (Run, error)
 }
 

@@ -84,7 +84,10 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 }
 
-var errSick = errors.New("the machine can't start a process")
+var (
+	errSick = errors.New("the machine can't start a process")
+	errLate = errors.New("the action's shim came up after the fence or the limit and started nothing")
+)
 
 type runner struct {
 	m *Machine
@@ -113,26 +116,28 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
+	late := false
 	m.ground.AfterMonotonic(m.stream.Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
 			return
 		}
-		a.begin()
+		late = a.owner.Clock().Monotonic() >= min(s.Limit, s.Fence) && !m.shimless
+		if !late {
+			a.begin()
+		}
 		w.Done()
 	})
 	if err := w.Await(ctx); err != nil {
 		return nil, err
+	}
+	if late {
+		return nil, errLate
 	}
 	return a, nil
 }
 
 func (a *action) begin() {
 	m := a.m
-	if now := a.owner.Clock().Monotonic(); !m.shimless && now >= min(a.spec.Limit, a.spec.Fence) {
-		// A shim that comes up too late does not start the action at all.
-		a.ended, a.exit = true, worker.Exit{Killed: true}
-		return
-	}
 	m.actions = append(m.actions, a)
 	a.emit(history.ActionStarted, execution.None, execution.NoReason)
 	b := m.behaviour[a.spec.Action.Ref]

@@ -183,6 +183,9 @@ func TestTheAuditTellsAnEndBeforeItsHandling(t *testing.T) {
 	for _, v := range r.Violations {
 		t.Errorf("%+v", v)
 	}
+	if r.Unread != 0 {
+		t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
+	}
 	if want := 3 + 2*4 + 2; r.Events < want {
 		t.Errorf("%d events were read, at least %d were written", r.Events, want)
 	}

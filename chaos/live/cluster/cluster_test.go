@@ -240,6 +240,9 @@ func (b *fixture) judge(chains int) {
 	for _, v := range r.Violations {
 		b.t.Errorf("invariant %d: %s", v.Invariant.Number, v.Message)
 	}
+	if r.Unread != 0 {
+		b.t.Errorf("%d events of this program's own audit could not be read: %q", r.Unread, r.Unknown)
+	}
 	if len(r.Judged) < 4 {
 		b.t.Errorf("only %d invariants were judged", len(r.Judged))
 	}

@@ -1,0 +1,42 @@
+package mutant
+
+import (
+	"context"
+
+	"handoff/core/execution"
+	"handoff/core/store"
+)
+
+// This file plants a worker that takes a start which met its fence for a machine that can't start processes.
+
+func init() { register(lateStartBlamesTheMachine) }
+
+// lateStart is a worker's store that gets another reason for what has not begun.
+type lateStart struct {
+	store.Store
+	p Process
+}
+
+// Finish implements store.Worker. The core names one result a call.
+func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	if f := &fs[0]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {
+		own := *f
+		own.Reason, own.Result.Error = execution.WorkerUnavailable, "Action could not be started"
+		s.p.Acted("called the machine at fault for a start that met the fence", f.Key.ID)
+		return s.Store.Finish(ctx, w, []store.Finish{own})
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+func lateStartBlamesTheMachine() *Mutant {
+	return &Mutant{
+		Name: "late-start-blames-the-machine", Source: "D44", Expected: 13, Scenario: "worker-paused-beyond-lease",
+		About: "what could not begin before the worker's fence ends as if the machine could not start processes",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &lateStart{Store: c, p: p}
+		},
+	}
+}
