@@ -23,8 +23,8 @@ import (
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
 // generators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
-func generators() map[string]func(t *testing.T) string {
-	return map[string]func(t *testing.T) string{
+func generators(t *testing.T) map[string]func(t *testing.T) string {
+	all := map[string]func(t *testing.T) string{
 		"alerts":                           alertsTable,
 		"api":                              apiTable,
 		"backoff":                          backoffTable,
@@ -39,6 +39,11 @@ func generators() map[string]func(t *testing.T) string {
 		"message of several dispatches":    func(t *testing.T) string { return message(t, blockEnvelope()) },
 		"message execution.status_changed": func(t *testing.T) string { return message(t, changedEnvelope()) },
 	}
+	numbers, of := defectsOfTheCode(t)
+	for _, number := range numbers {
+		all["shown by "+number] = shownBy(of[number])
+	}
+	return all
 }
 
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!-- /generated -->)`)
@@ -47,7 +52,7 @@ var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!
 //
 //	go test ./docs -run TestContract -update
 func TestContract(t *testing.T) {
-	known, used := generators(), map[string]bool{}
+	known, used := generators(t), map[string]bool{}
 	for _, p := range readPages(t) {
 		want := generated.ReplaceAllStringFunc(string(p.source), func(block string) string {
 			m := generated.FindStringSubmatch(block)

@@ -45,7 +45,8 @@ import (
 // Mutant is one known defect. Its hooks are nil where it changes nothing.
 type Mutant struct {
 	Name string
-	// Source is the number of the known defect that it plants: D1 to D60, or C1 to C15 of docs/findings.md.
+	// Source is the number of the known defect that it plants, as in docs/defects.md: D1 to D60, C1 to C15 of the
+	// audit, or S1 to S17 of the attacks.
 	Source string
 	// About says what is wrong, in one sentence.
 	About string

@@ -23,7 +23,7 @@ func (a *app) listCommand() *cobra.Command {
 		{"triggers", "what a fault can wait for", triggerRows},
 		{"sometimes", "what a sweep can be asked to reach", sometimesRows},
 		{"invariants", "what must be true of every run", invariantRows},
-		{"mutants", "what can be planted", mutantRows},
+		{"mutants", "what can be planted: name, defect (docs/defects.md), the invariant that must find it, scenario", mutantRows},
 	}
 	chosen := make([]bool, len(lists))
 	cmd := &cobra.Command{
