@@ -125,7 +125,6 @@ func TestAtLeastOnceDeadLettering(t *testing.T) {
 			}
 			return out
 		}
-		time.Sleep(200 * time.Millisecond) // dead by now
 		w.eventually(queueType+": none ready, in all "+want, func() bool { return count() == "0 "+want })
 	}
 }
