@@ -125,6 +125,7 @@ func TestAtLeastOnceDeadLettering(t *testing.T) {
 			}
 			return out
 		}
+		time.Sleep(200 * time.Millisecond) // dead by now
 		w.eventually(queueType+": none ready, in all "+want, func() bool { return count() == "0 "+want })
 	}
 }
