@@ -330,11 +330,11 @@ func (t teller) transport(e *history.Event) string {
 	case history.Requeued:
 		return "took back " + m
 	case history.Expired:
-		return "expired in " + q
+		return "expired in " + q + poisons(e)
 	case history.Rejected:
-		return "was rejected in " + q
+		return "was rejected in " + q + poisons(e)
 	case history.ReturnedTooOften:
-		return "was given up in " + q + ", where it came back too often"
+		return "was given up in " + q + ", where it came back too often" + poisons(e)
 	case history.DeadLettered:
 		return fmt.Sprintf("went from %s to %s", q, plural(e.Count, "dead letter queue"))
 	case history.Dropped:
@@ -344,6 +344,14 @@ func (t teller) transport(e *history.Event) string {
 		return "was lost in " + q + " by the fault “" + e.Fault + "”"
 	}
 	return "did something unknown: " + e.Kind.String()
+}
+
+// poisons tells of a message over which the broker gives up to move dead letters.
+func poisons(e *history.Event) string {
+	if e.Count == 0 {
+		return ""
+	}
+	return ", and its header ends dead lettering: the broker makes no queue until it is restarted without it"
 }
 
 // message names a message by what it is about, and by its number, which tells copies apart.

@@ -92,8 +92,9 @@ const (
 	// told of as so many messages, one for each, which do everything together: Limit is the place of each, from 1, and 0
 	// for a message that is alone.
 	// Published: the broker has routed it (Count: to how many queues). PublishReturned: to none.
-	// Enqueued, Delivered (Process, Count: how many ends a hint calls handled; only in simulation), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired,
-	// Rejected, DeadLettered (Queue: where it died; it was routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).
+	// Enqueued, Delivered (Process, Count: how many ends a hint calls handled; only in simulation), Acked (Process; Fault: what made its body unreadable, if anything), Requeued, Expired
+	// and Rejected (Count 1 if from then on the broker makes no queue and moves no dead letter, because of the message's
+	// header; only in simulation), DeadLettered (Queue: where it died; it was routed to Count queues), Dropped (lost for a reason that Fault names; an empty Fault means the broker dropped it by its rules).
 	Published
 	PublishReturned
 	Enqueued
@@ -110,7 +111,8 @@ const (
 	ActionStarted
 	ActionEnded
 
-	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server.
+	// DatabaseDown, DatabaseUp, BrokerDown, BrokerUp: the server. BrokerUp has Count 1 if a message still lies there over
+	// which the broker makes no queue; see Expired.
 	DatabaseDown
 	DatabaseUp
 	BrokerDown

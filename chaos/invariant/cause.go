@@ -41,18 +41,20 @@ const (
 	dispatchesFail
 	// executorFails: an executor stopped or stood still, its clock was moved, or its links failed.
 	executorFails
+	// makesNoQueue: the broker makes no queue, because a message with a hostile header has died in one.
+	makesNoQueue
 
-	causes = 15
+	causes = 16
 )
 
 // servers are the causes that strike every worker.
-const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails
+const servers = brokerFails | databaseFails | databaseClock | dispatchesFail | executorFails | makesNoQueue
 
 // causeNames describe each cause; %s stands for the worker.
 var causeNames = [causes]string{ //detlint:ok a constant table, never written
 	"a stop, crash or standstill of %s", "its clock", "its link to the database", "its link to the broker", "deafness", "muteness",
 	"a machine that starts nothing", "a cordon or drain by an operator", "a twin under its name", "its queue",
-	"the broker", "the database", "the database's clock", "lost or late dispatches", "an executor or its links",
+	"the broker", "the database", "the database's clock", "lost or late dispatches", "an executor or its links", "a broker that makes no queue",
 }
 
 // describe lists the causes of a set in words.
@@ -109,6 +111,8 @@ type ledger struct {
 	byName    map[string]*afflicted
 	// common holds the causes that strike every worker.
 	common [causes]trouble
+	// noQueueFrom is since when the broker makes no queue, if it makes none.
+	noQueueFrom time.Duration
 	// cordoned holds the cordons of each worker.
 	cordoned map[execution.WorkerID]*trouble
 }
@@ -176,6 +180,14 @@ func (l *ledger) observe(e *history.Event) {
 		l.common[brokerFails.at()].begin(e.At)
 	case history.BrokerUp:
 		l.common[brokerFails.at()].end(e.At)
+		if t := &l.common[makesNoQueue.at()]; t.lasting > 0 && e.Count == 0 {
+			t.end(e.At)
+		}
+	case history.Expired, history.Rejected, history.ReturnedTooOften:
+		if t := &l.common[makesNoQueue.at()]; t.lasting == 0 && e.Count > 0 {
+			l.noQueueFrom = e.At
+			t.begin(e.At)
+		}
 	case history.ClockStepped:
 		l.common[databaseClock.at()].strike(e.At)
 	case history.FaultBegan:

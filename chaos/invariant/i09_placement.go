@@ -296,7 +296,7 @@ func (c *placementChecker) leftWaiting(now time.Duration) {
 	}
 	var first *life
 	for _, l := range c.s.lives.All() {
-		if l.status != execution.Requested || !c.free(l) || max(l.waits, l.shown) > since {
+		if l.status != execution.Requested || !c.free(l) || max(l.waits, l.shown, l.claimLost) > since {
 			continue
 		}
 		c.s.judged(c.i)

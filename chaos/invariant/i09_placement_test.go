@@ -109,6 +109,15 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
+	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with what comes between.
+	putBack := func(until time.Duration, between ...history.Event) []history.Event {
+		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
+		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)
+		return with(pair(), beats(10*second, 10*second), one(taken), between, beats(20*second, 100*second), one(given), beats(110*second, until))
+	}
+	errs := func(kind history.Kind, at time.Duration) history.Event {
+		return history.Event{At: at, Kind: kind, Fault: "errors", Text: "database_errors", Count: 1}
+	}
 	for _, c := range []struct {
 		name   string
 		broken bool
@@ -150,6 +159,9 @@ func TestPlacement(t *testing.T) {
 		{"failed after the leases of workers that have stopped", false, with(pair(), one(stopped, worker(3*second, execution.Stopped), claimed, failed))},
 		{"waiting beside idle workers", true, with(pair(), beats(10*second, 60*second))},
 		{"waiting beside dead workers", false, with(pair(), one(history.Event{At: 60 * second, Kind: history.Logged}))},
+		{"waiting since its claim was given back that nobody had lost", true, putBack(110 * second)},
+		{"waiting since its claim was given back that a fault had lost", false, putBack(110*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
+		{"waiting for long after its claim was given back that a fault had lost", true, putBack(200*second, errs(history.FaultBegan, 16*second), errs(history.FaultEnded, 17*second))},
 		{"waiting after an executor came back", false, with(pair(), beats(10*second, 20*second), one(history.Event{At: 25 * second, Kind: history.ProcessStarted}), beats(30*second, 60*second))},
 	} {
 		if got := slices.Contains(judge(c.story), 9); got != c.broken {

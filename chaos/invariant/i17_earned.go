@@ -320,7 +320,7 @@ func (c *ending) ranItsTime() string {
 // noWorkers: no worker offers the runtime, or each worker that does has a cause of its own for not being fit.
 func (c *ending) noWorkers() string {
 	from := c.row.from(c) - c.s.tolerance
-	if c.ledger.struck(c.row.causes&servers&^dispatchesFail, "", 0, from) {
+	if c.ledger.struck(c.row.causes&servers&^(dispatchesFail|makesNoQueue), "", 0, from) {
 		return ""
 	}
 	for _, m := range c.s.fleet.members {
@@ -332,7 +332,7 @@ func (c *ending) noWorkers() string {
 			// The cause of its departure was present when it began to leave, which may be long ago.
 			began = min(from, m.leaving-c.recovery())
 		}
-		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) {
+		if c.ledger.struck(c.row.causes&^servers, m.process, m.worker, began) || c.hasNoQueue(m, began) {
 			continue
 		}
 		if t := c.s.workers.Get(m.incarnation); t != nil && t.since >= from && t.lifecycle <= execution.Active {
@@ -343,6 +343,13 @@ func (c *ending) noWorkers() string {
 			m.process, c.l.runtime, m.lifecycle, m.renewed, c.row.causes.describe(m.process), max(0, from))
 	}
 	return ""
+}
+
+// hasNoQueue says that a worker can't have got a queue since a moment: the broker made none, and the worker had either not
+// been in service yet or lost its queue since then.
+func (c *ending) hasNoQueue(m *member, from time.Duration) bool {
+	return c.ledger.struck(makesNoQueue, "", 0, from) &&
+		(m.lifecycle < execution.Active || c.ledger.struck(losesQueue, m.process, m.worker, c.ledger.noQueueFrom-c.recovery()))
 }
 
 // lost judges the loss of a worker that an executor has marked lost.

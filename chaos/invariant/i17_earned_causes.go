@@ -52,8 +52,9 @@ func earnings() []earning {
 		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceQueue},
 
 		// Every worker that could have taken it is judged by itself; see noWorkers. A step of the database's clock
-		// takes no worker away: an executor watches the leases on its own clock, too.
-		{reason: execution.NoWorkers, causes: noClaim &^ databaseClock, from: sinceFit, instead: (*ending).noWorkers},
+		// takes no worker away: an executor watches the leases on its own clock, too. A broker that makes no queue strikes
+		// only a worker that has none.
+		{reason: execution.NoWorkers, causes: noClaim&^databaseClock | makesNoQueue, from: sinceFit, instead: (*ending).noWorkers},
 
 		// The worker's lease is over, or the worker was superseded: by its own successor after it fenced itself or
 		// died, or by a twin. Or the reply to a claim was lost, so the database lists a run that the worker does

@@ -162,6 +162,47 @@ func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	}
 }
 
+// A message with a hostile header that has died keeps the broker from making queues, until it is restarted without the
+// message. That explains the absence of a worker without a queue, and of no other.
+func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
+	died := history.Event{At: 5 * second, Kind: history.Expired, Message: 3, Queue: "worker.1.executions", Count: 1}
+	harmless := died
+	harmless.Count = 0
+	active := history.Event{At: 11 * second, Kind: history.WorkerLifecycle, Worker: 2, Incarnation: 2, Lifecycle: execution.Active}
+	deleted := func(kind history.Kind) history.Event {
+		return history.Event{At: 12 * second, Kind: kind, Fault: "f", Text: "delete_queue", Process: "late"}
+	}
+	restarted := func(still int64) []history.Event {
+		return []history.Event{{At: 200 * second, Kind: history.BrokerDown}, {At: 201 * second, Kind: history.BrokerUp, Count: still}}
+	}
+	for _, c := range []struct {
+		name   string
+		story  []history.Event
+		earned bool
+	}{
+		{"nothing", nil, false},
+		{"a message that harms nothing", []history.Event{harmless}, false},
+		{"no queue for a worker that comes", []history.Event{died}, true},
+		{"no queue for a worker that has one", []history.Event{died, active}, false},
+		{"no queue for a worker that has lost its own", []history.Event{died, active, deleted(history.FaultBegan), deleted(history.FaultEnded)}, true},
+		{"a restart with the message", append([]history.Event{died}, restarted(1)...), true},
+		{"a restart without the message", append([]history.Event{died}, restarted(0)...), false},
+	} {
+		story := append([]history.Event{
+			{At: second, Kind: history.ProcessStarted, Process: "late"},
+			{At: 2 * second, Kind: history.WorkerRegistered, Worker: 2, Incarnation: 2, Process: "late", Due: 999 * second, Limit: 1, Text: "python"},
+		}, c.story...)
+		created := created(300 * second)
+		created.Text = "python"
+		failed := move(400*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0)
+		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
+		story = append(story, created, move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0), failed)
+		if why := earnedOf(nil, story); (why == "") != c.earned {
+			t.Errorf("%s: %q", c.name, why)
+		}
+	}
+}
+
 // An audit holds no faults: ends that a fault could explain pass, and ends that the rows themselves refute do not.
 func TestAnAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}

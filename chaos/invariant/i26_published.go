@@ -17,7 +17,7 @@ type Open interface{ Closed() bool }
 
 // published is what is known of what processes have sent.
 type published struct {
-	// untaken are the hints that the broker has not taken, and of which another attempt may come.
+	// untaken are the hints that the broker has not taken, and of which another attempt may come or is under way.
 	untaken []untaken
 	// last is the last message of hints of each process, type and worker.
 	last map[sentTo]lastSent
@@ -29,7 +29,9 @@ type untaken struct {
 	over        Open
 	at          time.Duration
 	attempts    int
-	// waits says that another attempt has to come.
+	// unseen says that it had an attempt over a session that has ended: others may have come without one.
+	unseen bool
+	// waits says that another attempt has to come, and that nothing excuses that it does not.
 	waits bool
 }
 
@@ -44,10 +46,12 @@ type lastSent struct {
 }
 
 // hintPause is more than the pause between two attempts of a hint, which grows from a tenth of a second, and heldBack more
-// than the time from a change to the moment at which its writer has its hint ready, and than all pauses together.
+// than the time from a change to the moment at which its writer has its hint ready, and than all pauses together. A hint of
+// which no other attempt was seen for untakenFor is forgotten: its sender has given up without a session.
 const (
-	hintPause = 500 * time.Millisecond
-	heldBack  = 2 * time.Second
+	hintPause  = 500 * time.Millisecond
+	heldBack   = 2 * time.Second
+	untakenFor = time.Minute
 )
 
 // publishing judges a message of hints that a process is about to send.
@@ -93,23 +97,25 @@ func (c *hintChecker) full(process string, m *broker.Message, now time.Duration)
 	c.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
-// outcome notes what the sender of hints was told.
+// outcome notes what the sender of hints was told. A hint that may have arrived is not sent again, and none after the last
+// attempt.
 func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
 	at := slices.IndexFunc(c.untaken, func(u untaken) bool { return u.id == id && u.process == process })
-	if o == broker.Confirmed || o == broker.Unknown {
-		if at >= 0 {
-			c.untaken = slices.Delete(c.untaken, at, at+1)
-		}
+	taken := o == broker.Confirmed || o == broker.Unknown
+	switch {
+	case at < 0 && taken:
 		return
-	}
-	if at < 0 {
+	case at < 0:
 		c.untaken = append(c.untaken, untaken{id: id, process: process})
 		at = len(c.untaken) - 1
+	case taken || c.untaken[at].attempts == hintAttempts-1:
+		c.untaken = slices.Delete(c.untaken, at, at+1)
+		return
 	}
 	u := &c.untaken[at]
-	u.over, u.at, u.attempts = over, now, u.attempts+1
-	u.waits = u.attempts < hintAttempts
+	u.unseen = u.unseen || u.over != nil && u.over.Closed()
+	u.over, u.at, u.attempts, u.waits = over, now, u.attempts+1, !u.unseen
 	c.s.wake(now + c.s.untriedWithin() + time.Nanosecond)
 }
 
@@ -117,23 +123,29 @@ func (c *hintChecker) outcome(process string, over Open, m *broker.Message, o br
 func (s *Suite) untriedWithin() time.Duration { return s.prompt() + hintPause }
 
 // untried judges hints that the broker did not take and that nobody has sent again in time. Without a session an attempt is
-// not seen.
+// not seen. The attempts of a hint stay counted while one of them is under way, however late its answer comes, and where a
+// fault excuses that the next one is late.
 func (c *hintChecker) untried(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
 	if len(c.untaken) == 0 {
 		return
 	}
 	within := c.s.untriedWithin()
-	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {
-		if now-u.at <= within {
-			return false
+	for i := range c.untaken {
+		u := &c.untaken[i]
+		if !u.waits || now-u.at <= within {
+			continue
 		}
-		if p := c.s.roads.byName[u.process]; !u.waits || u.over.Closed() || p == nil || !p.up || p.stopping || c.s.ledger.struck(hinders, u.process, 0, u.at) {
-			return true
+		u.waits = false
+		if p := c.s.roads.byName[u.process]; u.over.Closed() || p == nil || !p.up || p.stopping || c.s.ledger.struck(hinders, u.process, 0, u.at) {
+			continue
 		}
 		c.s.judged(c.i)
 		c.s.violate(c.i, 0, "%s was told at %v that the broker did not take its hint %s, attempt %d, and has not sent it again within %v; %d attempts are made",
 			u.process, u.at, u.id, u.attempts, within, hintAttempts)
-		return true
+	}
+	c.untaken = slices.DeleteFunc(c.untaken, func(u untaken) bool {
+		p := c.s.roads.byName[u.process]
+		return p == nil || !p.up || now-u.at > untakenFor && !c.s.ledger.struck(standsStill, u.process, 0, u.at)
 	})
 }

@@ -91,3 +91,67 @@ func TestHintsWhereTheyAreSent(t *testing.T) {
 		})
 	}
 }
+
+// An answer may come long after its attempt, and a fault may put the next attempt off: the attempts before stay counted.
+func TestTheAttemptsOfAHintStayCounted(t *testing.T) {
+	const tenth = 100 * time.Millisecond
+	m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: "shell-1/1", Type: broker.ExecutionStatusChanged}}
+	at := func(at time.Duration, kind history.Kind) func(*Suite) {
+		return func(s *Suite) { s.Observe(&history.Event{At: at, Kind: kind, Process: "shell-1"}) }
+	}
+	sent := func(at time.Duration) func(*Suite) {
+		return func(s *Suite) { s.Conduct().Publishing("shell-1", m, at) }
+	}
+	told := func(o broker.Outcome, at time.Duration) func(*Suite) {
+		return func(s *Suite) { s.Conduct().Published("shell-1", line(true), m, o, at) }
+	}
+	tried := func(n int) (all []func(*Suite)) {
+		for i := range n {
+			now := 165*second + time.Duration(i)*tenth
+			all = append(all, sent(now), told(broker.Returned, now))
+		}
+		return all
+	}
+	const quiet = history.Logged
+	for _, x := range []struct {
+		name  string
+		story []func(*Suite)
+		want  string
+	}{
+		{"the last answer comes late", append(tried(3),
+			sent(166*second), at(169*second, quiet), told(broker.Returned, 170*second), at(173*second, quiet)), ""},
+		{"the third answer comes late, and nobody tries again", append(tried(2),
+			sent(166*second), at(169*second, quiet), told(broker.Returned, 170*second), at(173*second, quiet)), "attempt 3, and has not sent it again"},
+		{"the third answer comes late and is not known, and nobody tries again", append(tried(2),
+			sent(166*second), at(169*second, quiet), told(broker.Unknown, 170*second), at(173*second, quiet)), ""},
+		{"it stands still before the last attempt", append(tried(3),
+			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
+			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), ""},
+		{"it stands still before the third attempt, and nobody tries again", append(tried(2),
+			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
+			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), "attempt 3, and has not sent it again"},
+		{"its session ends after the first attempt, and attempts without one are not seen", []func(*Suite){
+			sent(165 * second),
+			func(s *Suite) { s.Conduct().Published("shell-1", line(false), m, broker.NotSent, 165*second) },
+			sent(166 * second), told(broker.Returned, 166*second), at(169*second, quiet),
+		}, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := New(config.Default(config.Hardened), []int{26})
+			for _, e := range calmly() {
+				s.Observe(&e)
+			}
+			for _, step := range x.story {
+				step(s)
+			}
+			s.Observe(&history.Event{At: 180 * second, Kind: history.Quiescent})
+			found := ""
+			for _, f := range s.Findings() {
+				found += f.Message
+			}
+			if x.want == "" && found != "" || !strings.Contains(found, x.want) {
+				t.Errorf("found %q, want %q", found, x.want)
+			}
+		})
+	}
+}

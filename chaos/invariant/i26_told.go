@@ -135,7 +135,9 @@ func (c *hintChecker) waitsFor() time.Duration {
 		at = c.next + time.Nanosecond
 	}
 	for i := range c.untaken {
-		at = min(at, c.untaken[i].at+c.s.untriedWithin()+time.Nanosecond)
+		if u := &c.untaken[i]; u.waits {
+			at = min(at, u.at+c.s.untriedWithin()+time.Nanosecond)
+		}
 	}
 	return at
 }

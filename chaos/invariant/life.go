@@ -32,6 +32,8 @@ type life struct {
 	due     time.Duration
 	// waits is since when it has been due for a worker: whoever looks and gives it back does not change it.
 	waits time.Duration
+	// claimLost is when the reconciler put it back whose claim trouble may have lost: until then nobody could look at it.
+	claimLost time.Duration
 	// stamped is entered as the database's clock showed it.
 	stamped time.Duration
 
@@ -136,6 +138,9 @@ type calm struct {
 	since     time.Duration
 }
 
+// troubled says that a fault could hinder an executor at some time since a moment.
+func (c *calm) troubled(since time.Duration) bool { return c.hindering > 0 || c.since >= since }
+
 // learn updates what is known with an event that every checker has seen.
 func (s *Suite) learn(e *history.Event, l *life) {
 	s.roads.learn(e)
@@ -145,6 +150,9 @@ func (s *Suite) learn(e *history.Event, l *life) {
 	case history.Transition:
 		if l != nil {
 			s.settled(l)
+			if e.From == execution.Scheduling && e.By == execution.Reconciler && s.calm.troubled(l.entered-s.config.Executor.StatementTimeout) {
+				l.claimLost = e.At
+			}
 			l.transition(e)
 			if e.To == execution.Requested && e.From != execution.Scheduling {
 				l.waits = max(e.At, e.Due-s.skew)

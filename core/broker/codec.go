@@ -20,14 +20,6 @@ const (
 	// guessing at a field's meaning is worse than a dead letter. Fields that an old reader may
 	// safely ignore can be added without a new version: unknown ones are skipped.
 	WireVersion = 1
-	// VersionBlock is the version of a block: several dispatches in one message. A worker says in its heartbeats that it
-	// reads it; who does not say so gets one dispatch a message.
-	VersionBlock = 2
-	// MaxBlock bounds the dispatches of a block, in bytes of a body, so that what many large parameters make is no large
-	// message. A dispatch that is longer goes alone.
-	MaxBlock = 128 << 10
-	// MaxDispatches is how many dispatches a block has at most, both ways.
-	MaxDispatches = 1000
 	// MaxBody bounds a body, both ways; more is refused before it is parsed.
 	MaxBody = 1 << 20
 	// ContentType is the media type of a body.
@@ -193,38 +185,6 @@ func checkText(field, text string) error {
 	return nil
 }
 
-// Length is about how many bytes of a block the dispatch takes, rather too many than too few.
-func (d *Dispatch) Length() int {
-	const numbersAndNames = 256
-	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)
-}
-
-func tooMany(n int) error {
-	return fieldError("payload.dispatches", "are %d, more than %d", n, MaxDispatches)
-}
-
-func encodeBlock(ds []Dispatch) (*wirePayload, error) {
-	if len(ds) > MaxDispatches {
-		return nil, tooMany(len(ds))
-	}
-	worker, incarnation := int64(ds[0].Worker), int64(ds[0].Incarnation)
-	parts := make([]json.RawMessage, len(ds))
-	for i := range ds {
-		d, err := encodeDispatch(&ds[i])
-		switch {
-		case err != nil:
-			return nil, fmt.Errorf("dispatch %d of the block: %w", i+1, err)
-		case *d.Worker != worker || *d.Incarnation != incarnation:
-			return nil, fieldError("payload.dispatches", "are for several incarnations")
-		}
-		d.Worker, d.Incarnation = nil, nil
-		if parts[i], err = writeJSON(&d); err != nil {
-			return nil, err
-		}
-	}
-	return &wirePayload{wireDispatch: wireDispatch{Worker: &worker, Incarnation: &incarnation}, Dispatches: &parts}, nil
-}
-
 func encodeDispatch(d *Dispatch) (wireDispatch, error) {
 	for _, text := range []struct{ field, value string }{
 		{"payload.action_ref", d.Action.Ref},
@@ -380,38 +340,6 @@ func (w *wireEnvelope) envelope() (Envelope, error) {
 		return Envelope{}, fieldError("timestamp", "has a year of more than four digits")
 	}
 	return e, nil
-}
-
-// block reads the dispatches of a block. One that can't be read is in unread, and costs none of the others; a block of which
-// none can be read is an error.
-func (w *wirePayload) block() (ds []Dispatch, unread []UnreadDispatch, err error) {
-	if w.Dispatches == nil || len(*w.Dispatches) == 0 {
-		return nil, nil, missing("payload.dispatches")
-	}
-	if n := len(*w.Dispatches); n > MaxDispatches {
-		return nil, nil, tooMany(n)
-	}
-	ds = make([]Dispatch, 0, len(*w.Dispatches))
-	for i, body := range *w.Dispatches {
-		var one wireDispatch
-		var d Dispatch
-		err := json.Unmarshal(body, &one)
-		if err != nil {
-			err = inWords(err)
-		} else {
-			one.Worker, one.Incarnation = w.Worker, w.Incarnation
-			err = one.dispatch(&d)
-		}
-		if err != nil {
-			unread = append(unread, UnreadDispatch{fmt.Sprintf("dispatch %d of the block: %v", i+1, err), body})
-			continue
-		}
-		ds = append(ds, d)
-	}
-	if len(ds) == 0 {
-		return nil, nil, errors.New(unread[0].Why)
-	}
-	return ds, unread, nil
 }
 
 func (w *wireDispatch) dispatch(d *Dispatch) error {

@@ -50,18 +50,19 @@ var errInternal = errors.New("internal error")
 // poisoned says that a message with a hostile x-death header has died, and is still where it did. RabbitMQ 3.10 then ends
 // its worker for dead letters, again at each attempt, so that nothing of the whole node is dead-lettered any more and no
 // queue can be made (chaos/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with another
-// attempt: it helps only after the queue with the message was deleted.
+// attempt: it helps only after the queue with the message was deleted. From 4.0 on the broker keeps the deaths of a message
+// beside its headers, and replaces an x-death that somebody else has written without reading it.
 func (b *Broker) poisoned() bool { return b.stuck }
 
-// poison notes that such a message has died in a queue.
-func (b *Broker) poison() { b.stuck = true }
+// poisons says that the death of a message is the one that ends dead lettering.
+func (m *message) poisons(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
 
 // heal is what a restart does: dead lettering works until a queue tries the message again.
 func (b *Broker) heal() {
 	b.stuck = false
 	for _, q := range b.queues {
 		for _, m := range q.held {
-			b.stuck = b.stuck || m.hostile
+			b.stuck = b.stuck || m.hostile && b.like.readsDeaths
 		}
 	}
 }

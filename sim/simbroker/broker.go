@@ -172,8 +172,12 @@ func (b *Broker) Start() {
 	}
 	b.up = true
 	b.net.SetServer(b.opts.Name, true)
-	b.observe(history.Event{Kind: history.BrokerUp, Process: b.opts.Name})
 	b.heal()
+	up := history.Event{Kind: history.BrokerUp, Process: b.opts.Name}
+	if b.poisoned() {
+		up.Count = 1
+	}
+	b.observe(up)
 	for _, q := range slices.Clone(b.queues) {
 		q.used()
 		q.retryHeld()

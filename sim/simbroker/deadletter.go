@@ -21,14 +21,16 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 		kind = history.ReturnedTooOften
 	default:
 	}
-	b.tell(kind, m, q.decl.Name, "", m.corrupt, 0)
 	if q.decl.DeadLetterExchange == "" {
+		b.tell(kind, m, q.decl.Name, "", m.corrupt, 0)
 		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
 		return
 	}
-	if m.hostile {
-		q.b.poison()
+	poisons := 0
+	if m.poisons(b) {
+		b.stuck, poisons = true, 1
 	}
+	b.tell(kind, m, q.decl.Name, "", m.corrupt, poisons)
 	m.deaths = b.recordDeath(m.deaths, q.decl.Name, reason)
 	if q.deadLetter(m) {
 		return

@@ -39,6 +39,8 @@ type behaviour struct {
 	newestFirst bool
 	// deliveryLimit is how often a message may come back to a quorum queue that was declared without a limit; 0 is for ever.
 	deliveryLimit int
+	// readsDeaths: an x-death header that a client has written is read when its message dies; see poisoned.
+	readsDeaths bool
 	// queuesTimeOut: quorum queues have a consumer timeout, and neither channels nor classic queues have one.
 	queuesTimeOut bool
 }
@@ -49,7 +51,7 @@ const defaultLimit = 20
 func behaviourOf(version string) behaviour {
 	switch version {
 	case "", "3.10":
-		return behaviour{}
+		return behaviour{readsDeaths: true}
 	case "4.0":
 		return behaviour{marksDead: true, newestFirst: true, deliveryLimit: defaultLimit}
 	case "4.3":

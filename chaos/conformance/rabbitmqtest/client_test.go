@@ -91,10 +91,7 @@ func TestClientComesBack(t *testing.T) {
 	}
 	p.setRefuse(true)
 	p.cut()
-	time.Sleep(300 * time.Millisecond)
-	if w.client.Ready() {
-		t.Error("ready without a broker")
-	}
+	w.eventually("not ready without a broker", func() bool { return !w.client.Ready() })
 	p.setRefuse(false)
 	w.roundTrip("after an outage")
 	if _, err := w.raw.QueueDelete(w.queue, false, false, false); err != nil {

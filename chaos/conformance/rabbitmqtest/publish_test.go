@@ -282,7 +282,7 @@ func TestAlarm(t *testing.T) {
 	}
 	ctl("set_vm_memory_high_watermark", "0.0000001")
 	defer ctl("set_vm_memory_high_watermark", "0.4")
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(200 * time.Millisecond) // the node tells nobody who is idle when its alarm has reached them
 	t.Logf("an idle session during the alarm is blocked: %v", s.Blocked())
 	got := s.Publish(w.within(500*time.Millisecond), w.messages(queue, 1))
 	if got[0] != broker.Unknown {
