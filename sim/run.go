@@ -110,7 +110,14 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w.ask()
 	w.build()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
-	return w.result(w.k.Run(rest.Over, run.Horizon(w.scenario, w.config)))
+	return w.result(w.k.Run(func() bool {
+		// It is asked before every step. While an execution is unfinished, nothing else makes a difference.
+		if w.db.Unfinished() > 0 {
+			rest.Stirs()
+			return false
+		}
+		return rest.Over()
+	}, run.Horizon(w.scenario, w.config)))
 }
 
 // state implements run.State.
@@ -119,10 +126,7 @@ type state struct{ w *world }
 func (s state) Messages() bool   { return !s.w.broker.Idle() }
 func (s state) Unfinished() bool { return s.w.db.Unfinished() > 0 }
 func (s state) Drained() bool    { return true }
-
-// Faults implements run.State. It is asked first, and at every step: while something is unfinished the answer makes no
-// difference, and is had for less.
-func (s state) Faults() bool { return s.Unfinished() || s.w.injector.Busy() }
+func (s state) Faults() bool     { return s.w.injector.Busy() }
 
 func (s state) Actions() bool {
 	for _, p := range s.w.processes {

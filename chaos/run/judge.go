@@ -21,12 +21,19 @@ type Judges struct {
 
 	scenario *scenario.Scenario
 	profile  config.Profile
+	// waiting are the last events, which only the suite has seen: nobody asks the others before the end. Each is shown
+	// many at once, because an event that all see in turn has the code of each fetched anew, and that of the run after it.
+	waiting  [eventsAtOnce]history.Event
+	waits    int
 	hash     *history.Hasher
 	probes   *verdict.Probes
 	tally    *tally
 	seen     *discovery.Collector
 	accepted accepted
 }
+
+// eventsAtOnce is how many events wait: eight kilobytes of them, a quarter of the fastest cache of a processor.
+const eventsAtOnce = 32
 
 // NewJudges returns judges that have seen nothing. c is the configuration of the run, as scaled as the scenario is. only are
 // the numbers of the invariants to judge, nil for all.
@@ -47,16 +54,39 @@ func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return
 	}
-	j.hash.Observe(e)
 	j.Suite.Observe(e)
-	j.probes.Observe(e)
-	j.tally.Observe(e)
-	j.accepted.observe(e)
-	j.seen.Observe(e)
+	j.waiting[j.waits] = *e
+	if j.waits++; j.waits == eventsAtOnce {
+		j.show()
+	}
+}
+
+// show shows those that only the suite has seen to the others.
+func (j *Judges) show() {
+	events := j.waiting[:j.waits]
+	j.waits = 0
+	for i := range events {
+		j.hash.Observe(&events[i])
+	}
+	for i := range events {
+		j.probes.Observe(&events[i])
+	}
+	for i := range events {
+		j.tally.Observe(&events[i])
+	}
+	for i := range events {
+		j.accepted.observe(&events[i])
+	}
+	for i := range events {
+		j.seen.Observe(&events[i])
+	}
 }
 
 // Events is how many events have been seen.
-func (j *Judges) Events() uint64 { return j.hash.Events() }
+func (j *Judges) Events() uint64 {
+	j.show()
+	return j.hash.Events()
+}
 
 // Ending is how a run ended.
 type Ending uint8
@@ -94,6 +124,7 @@ type Outcome struct {
 
 // Verdict judges the run that the judges have seen. It is called once, after the last event.
 func (j *Judges) Verdict(o Outcome) verdict.Run {
+	j.show()
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
 		Faults: o.Faults, Sometimes: j.probes.Hits(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,

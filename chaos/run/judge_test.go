@@ -52,6 +52,28 @@ func TestWhatIsNotFinishedIsAViolationAtTheEndOnly(t *testing.T) {
 	}
 }
 
+// The suite sees an event at once, the others many together: in the same order, and all of them before anybody is told
+// what they have seen.
+func TestJudgesSeeEveryEventOnceAndInOrder(t *testing.T) {
+	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {
+		j := NewJudges(&scenario.Scenario{}, config.Hardened, config.Default(config.Hardened), nil)
+		hash := history.NewHasher()
+		var e history.Event // it is only valid during the call
+		for i := range n {
+			e = history.Event{Kind: history.Created, At: time.Duration(i), Execution: execution.ID(i + 1), Chain: execution.ID(i + 1), Count: 1, To: execution.Requested}
+			hash.Observe(&e)
+			j.Observe(&e)
+			if i%40 == 39 && j.Events() != uint64(i+1) {
+				t.Errorf("%d events of %d were counted", j.Events(), i+1)
+			}
+		}
+		r := j.Verdict(Outcome{Ending: Unjudged})
+		if r.Hash != hash.Sum() || j.Events() != uint64(n) || r.Sometimes["retry_scheduled"] != n {
+			t.Errorf("of %d events %d were counted, %d by who counts situations; the hash is %x, want %x", n, j.Events(), r.Sometimes["retry_scheduled"], r.Hash, hash.Sum())
+		}
+	}
+}
+
 // Nothing shows that a system recovers which has not come to rest.
 func TestARunThatDoesNotComeToRestIsNoPass(t *testing.T) {
 	done := Outcome{Ending: Unsettled, At: time.Hour, Abandoned: true}

@@ -36,11 +36,16 @@ type Rest struct {
 	since time.Duration
 }
 
+// Stirs is told that something is left to be done, by a world that knows it for less than Over finds it out.
+func (r *Rest) Stirs() {
+	r.Alerts.Awake()
+	r.quiet = false
+}
+
 // Over says that the run has come to rest, so that it can end.
 func (r *Rest) Over() bool {
 	if r.State.Faults() || r.Workload.Submitting() || r.State.Messages() || r.State.Actions() || r.State.Unfinished() {
-		r.Alerts.Awake()
-		r.quiet = false
+		r.Stirs()
 		return false
 	}
 	if r.Alerts.Pending() {
