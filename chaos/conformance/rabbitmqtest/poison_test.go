@@ -103,19 +103,23 @@ func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
 		}
 		return
 	}
-	for range 20 {
-		if err := canary(); err != nil {
-			break
+	// The node's dead lettering ends when its queue has tried the message a few times: a canary may still come through before.
+	poisoned := func() error {
+		for range 20 {
+			if err := canary(); err != nil {
+				break
+			}
 		}
+		return canary()
 	}
-	if err := canary(); !errors.Is(err, broker.ErrClosed) {
+	if err := poisoned(); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("the canary of a poisoned broker: %v", err)
 	}
 	if s.Closed() {
 		t.Error("the session that works is closed, too")
 	}
 	restart()
-	if err := canary(); !errors.Is(err, broker.ErrClosed) {
+	if err := poisoned(); !errors.Is(err, broker.ErrClosed) {
 		t.Errorf("the canary after a restart: %v", err)
 	}
 	raw(func(ch *amqp.Channel) error {
