@@ -48,7 +48,7 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 		{"a run that took longer", 15, func(k *Calls) {
 			k.Reports(time.Second, RunFigures{})
 			claimed(k)
-			k.Exited(key, execution.Completed, execution.NoReason)
+			k.Exited(4*time.Second, key, execution.Completed, execution.NoReason)
 			k.Finishes(4*time.Second, End{key, execution.Completed, execution.NoReason}, "")
 			k.Finished(4*time.Second, End{key, execution.Completed, execution.NoReason}, applied)
 			k.Reports(5*time.Second, RunFigures{Total: 1, Average: 3 * time.Second})

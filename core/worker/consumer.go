@@ -105,7 +105,6 @@ func (t *session) execute(all []*admitted) {
 
 // perform runs what was claimed, and writes its end.
 func (t *session) perform(r run) {
-	defer t.leave(r.e)
 	// At info: a worker runs few at a time, and these two lines are what its operator looks for.
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
@@ -113,12 +112,12 @@ func (t *session) perform(r run) {
 	took := t.host.Monotonic() - r.sent
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
 		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
-	t.finish(f, took)
+	t.finish(r.e, f, took)
 }
 
 // leave gives the slot of an entry back.
 func (t *session) leave(e *entry) {
-	t.held.remove(e, t.host.Monotonic())
+	t.held.remove(t.host.Monotonic(), e)
 	if e.cancelled {
 		t.beatNow.Set()
 	}

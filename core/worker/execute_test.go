@@ -46,7 +46,7 @@ func finishing(p *picky) *session {
 // A completed run stays completed when the database refuses its output for good: it is neither lost nor run again.
 func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
-	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}}, 0)
+	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
 	last := p.asked[len(p.asked)-1]
 	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
 		t.Errorf("the database was asked %d times, the last time for %+v", len(p.asked), last)
@@ -58,8 +58,11 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	p := &picky{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
-	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)
+	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed})
 	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
 		t.Errorf("the database was asked %d times, want 4, the last time for %+v", len(p.asked), last)
 	}
 }
+
+// finishes has the end of a run written that holds a slot.
+func (t *session) finishes(f store.Finish) { t.finish(t.held.add(f.Key), f, 0) }
