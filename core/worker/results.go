@@ -157,25 +157,33 @@ func (t *session) write(all []*result) (refused []refusal) {
 			return err
 		})
 		if err == nil {
-			return t.written(all, outcomes)
+			return append(refused, t.written(all, outcomes)...)
 		}
-		if !store.Retriable(err) {
-			if len(all) > 1 {
-				// One of them may be what the database refuses, and costs the others nothing: each goes on alone.
-				for _, r := range all[1:] {
-					t.host.Go("result", func() { t.keepAll(t.write([]*result{r})) })
-				}
-				all = all[:1:1]
-				continue
+		switch {
+		case !store.Retriable(err) && len(all) > 1:
+			// One of them may be what the database refuses, and costs the others nothing: what was answered beside it is done,
+			// and each of the rest goes on alone.
+			var answered []refusal
+			answered, all = t.writtenBeside(all, outcomes)
+			refused = append(refused, answered...)
+			if len(all) == 0 {
+				return refused
 			}
+			for _, r := range all[1:] {
+				t.host.Go("result", func() {
+					_ = broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second).Wait(t.closing)
+					t.keepAll(t.write([]*result{r}))
+				})
+			}
+			all = all[:1:1]
+		case !store.Retriable(err):
 			t.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(all[0].Key.ID)), slog.Any("error", err))
 			if r := all[0]; !r.refused {
 				r.Finish, r.refused = storable(r.Finish, err), true
 				continue
 			}
 			// Not the output, then. What the database says of the statement may pass all the same, and nobody else has the end.
-		}
-		if errors.Is(err, store.ErrUnknownOutcome) {
+		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
 			}
@@ -184,9 +192,27 @@ func (t *session) write(all []*result) (refused []refusal) {
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		if backoff.Wait(t.closing) != nil {
 			t.leaveAll(all)
-			return nil
+			return refused
 		}
 	}
+}
+
+// writtenBeside notes those results that were answered although the database has refused the statement as a whole, and returns
+// those that were not.
+func (t *session) writtenBeside(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
+	if len(outcomes) != len(all) {
+		return nil, all
+	}
+	var done []*result
+	var answers []store.Outcome
+	for i, r := range all {
+		if outcomes[i].Row.ID == r.Key.ID {
+			done, answers = append(done, r), append(answers, outcomes[i])
+		} else {
+			left = append(left, r)
+		}
+	}
+	return t.written(done, answers), left
 }
 
 // refusal is a result that was refused because its row is somebody else's, and the row.
