@@ -44,11 +44,11 @@ func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
 	c.s.judged(c.result.i)
 	switch {
 	case held > 0 && !c.lease.fenced && r.exited < c.fence() && now > c.fence():
-		c.s.violate(c.result.i, key.ID, "the run of execution %d (epoch %d) ended at %s %v before its fence, and its result waited for others until after it",
-			key.ID, key.Epoch, c.process, c.fence()-r.exited)
+		c.s.violate(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
+			c.process, key.ID, key.Epoch, c.fence()-r.exited)
 	case held > oracle.ResultWindow+sameMoment:
-		c.s.violate(c.result.i, key.ID, "the run of execution %d (epoch %d) ended at %s, which did not write that for %v; a result waits for others for %v at most",
-			key.ID, key.Epoch, c.process, held, oracle.ResultWindow)
+		c.s.violate(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
+			c.process, key.ID, key.Epoch, held, oracle.ResultWindow)
 	}
 }
 

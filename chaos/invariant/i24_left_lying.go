@@ -124,6 +124,8 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 			c.blamed(e, l)
 		}
 		c.claim(e)
+	case history.Delivered, history.Acked:
+		// Who judges acknowledgements has heard it.
 	default:
 	}
 }
