@@ -30,6 +30,7 @@ func limits() []limit {
 		{"core/api", "placesOfWrites", "other writes at once"},
 		{"core/api", "placeWait", "how long a request waits for a place"},
 		{"core/config", "LeastAPIConnections", "connections of the API to the database, at least"},
+		{"core/config", "ResultWindow", "how long the result of a run may wait for others, to be written with them"},
 		{"core/config", "LongestPing", "how long an idle connection to the database may be silent, at most"},
 		{"core/api", "maxStreams", "streams of changes at once"},
 		{"core/api", "maxStreamsOfClient", "streams of changes of one client address"},

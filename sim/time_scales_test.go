@@ -109,7 +109,7 @@ func drawTimeScales(t *rapid.T) *timeScales {
 	fmt.Fprintf(&b, "config:\n  executor: {dispatch_timeout: %v, scheduled_timeout: %v, timeout_check_interval: %v, max_dispatches: %d, dispatch_ahead: %d, unschedulable_grace: %v, batch_size: %d}\n",
 		dispatch, backstop, scaled(t, time.Second, time.Minute, "check"), dispatches,
 		rapid.SampledFrom([]int{0, 1, 2, 10}).Draw(t, "ahead"), grace, rapid.SampledFrom([]int{1, 2, 5, 20, 100}).Draw(t, "batch_size"))
-	fmt.Fprintf(&b, "  worker: {heartbeat_interval: %v, fence_margin: 4300ms, kill_grace: 2s, statement_timeout: %v}\n", max(beat, 3200*time.Millisecond), 2*time.Second)
+	fmt.Fprintf(&b, "  worker: {heartbeat_interval: %v, fence_margin: 4400ms, kill_grace: 2s, statement_timeout: %v}\n", max(beat, 3200*time.Millisecond), 2*time.Second)
 	fmt.Fprintf(&b, "  message_queue: {rabbitmq: {worker_queue_ttl_ms: %d, dead_letter: {enabled: %v}}}\n", ttl.Milliseconds(), rapid.IntRange(0, 9).Draw(t, "dead_letter") > 0)
 	fmt.Fprintf(&b, "  retry: {max_backoff_secs: %d}\nactions:\n", int(retryCap.Seconds()))
 

@@ -348,7 +348,7 @@ func (p *process) runWorker() {
 	var messages broker.Broker = &deafened{ports.Broker, p, h}
 	runner := p.machine.Runner(p.current)
 	if p.calls != nil {
-		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, p.calls)
+		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, h, p.calls)
 	}
 	// A superseded worker exits, and says so in its log.
 	_ = worker.New(worker.Options{

@@ -45,8 +45,9 @@ type callsOfRun struct {
 	lost, cancelled      bool
 	// started says that the action was asked to start, refused that it could not.
 	started, refused bool
-	// byItself says that the action ended by itself, and to and reason how.
+	// byItself says that the action ended by itself, to and reason how, and exited when the worker learned of it.
 	byItself bool
+	exited   time.Duration
 	to       execution.Status
 	reason   execution.Reason
 	// ended is when its end was first written.
@@ -176,6 +177,7 @@ func (c *Calls) Finishes(now time.Duration, e End, words string) {
 	}
 	if !r.over {
 		r.over, r.ended = true, now
+		c.waited(now, e.Key, r)
 	}
 	c.tells(now, &e, r)
 	c.repeats(now, e.Key, r, callFinish, words)

@@ -45,10 +45,26 @@ func TestCallsOfAWorkerAreJudged(t *testing.T) {
 			k.Told(key, true)
 			k.Finishes(2*time.Second, End{key, execution.Failed, execution.WorkerLost}, "")
 		}, func(k *Calls) { k.Keeps(3*time.Second, End{key, execution.Failed, execution.Unroutable}, "") }},
+		{"a result that waits too long", 13, func(k *Calls) {
+			claimed(k)
+			k.Exited(2*time.Second, key, execution.Completed, execution.NoReason)
+			k.Finishes(2*time.Second+oracle.ResultWindow, End{key, execution.Completed, execution.NoReason}, "")
+			k.Finished(3*time.Second, End{key, execution.Completed, execution.NoReason}, applied)
+			claimed(k)
+			k.Exited(4*time.Second, key, execution.Completed, execution.NoReason)
+		}, func(k *Calls) {
+			k.Finishes(4*time.Second+oracle.ResultWindow+2*sameMoment, End{key, execution.Completed, execution.NoReason}, "")
+		}},
+		{"a result that waits behind the fence", 13, func(k *Calls) {
+			claimed(k)
+			k.Exited(k.fence()-oracle.ResultWindow/2, key, execution.Completed, execution.NoReason)
+		}, func(k *Calls) {
+			k.Finishes(k.fence()+oracle.ResultWindow/2, End{key, execution.Completed, execution.NoReason}, "")
+		}},
 		{"a run that took longer", 15, func(k *Calls) {
 			k.Reports(time.Second, RunFigures{})
 			claimed(k)
-			k.Exited(key, execution.Completed, execution.NoReason)
+			k.Exited(4*time.Second, key, execution.Completed, execution.NoReason)
 			k.Finishes(4*time.Second, End{key, execution.Completed, execution.NoReason}, "")
 			k.Finished(4*time.Second, End{key, execution.Completed, execution.NoReason}, applied)
 			k.Reports(5*time.Second, RunFigures{Total: 1, Average: 3 * time.Second})

@@ -3,6 +3,7 @@ package invariant
 import (
 	"time"
 
+	"handoff/chaos/oracle"
 	"handoff/core/execution"
 )
 
@@ -24,9 +25,30 @@ func (c *Calls) NotStarted(key execution.Key) {
 }
 
 // Exited notes that an action has ended by itself: what is told of it is its own.
-func (c *Calls) Exited(key execution.Key, to execution.Status, reason execution.Reason) {
+func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {
-		r.byItself, r.to, r.reason = true, to, reason
+		r.byItself, r.exited, r.to, r.reason = true, now, to, reason
+	}
+}
+
+// waited judges how long the end of a run that ended by itself has waited to be written for the first time: no longer than for
+// the others that are written with it, and not at all where the fence would come meanwhile.
+func (c *Calls) waited(now time.Duration, key execution.Key, r *callsOfRun) {
+	if c.result == nil || !r.byItself {
+		return
+	}
+	held := now - r.exited
+	if c.s.ledger.struck(standsStill|itsClock, c.process, 0, c.s.present()-held-sameMoment) {
+		return
+	}
+	c.s.judged(c.result.i)
+	switch {
+	case held > 0 && !c.lease.fenced && r.exited < c.fence() && now > c.fence():
+		c.s.violate(c.result.i, key.ID, "%s let the result of execution %d (epoch %d), whose run ended %v before the fence, wait for others until after it",
+			c.process, key.ID, key.Epoch, c.fence()-r.exited)
+	case held > oracle.ResultWindow+sameMoment:
+		c.s.violate(c.result.i, key.ID, "%s did not write how the run of execution %d (epoch %d) ended until %v after it; a result waits for others for %v at most",
+			c.process, key.ID, key.Epoch, held, oracle.ResultWindow)
 	}
 }
 

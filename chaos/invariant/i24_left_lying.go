@@ -15,11 +15,13 @@ import (
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Across: true,
-		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before; one that waited behind others until it was sent back counts for nobody.",
+		Statement: "A dispatch that a live worker with a free slot left lying until its time was over counts as a used dispatch, a message that came too late to be claimed dies at once, so that the dead letter handler can act, and none is sent back before, or acknowledged before it is claimed; one that waited behind others until it was sent back counts for nobody.",
 		Needs:     []history.Kind{history.Transition, history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.FaultBegan},
+		Whole:     []history.Kind{history.Acked, history.Delivered, history.Requeued},
+		Part:      "not that none is acknowledged before it is claimed; only the simulated broker tells of acknowledgements",
 	}
 	i.make = func(s *Suite) checker {
-		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout}
+		return &lyingChecker{i: i, s: s, bound: 3 * s.config.Worker.StatementTimeout, kept: keptChecker{i, s, make(map[execution.Key]copies)}}
 	}
 	return i
 }
@@ -54,6 +56,7 @@ type lyingChecker struct {
 	bound time.Duration
 	// waited are the dispatches that a worker has sent back and that waited there behind others, by what they were then.
 	waited map[execution.ID]waitedAt
+	kept   keptChecker
 }
 
 // waitedAt is the epoch of a dispatch that was sent back, and until when all slots of its worker were taken while it waited.
@@ -66,13 +69,14 @@ type waitedAt struct {
 func (c *lyingChecker) hears() []history.Kind {
 	return []history.Kind{
 		history.WorkerRegistered, history.HeartbeatRenewed, history.StaleWrite, history.Rejected, history.Requeued,
-		history.Dropped, history.Transition,
+		history.Dropped, history.Transition, history.Delivered, history.Acked,
 	}
 }
 
 func (c *lyingChecker) timed() {}
 
 func (c *lyingChecker) observe(e *history.Event, l *life) {
+	c.kept.observe(e, l)
 	if len(c.late) > 0 {
 		c.look(e.At)
 		c.s.wake(e.At)
@@ -120,6 +124,8 @@ func (c *lyingChecker) observe(e *history.Event, l *life) {
 			c.blamed(e, l)
 		}
 		c.claim(e)
+	case history.Delivered, history.Acked:
+		// Who judges acknowledgements has heard it.
 	default:
 	}
 }

@@ -2,6 +2,7 @@ package mutant
 
 import (
 	"context"
+	"slices"
 
 	"handoff/core/execution"
 	"handoff/core/store"
@@ -17,13 +18,14 @@ type lateStart struct {
 	p Process
 }
 
-// Finish implements store.Worker. The core names one result a call.
+// Finish implements store.Worker.
 func (s *lateStart) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	if f := &fs[0]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {
-		own := *f
-		own.Reason, own.Result.Error = execution.WorkerUnavailable, "Action could not be started"
-		s.p.Acted("called the machine at fault for a start that met the fence", f.Key.ID)
-		return s.Store.Finish(ctx, w, []store.Finish{own})
+	fs = slices.Clone(fs)
+	for i := range fs {
+		if f := &fs[i]; f.Reason == execution.HeartbeatStale && f.Result.Error != "Action was ended at the worker's fence" {
+			f.Reason, f.Result.Error = execution.WorkerUnavailable, "Action could not be started"
+			s.p.Acted("called the machine at fault for a start that met the fence", f.Key.ID)
+		}
 	}
 	return s.Store.Finish(ctx, w, fs)
 }

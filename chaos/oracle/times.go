@@ -13,6 +13,9 @@ func Lease(w *config.Worker) (lease time.Duration) {
 	return time.Duration(w.HeartbeatStalenessMultiplier) * w.HeartbeatInterval
 }
 
+// ResultWindow is how long the result of a run may wait for others ("Numbers that no key changes").
+const ResultWindow = 2 * time.Millisecond
+
 // QueueTTL is how long a message may wait in a worker's queue (`message_queue.rabbitmq.worker_queue_ttl_ms`).
 func QueueTTL(r *config.RabbitMQ) time.Duration {
 	return time.Duration(r.WorkerQueueTTLMS) * time.Millisecond

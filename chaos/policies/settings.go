@@ -59,7 +59,7 @@ func tweaks(step time.Duration) []tweak {
 			c.Executor.QueueRetention = oracle.Lease(&c.Worker) + time.Duration(side)*step
 		},
 		duration(func(c *config.Config) *time.Duration { return &c.Worker.FenceMargin }, func(c *config.Config) time.Duration {
-			return c.Worker.KillGrace + oracle.Lease(&c.Worker)/100 + c.Worker.StatementTimeout
+			return c.Worker.KillGrace + oracle.Lease(&c.Worker)/100 + c.Worker.StatementTimeout + oracle.ResultWindow
 		}),
 		duration(func(c *config.Config) *time.Duration { return &c.Worker.FenceMargin }, func(c *config.Config) time.Duration {
 			return oracle.Lease(&c.Worker) - c.Worker.HeartbeatInterval - c.Worker.StatementTimeout

@@ -50,7 +50,7 @@ func TestBadConfigurationExitsTwoAndListsEverything(t *testing.T) {
 	}
 	for _, want := range []string{
 		"worker: the configuration has 5 problems:\n",
-		file + ":3:24: worker.fence_margin: is 1s, must be at least 4.2s",
+		file + ":3:24: worker.fence_margin: is 1s, must be at least 4.202s",
 		file + ":3:90: worker.heartbeat_staleness_multiplier: is 2, must be at least 3",
 		`--runtimes: unknown name "ruby" in worker.runtimes, a list with commas; allowed: shell, python, node, noop`,
 		"flag --concurrency: worker.concurrency: is 0",

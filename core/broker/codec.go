@@ -241,6 +241,14 @@ func Decode(body []byte) (Envelope, error) {
 	if len(body) > MaxBody {
 		return Envelope{}, tooLong(len(body))
 	}
+	if e, ok := hint(body); ok {
+		return e, nil
+	}
+	return decode(body)
+}
+
+// decode reads any body.
+func decode(body []byte) (Envelope, error) {
 	// The JSON package would replace what is not UTF-8 without a word.
 	if !utf8.Valid(body) {
 		return Envelope{}, errors.New("message is not UTF-8")

@@ -315,6 +315,38 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
+// What Encode writes is read as a hint, if it is one, and as nothing else.
+func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
+	e := sampleHint()
+	body, err := Encode(&e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, ok := hint(body); !ok || !reflect.DeepEqual(read, e) {
+		t.Errorf("%s is read as %+v, %v", body, read, ok)
+	}
+	for i := range body {
+		for _, other := range []byte{'"', '{', ' ', '0', '-', 'x', '\\', 0xff} {
+			changed := bytes.Clone(body)
+			changed[i] = other
+			quick, ok := hint(changed)
+			if plain, err := decode(changed); ok && (err != nil || !reflect.DeepEqual(quick, plain)) {
+				t.Errorf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
+			}
+		}
+		if _, ok := hint(body[:i]); ok {
+			t.Errorf("%s is read as a hint", body[:i])
+		}
+	}
+	one := sampleDispatch()
+	if body, err = Encode(&one); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := hint(body); ok {
+		t.Errorf("%s is read as a hint", body)
+	}
+}
+
 // FuzzDecode: nothing panics, and what is accepted can be written and read again to the same.
 func FuzzDecode(f *testing.F) {
 	for _, e := range []Envelope{sampleDispatch(), sampleHint(), sampleBlock()} {
@@ -339,6 +371,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := Decode(body)
+		if quick, ok := hint(body); ok {
+			if plain, err := decode(body); err != nil || !reflect.DeepEqual(quick, plain) {
+				t.Fatalf("read as a hint %+v, as any message %+v (%v)", quick, plain, err)
+			}
+		}
 		if err != nil {
 			if !reflect.DeepEqual(e, Envelope{}) {
 				t.Fatalf("refused (%v) and yet read: %+v", err, e)
@@ -394,5 +431,26 @@ func BenchmarkDecode(b *testing.B) {
 		if _, err := Decode(body); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+func BenchmarkDecodeHint(b *testing.B) {
+	e := sampleHint()
+	body, err := Encode(&e)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, read := range map[string]func() bool{
+		"quick": func() bool { _, ok := hint(body); return ok },
+		"plain": func() bool { _, err := decode(body); return err == nil },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if !read() {
+					b.Fatal("not read")
+				}
+			}
+		})
 	}
 }

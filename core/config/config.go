@@ -122,7 +122,8 @@ type Worker struct {
 	Concurrency int `yaml:"concurrency"`
 	// ShutdownTimeout is how long a graceful stop waits for running actions.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
-	// FenceMargin is how long before the end of its lease a worker ends its actions.
+	// FenceMargin is how long before the end of its lease a worker ends its actions. It has room for the kill grace, the drift
+	// of clocks, a ResultWindow and the statement after that.
 	FenceMargin time.Duration `yaml:"fence_margin"`
 	// KillGrace is the time between SIGTERM and SIGKILL.
 	KillGrace time.Duration `yaml:"kill_grace"`
@@ -130,6 +131,10 @@ type Worker struct {
 	// of the lease if that is more, and a registration, which may take longer each time, up to half a lease.
 	StatementTimeout time.Duration `yaml:"statement_timeout"`
 }
+
+// ResultWindow is how long the result of a run may wait for others, to be written together with them. A result that finds the
+// worker idle does not wait.
+const ResultWindow = 2 * time.Millisecond
 
 // Lease is how long one heartbeat keeps a worker alive.
 func (w Worker) Lease() time.Duration {

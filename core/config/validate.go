@@ -127,8 +127,8 @@ func (v *validation) worker(w Worker) {
 	if w.KillGrace < 0 {
 		v.refuse("worker.kill_grace", "is %v, must not be negative", w.KillGrace)
 	}
-	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout; w.FenceMargin < least {
-		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout", w.FenceMargin, least)
+	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
+		v.refuse("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
 	// A heartbeat renews the lease when its reply is there. A worker that fences itself before that ends actions although
 	// nothing is wrong.

@@ -250,6 +250,8 @@ type Worker interface {
 	// Claim moves scheduled rows to running, and marks them published: who claims has received the dispatch, whether or not
 	// its confirm was recorded. Guard: at this epoch, dispatched to this incarnation,
 	// which is not gone and whose lease is valid (else ErrLeaseOver); dispatch deadline not reached (now < deadline).
+	//
+	// An error that is not Retriable may be about one row: the answers about the others come with it. So it is for Finish.
 	Claim(ctx context.Context, w WorkerKey, cs []Claim) ([]ClaimResult, error)
 	// Finish moves running rows to a terminal status. Guard: at this epoch, claimed by this
 	// incarnation; to cancelled only where somebody has asked for that, so that the row is canceling.

@@ -87,25 +87,35 @@ type run struct {
 // execute takes deliveries from their claim to the end of their executions. They are claimed together, and each runs in a
 // task of its own.
 func (t *session) execute(all []*admitted) {
-	runs := t.claim(all)
-	if len(runs) == 0 {
-		return
+	if runs := t.claim(all); len(runs) > 0 {
+		t.tell(runs)
+		for _, r := range runs[1:] {
+			t.host.Go("execution", func() { t.perform(r) })
+		}
+		t.perform(runs[0])
 	}
+}
+
+// begin lets claimed executions run, each in a task of its own.
+func (t *session) begin(runs []run) {
+	t.tell(runs)
+	for _, r := range runs {
+		t.host.Go("execution", func() { t.perform(r) })
+	}
+}
+
+// tell reports claims, in one hint.
+func (t *session) tell(runs []run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
 		t.measureHandoff(r.e, r.row, r.sent)
 		changes[i] = broker.Change{Key: r.e.key, From: execution.Scheduled, To: execution.Running}
 	}
 	t.notifier.Changed(changes...)
-	for _, r := range runs[1:] {
-		t.host.Go("execution", func() { t.perform(r) })
-	}
-	t.perform(runs[0])
 }
 
 // perform runs what was claimed, and writes its end.
 func (t *session) perform(r run) {
-	defer t.leave(r.e)
 	// At info: a worker runs few at a time, and these two lines are what its operator looks for.
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
@@ -113,12 +123,12 @@ func (t *session) perform(r run) {
 	took := t.host.Monotonic() - r.sent
 	t.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
 		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
-	t.finish(f, took)
+	t.finish(r.e, f, took)
 }
 
 // leave gives the slot of an entry back.
 func (t *session) leave(e *entry) {
-	t.held.remove(e, t.host.Monotonic())
+	t.held.remove(t.host.Monotonic(), e)
 	if e.cancelled {
 		t.beatNow.Set()
 	}
@@ -172,7 +182,15 @@ func (t *session) claim(all []*admitted) (runs []run) {
 		}
 		if !store.Retriable(err) {
 			if len(all) > 1 {
-				// One of them may be what the database refuses, and costs the others nothing: each goes on alone.
+				// One of them may be what the database refuses, and costs the others nothing: what was answered beside it is done,
+				// and each of the rest goes on alone.
+				var done []run
+				if done, all = t.answeredBeside(all, results, sent); len(done) > 0 {
+					t.begin(done)
+				}
+				if len(all) == 0 {
+					return nil
+				}
 				for _, a := range all[1:] {
 					t.host.Go("execution", func() { t.execute([]*admitted{a}) })
 				}
@@ -205,6 +223,27 @@ func (t *session) claim(all []*admitted) (runs []run) {
 		t.leave(a.e)
 	}
 	return nil
+}
+
+// answeredBeside settles those claims that were answered although the database has refused the statement as a whole. It returns
+// those that were made, and those that were not answered.
+func (t *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
+	if len(results) != len(all) {
+		return nil, all
+	}
+	var done []*admitted
+	var answers []store.ClaimResult
+	for i, a := range all {
+		if results[i].Row.ID == a.e.key.ID {
+			done, answers = append(done, a), append(answers, results[i])
+		} else {
+			left = append(left, a)
+		}
+	}
+	if len(done) == 0 {
+		return nil, left
+	}
+	return t.answered(done, answers, sent), left
 }
 
 // answered settles claims that were answered, and returns those that were made. What was refused must not hold those up: to

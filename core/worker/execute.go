@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -118,51 +117,6 @@ func cancelled(f store.Finish) store.Finish {
 	f.To, f.Reason = execution.Cancelled, execution.CancelRequested
 	f.Result.Error = "Execution cancelled"
 	return f
-}
-
-// finish writes the end of a run, as often as it takes to get an answer: until then the result is
-// nowhere else. It goes on after the session has ended, because the row may still be this
-// incarnation's; if not, the write is refused, and the result is kept for inspection.
-//
-// What was written counts for the worker's health: a refused result is somebody else's verdict.
-func (t *session) finish(f store.Finish, took time.Duration) {
-	backoff := broker.NewBackoff(t.host, 100*time.Millisecond, 5*time.Second)
-	uncertain, refused := false, false
-	for {
-		var outcomes []store.Outcome
-		err := t.db(func(ctx context.Context) (err error) {
-			outcomes, err = t.store.Finish(ctx, t.key, []store.Finish{f})
-			return err
-		})
-		if err == nil {
-			row := &outcomes[0].Row
-			ours := uncertain && row.Key() == f.Key && row.Status == f.To && row.Incarnation == t.key.Incarnation
-			if !outcomes[0].Applied && !ours {
-				t.keepRefused(f, row)
-				return
-			}
-			t.record.ended(f.Reason, took)
-			from := execution.Running
-			if outcomes[0].Applied {
-				from = outcomes[0].From
-			}
-			t.notifier.Changed(broker.Change{Key: f.Key, From: from, To: f.To, Handled: !row.OrchestratedAt.IsZero()})
-			return
-		}
-		if !store.Retriable(err) {
-			t.limited.LogAttrs(context.Background(), slog.LevelError, "result refused by the database", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
-			if !refused {
-				f, refused = storable(f, err), true
-				continue
-			}
-			// Not the output, then. What the database says of the statement may pass all the same, and nobody else has the end.
-		}
-		uncertain = uncertain || errors.Is(err, store.ErrUnknownOutcome)
-		t.limited.LogAttrs(context.Background(), slog.LevelWarn, "result could not be written yet, trying again", slog.Int64("execution", int64(f.Key.ID)), slog.Any("error", err))
-		if backoff.Wait(t.closing) != nil {
-			return
-		}
-	}
 }
 
 // storable makes a result that the database accepts from one that it will never take: the end stays, and the

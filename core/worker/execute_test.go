@@ -47,7 +47,7 @@ func finishing(p *picky) *session {
 // A completed run stays completed when the database refuses its output for good: it is neither lost nor run again.
 func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
-	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}}, 0)
+	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
 	last := p.asked[len(p.asked)-1]
 	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
 		t.Errorf("the database was asked %d times, the last time for %+v", len(p.asked), last)
@@ -59,7 +59,7 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 	p := &picky{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
-	finishing(p).finish(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed}, 0)
+	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed})
 	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
 		t.Errorf("the database was asked %d times, want 4, the last time for %+v", len(p.asked), last)
 	}
@@ -84,9 +84,9 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 	} {
 		s := finishing(&picky{})
 		now := s.host.Monotonic()
-		s.lease.renew(now)
+		s.lease = newLease(s.host, s.config.Worker, now)
 		if c.fenced {
-			s.lease.renewed = now - s.lease.length
+			s.lease = newLease(s.host, s.config.Worker, now-s.config.Worker.Lease())
 		}
 		deadline := now + time.Hour
 		if c.late {
@@ -99,3 +99,6 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 		}
 	}
 }
+
+// finishes has the end of a run written that holds a slot.
+func (t *session) finishes(f store.Finish) { t.finish(t.held.add(f.Key), f, 0) }

@@ -63,3 +63,10 @@ func (l *lease) fence() bool {
 	}
 	return l.fenced
 }
+
+// room says that the lease, as it was renewed last, is not fenced for longer than d from now on.
+func (l *lease) room(now, d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.fenced && now+d < l.renewed+l.length-l.margin
+}

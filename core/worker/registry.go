@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -159,19 +160,20 @@ func (r *registry) refuse(e *entry) {
 	}
 }
 
-// remove forgets an entry at the moment now.
-func (r *registry) remove(e *entry, now time.Duration) {
+// remove forgets entries at the moment now, all at once.
+func (r *registry) remove(now time.Duration, gone ...*entry) {
 	r.mu.Lock()
 	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
-	for i := range r.entries {
-		if r.entries[i].entry == e {
-			r.entries = append(r.entries[:i], r.entries[i+1:]...)
-			if e.refused {
-				r.refused--
-			}
-			break
+	for _, e := range gone {
+		i := slices.IndexFunc(r.entries, func(h heldEntry) bool { return h.entry == e })
+		if i < 0 {
+			continue
+		}
+		r.entries = slices.Delete(r.entries, i, i+1)
+		if e.refused {
+			r.refused--
 		}
 	}
 	r.mu.Unlock()

@@ -18,12 +18,12 @@ func TestAClaimThatCameTooLateDoesNotSayThatTheWorkerWasFull(t *testing.T) {
 	if e := r.add(execution.Key{ID: 2, Epoch: 1}); e != nil {
 		t.Error("two entries hold one slot")
 	}
-	r.remove(late, 6*time.Second)
+	r.remove(6*time.Second, late)
 	if at, _ := r.lastFull(7 * time.Second); at > 0 {
 		t.Errorf("nothing ever ran in its only slot, and it was full until %v", at)
 	}
 	e := r.add(execution.Key{ID: 2, Epoch: 1})
-	r.remove(e, 8*time.Second)
+	r.remove(8*time.Second, e)
 	if at, ever := r.lastFull(9 * time.Second); !ever || at != 8*time.Second {
 		t.Errorf("a run held its only slot until 8s, and it was full until %v (%v)", at, ever)
 	}

@@ -37,7 +37,9 @@ type session struct {
 	lease  *lease
 	held   *registry
 	record *record
-	client *broker.Client
+	// results are what waits to be written.
+	results *results
+	client  *broker.Client
 	// ending wakes serve when the session ends early or a stop is asked for, beatNow the heartbeat
 	// when it has something to tell.
 	ending  host.Signal
@@ -73,6 +75,7 @@ func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 		client: broker.NewClient(s.host, s.broker, s.topology(key.ID), s.config.MessageQueue.RabbitMQ, s.limited),
 		ending: s.host.NewSignal(), beatNow: s.host.NewSignal(), hinted: s.host.NewSignal(), futile: s.host.NewSignal(),
 	}
+	t.results = &results{host: s.host, lease: t.lease}
 	t.unread = unread.New(unread.Options{
 		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
 		// What stands behind messages that are held does not come before them.

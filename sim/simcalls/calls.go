@@ -165,10 +165,13 @@ func (s *calling) Dispatched(ctx context.Context, w store.WorkerKey, limit int) 
 }
 
 // Runner tells c what becomes of the actions that a worker starts on its machine.
-func Runner(r worker.Runner, c *invariant.Calls) worker.Runner { return &seenRunner{r, c} }
+func Runner(r worker.Runner, h host.Host, c *invariant.Calls) worker.Runner {
+	return &seenRunner{r, h, c}
+}
 
 type seenRunner struct {
 	worker.Runner
+	h host.Host
 	c *invariant.Calls
 }
 
@@ -181,12 +184,13 @@ func (r *seenRunner) Start(ctx context.Context, s worker.Spec) (worker.Run, erro
 		r.c.NotStarted(s.Key)
 		return nil, err
 	}
-	return &seenRun{run, s.Key, r.c}, nil
+	return &seenRun{run, s.Key, r.h, r.c}, nil
 }
 
 type seenRun struct {
 	worker.Run
 	key execution.Key
+	h   host.Host
 	c   *invariant.Calls
 }
 
@@ -204,7 +208,7 @@ func (r *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 		if exit.Reason == execution.NoReason {
 			to = execution.Completed
 		}
-		r.c.Exited(r.key, to, exit.Reason)
+		r.c.Exited(r.h.Monotonic(), r.key, to, exit.Reason)
 	}
 	return exit, err
 }

@@ -112,10 +112,22 @@ func (h *Host) Go(name string, run func()) host.Task {
 	t := task{ended: make(chan struct{})}
 	go func() {
 		defer close(t.ended)
-		pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("task", name)))
+		pprof.SetGoroutineLabels(labelled(name))
 		run()
 	}()
 	return t
+}
+
+// labels are the contexts of task names, of which there are a few: a worker starts a task for each execution.
+var labels sync.Map
+
+func labelled(name string) context.Context {
+	known, ok := labels.Load(name)
+	if !ok {
+		known, _ = labels.LoadOrStore(name, pprof.WithLabels(context.Background(), pprof.Labels("task", name)))
+	}
+	ctx, _ := known.(context.Context)
+	return ctx
 }
 
 type task struct{ ended chan struct{} }

@@ -66,10 +66,16 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		items[i] = claim{w, cs[i]}
 	}
 	answers, err := s.claims.do(ctx, "claiming", items)
-	if err != nil {
-		return nil, err
-	}
 	results := make([]store.ClaimResult, len(answers))
+	if err != nil {
+		// A refusal of one row comes with the answers about the others.
+		for i := range answers {
+			if !answers[i].unfit {
+				results[i] = answers[i].ClaimResult
+			}
+		}
+		return results, err
+	}
 	unfit, absent := false, true
 	for i := range answers {
 		results[i] = answers[i].ClaimResult

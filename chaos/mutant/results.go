@@ -1,0 +1,166 @@
+package mutant
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"handoff/chaos/oracle"
+	"handoff/core/execution"
+	"handoff/core/host"
+	"handoff/core/store"
+)
+
+// This file plants workers that write results together, and pay for that with the results.
+
+func init() {
+	register(resultAwaitsCompany, resultHeldPastTheFence, oneRefusedResultRefusesAll)
+}
+
+// sociable is a store of a worker that writes no result alone.
+type sociable struct {
+	store.Store
+	p Process
+
+	mu      sync.Mutex
+	waiting host.Signal
+}
+
+// longAlone is how long it waits for another result; less than a statement may take.
+const longAlone = time.Second
+
+// Finish implements store.Store.
+func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	s.mu.Lock()
+	if s.waiting == nil {
+		s.waiting = s.p.Host.NewSignal()
+		mine := s.waiting
+		s.mu.Unlock()
+		if came, err := mine.Wait(ctx, longAlone); err == nil && !came {
+			s.p.Acted("held a result although nothing else was to be written", fs[0].Key.ID)
+		}
+		s.mu.Lock()
+		if s.waiting == mine {
+			s.waiting = nil
+		}
+	} else {
+		s.waiting.Set()
+		s.waiting = nil
+	}
+	s.mu.Unlock()
+	return s.Store.Finish(ctx, w, fs)
+}
+
+func resultAwaitsCompany() *Mutant {
+	return &Mutant{
+		Name: "result-awaits-company", Source: "D13", Expected: 13, Scenario: "results-together",
+		About: "a worker holds a result until there is another one to be written with it, however long that takes",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &sociable{Store: c, p: p}
+		},
+	}
+}
+
+// leisurely is a store of a worker whose results wait without a look at the lease.
+type leisurely struct {
+	store.Store
+	p Process
+
+	mu sync.Mutex
+	// renewed is when the last heartbeat or registration was sent that was answered.
+	renewed time.Duration
+}
+
+// Register implements store.Store.
+func (s *leisurely) Register(ctx context.Context, g store.Registration) (store.Registered, error) {
+	sent := s.p.Host.Monotonic()
+	r, err := s.Store.Register(ctx, g)
+	s.renew(sent, err)
+	return r, err
+}
+
+// Heartbeat implements store.Store.
+func (s *leisurely) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := s.p.Host.Monotonic()
+	reply, err := s.Store.Heartbeat(ctx, b)
+	s.renew(sent, err)
+	return reply, err
+}
+
+func (s *leisurely) renew(sent time.Duration, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.renewed = max(s.renewed, sent)
+	}
+}
+
+// Finish implements store.Store.
+func (s *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	c := &s.p.Config.Worker
+	s.mu.Lock()
+	fence := s.renewed + oracle.Lease(c) - c.FenceMargin
+	s.mu.Unlock()
+	if left := fence - s.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
+		s.p.Acted("held a result until the fence was past", fs[0].Key.ID)
+		_ = s.p.Host.Sleep(ctx, left+time.Millisecond)
+	}
+	return s.Store.Finish(ctx, w, fs)
+}
+
+func resultHeldPastTheFence() *Mutant {
+	return &Mutant{
+		Name: "result-held-past-the-fence", Source: "D15", Expected: 13, Scenario: "results-together",
+		About: "a worker that can't renew its lease holds results for others to join them until its fence is past",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return &leisurely{Store: c, p: p}
+		},
+	}
+}
+
+// concerted is a store of a worker that takes one refused result for the refusal of all that it was written with.
+type concerted struct {
+	store.Store
+	p Process
+}
+
+// Finish implements store.Store.
+func (s concerted) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, err := s.Store.Finish(ctx, w, fs)
+	applied := 0
+	for i := range outcomes {
+		if outcomes[i].Applied {
+			applied++
+		}
+	}
+	if applied == 0 || applied == len(fs) {
+		return outcomes, err
+	}
+	for i := range outcomes {
+		if outcomes[i].Applied {
+			s.p.Acted("took a result for refused that was written, because of another one", fs[i].Key.ID)
+			outcomes[i].Applied, outcomes[i].Row.Status = false, execution.Failed
+			outcomes[i].Row.Incarnation = 0
+		}
+	}
+	return outcomes, err
+}
+
+func oneRefusedResultRefusesAll() *Mutant {
+	return &Mutant{
+		Name: "one-refused-result-refuses-all", Source: "D9", Expected: 15, Scenario: "results-together",
+		About: "a worker that is refused one of the results that it writes together takes all of them for refused: it tells nobody of the others' ends, and counts them nowhere",
+		Store: func(p Process, c store.Store) store.Store {
+			if !p.Worker {
+				return c
+			}
+			return concerted{c, p}
+		},
+	}
+}

@@ -1,0 +1,200 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/benbjohnson/clock"
+
+	"handoff/core/config"
+	"handoff/core/execution"
+	"handoff/core/host/daemon"
+	"handoff/core/store"
+)
+
+// gathering is what waits to be written at a worker whose lease was renewed at 0, on a clock that stands still.
+func gathering() (*results, *clock.Mock) {
+	at := clock.NewMock()
+	h := daemon.New(daemon.Options{Clock: at})
+	return &results{host: h, lease: newLease(h, config.Default(config.Hardened).Worker, h.Monotonic())}, at
+}
+
+// put adds a result with an output of so many bytes, and says what becomes of it.
+func (r *results) put(bytes int) (*batch, string) {
+	one := new(result)
+	one.Result.Output = make([]byte, bytes)
+	b, wait := r.add(one)
+	if b == nil {
+		return nil, "joins"
+	}
+	return b, fmt.Sprintf("leads %d, waits %v", len(b.all), wait)
+}
+
+func wantResult(t *testing.T, r *results, want string) *batch {
+	t.Helper()
+	b, got := r.put(10)
+	if got != want {
+		t.Errorf("a result %s; want that it %s", got, want)
+	}
+	return b
+}
+
+// A result is written at once unless others are being written, or were a moment ago together.
+func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
+	r, at := gathering()
+	wantResult(t, r, "leads 1, waits 0s")
+	b := wantResult(t, r, "leads 1, waits 2ms")
+	wantResult(t, r, "joins")
+	r.leave(b)
+	wantResult(t, r, "leads 1, waits 2ms")
+	r, at = gathering()
+	wantResult(t, r, "leads 1, waits 0s")
+	r.back(1)
+	wantResult(t, r, "leads 1, waits 0s")
+	r.back(2)
+	b = wantResult(t, r, "leads 1, waits 2ms")
+	r.leave(b)
+	r.back(1)
+	at.Add(config.ResultWindow)
+	wantResult(t, r, "leads 1, waits 0s")
+}
+
+// A batch leaves when it is full, in rows or in bytes, and the next one begins.
+func TestAFullBatchLeaves(t *testing.T) {
+	for _, size := range []struct{ bytes, most int }{{10, mostResults}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
+		r, _ := gathering()
+		wantResult(t, r, "leads 1, waits 0s")
+		b, _ := r.put(size.bytes)
+		for range size.most - 1 {
+			if r.gathers != b {
+				t.Fatalf("of %d bytes: the batch left with %d", size.bytes, len(b.all))
+			}
+			r.put(size.bytes)
+		}
+		if r.gathers != nil || len(b.all) != size.most {
+			t.Errorf("of %d bytes: %d results, want %d and that they leave", size.bytes, len(b.all), size.most)
+		}
+		if size.most > 1 {
+			if set, _ := b.leaves.Wait(t.Context(), 0); !set {
+				t.Errorf("of %d bytes: nobody wakes the task that writes them", size.bytes)
+			}
+		}
+		wantResult(t, r, "leads 1, waits 2ms")
+	}
+}
+
+// Nothing waits behind the fence, and what gathers leaves with the first result that might.
+func TestNoResultWaitsBehindTheFence(t *testing.T) {
+	r, at := gathering()
+	fence, _ := r.lease.deadline()
+	at.Add(fence - config.ResultWindow - time.Nanosecond)
+	wantResult(t, r, "leads 1, waits 0s")
+	b := wantResult(t, r, "leads 1, waits 2ms")
+	at.Add(time.Nanosecond)
+	wantResult(t, r, "joins")
+	if r.gathers != nil || len(b.all) != 2 {
+		t.Errorf("%d results gather on", len(b.all))
+	}
+	wantResult(t, r, "leads 1, waits 0s")
+	at.Add(time.Minute)
+	wantResult(t, r, "leads 1, waits 0s")
+}
+
+// taking is a database that takes results when it is let, and notes which came together.
+type taking struct {
+	store.Worker
+	let     chan struct{}
+	refuses func(fs []store.Finish) error
+	stale   execution.ID
+
+	mu   sync.Mutex
+	came []int
+	kept []execution.ID
+}
+
+// Finish implements store.Worker.
+func (s *taking) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	s.mu.Lock()
+	s.came = append(s.came, len(fs))
+	s.mu.Unlock()
+	s.let <- struct{}{}
+	if s.refuses != nil {
+		if err := s.refuses(fs); err != nil {
+			return nil, err
+		}
+	}
+	outcomes := make([]store.Outcome, len(fs))
+	for i, f := range fs {
+		outcomes[i] = store.Outcome{Applied: f.Key.ID != s.stale, From: execution.Running, Row: execution.Execution{ID: f.Key.ID, Epoch: 1, Incarnation: w.Incarnation, Status: f.To}}
+	}
+	return outcomes, nil
+}
+
+// KeepRefusedResult implements store.Worker.
+func (s *taking) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store.Finish) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, f.Key.ID)
+	return nil
+}
+
+// ends lets runs 1 to n end while the first one's result is being written, and waits until all slots are free.
+func (s *taking) ends(t *testing.T, n int) *session {
+	t.Helper()
+	w := finishing(nil)
+	w.store, w.held.capacity = s, n
+	w.lease = newLease(w.host, w.config.Worker, w.host.Monotonic())
+	w.results.lease = w.lease
+	s.let = make(chan struct{})
+	var held []*entry
+	for id := range n {
+		held = append(held, w.held.add(execution.Key{ID: execution.ID(id + 1), Epoch: 1}))
+	}
+	for i, e := range held {
+		w.host.Go("execution", func() { w.finish(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
+		if i == 0 {
+			// The others find it under way.
+			<-s.let
+		}
+	}
+	w.host.Go("database", func() {
+		for range s.let {
+		}
+	})
+	defer close(s.let)
+	if !w.await(time.Minute, func(held, _ int) bool { return held == 0 }) {
+		t.Fatal("slots are still taken")
+	}
+	return w
+}
+
+func TestOneResultThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
+	s := new(taking)
+	s.refuses = func(fs []store.Finish) error {
+		for i := range fs {
+			if fs[i].Key.ID == 3 && fs[i].Result.Message == "" {
+				return errors.New("value too long (54000)")
+			}
+		}
+		return nil
+	}
+	s.ends(t, 5)
+	if len(s.kept) != 0 {
+		t.Errorf("kept %v as refused", s.kept)
+	}
+}
+
+func TestOneResultOfALostExecutionCostsTheOthersNothing(t *testing.T) {
+	s := &taking{stale: 3}
+	w := s.ends(t, 5)
+	if fmt.Sprint(s.kept) != "[3]" {
+		t.Errorf("kept %v, want 3 alone", s.kept)
+	}
+	if total := w.record.figures().Total; total != 4 {
+		t.Errorf("%d runs count, want 4", total)
+	}
+}
