@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"handoff/chaos/oracle"
 	"handoff/core/execution"
 	"handoff/core/host"
 	"handoff/core/store"
@@ -102,7 +101,7 @@ func (s *leisurely) renew(sent time.Duration, err error) {
 func (s *leisurely) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	c := &s.p.Config.Worker
 	s.mu.Lock()
-	fence := s.renewed + oracle.Lease(c) - c.FenceMargin
+	fence := s.renewed + c.Lease() - c.FenceMargin
 	s.mu.Unlock()
 	if left := fence - s.p.Host.Monotonic(); left > 0 && left < c.StatementTimeout-c.StatementTimeout/10 {
 		s.p.Acted("held a result until the fence was past", fs[0].Key.ID)

@@ -45,13 +45,13 @@ func wantResult(t *testing.T, r *results, want string) *batch {
 
 // A result is written at once unless others are being written, or were a moment ago together.
 func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
-	r, at := gathering()
+	r, _ := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
 	b := wantResult(t, r, "leads 1, waits 2ms")
 	wantResult(t, r, "joins")
 	r.leave(b)
 	wantResult(t, r, "leads 1, waits 2ms")
-	r, at = gathering()
+	r, at := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
 	r.back(1)
 	wantResult(t, r, "leads 1, waits 0s")
