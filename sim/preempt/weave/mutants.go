@@ -22,13 +22,14 @@ func Mutants() []Mutant {
 	if r.taken() >= r.capacity {
 		r.fullUntil = now
 	}
-	for i := range r.entries {
-		if r.entries[i].entry == e {
-			r.entries = append(r.entries[:i], r.entries[i+1:]...)
-			if e.refused {
-				r.refused--
-			}
-			break
+	for _, e := range gone {
+		i := slices.IndexFunc(r.entries, func(h heldEntry) bool { return h.entry == e })
+		if i < 0 {
+			continue
+		}
+		r.entries = slices.Delete(r.entries, i, i+1)
+		if e.refused {
+			r.refused--
 		}
 	}
 	r.mu.Unlock()

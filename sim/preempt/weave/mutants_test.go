@@ -17,7 +17,7 @@ var killers = map[string]struct {
 }{
 	"client-looks-and-waits-in-two-steps": {[]string{"all-workers-down", "broker-outage", "consumers-cancelled"}, "invariant  14 drained", ""},
 	"hints-are-taken-without-their-lock":  {[]string{"message-expires-in-queue", "worker-stops-gracefully"}, "invariant  14 drained", "4s"},
-	"registry-removes-without-its-lock":   {[]string{"crash-in-the-handoff"}, "slice bounds out of range", "4s"},
+	"registry-removes-without-its-lock":   {[]string{"crash-in-the-handoff"}, "index out of range", "4s"},
 	"session-admits-in-two-steps":         {[]string{"duplicate-submissions", "slow-executor", "overload"}, "slice bounds out of range", ""},
 	// Its loss, an action that is not ended, is made good by the next heartbeat; and few actions end while they begin.
 	"registry-connects-a-run-without-its-lock": {stress: "90s"},
