@@ -30,10 +30,10 @@ const longAlone = time.Second
 
 // Finish implements store.Store.
 func (s *sociable) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	mine := s.p.Host.NewSignal()
 	s.mu.Lock()
 	if s.waiting == nil {
-		s.waiting = s.p.Host.NewSignal()
-		mine := s.waiting
+		s.waiting = mine
 		s.mu.Unlock()
 		if came, err := mine.Wait(ctx, longAlone); err == nil && !came {
 			s.p.Acted("held a result although nothing else was to be written", fs[0].Key.ID)

@@ -72,6 +72,7 @@ type results struct {
 // add takes a result. Unless another task writes it, it returns the batch that the caller has to write, after waiting for it.
 func (r *results) add(one *result) (lead *batch, wait time.Duration) {
 	now := r.host.Monotonic()
+	leaves := r.host.NewSignal() // made here, because nothing of the host is called under the lock
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lead = r.gathers
@@ -85,7 +86,7 @@ func (r *results) add(one *result) (lead *batch, wait time.Duration) {
 	}
 	switch first := len(lead.all) == 1; {
 	case first && wait > 0:
-		lead.leaves = r.host.NewSignal()
+		lead.leaves = leaves
 		r.gathers = lead
 	case first:
 		r.writing++
