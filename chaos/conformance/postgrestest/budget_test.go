@@ -215,7 +215,8 @@ func TestBudget(t *testing.T) {
 	// A page that is written whole after a checkpoint, and a vacuum in between, would make figures of chance.
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
-		"alter table execution set (autovacuum_enabled = off)", "alter table execution_transition set (autovacuum_enabled = off)",
+		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
+		"alter table execution_transition set (autovacuum_enabled = off)",
 	} {
 		if _, err := l.conn.Exec(ctx, statement); err != nil {
 			t.Fatal(err)

@@ -54,6 +54,41 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 	return results, errs
 }
 
+// ended answers for those of a step's rows that had no work, as a statement that looks for work says nothing of them: what has
+// ended is refused, with the row as it stands. An end is final, so it is none the worse for being read afterwards. The others
+// did not exist when the step was made.
+func (s *Store) ended(ctx context.Context, op string, ids []int64, answered func(n int) bool, refuse func(n int, o outcome)) error {
+	var left []int64
+	place := make(map[execution.ID]int)
+	for n, id := range ids {
+		if !answered(n) {
+			left = append(left, id)
+			place[execution.ID(id)] = n
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	var found []execution.Execution
+	if err := s.query(ctx, op+": reading what has ended", lenient(&found), selectEnded, left); err != nil {
+		return unknown(op, err)
+	}
+	for i := range found {
+		refuse(place[found[i].ID], outcome{From: found[i].Status, Row: found[i]})
+	}
+	return nil
+}
+
+// outcomesOfEnded is ended for a step that answers with outcomes only; err is that of the step.
+func (s *Store) outcomesOfEnded(ctx context.Context, op string, ids []int64, results []outcome, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n] = o })
+}
+
+var selectEnded = text(`select {kept} from execution_record r where r.id = any($1::bigint[]) and r.ended is not null`)
+
 // integers turns ids into what the driver writes as bigint[].
 func integers[T ~int64](ids []T) []int64 {
 	all := make([]int64, len(ids))
@@ -129,23 +164,23 @@ seen as materialized (
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
       from asked a cross join clock c
       left join action t on t.ref = a.ref
-      left join execution old on old.idempotency_key = a.key
+      left join execution_record old on old.idempotency_key = a.key
      order by a.n
 ),
 fresh as materialized (
-    select nextval(pg_get_serial_sequence('execution', 'id')) as new_id, s.*
+    select nextval(pg_get_serial_sequence('execution_record', 'id')) as new_id, s.*
       from seen s where s.existing is null and s.id is not null and not s.lost
 ),
 outdated as materialized (
-    select e.id from fresh f join execution e on e.id = f.outdated and e.idempotency_key = f.key
+    select e.id from fresh f join execution_record e on e.id = f.outdated and e.idempotency_key = f.key
      order by e.id for no key update of e
 ),
 released as (
-    update execution e set idempotency_key = null from outdated o where e.id = o.id
+    update execution_record e set idempotency_key = null from outdated o where e.id = o.id
     returning e.id
 ),
 inserted as (
-    insert into execution (
+    insert into execution_record (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
         own_limits, parent, parameters, idempotency_key, pinned_worker, created, due_at, written_by, submitted_by
     )
@@ -154,19 +189,33 @@ inserted as (
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),
-           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api', f.actor
+           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then timestamptz 'infinity' end, 'api', f.actor
       from fresh f cross join clock c
      where (select count(*) from released) >= 0
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
-    returning id
-)
+    returning ` + ofInserted + `
+),` + newWork + `
 select s.n, s.existing as id, s.existing is not null as existed, false as is_new, s.lost
   from seen s where s.existing is not null or s.id is null or s.lost
 union all
 select f.n, f.new_id, false, true, false from fresh f
 union all
 select 0, i.id, false, true, false from inserted i`
+
+// ofInserted are the columns of a new record from which newWork makes its row of work, and newWork is the list of a statement
+// that does so for its list inserted. Where a row begins to wait at another moment than its creation, the record says so.
+const (
+	ofInserted = `id, action, concurrency, pinned_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, created, written_by, submitted_by,
+           original_execution, retry_count`
+	newWork = `
+begun as (
+    insert into execution_work (id, lane_action, lane_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, written_by, written_actor)
+    select i.id, case when i.concurrency is null then 0 else i.action end, coalesce(i.pinned_worker, 0), i.runtime, coalesce(i.due_at, i.created),
+           i.retry_at, i.avoid_worker, i.retry_reason, i.parent, i.written_by, case when i.written_by = 'api' then i.submitted_by end
+      from inserted i
+)`
+)
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -303,7 +352,7 @@ func (s *Store) lookUpKeys(ctx context.Context, query queryFunc, items []store.N
 		}
 		results[byKey[key]] = store.Created{ID: execution.ID(id), Existed: true}
 		return nil
-	}, `select idempotency_key, id from execution where idempotency_key = any($1::text[])`, keys)
+	}, `select idempotency_key, id from execution_record where idempotency_key = any($1::text[])`, keys)
 	if err != nil && applied {
 		return unknown(op, err)
 	}

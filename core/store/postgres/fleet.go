@@ -36,8 +36,8 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
   from clock c, worker w
   join worker_incarnation i on i.incarnation = w.incarnation
  cross join lateral (
-    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution e
-     where e.incarnation = w.incarnation and e.status in ('scheduled', 'running', 'canceling')
+    select count(*) as load, count(*) filter (where e.status = 'scheduled') as queued, max(e.started_at) as latest from execution_work e
+     where e.incarnation = w.incarnation
  ) held
  where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4
  order by w.id limit $5`

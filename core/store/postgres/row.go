@@ -17,7 +17,7 @@ import (
 	"handoff/core/store"
 )
 
-// rowColumns are the columns of execution that make an execution.Execution, in the order of record.
+// rowColumns are the columns of the view execution that make an execution.Execution, in the order of record.
 var rowColumns = strings.Fields(`
 	id action_ref runtime entrypoint timeout_seconds dispatch_timeout_seconds max_retries concurrency parameters status
 	worker incarnation epoch dispatches avoid_worker pinned_worker dispatch_deadline run_deadline result failure_reason
@@ -25,24 +25,75 @@ var rowColumns = strings.Fields(`
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by`)
 
-// text completes a statement: {e} stands for the columns of a row of the table or list e.
+// workColumns are those of them that stand in execution_work until the execution has ended; then its end carries them over to
+// execution_record, all but the one that only says what a row waits for.
+var workColumns = strings.Fields(`
+	status worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline retry_at awaits_parent unschedulable_since
+	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
+
+// text completes a statement. {e} stands for the columns of a row of the view or list e, and so do {m} and {j}. Where a row is
+// put together from two tables, {open} are the columns of work w and record r, {judged} those of work as it stands in the list
+// j, and record r, and {kept} those of a record r that has ended.
 func text(sql string) string {
 	for _, list := range []string{"e", "m", "j"} {
 		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
 	}
-	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them.
-	small := slices.Clone(rowColumns)
-	for i, column := range small {
-		switch column {
-		case "parameters", "result":
-			small[i] = "null::json"
-		case "entrypoint":
-			small[i] = "''"
-		default:
-			small[i] = "e." + column
+	for name, work := range map[string]string{"open": "w.", "judged": "j.", "kept": "r."} {
+		columns := make([]string, len(rowColumns))
+		for i, column := range rowColumns {
+			columns[i] = fromWork(column, work+column)
+			if name == "kept" && column == "awaits_parent" {
+				columns[i] = "false as awaits_parent"
+			}
+		}
+		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
+	}
+	// {e, small} are the same columns, with nothing in those that may be large: not even the server reads them. {open, small} and
+	// {kept, small} are those of the two tables, and {any, small} those of a record that may have work or not.
+	for list, of := range map[string]func(column string) string{
+		"e":    func(column string) string { return "e." + column },
+		"open": func(column string) string { return fromWork(column, "w."+column) },
+		"kept": func(column string) string { return fromWork(column, "r."+column) },
+		"any": func(column string) string {
+			return fromWork(column, "case when w.id is null then r."+column+" else w."+column+" end")
+		},
+	} {
+		small := slices.Clone(rowColumns)
+		for i, column := range small {
+			switch column {
+			case "parameters", "result":
+				small[i] = "null::json"
+			case "entrypoint":
+				small[i] = "''"
+			case "awaits_parent":
+				small[i] = map[string]string{"e": "e.awaits_parent", "open": "w.awaits_parent", "kept": "false", "any": "coalesce(w.awaits_parent, false)"}[list]
+			default:
+				small[i] = of(column)
+			}
+		}
+		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
+	}
+	return sql
+}
+
+// fromWork is a column of record r, or else the expression if it is one of work.
+func fromWork(column, expression string) string {
+	if slices.Contains(workColumns, column) {
+		return expression
+	}
+	return "r." + column
+}
+
+// carry is the part of an update of execution_record r that brings over, from the list j of work, what the end does not
+// change.
+func carry(changed ...string) string {
+	assignments := []string{"due_at = j.due_at"}
+	for _, column := range workColumns {
+		if column != "status" && column != "awaits_parent" && !slices.Contains(changed, column) {
+			assignments = append(assignments, column+" = j."+column)
 		}
 	}
-	return strings.ReplaceAll(sql, "{e, small}", strings.Join(small, ", "))
+	return strings.Join(assignments, ", ")
 }
 
 // record is a row as the driver reads it.
