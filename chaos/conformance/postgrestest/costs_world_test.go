@@ -67,6 +67,7 @@ func newCosts(t testing.TB) *costs {
 		t.Skipf("not run: auto_explain counts what statements do, and can't be loaded: %v", err)
 	}
 	c.must(migrations.Up(c.ctx, c.hand))
+	c.exec(editable)
 	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observed()})
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +123,7 @@ func (c *costs) slotsOfCases(n int) {
 
 // costTables are those that grow.
 var costTables = []string{
-	"execution", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
+	"execution_record", "execution_work", "execution_unhandled", "worker", "worker_incarnation", "worker_expiry", "concurrency_slot", "dead_letter", "observation",
 	"execution_transition", "refused_result", "action",
 }
 

@@ -188,7 +188,7 @@ func (s *stage) inOrder(trials []*trial) {
 		if a.Passes {
 			continue
 		}
-		for _, table := range []string{"execution", "observation", "worker_incarnation"} {
+		for _, table := range []string{"execution_work", "execution_record", "observation", "worker_incarnation"} {
 			var rows []lock
 			for _, l := range a.locks {
 				if strings.HasPrefix(string(l), table+" where") {

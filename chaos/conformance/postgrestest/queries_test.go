@@ -132,7 +132,7 @@ func queryDatabase(t *testing.T) *pgx.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
-	if _, err := conn.PgConn().Exec(t.Context(), fleetAndHistory).ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), editable+";"+fleetAndHistory).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	return conn
@@ -181,7 +181,7 @@ func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
 			  from generate_series(FROM, TO) n;
 			insert into dead_letter (queue, reason, outcome, received_at) select 'q', 'expired', 'kept', AT from generate_series(FROM, TO) n;
 			set session_replication_role = origin`))
-		must("vacuum analyze execution; ")
+		must("vacuum analyze execution_record")
 		must("vacuum analyze dead_letter")
 	}
 	all := queries(t)

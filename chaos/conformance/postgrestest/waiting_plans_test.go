@@ -48,7 +48,7 @@ func effortOf(plan *node) (e effort) {
 			return
 		case n.Type == "ModifyTable" || rows == 0:
 			return
-		case n.Relation == "execution":
+		case executionTable(n.Relation):
 			e.executions += rows
 		case n.Relation == "concurrency_slot":
 			e.slots += rows
