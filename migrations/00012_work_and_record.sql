@@ -371,10 +371,11 @@ end
 $$;
 -- +goose StatementEnd
 
--- By hand the view is changed, row by row. What it may not say is refused by the tables.
+-- By hand the view is changed, row by row. What it may not say is refused by the tables. Rows are found by their ids, whatever
+-- size the tables had when the session planned that first.
 -- +goose StatementBegin
 create function edit_execution() returns trigger
-language plpgsql as $$
+language plpgsql set enable_seqscan = off as $$
 declare
     ends boolean;
 begin
