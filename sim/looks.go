@@ -71,8 +71,9 @@ func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 		s.k.Failed(s.w.k.Now(), invariant.LookSchedule)
 		return answer, err
 	}
-	s.goesOn = answer.Full && len(answer.Rows) > 0
-	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, answer.Full || answer.Others, s.goesOn || answer.Others, nil)
+	full := answer.Full && len(answer.Rows) > 0
+	s.goesOn = full && answer.Others // the claim is a look of the same pass
+	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
 	return answer, nil
 }
 

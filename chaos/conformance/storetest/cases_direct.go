@@ -127,7 +127,11 @@ func directCases() []Case {
 			b.Advance(time.Second)
 			after := b.create("shell.free", 1)[0]
 			b.expect("while there is a slot", shown(b.directly(5, w, w, w)), fmt.Sprintf("%d→%d full false unfit 0 others true", before, w.ID))
-			b.claimed("e")
+			rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{
+				Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}, Pools: []int{1},
+			})
+			b.must(err)
+			b.expect("the limit of what is claimed", rows[0].Action.Concurrency, 1)
 			b.expect("when all slots are taken", shown(b.directly(5, w, w, w)), fmt.Sprintf("%d→%d full false unfit 0 others true", after, w.ID))
 		}},
 		{"a pinned row takes two steps, and is not overtaken where its worker has a place", func(b *fixture) {
