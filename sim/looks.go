@@ -58,6 +58,9 @@ func (s *looking) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	return rows, nil
 }
 
+// unfitAgain is when an executor looks again for a row whose worker did not fit any more, as for one that it gave back.
+const unfitAgain = 100 * time.Millisecond
+
 // DispatchDue implements store.Executor. It is the first look of a pass. A claim follows where other rows are due.
 func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	most := 0
@@ -72,6 +75,9 @@ func (s *looking) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 		return answer, err
 	}
 	full := answer.Full && len(answer.Rows) > 0
+	if answer.Unfit > 0 {
+		s.k.Parks(s.w.k.Now(), unfitAgain)
+	}
 	s.goesOn = full && answer.Others // the claim is a look of the same pass
 	s.k.Answered(s.w.k.Now(), invariant.LookSchedule, full || answer.Others, full || answer.Others, nil)
 	return answer, nil
