@@ -38,6 +38,8 @@ var costGrowth = []grows{
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
 	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
 	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
+	{"DispatchDue", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
+	{"DispatchDue", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Dispatch", linear, "it counts what the workers hold that it dispatches to, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"Reclaim, unclaimed", linear, "it counts what the workers hold that it takes from, which their limits bound", []string{"held slots", "scheduled", "running"}},
 	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},

@@ -108,7 +108,8 @@ func hotStatements(t *testing.T) []hot {
 		claimFor(t, s, r, "ClaimForScheduling", store.SchedulingClaim{
 			Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "runtime1", Limit: 100}}, Others: 100,
 		}, 400),
-		{"Dispatch", with("set status = 'scheduled'"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
+		dispatchDueOf(t, s, r, 400),
+		{"Dispatch", with("set status = 'scheduled', epoch = e.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,\n           scheduled_at"), []any{now, "e", ids, epochs, ones, ones, zero, most}, batch},
 		{"MarkPublished", with("set published_at"), []any{now, ids, epochs}, batch},
 		{"Park", with("ask_unschedulable"), []any{now, "e", ids, epochs, zero, falses, zero, nulls, zero, zero, zero}, batch},
 		// What the 100 owners hold is counted: 20 each.
@@ -153,6 +154,23 @@ func claimFor(t *testing.T, s *postgres.Store, r *recorder, name string, c store
 	})
 	args[0] = (*time.Time)(nil)
 	return hot{name, sql, args, most}
+}
+
+// dispatchDueOf is a dispatch in one step of a full batch, by the clock of the database.
+func dispatchDueOf(t *testing.T, s *postgres.Store, r *recorder, most float64) hot {
+	t.Helper()
+	o := store.Offer{Runtimes: []string{"runtime1"}}
+	for i := range 100 {
+		n := int64(i/10 + 1)
+		o.Spread = append(o.Spread, store.Place{Worker: store.WorkerKey{ID: execution.WorkerID(n), Incarnation: execution.Incarnation(n)}, Limit: 1 << 20})
+	}
+	o.Packed = o.Spread
+	sql, args := r.of(t, func() error {
+		_, err := s.DispatchDue(t.Context(), store.DueDispatch{Executor: "e", Expiry: time.Minute, Timeout: time.Minute, Offers: []store.Offer{o}})
+		return err
+	})
+	args[0] = (*time.Time)(nil)
+	return hot{"DispatchDue", sql, args, most}
 }
 
 // node is what the test reads of a plan.
