@@ -163,7 +163,7 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) (
 	}
 	made := make([]store.Created, len(known))
 	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
-		return read(ctx, tx, scan, sql, args...)
+		return readUnder(ctx, tx, hashed, scan, sql, args...)
 	}
 	if err := s.insert(ctx, within, known, families, made); err != nil {
 		return nil, err

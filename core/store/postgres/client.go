@@ -47,7 +47,7 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 		}
 		return nil
 	}
-	err := s.query(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
+	err := s.kept(keptLooped)(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
 	for i, id := range ids {
 		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
 	}
@@ -124,12 +124,12 @@ with asked as materialized (
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 seen as materialized (
     select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries, a.actor,
-           case when old.created > c.now - $8::interval then old.id end as existing,
-           case when old.created <= c.now - $8::interval then old.id end as outdated,
+           case when old.created > (select now from clock) - $8::interval then old.id end as existing,
+           case when old.created <= (select now from clock) - $8::interval then old.id end as outdated,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
-      from asked a cross join clock c
-      left join action t on t.ref = a.ref
-      left join execution old on old.idempotency_key = a.key
+      from asked a
+      left join action t on t.ref = a.ref and t.ref = any($2::text[])
+      left join execution old on old.idempotency_key = a.key and old.idempotency_key = any($4::text[])
      order by a.n
 ),
 fresh as materialized (
@@ -138,10 +138,12 @@ fresh as materialized (
 ),
 outdated as materialized (
     select e.id from fresh f join execution e on e.id = f.outdated and e.idempotency_key = f.key
+     where e.idempotency_key = any($4::text[])
      order by e.id for no key update of e
 ),
 released as (
-    update execution e set idempotency_key = null from outdated o where e.id = o.id
+    update execution e set idempotency_key = null from outdated o
+     where e.id = o.id and e.id = any(array(select id from outdated))
     returning e.id
 ),
 inserted as (
@@ -154,8 +156,8 @@ inserted as (
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),
-           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then 'infinity' else c.now end, 'api', f.actor
-      from fresh f cross join clock c
+           f.parent, f.parameters::json, f.key, f.pinned, (select now from clock), case when f.waits then 'infinity' else (select now from clock) end, 'api', f.actor
+      from fresh f
      where (select count(*) from released) >= 0
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
@@ -195,7 +197,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 			for i := range items {
 				all[i] = items[i].item
 			}
-			return s.insert(ctx, s.query, all, make([]family, len(all)), results)
+			return s.insert(ctx, s.kept(keptHashed), all, make([]family, len(all)), results)
 		},
 	}
 	all := make([]keyed, len(items))

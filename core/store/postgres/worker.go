@@ -31,17 +31,16 @@ owner as materialized (
 ),
 locked as materialized (
     select a.*, e.* from asked a join execution e on e.id = a.ask_id
-     where (select count(*) from owner) >= 0
+     where e.id = any($3::bigint[]) and (select count(*) from owner) >= 0
      order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
-           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and c.now <= o.lease_expires_at, false) as fit,
+    select l.*, (select now from clock) as now,
+           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and (select now from clock) <= o.lease_expires_at, false) as fit,
            l.status = 'scheduled' and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
-               and c.now < l.dispatch_deadline as lawful
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.ask_incarnation
+               and (select now from clock) < l.dispatch_deadline as lawful
+      from locked l left join owner o on o.incarnation = l.ask_incarnation
 ),
 moved as (
     update execution e
@@ -49,7 +48,7 @@ moved as (
            run_deadline = j.now + make_interval(secs => coalesce(e.timeout_seconds, $2::float8)),
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
       from judged j
-     where e.id = j.id and j.fit and j.lawful
+     where e.id = j.id and e.id = any($3::bigint[]) and j.fit and j.lawful
     returning j.n, j.status::text as was, e.*
 )
 select m.n, true, false, m.was, {m} from moved m
@@ -102,7 +101,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 				beats = append(beats, int64(c.Beat))
 				results[i].absent = true
 			}
-			return s.query(ctx, op, verdicts(func(v *verdict) {
+			return s.kept(keptHashed)(ctx, op, verdicts(func(v *verdict) {
 				key := cs[v.n-1].Key
 				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
 				results[v.n-1] = claimed{
@@ -133,15 +132,17 @@ with asked as materialized (
         with ordinality as a(ask_id, ask_epoch, ask_incarnation, ask_to, ask_reason, ask_result, n)
 ),
 locked as materialized (
-    select a.*, e.* from asked a join execution e on e.id = a.ask_id order by e.id for no key update of e
+    select a.*, e.* from asked a join execution e on e.id = a.ask_id
+     where e.id = any($2::bigint[])
+     order by e.id for no key update of e
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
+    select l.*, (select now from clock) as now,
            l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
                and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful,
            l.ask_to = 'completed' and l.original_execution is null and l.concurrency is null and not l.has_children as last
-      from locked l cross join clock c
+      from locked l
 ),
 moved as (
     update execution e
@@ -150,7 +151,7 @@ moved as (
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
            written_reason = j.ask_reason::failure_reason
       from judged j
-     where e.id = j.id and j.lawful
+     where e.id = j.id and e.id = any($2::bigint[]) and j.lawful
     returning j.n, j.status::text as was, e.*
 )
 select m.n, true, false, m.was, {m} from moved m
@@ -181,7 +182,7 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 				incarnations, to = append(incarnations, int64(f.worker.Incarnation)), append(to, f.To.String())
 				reasons, texts = append(reasons, reasonOrNull(f.Reason)), append(texts, encodeResult(&f.Result))
 			}
-			return s.query(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+			return s.kept(keptHashed)(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
 		},
 	}.each(ctx, fs)
 }
