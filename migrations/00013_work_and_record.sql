@@ -1,5 +1,5 @@
 -- +goose Up
--- needs: 12
+-- needs: 13
 
 -- What is kept and what is worked on are two things. An execution has a row for good, which is written when it is created and
 -- when it ends; and, for as long as it has not ended, a row of work, which every step touches. The row of work is narrow,
@@ -219,6 +219,8 @@ execute function refuse_transition();
 create trigger execution_lawful before update on execution_work for each row
 when (new.status <> old.status and not coalesce(case old.status
     when 'requested' then new.status = 'scheduling' and new.written_by = 'scheduler'
+                       or new.status = 'scheduled' and new.written_by = 'scheduler' and new.epoch = old.epoch + 1
+                          and new.scheduling_by is not null and new.scheduling_at = new.scheduled_at
     when 'scheduling' then new.status = 'requested' and new.written_by in ('scheduler', 'reconciler')
                         or new.status = 'scheduled' and new.written_by = 'scheduler'
     when 'scheduled' then new.status = 'requested'
@@ -246,7 +248,7 @@ $$;
 -- Deleting an execution as a whole is no end, and is left to whoever may delete.
 -- +goose StatementBegin
 create function refuse_end() returns trigger
-language plpgsql set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     bad record;
 begin
@@ -269,7 +271,7 @@ $$;
 
 -- +goose StatementBegin
 create function refuse_unfinished() returns trigger
-language plpgsql set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     unfinished bigint;
 begin
@@ -291,7 +293,7 @@ create trigger execution_ends after update on execution_record
 referencing new table as ended
 for each statement execute function refuse_unfinished();
 
--- The audit, as in 00010. An end is written when the work goes.
+-- The audit, as in 00010 and 00012. An end is written when the work goes.
 -- +goose StatementBegin
 create function audit_creation() returns trigger
 language plpgsql as $$
@@ -313,13 +315,25 @@ begin
     insert into execution_transition (
         execution, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
     )
-    select n.id, o.status, n.status, n.epoch, o.epoch, n.written_epoch, coalesce(n.worker, o.worker), coalesce(n.incarnation, o.incarnation),
-           n.written_by, n.written_incarnation, n.written_reason,
-           case when n.written_by in ('api', 'dead_letter_handler') then n.written_actor end
-      from new_rows n
-      join old_rows o on o.id = n.id
-     where n.status <> o.status
-     order by n.id;
+    select x.id,
+           case when x.both and x.step = 1 then 'scheduling' else x.old_status end,
+           case when x.step = 0 then 'scheduling' else x.status end,
+           case when x.step = 0 then x.old_epoch else x.epoch end,
+           x.old_epoch, x.written_epoch,
+           case when x.step = 1 then x.worker end, case when x.step = 1 then x.incarnation end,
+           x.written_by, x.written_incarnation, x.written_reason,
+           case when x.written_by in ('api', 'dead_letter_handler') then x.written_actor end
+      from (
+        select n.id, o.status as old_status, n.status, n.epoch, o.epoch as old_epoch, n.written_epoch,
+               coalesce(n.worker, o.worker) as worker, coalesce(n.incarnation, o.incarnation) as incarnation,
+               n.written_by, n.written_incarnation, n.written_reason, n.written_actor,
+               o.status = 'requested' and n.status = 'scheduled' as both,
+               generate_series(case when o.status = 'requested' and n.status = 'scheduled' then 0 else 1 end, 1) as step
+          from new_rows n
+          join old_rows o on o.id = n.id
+         where n.status <> o.status
+      ) x
+     order by x.id, x.step;
     return null;
 end
 $$;
@@ -328,7 +342,7 @@ $$;
 -- The rows for good are found by their ids, so here a nested loop is what grows with the batch and nothing else.
 -- +goose StatementBegin
 create function audit_end() returns trigger
-language plpgsql set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     insert into execution_transition (
         execution, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
@@ -579,6 +593,8 @@ execute function refuse_transition();
 create trigger execution_lawful before update on execution for each row
 when (old.status < 'completed' and new.status <> old.status and not coalesce(case old.status
     when 'requested' then new.status = 'scheduling' and new.written_by = 'scheduler'
+                       or new.status = 'scheduled' and new.written_by = 'scheduler' and new.epoch = old.epoch + 1
+                          and new.scheduling_by is not null and new.scheduling_at = new.scheduled_at
                        or new.status = 'cancelled' and new.written_by in ('api', 'execution_manager')
     when 'scheduling' then new.status in ('requested', 'scheduled', 'failed') and new.written_by = 'scheduler'
                         or new.status = 'requested' and new.written_by = 'reconciler'
@@ -617,13 +633,25 @@ begin
     insert into execution_transition (
         execution, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
     )
-    select n.id, o.status, n.status, n.epoch, o.epoch, n.written_epoch, coalesce(n.worker, o.worker), coalesce(n.incarnation, o.incarnation),
-           n.written_by, n.written_incarnation, n.written_reason,
-           case when n.written_by in ('api', 'dead_letter_handler') then n.written_actor end
-      from new_rows n
-      join old_rows o on o.id = n.id
-     where n.status <> o.status
-     order by n.id;
+    select x.id,
+           case when x.both and x.step = 1 then 'scheduling' else x.old_status end,
+           case when x.step = 0 then 'scheduling' else x.status end,
+           case when x.step = 0 then x.old_epoch else x.epoch end,
+           x.old_epoch, x.written_epoch,
+           case when x.step = 1 then x.worker end, case when x.step = 1 then x.incarnation end,
+           x.written_by, x.written_incarnation, x.written_reason,
+           case when x.written_by in ('api', 'dead_letter_handler') then x.written_actor end
+      from (
+        select n.id, o.status as old_status, n.status, n.epoch, o.epoch as old_epoch, n.written_epoch,
+               coalesce(n.worker, o.worker) as worker, coalesce(n.incarnation, o.incarnation) as incarnation,
+               n.written_by, n.written_incarnation, n.written_reason, n.written_actor,
+               o.status = 'requested' and n.status = 'scheduled' as both,
+               generate_series(case when o.status = 'requested' and n.status = 'scheduled' then 0 else 1 end, 1) as step
+          from new_rows n
+          join old_rows o on o.id = n.id
+         where n.status <> o.status
+      ) x
+     order by x.id, x.step;
     return null;
 end
 $$;

@@ -68,7 +68,7 @@ func newCosts(t testing.TB) *costs {
 	}
 	c.must(migrations.Up(c.ctx, c.hand))
 	c.exec(editable)
-	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observed()})
+	c.Store, err = postgres.Open(c.ctx, url, postgres.Options{MaxConns: 1, StatementTimeout: 10 * time.Minute, Tracer: c.observer.sessions(func(conn *pgx.Conn) { c.session = conn })})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,10 +96,10 @@ func newCosts(t testing.TB) *costs {
 	return c
 }
 
-// observed makes sessions tell the observer the plans of all statements that they execute, as auto_explain writes them in
+// sessions makes sessions tell the observer the plans of all statements that they execute, as auto_explain writes them in
 // JSON: of those inside triggers and functions, too. Plans come as notices, so that they belong to the call that caused
 // them.
-func (c *costs) observed() *sessions {
+func (o *observer) sessions(opened func(*pgx.Conn)) *sessions {
 	return &sessions{
 		set: map[string]string{
 			"session_preload_libraries": "auto_explain", "client_min_messages": "notice",
@@ -107,8 +107,8 @@ func (c *costs) observed() *sessions {
 			"auto_explain.log_nested_statements": "on", "auto_explain.log_analyze": "on", "auto_explain.log_buffers": "on",
 			"auto_explain.log_timing": "off", "auto_explain.log_verbose": "off", "auto_explain.log_triggers": "off",
 		},
-		notice: c.observer.notice,
-		opened: func(conn *pgx.Conn) { c.session = conn },
+		notice: o.notice,
+		opened: opened,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,7 +12,11 @@ import (
 	"handoff/core/store"
 )
 
-var selectExecutions = text(`select {e} from execution e where e.id = any($1::bigint[])`)
+// The lookup of work stands in a subselect of its own, so that a plan that is kept has one way to do it.
+var selectExecutions = text(`
+select {any} from execution_record r
+  left join lateral (select * from execution_work w where w.id = r.id offset 0) w on true
+ where r.id = any($1::bigint[])`)
 
 // Executions implements store.Reader.
 func (s *Store) Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error) {
@@ -47,7 +52,7 @@ func (s *Store) readExecutions(ctx context.Context, ids []execution.ID) ([]*exec
 		}
 		return nil
 	}
-	err := s.query(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
+	err := s.kept(keptLooped)(ctx, "reading executions", scan, selectExecutions, integers(slices.Compact(wanted)))
 	for i, id := range ids {
 		results[i], errs[i] = found[id], cmp.Or(err, unreadable[id])
 	}
@@ -150,35 +155,27 @@ func nothing(pgx.Rows) error { return nil }
 // A key whose time is over ($8, execution.KeyLifetime) is taken from its row before the new one is inserted: of two
 // statements that do so at the same moment the second waits for the first, finds the key gone from the old row and
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
-const insertExecutions = `
+//
+// Without keys (see insertPlain) nothing is looked up and nothing taken.
+const insertKeyed = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
         $9::float8[], $10::float8[], $11::int[], $12::text[])
         with ordinality as a(ref, parameters, key, parent, waits, pinned, own_timeout, own_dispatch_timeout, own_retries, actor, n)
 ),
-clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
+clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now, $8::interval as lifetime),
 seen as materialized (
     select a.n, a.parameters, a.key, a.parent, a.waits, a.pinned, a.own_timeout, a.own_dispatch_timeout, a.own_retries, a.actor,
-           case when old.created > c.now - $8::interval then old.id end as existing,
-           case when old.created <= c.now - $8::interval then old.id end as outdated,
+           ` + keysSeen + `,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
-      from asked a cross join clock c
-      left join action t on t.ref = a.ref
-      left join execution_record old on old.idempotency_key = a.key
+      from asked a
+      left join action t on t.ref = a.ref and t.ref = any($2::text[])` + keysJoined + `
      order by a.n
 ),
 fresh as materialized (
     select nextval(pg_get_serial_sequence('execution_record', 'id')) as new_id, s.*
       from seen s where s.existing is null and s.id is not null and not s.lost
-),
-outdated as materialized (
-    select e.id from fresh f join execution_record e on e.id = f.outdated and e.idempotency_key = f.key
-     order by e.id for no key update of e
-),
-released as (
-    update execution_record e set idempotency_key = null from outdated o where e.id = o.id
-    returning e.id
-),
+),` + keysReleased + `
 inserted as (
     insert into execution_record (
         id, action, action_ref, runtime, entrypoint, timeout_seconds, dispatch_timeout_seconds, max_retries, concurrency,
@@ -189,9 +186,8 @@ inserted as (
            nullif(array_remove(array[case when f.own_timeout is not null then 'timeout_seconds' end,
                case when f.own_dispatch_timeout is not null then 'dispatch_timeout_seconds' end,
                case when f.own_retries is not null then 'max_retries' end], null), '{}'),
-           f.parent, f.parameters::json, f.key, f.pinned, c.now, case when f.waits then timestamptz 'infinity' end, 'api', f.actor
-      from fresh f cross join clock c
-     where (select count(*) from released) >= 0
+           f.parent, f.parameters::json, f.key, f.pinned, (select now from clock), case when f.waits then timestamptz 'infinity' end, 'api', f.actor
+      from fresh f` + keysFirst + `
      order by f.key nulls first, f.n
     on conflict (idempotency_key) where idempotency_key is not null do nothing
     returning ` + ofInserted + `
@@ -216,6 +212,32 @@ begun as (
       from inserted i
 )`
 )
+
+// What insertKeyed has for keys.
+const (
+	keysSeen = `case when old.created > (select now - lifetime from clock) then old.id end as existing,
+           case when old.created <= (select now - lifetime from clock) then old.id end as outdated`
+	keysJoined = `
+      left join execution_record old on old.idempotency_key = a.key and old.idempotency_key = any($4::text[])`
+	keysReleased = `
+outdated as materialized (
+    select e.id from fresh f join execution_record e on e.id = f.outdated and e.idempotency_key = f.key
+     where e.idempotency_key = any($4::text[])
+     order by e.id for no key update of e
+),
+released as (
+    update execution_record e set idempotency_key = null from outdated o
+     where e.id = o.id and e.id = any(array(select id from outdated))
+    returning e.id
+),`
+	keysFirst = `
+     where (select count(*) from released) >= 0`
+)
+
+// insertPlain is insertKeyed for executions of which none has a key. Its plan is kept. The other one's is not: the index of
+// keys by their age answers whatever the one of keys answers, and a plan from a table that is said to be tiny reads it
+// from end to end.
+var insertPlain = strings.NewReplacer(keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "").Replace(insertKeyed)
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -244,7 +266,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 			for i := range items {
 				all[i] = items[i].item
 			}
-			return s.insert(ctx, s.query, all, make([]family, len(all)), results)
+			return s.insert(ctx, s.kept, all, make([]family, len(all)), results)
 		},
 	}
 	all := make([]keyed, len(items))
@@ -265,7 +287,8 @@ type family struct {
 // queryFunc executes one statement: on a connection of its own, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
+// insert executes its statements by what under returns for the settings that they need.
+func (s *Store) insert(ctx context.Context, under func(settings string) queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
 	var parents, pinned []*int64
@@ -306,7 +329,11 @@ func (s *Store) insert(ctx context.Context, query queryFunc, items []store.NewEx
 		}
 		return nil
 	}
-	err := query(ctx, op, scan, insertExecutions, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
+	query, sql := under(keptHashed), insertPlain
+	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
+		query, sql = under(hashed), insertKeyed
+	}
+	err := query(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
 		timeouts, dispatchTimeouts, retries, actors)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 
 // unlimitedUnpinned is the lane of a runtime whose rows need no slot and may go to any worker, in the words of the index
 // of waiting rows.
-const unlimitedUnpinned = `e.status = 'requested' and ` + limitedBy + ` = 0 and e.runtime = o.runtime and ` + pinnedTo + ` = 0
+const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runtime and e.lane_worker = 0
            and e.due_at <= (select now from early)`
 
 // readableRetryOf is readableRetry for the parameter of dispatchDue.
@@ -43,23 +43,23 @@ with recursive offer as materialized (
 ),
 early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 lane (action, runtime, pinned) as (
-    (select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
-      where e.status = 'requested'
-      order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1)
+    (select e.lane_action, e.runtime, e.lane_worker from execution_work e
+      where e.waits
+      order by e.lane_action, e.runtime, e.lane_worker limit 1)
     union all
     select n.* from lane l
      cross join lateral (
-        select ` + limitedBy + `, e.runtime, ` + pinnedTo + ` from execution e
-         where e.status = 'requested' and (` + limitedBy + `, e.runtime, ` + pinnedTo + `) > (l.action, l.runtime, l.pinned)
-         order by ` + limitedBy + `, e.runtime, ` + pinnedTo + ` limit 1
+        select e.lane_action, e.runtime, e.lane_worker from execution_work e
+         where e.waits and (e.lane_action, e.runtime, e.lane_worker) > (l.action, l.runtime, l.pinned)
+         order by e.lane_action, e.runtime, e.lane_worker limit 1
      ) n
 ),
 other as materialized (
     select l.action, l.runtime, l.pinned, r.due_at, r.id
       from lane l
      cross join lateral (
-        select e.due_at, e.id from execution e
-         where e.status = 'requested' and ` + limitedBy + ` = l.action and e.runtime = l.runtime and ` + pinnedTo + ` = l.pinned
+        select e.due_at, e.id from execution_work e
+         where e.waits and e.lane_action = l.action and e.runtime = l.runtime and e.lane_worker = l.pinned
            and e.due_at <= (select now from early) and ` + readableRetryOf + `
          order by e.due_at, e.id limit 1
      ) r
@@ -82,7 +82,7 @@ seen as materialized (
     select o.offer, o.base, o.places, least(o.places, count(*)) as n, count(*) >= o.places as full_up
       from offer o
      cross join lateral (
-        select e.id from execution e where ` + unlimitedUnpinned + ` and ` + readableRetryOf + `
+        select e.id from execution_work e where ` + unlimitedUnpinned + ` and ` + readableRetryOf + `
          order by e.due_at, e.id limit o.places
      ) r
      group by o.offer, o.base, o.places
@@ -105,7 +105,7 @@ walked as materialized (
     select r.*, o.offer
       from offer o
      cross join lateral (
-        select e.id, e.due_at, e.avoid_worker is not null as avoids from execution e
+        select e.id, e.due_at, e.avoid_worker is not null as avoids from execution_work e
          where ` + unlimitedUnpinned + ` and ` + readableRetryOf + `
          order by e.due_at, e.id limit o.places
            for no key update skip locked
@@ -148,16 +148,16 @@ judged as materialized (
       from able a
 ),
 moved as (
-    update execution e
-       set status = 'scheduled', epoch = e.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,
+    update execution_work w
+       set status = 'scheduled', epoch = w.epoch + 1, worker = j.ask_worker, incarnation = j.ask_incarnation,
            scheduling_at = j.now, scheduling_by = $2, scheduling_expires_at = j.now + $3::interval,
            scheduled_at = j.now, unschedulable_since = null,
-           dispatch_deadline = j.now + case when e.dispatch_timeout_seconds > 0 then make_interval(secs => e.dispatch_timeout_seconds)
+           dispatch_deadline = j.now + case when r.dispatch_timeout_seconds > 0 then make_interval(secs => r.dispatch_timeout_seconds)
                                             else $4::interval end,
-           written_by = 'scheduler', written_incarnation = null, written_epoch = e.epoch, written_reason = null
-      from judged j
-     where e.id = j.id and j.fit
-    returning j.offer, j.n, e.*
+           written_by = 'scheduler', written_incarnation = null, written_epoch = w.epoch, written_reason = null
+      from judged j join execution_record r on r.id = j.id
+     where w.id = j.id and j.fit
+    returning j.offer, j.n, {open}
 ),
 told as materialized (
     select (select coalesce(bool_or(s.full_up), false) from seen s) as full_up,

@@ -33,18 +33,20 @@ var workColumns = strings.Fields(`
 
 // text completes a statement. {e} stands for the columns of a row of the view or list e, and so do {m} and {j}. Where a row is
 // put together from two tables, {open} are the columns of work w and record r, {judged} those of work as it stands in the list
-// j, and record r, and {kept} those of a record r that has ended.
+// j, and record r, {kept} those of a record r that has ended, and {any} those of a record r whose work w may be there or not.
 func text(sql string) string {
 	for _, list := range []string{"e", "m", "j"} {
 		sql = strings.ReplaceAll(sql, "{"+list+"}", list+"."+strings.Join(rowColumns, ", "+list+"."))
 	}
-	for name, work := range map[string]string{"open": "w.", "judged": "j.", "kept": "r."} {
+	for name, of := range map[string]func(column string) string{
+		"open":   func(column string) string { return fromWork(column, "w."+column) },
+		"judged": func(column string) string { return fromWork(column, "j."+column) },
+		"kept":   ofEnded,
+		"any":    ofAny,
+	} {
 		columns := make([]string, len(rowColumns))
 		for i, column := range rowColumns {
-			columns[i] = fromWork(column, work+column)
-			if name == "kept" && column == "awaits_parent" {
-				columns[i] = "false as awaits_parent"
-			}
+			columns[i] = of(column)
 		}
 		sql = strings.ReplaceAll(sql, "{"+name+"}", strings.Join(columns, ", "))
 	}
@@ -53,10 +55,8 @@ func text(sql string) string {
 	for list, of := range map[string]func(column string) string{
 		"e":    func(column string) string { return "e." + column },
 		"open": func(column string) string { return fromWork(column, "w."+column) },
-		"kept": func(column string) string { return fromWork(column, "r."+column) },
-		"any": func(column string) string {
-			return fromWork(column, "case when w.id is null then r."+column+" else w."+column+" end")
-		},
+		"kept": ofEnded,
+		"any":  ofAny,
 	} {
 		small := slices.Clone(rowColumns)
 		for i, column := range small {
@@ -65,8 +65,6 @@ func text(sql string) string {
 				small[i] = "null::json"
 			case "entrypoint":
 				small[i] = "''"
-			case "awaits_parent":
-				small[i] = map[string]string{"e": "e.awaits_parent", "open": "w.awaits_parent", "kept": "false", "any": "coalesce(w.awaits_parent, false)"}[list]
 			default:
 				small[i] = of(column)
 			}
@@ -74,6 +72,24 @@ func text(sql string) string {
 		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
 	}
 	return sql
+}
+
+// ofEnded is a column of record r, of an execution that has ended, and ofAny one of record r, whose work w may be there or not.
+func ofEnded(column string) string {
+	if column == "awaits_parent" {
+		return "false as awaits_parent"
+	}
+	return "r." + column
+}
+
+func ofAny(column string) string {
+	switch {
+	case column == "awaits_parent":
+		return "coalesce(w.awaits_parent, false) as awaits_parent"
+	case slices.Contains(workColumns, column):
+		return "case when w.id is null then r." + column + " else w." + column + " end as " + column
+	}
+	return "r." + column
 }
 
 // fromWork is a column of record r, or else the expression if it is one of work.

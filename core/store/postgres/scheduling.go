@@ -316,18 +316,18 @@ const markPublished = `
 with unmarked as materialized (
     select a.* from unnest($2::bigint[], $3::bigint[]) with ordinality as a(ask_id, ask_epoch, n)
       join execution_work e on e.id = a.ask_id
-     where e.status = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
+     where e.id = any($2::bigint[]) and e.status = 'scheduled' and e.epoch = a.ask_epoch and e.published_at is null
 ),
 locked as materialized (
     select e.id from unmarked u join execution_work e on e.id = u.ask_id
-     where e.status = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
+     where e.id = any($2::bigint[]) and e.status = 'scheduled' and e.epoch = u.ask_epoch and e.published_at is null
      order by e.id for no key update of e skip locked
 ),
 marked as (
     update execution_work e
        set published_at = coalesce($1::timestamptz, clock_timestamp())
       from locked l
-     where e.id = l.id
+     where e.id = l.id and e.id = any($2::bigint[])
 )
 -- Full, for what claimForScheduling says of it.
 select u.n from unmarked u full join locked l on l.id = u.ask_id where l.id is null`
@@ -343,7 +343,7 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 			for _, k := range keys {
 				ids, epochs = append(ids, int64(k.ID)), append(epochs, int64(k.Epoch))
 			}
-			return s.query(ctx, op, func(rows pgx.Rows) error {
+			return s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
 				var n int
 				if err := rows.Scan(&n); err != nil {
 					return err
@@ -375,7 +375,8 @@ const takeBack = `
 func leave(condition string) string {
 	return `
 gone as (
-    delete from execution_work w using judged j where w.id = j.id and ` + condition + `
+    delete from execution_work w using judged j
+     where w.id = j.id and w.id = any(array(select id from judged)) and ` + condition + `
 ),
 unhandled as (
     insert into execution_unhandled (ended, id) select o.ended, o.id from over o where o.orchestrated_at is null

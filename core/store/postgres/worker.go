@@ -31,17 +31,16 @@ owner as materialized (
 ),
 locked as materialized (
     select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
-     where (select count(*) from owner) >= 0
+     where w.id = any($3::bigint[]) and (select count(*) from owner) >= 0
      order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
-           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and c.now <= o.lease_expires_at, false) as fit,
+    select l.*, (select now from clock) as now,
+           coalesce(o.worker = l.ask_worker and o.lifecycle not in ('stopped', 'lost') and (select now from clock) <= o.lease_expires_at, false) as fit,
            l.status = 'scheduled' and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
-               and c.now < l.dispatch_deadline as lawful
-      from locked l cross join clock c
-      left join owner o on o.incarnation = l.ask_incarnation
+               and (select now from clock) < l.dispatch_deadline as lawful
+      from locked l left join owner o on o.incarnation = l.ask_incarnation
 ),
 moved as (
     update execution_work w
@@ -49,12 +48,13 @@ moved as (
            run_deadline = j.now + make_interval(secs => coalesce(r.timeout_seconds, $2::float8)),
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch, written_reason = null
       from judged j join execution_record r on r.id = j.id
-     where w.id = j.id and j.fit and j.lawful
+     where w.id = j.id and w.id = any($3::bigint[]) and r.id = any($3::bigint[]) and j.fit and j.lawful
     returning j.n, j.status::text as was, {open}
 )
 select m.n, true, false, m.was, {m} from moved m
 union all
-select j.n, false, not j.fit, j.status::text, {judged} from judged j join execution_record r on r.id = j.id where not (j.fit and j.lawful)`)
+select j.n, false, not j.fit, j.status::text, {judged} from judged j join execution_record r on r.id = j.id
+ where r.id = any($3::bigint[]) and not (j.fit and j.lawful)`)
 
 // Claim implements store.Worker.
 func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
@@ -102,7 +102,7 @@ func (s *Store) claimEach(ctx context.Context, cs []claim) ([]claimed, []error) 
 				beats = append(beats, int64(c.Beat))
 				results[i].absent = true
 			}
-			err := s.query(ctx, op, verdicts(func(v *verdict) {
+			err := s.kept(keptHashed)(ctx, op, verdicts(func(v *verdict) {
 				key := cs[v.n-1].Key
 				dispatched := v.row.Status == execution.Scheduled && v.row.Epoch == key.Epoch && v.row.Incarnation == cs[v.n-1].worker.Incarnation
 				results[v.n-1] = claimed{
@@ -138,14 +138,16 @@ with asked as materialized (
         with ordinality as a(ask_id, ask_epoch, ask_incarnation, ask_to, ask_reason, ask_result, n)
 ),
 locked as materialized (
-    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id order by w.id for no key update of w
+    select a.*, w.* from asked a join execution_work w on w.id = a.ask_id
+     where w.id = any($2::bigint[])
+     order by w.id for no key update of w
 ),
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (
-    select l.*, c.now,
+    select l.*, (select now from clock) as now,
            l.status in ('running', 'canceling') and l.epoch = l.ask_epoch and l.incarnation = l.ask_incarnation
                and (l.status = 'canceling' or l.ask_to <> 'cancelled') as lawful
-      from locked l cross join clock c
+      from locked l
 ),
 over as (
     update execution_record r
@@ -156,12 +158,13 @@ over as (
            written_by = 'worker', written_incarnation = j.ask_incarnation, written_epoch = j.ask_epoch,
            written_reason = j.ask_reason::failure_reason, written_actor = null
       from judged j
-     where r.id = j.id and j.lawful
+     where r.id = j.id and r.id = any($2::bigint[]) and j.lawful
     returning j.n, j.status::text as was, {kept}
 ),` + leave("j.lawful") + `
 select m.n, true, false, m.was, {m} from over m
 union all
-select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id where not j.lawful`)
+select j.n, false, false, j.status::text, {judged} from judged j join execution_record r on r.id = j.id
+ where r.id = any($2::bigint[]) and not j.lawful`)
 
 // Finish implements store.Worker.
 func (s *Store) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]outcome, error) {
@@ -187,7 +190,7 @@ func (s *Store) finishEach(ctx context.Context, fs []finish) ([]outcome, []error
 				incarnations, to = append(incarnations, int64(f.worker.Incarnation)), append(to, f.To.String())
 				reasons, texts = append(reasons, reasonOrNull(f.Reason)), append(texts, encodeResult(&f.Result))
 			}
-			err := s.query(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
+			err := s.kept(keptHashed)(ctx, op, outcomes(results), finishRows, s.now(), ids, epochs, incarnations, to, reasons, texts)
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
 	}.each(ctx, fs)
