@@ -349,7 +349,7 @@ func (s *stage) interleave(m *meetings, a, b *trial, orders storetest.Orders, at
 // A pair of calls finds a statement that judges what it has not locked: each of these, changed so on its way to the
 // server, is noticed.
 func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
-	const locked = " order by e.id for no key update of e"
+	const locked = " order by w.id for no key update of w"
 	for _, c := range []struct {
 		// name is for people; mark is found in the text of this statement alone, and part is removed from it.
 		name, mark, part string
@@ -361,10 +361,10 @@ func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
 		{"park", "ask_unschedulable", locked, "scheduling, and the claim has expired", []string{"Park", "Cancel"}},
 		{"reclaim", "insert into worker_expiry", locked, "scheduled half of the dispatch timeout ago", []string{"Reclaim", "Claim"}},
 		{"dispatch", "set status = 'scheduled'", locked, "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
-		{"end unheld", "with missing as", " order by e.id for no key update", "running past the deadline", []string{"Heartbeat", "Finish"}},
-		{"orchestrate", "select chain, null, null, null, null from asked", locked, "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
+		{"end unheld", "w.claim_beat < $4", locked, "running past the deadline", []string{"Heartbeat", "Finish"}},
+		{"orchestrate", "select chain, null, null, null, null from asked", " order by e.id for no key update of e", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
 		{"settle children", "num_nulls(f.settling_at)", " order by c.id for no key update of c skip locked", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
-		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of e", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
+		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of w", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var found []string

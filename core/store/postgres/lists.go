@@ -10,6 +10,12 @@ import (
 	"handoff/core/store"
 )
 
+// workLists are the conditions of the indexes in which work of a status stands: what somebody holds is short, whatever waits.
+var workLists = map[execution.Status]string{
+	execution.Requested: "w.waits", execution.Scheduling: "w.incarnation is null and w.scheduling_expires_at is not null",
+	execution.Scheduled: "w.incarnation is not null", execution.Running: "w.incarnation is not null", execution.Canceling: "w.incarnation is not null",
+}
+
 // A page is a walk down the primary key of the records or, of what has not ended, of the work, which stops when it is full: no
 // index for lists makes the hot path pay. A filter that hardly anything passes walks far; $2 bounds the walk, and the next page
 // goes on behind it.
@@ -22,7 +28,7 @@ var selectPages = func() (pages [execution.Statuses]string) {
 			from, condition = "execution_record r", "r.status = '"+name.String()+"' and "
 			worker, columns = "r.worker", "{kept, small}"
 		case name != execution.None:
-			from, condition = "execution_work w join execution_record r on r.id = w.id", "w.status = '"+name.String()+"' and "
+			from, condition = "execution_work w join execution_record r on r.id = w.id", "w.status = '"+name.String()+"' and "+workLists[name]+" and "
 			id, worker, columns = "w.id", "w.worker", "{open, small}"
 		}
 		pages[status] = text(`
