@@ -134,7 +134,7 @@ func directToTheDeaf() *Mutant {
 
 func directBeyondRoom() *Mutant {
 	return &Mutant{
-		Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "overload",
+		Name: "direct-beyond-room", Source: "D42", Expected: 9, Scenario: "degraded-then-healthy",
 		About: "the dispatch in one step does not count what the worker holds, and neither does who chooses it",
 		Statements: directly("did not see what a worker holds", func(ws []store.WorkerRow) {
 			for i := range ws {
