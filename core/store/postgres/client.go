@@ -118,7 +118,7 @@ func nothing(pgx.Rows) error { return nil }
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
 //
 // Without keys (see insertPlain) nothing is looked up and nothing taken.
-const insertKeyed = `
+const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
         $9::float8[], $10::float8[], $11::int[], $12::text[])
@@ -160,7 +160,7 @@ select f.n, f.new_id, false, true, false from fresh f
 union all
 select 0, i.id, false, true, false from inserted i`
 
-// What insertKeyed has for keys.
+// What insertExecutions has for keys.
 const (
 	keysSeen = `case when old.created > (select now - lifetime from clock) then old.id end as existing,
            case when old.created <= (select now - lifetime from clock) then old.id end as outdated`
@@ -181,10 +181,10 @@ released as (
      where (select count(*) from released) >= 0`
 )
 
-// insertPlain is insertKeyed for executions of which none has a key. Its plan is kept. The other one's is not: the index of
+// insertPlain is insertExecutions for executions of which none has a key. Its plan is kept. The other one's is not: the index of
 // keys by their age answers whatever the one of keys answers, and a plan from a table that is said to be tiny reads it
 // from end to end.
-var insertPlain = strings.NewReplacer(keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "").Replace(insertKeyed)
+var insertPlain = strings.NewReplacer(keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "").Replace(insertExecutions)
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -278,7 +278,7 @@ func (s *Store) insert(ctx context.Context, under func(settings string) queryFun
 	}
 	query, sql := under(keptHashed), insertPlain
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
-		query, sql = under(hashed), insertKeyed
+		query, sql = under(hashed), insertExecutions
 	}
 	err := query(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
 		timeouts, dispatchTimeouts, retries, actors)
