@@ -172,13 +172,14 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []child) (
 		return results, nil
 	}
 	made := make([]store.Created, len(known))
-	// The plans of the transaction's other statements are not kept, so neither are those of these.
-	within := func(string) queryFunc {
-		return func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
-			return readUnder(ctx, tx, hashed, scan, sql, args...)
-		}
+	within := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return read(ctx, tx, scan, sql, args...)
 	}
-	if err := s.insert(ctx, within, known, families, made); err != nil {
+	// Not kept, as the transaction's other statements must not be.
+	plain := func(ctx context.Context, _ string, scan func(pgx.Rows) error, sql string, args ...any) error {
+		return readUnder(ctx, tx, hashed, scan, sql, args...)
+	}
+	if err := s.insert(ctx, within, plain, known, families, made); err != nil {
 		return nil, err
 	}
 	var adopting, skipping []int64

@@ -157,7 +157,7 @@ func nothing(pgx.Rows) error { return nil }
 // taken by the new one, and inserts nothing. Those rows are locked in the order of their ids.
 //
 // Without keys (see insertPlain) nothing is looked up and nothing taken.
-const insertKeyed = `
+const insertExecutions = `
 with asked as materialized (
     select * from unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::boolean[], $7::bigint[],
         $9::float8[], $10::float8[], $11::int[], $12::text[])
@@ -169,7 +169,7 @@ seen as materialized (
            ` + keysSeen + `,
            a.pinned is not null and t.id is not null and not exists (select from worker w where w.id = a.pinned) as lost, t.*
       from asked a
-      left join action t on t.ref = a.ref and t.ref = any($2::text[])` + keysJoined + `
+      left join action t on t.ref = a.ref` + keysJoined + `
      order by a.n
 ),
 fresh as materialized (
@@ -213,31 +213,32 @@ begun as (
 )`
 )
 
-// What insertKeyed has for keys.
+// What insertExecutions has for keys.
 const (
 	keysSeen = `case when old.created > (select now - lifetime from clock) then old.id end as existing,
            case when old.created <= (select now - lifetime from clock) then old.id end as outdated`
 	keysJoined = `
-      left join execution_record old on old.idempotency_key = a.key and old.idempotency_key = any($4::text[])`
+      left join execution_record old on old.idempotency_key = a.key`
 	keysReleased = `
 outdated as materialized (
     select e.id from fresh f join execution_record e on e.id = f.outdated and e.idempotency_key = f.key
-     where e.idempotency_key = any($4::text[])
      order by e.id for no key update of e
 ),
 released as (
-    update execution_record e set idempotency_key = null from outdated o
-     where e.id = o.id and e.id = any(array(select id from outdated))
+    update execution_record e set idempotency_key = null from outdated o where e.id = o.id
     returning e.id
 ),`
 	keysFirst = `
      where (select count(*) from released) >= 0`
 )
 
-// insertPlain is insertKeyed for executions of which none has a key. Its plan is kept. The other one's is not: the index of
-// keys by their age answers whatever the one of keys answers, and a plan from a table that is said to be tiny reads it
+// insertPlain is insertExecutions for executions of which none has a key. Its plan is kept. The other one's is not: the
+// index of keys by their age answers whatever that of keys answers, so a plan from a table that is said to be tiny may read it
 // from end to end.
-var insertPlain = strings.NewReplacer(keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "").Replace(insertKeyed)
+var insertPlain = strings.NewReplacer(
+	"on t.ref = a.ref", "on t.ref = a.ref and t.ref = any($2::text[])",
+	keysSeen, "null::bigint as existing", keysJoined, "", keysReleased, "", keysFirst, "",
+).Replace(insertExecutions)
 
 // Create implements store.Client.
 func (s *Store) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
@@ -266,7 +267,7 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 			for i := range items {
 				all[i] = items[i].item
 			}
-			return s.insert(ctx, s.kept, all, make([]family, len(all)), results)
+			return s.insert(ctx, s.query, s.kept(keptHashed), all, make([]family, len(all)), results)
 		},
 	}
 	all := make([]keyed, len(items))
@@ -287,8 +288,8 @@ type family struct {
 // queryFunc executes one statement: on a connection of its own, or in a transaction.
 type queryFunc func(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error
 
-// insert executes its statements by what under returns for the settings that they need.
-func (s *Store) insert(ctx context.Context, under func(settings string) queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
+// insert executes insertPlain by plain, which allows hash joins, and all else by query.
+func (s *Store) insert(ctx context.Context, query, plain queryFunc, items []store.NewExecution, families []family, results []store.Created) error {
 	var refs []string
 	var parameters, keys, actors []*string
 	var parents, pinned []*int64
@@ -329,11 +330,11 @@ func (s *Store) insert(ctx context.Context, under func(settings string) queryFun
 		}
 		return nil
 	}
-	query, sql := under(keptHashed), insertPlain
+	create, sql := plain, insertPlain
 	if slices.ContainsFunc(items, func(i store.NewExecution) bool { return i.IdempotencyKey != "" }) {
-		query, sql = under(hashed), insertKeyed
+		create, sql = query, insertExecutions
 	}
-	err := query(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
+	err := create(ctx, op, scan, sql, s.now(), refs, parameters, keys, parents, waits, pinned, execution.KeyLifetime,
 		timeouts, dispatchTimeouts, retries, actors)
 	if err != nil {
 		return err

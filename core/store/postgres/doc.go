@@ -51,11 +51,14 @@
 // All statements reach their rows by an index, so the store's connections turn off every plan that
 // would not: sequential and bitmap scans, hash and merge joins. That leaves one bad choice: to read an
 // index from end to end and compare each row with the batch, which costs the planner nothing while the
-// table is small. A plan that is kept keeps that choice as the table grows, so no plan is kept: the
-// session plans every statement for its arguments and for the size that the table has now. Planning
-// takes less than half a millisecond; a kept plan from an empty table was seen to take 170 ms for a
-// batch of 100 on a table of 10,000. A statement without parameters inside a function is kept all the same: the
-// audit's trigger has one, and allows itself hash joins and no nested loops.
+// table is small. A plan that is kept keeps that choice as the table grows, so the session plans a
+// statement for its arguments and for the size that the table has now: a kept plan from an empty table
+// was seen to take 170 ms for a batch of 100 on a table of 10,000. A statement without parameters inside a function is kept
+// all the same: the audit's trigger has one, and allows itself hash joins and no nested loops.
+//
+// Planning costs more than executing such a statement for a few rows. So those of an execution's life (creation without keys,
+// claim, result, handling, mark, and the reads of rows and workers) are written so that they have one plan, which is kept:
+// see plans.go.
 //
 // What each call costs at n and 2n of everything that grows is counted by TestCosts (chaos/conformance/postgrestest) and listed in docs/costs.md.
 //

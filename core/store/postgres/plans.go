@@ -26,7 +26,7 @@ const (
        set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)`
 	// keptLooped is for those that look up each row by itself, or join nothing.
 	keptLooped = `select set_config('plan_cache_mode', 'force_generic_plan', true)`
-	// hashed is for statements of the first kind whose plans are not kept, or that stand in a transaction with such.
+	// hashed is for a statement of the first kind in a longer transaction, whose others must not be kept.
 	hashed = `select set_config('enable_hashjoin', 'on', true), set_config('enable_nestloop', 'off', true)`
 )
 
