@@ -209,7 +209,7 @@ func (c *costs) fill(f fillOf) []execution.ID {
 	insert := fmt.Sprintf("insert into execution (%s) select %s from generate_series(%d, %d) n, action a where a.ref = '%s'",
 		strings.Join(names, ", "), strings.Join(values, ", "), f.from+1, f.from+f.count, f.action)
 	if f.count > 1000 {
-		c.exec(insert)
+		c.exec(inBulk(insert))
 		return nil
 	}
 	rows, err := c.hand.Query(c.ctx, insert+" returning id")

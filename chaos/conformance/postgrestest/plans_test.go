@@ -240,7 +240,7 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 			t.Fatal(err)
 		}
 		defer filling.Close(ctx)
-		script = editable + ";" + script
+		script = editable + ";" + inBulk(script)
 		if _, err := filling.PgConn().Exec(ctx, script).ReadAll(); err != nil {
 			t.Fatal(err)
 		}
