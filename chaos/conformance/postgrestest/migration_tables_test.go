@@ -1,12 +1,15 @@
 package postgrestest_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"handoff/chaos/audit"
 	"handoff/chaos/servers"
+	"handoff/core/config"
 	"handoff/core/execution"
 	"handoff/core/store"
 	"handoff/core/store/postgres"
@@ -126,5 +129,35 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 	must(err)
 	if !outcomes[0].Applied || outcomes[0].Row.OrchestratedAt.IsZero() {
 		t.Errorf("the result of a run that was carried over: %+v", outcomes[0])
+	}
+}
+
+// A database, or a dump of one, in which executions stand in one table is judged as one in which they stand in two.
+func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
+	b := setup(t)
+	w := b.worker("w")
+	b.finish(w, store.Finish{Key: b.running(w), To: execution.Completed})
+	b.finish(w, store.Finish{Key: b.running(w), To: execution.Failed, Reason: execution.Validation})
+	broken := b.requested()
+	b.scheduled(w)
+	b.exec(`insert into execution_transition (execution, "from", "to", epoch, old_epoch, named_epoch, writer, at)
+		values ($1, 'requested', 'running', 0, 0, 0, 'api', now())`, int64(broken))
+	judged := func() string {
+		t.Helper()
+		r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
+		b.must(err)
+		if len(r.Violations) == 0 {
+			t.Errorf("nothing is found in %d executions, and there is something", r.Executions)
+		}
+		told := fmt.Sprintf("%d executions, %d events, %d can't be read", r.Executions, r.Events, r.Unread)
+		for _, v := range r.Violations {
+			told += fmt.Sprintf("\n%d of %d: %s", v.Invariant.Number, v.Execution, v.Message)
+		}
+		return told
+	}
+	two := judged()
+	b.must(migrations.Down(b.ctx, b.conn, oneTable))
+	if one := judged(); one != two {
+		t.Errorf("one table is judged\n%s\nand two\n%s", one, two)
 	}
 }
