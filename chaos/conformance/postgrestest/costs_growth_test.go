@@ -36,6 +36,7 @@ var costGrowth = []grows{
 		append([]string{"open dead letters"}, openOf...),
 	},
 	{"Survey", linear, "it looks at each action for slots", []string{"actions"}},
+	{"Find", linear, "it walks what somebody holds, which is as much as the fleet has room for: an index for each monitor would be written by every claim", []string{"held slots", "scheduled", "running"}},
 	{"FreeSlots, nothing to free", linear, "it looks for the execution of each slot that is held, once a minute", []string{"held slots", "limited actions"}},
 	{"ClaimForScheduling", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},
 	{"DispatchDue", linear, "it looks once at each lane in which something waits: a runtime, and an action with slots", []string{"runtimes", "limited actions"}},

@@ -141,7 +141,13 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 			_, err := s.Find(ctx, store.Finding{Cause: cause, Limit: 1})
 			return err
 		})
-		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, 600})
+		most := 600.0
+		switch cause {
+		case store.Unclaimed, store.Unpublished, store.UnpublishedLate, store.Overrun, store.Unanswered:
+			// All that somebody holds is walked: 4,000 rows.
+			most = 4200
+		}
+		all = append(all, hot{fmt.Sprintf("Find %d", cause), sql, []any{now, time.Duration(0), 100, ones[:1]}, most})
 	}
 	return all, r.under
 }
