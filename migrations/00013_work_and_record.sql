@@ -247,15 +247,18 @@ language sql immutable as $$
 $$;
 
 -- Deleting an execution as a whole is no end, and is left to whoever may delete.
+--
+-- A session plans these functions' statements once, whatever size the tables have then. So the other table is restricted to the
+-- ids of the batch before it is joined, and joined by a hash: nothing is read from end to end, or compared each with each.
 -- +goose StatementBegin
 create function refuse_end() returns trigger
-language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     bad record;
 begin
     select g.id, g.status as was, r.status, r.written_by into bad
       from gone g join execution_record r on r.id = g.id
-     where r.status is null or not may_end(g.status, r.status, r.written_by)
+     where r.id = any(array(select id from gone)) and (r.status is null or not may_end(g.status, r.status, r.written_by))
      limit 1;
     if not found then
         return null;
@@ -272,11 +275,11 @@ $$;
 
 -- +goose StatementBegin
 create function refuse_unfinished() returns trigger
-language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     unfinished bigint;
 begin
-    select w.id into unfinished from ended n join execution_work w on w.id = n.id where n.status is not null limit 1;
+    select w.id into unfinished from execution_work w where w.id = any(array(select n.id from ended n where n.status is not null)) limit 1;
     if found then
         raise exception 'execution % may only end together with its work, in one statement: change the view execution', unfinished
             using errcode = 'check_violation', constraint = 'execution_work_ends';
@@ -340,10 +343,9 @@ end
 $$;
 -- +goose StatementEnd
 
--- The rows for good are found by their ids, so here a nested loop is what grows with the batch and nothing else.
 -- +goose StatementBegin
 create function audit_end() returns trigger
-language plpgsql set enable_nestloop = on set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql set enable_hashjoin = on set enable_nestloop = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     insert into execution_transition (
         execution, "from", "to", epoch, old_epoch, named_epoch, worker, incarnation, writer, writer_incarnation, reason, actor
@@ -353,7 +355,7 @@ begin
            case when r.written_by in ('api', 'dead_letter_handler') then r.written_actor end
       from gone g
       join execution_record r on r.id = g.id
-     where r.status is not null
+     where r.id = any(array(select id from gone)) and r.status is not null
      order by g.id;
     return null;
 end

@@ -32,7 +32,7 @@ insert into execution (action, action_ref, runtime, entrypoint, max_retries, con
     avoid_worker, dispatch_deadline, run_deadline, result, failure_reason, retry_at, due_at, created, unschedulable_since, scheduling_at, scheduling_by,
     scheduling_expires_at, scheduled_at, published_at, started_at, claim_beat, canceling_at, ended, orchestrated_at, written_by, written_incarnation,
     written_epoch, written_reason, written_actor, submitted_by, own_limits)
-select 1, 'a', 'shell', '/bin/a', 2, case when n = 3 then 1 end, '{"n": 1}', s, owner, owner, 3, 2,
+select case when n = 3 then 2 else 1 end, case when n = 3 then 'b' else 'a' end, 'shell', '/bin/a', 2, case when n = 3 then 1 end, '{"n": 1}', s, owner, owner, 3, 2,
        7, case when owner is not null then at end, case when ran then at end, case when s >= 'completed' then '{"output": 1}' end::json,
        case when s > 'completed' then 'transient' end::failure_reason, at, at - interval '1 hour', at - interval '1 day',
        case when s = 'requested' then at end, case when s <> 'requested' then at end, case when s <> 'requested' then 'e' end,
@@ -115,7 +115,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 	}
 	slices.Sort(ids)
 	// Of the three that waited one needs a slot, and there is none; the child waits for its parent.
-	if want := []execution.ID{1, 2, 32, 33}; !slices.Equal(ids, want) {
+	if want := []execution.ID{1, 11, 32, 33}; !slices.Equal(ids, want) {
 		t.Errorf("claimed %v, want %v", ids, want)
 	}
 	found, err := s.Find(ctx, store.Finding{Cause: store.Unorchestrated, Limit: 100})
@@ -124,7 +124,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 		t.Errorf("%d ends wait to be handled, want 5", len(found))
 	}
 	worker := store.WorkerKey{ID: 1, Incarnation: 1}
-	running := execution.Key{ID: 10, Epoch: 3}
+	running := execution.Key{ID: 4, Epoch: 3}
 	outcomes, err := s.Finish(ctx, worker, []store.Finish{{Key: running, To: execution.Completed}})
 	must(err)
 	if !outcomes[0].Applied || outcomes[0].Row.OrchestratedAt.IsZero() {
@@ -138,8 +138,8 @@ func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
 	w := b.worker("w")
 	b.finish(w, store.Finish{Key: b.running(w), To: execution.Completed})
 	b.finish(w, store.Finish{Key: b.running(w), To: execution.Failed, Reason: execution.Validation})
-	broken := b.requested()
 	b.scheduled(w)
+	broken := b.requested()
 	b.exec(`insert into execution_transition (execution, "from", "to", epoch, old_epoch, named_epoch, writer, at)
 		values ($1, 'requested', 'running', 0, 0, 0, 'api', now())`, int64(broken))
 	judged := func() string {
