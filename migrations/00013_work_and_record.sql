@@ -86,7 +86,7 @@ create table execution_work (
 ) with (
     -- Every row is written three times in a short life. A version can go when its transaction is over, so there has to be room for
     -- two or three of each, or claims leave the page and write every index.
-    fillfactor = 40,
+    fillfactor = 30,
     autovacuum_vacuum_scale_factor = 0.02,
     autovacuum_vacuum_insert_scale_factor = 0.1,
     autovacuum_analyze_scale_factor = 0.05,
@@ -152,7 +152,7 @@ alter table execution_record
     add constraint ended_when_terminal check ((ended is not null) = (status is not null) and coalesce(status >= 'completed', true)) not valid,
     add constraint orchestrated_after_end check (orchestrated_at is null or ended is not null) not valid,
     -- Room on the page for the end of each row, which makes it nearly twice as long.
-    set (fillfactor = 45);
+    set (fillfactor = 40);
 
 create index execution_work_lanes on execution_work (lane_action, runtime, lane_worker, due_at, id) where waits;
 create index execution_work_children on execution_work (parent, id) where awaits_parent;
