@@ -227,6 +227,9 @@ func (s *stage) passBy(trials []*trial) {
 			continue
 		}
 		for _, l := range a.locks {
+			if a.Method == "DispatchDue" && !strings.HasPrefix(string(l), "execution_") {
+				continue // it takes its turn at a worker, and holds the worker, as Dispatch does
+			}
 			s.restore()
 			s.one.gate.arm(0)
 			tx := s.hold(l)
