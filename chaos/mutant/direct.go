@@ -114,7 +114,7 @@ func asTheyAre([]store.WorkerRow) {}
 
 func directToTheDraining() *Mutant {
 	return &Mutant{
-		Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "worker-stops-gracefully",
+		Name: "direct-to-the-draining", Source: "D46", Expected: 9, Scenario: "activation-on-a-bad-road",
 		About: "the dispatch in one step does not ask whether the worker is active, and neither does who chooses it",
 		Statements: directly("took a worker for active that is not", each(func(w *store.WorkerRow) {
 			if w.LeaseValid() {
