@@ -193,6 +193,17 @@ language sql volatile as $$
     select count(*) from execution_work e where e.incarnation = holder
 $$;
 
+-- When the end of a chain was asked for, and by whom, as its first row says now: volatile for the same reason.
+create function cancel_requested_at(execution_id bigint) returns timestamptz
+language sql volatile as $$
+    select e.cancel_requested_at from execution_record e where e.id = execution_id
+$$;
+
+create function cancel_requested_by(execution_id bigint) returns text
+language sql volatile as $$
+    select e.cancel_requested_by from execution_record e where e.id = execution_id
+$$;
+
 -- As in 00001.
 create function is_execution_retriable(execution_id bigint) returns boolean
 language sql stable as $$
@@ -491,6 +502,8 @@ drop trigger execution_ends on execution_record;
 drop trigger execution_terminal on execution_record;
 drop trigger execution_record_begins on execution_record;
 drop function is_execution_retriable(bigint);
+drop function cancel_requested_by(bigint);
+drop function cancel_requested_at(bigint);
 drop function held_by(bigint);
 drop function get_worker_queue_depth(bigint);
 alter table execution_record rename to execution;

@@ -52,7 +52,7 @@ var kept = []struct {
 	{"worker_expiry", "", false},
 	{"execution_record", "id", true},
 	{"execution_work", "id", true},
-	{"execution_unhandled", "ended, id", true},
+	{"execution_unhandled", "", false},
 	{"dead_letter", "id", true},
 	{"observation", "id", true},
 	{"refused_result", "id", false},

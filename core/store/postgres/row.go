@@ -40,7 +40,7 @@ func text(sql string) string {
 	}
 	for name, of := range map[string]func(column string) string{
 		"open":   func(column string) string { return fromWork(column, "w."+column) },
-		"judged": func(column string) string { return fromWork(column, "j."+column) },
+		"judged": ofRefused,
 		"kept":   ofEnded,
 		"any":    ofAny,
 	} {
@@ -72,6 +72,19 @@ func text(sql string) string {
 		sql = strings.ReplaceAll(sql, "{"+list+", small}", strings.Join(small, ", "))
 	}
 	return sql
+}
+
+// ofRefused is a column of what was refused: work as it stands in the list j, and record r. The record is that of the
+// statement's snapshot, and work may have been waited for. What somebody who asked for the end wrote on the record meanwhile,
+// together with the status, is read anew: as held_by, the functions see what was committed since.
+func ofRefused(column string) string {
+	switch column {
+	case "cancel_requested_at":
+		return "case when j.status = 'canceling' then cancel_requested_at(j.id) else r.cancel_requested_at end as cancel_requested_at"
+	case "cancel_requested_by":
+		return "case when j.status = 'canceling' then cancel_requested_by(j.id) else r.cancel_requested_by end as cancel_requested_by"
+	}
+	return fromWork(column, "j."+column)
 }
 
 // ofEnded is a column of record r, of an execution that has ended, and ofAny one of record r, whose work w may be there or not.
