@@ -100,8 +100,8 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 	all = []hot{
 		{"Executions", executions, []any{ids}, batch},
 		{"Create", with("null::bigint as existing"), []any{now, refs, nulls, nulls, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
-		{"Create under keys", with("left join execution old"), []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
-		{"Create under old keys", with("left join execution old"), []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
+		{"Create under keys", with("left join execution_record old"), []any{now, refs, nulls, keyed, none, falses, none, 24 * time.Hour, timeouts, timeouts, counts, nulls}, batch},
+		{"Create under old keys", with("left join execution_record old"), []any{now, refs, nulls, keyed, none, falses, none, time.Duration(0), timeouts, timeouts, counts, nulls}, 3 * batch},
 		{"Create, locks of parents", with("as chain from execution_record e where e.id = any"), []any{ids}, batch},
 		{"Create, ends of parents", with("select f.id, coalesce(last.status, f.status)"), []any{ids}, batch},
 		{"Create, parents marked", with("set has_children = true where id"), []any{ids}, batch},
