@@ -120,7 +120,7 @@ func hotStatements(t *testing.T) (all []hot, under map[string]string) {
 		{"SettleChildren of many chains", with("num_nulls(f.settling_at)"), []any{now, settling, 1, nulls[0]}, 2 * batch},
 		{"Claim", with("set status = 'running'"), []any{now, 300.0, ids, epochs, owners, owners, ones}, batch},
 		{"Finish", with("set status = j.ask_to::"), []any{now, ids, epochs, ones, completed, nulls, nulls}, batch},
-		{"Heartbeat, lost", with("select a.n, e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
+		{"Heartbeat, lost", with("select a.n, coalesce(e.epoch = a.epoch"), []any{int64(1), ids, epochs}, batch},
 		{"Heartbeat, unheld", with("w.claim_beat < $4"), []any{now, int64(5), int64(5), int64(2), ids, epochs, nulls[0], int64(0)}, 2500},
 		{"List", with("left join execution_work w on w.id = r.id\n where ($1::bigint = 0 or r.id < $1)"), []any{int64(0), int64(0), nil, int64(0), int64(0), 100}, 600},
 		{"Chain", with("with chain as materialized"), []any{int64(3), store.MaxChain}, batch},
