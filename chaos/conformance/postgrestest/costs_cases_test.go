@@ -259,7 +259,7 @@ func executorCosts() []costCase {
 		{"ClaimForScheduling", "nothing is due", false, func(c *costs, b int) func() error {
 			return claimed(c, []store.Demand{{Runtime: "absent", Limit: b}}, 0)
 		}},
-		{"DispatchDue", "", true, func(c *costs, b int) func() error {
+		{"DispatchDue", "what is due", true, func(c *costs, b int) func() error {
 			c.fill(fillOf{status: "requested", count: b})
 			return directly(c, "cost", b)
 		}},
